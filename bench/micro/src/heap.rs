@@ -1,0 +1,203 @@
+//! The C functions under test, plain for measuring and checked for testing the same loops.
+//!
+//! They are called through the dynamic symbol, so `LD_PRELOAD` decides whose they are.
+
+use std::arch::asm;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+
+/// Bytes a block has at least: the checked heap keeps its header in them.
+pub const MIN_SIZE: usize = 16;
+const PAGE: usize = 4096;
+
+/// What the rows call. Every block is at least [`MIN_SIZE`] bytes; `alloc` and `grow` write its
+/// first word, as a program would.
+pub trait Heap: 'static {
+    fn alloc(size: usize) -> *mut u8;
+    /// A zeroed block.
+    fn zeroed(size: usize) -> *mut u8;
+    /// # Safety
+    /// `block` is live and of this heap.
+    unsafe fn grow(block: *mut u8, size: usize) -> *mut u8;
+    /// # Safety
+    /// `block` is live and of this heap.
+    unsafe fn free(block: *mut u8);
+
+    /// Like `alloc`, and writes to each page, so that the block is resident as in real use.
+    fn alloc_touched(size: usize) -> *mut u8 {
+        let block = Self::alloc(size);
+        for offset in (PAGE..size).step_by(PAGE) {
+            // SAFETY: inside the block; the checked heap keeps this byte's value.
+            unsafe { block.add(offset).write_volatile(FILL) };
+        }
+        block
+    }
+}
+
+/// Hides a pointer's origin from the compiler, which knows what malloc and free do and would drop
+/// the pair. Unlike `black_box` it stays in its register.
+#[inline(always)]
+fn opaque(mut block: *mut u8) -> *mut u8 {
+    // SAFETY: no instruction.
+    unsafe { asm!("/* {0} */", inout(reg) block, options(nostack, preserves_flags)) };
+    block
+}
+
+pub struct Plain;
+
+impl Heap for Plain {
+    #[inline(always)]
+    fn alloc(size: usize) -> *mut u8 {
+        // SAFETY: a null result faults on the write, which the driver reports.
+        unsafe {
+            let block = opaque(libc::malloc(size).cast());
+            block.cast::<usize>().write(size);
+            block
+        }
+    }
+
+    #[inline(always)]
+    fn zeroed(size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe {
+            let block = opaque(libc::calloc(1, size).cast());
+            block.cast::<usize>().write(size);
+            block
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn grow(block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: as above; the last byte makes the new part resident.
+        unsafe {
+            let block = opaque(libc::realloc(block.cast(), size).cast());
+            block.add(size - 1).write(FILL);
+            block
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn free(block: *mut u8) {
+        // SAFETY: the caller's.
+        unsafe { libc::free(block.cast()) }
+    }
+}
+
+/// Fills every block, and verifies the whole of it before it goes: an allocator that hands out
+/// overlapping, short, misaligned or unzeroed memory, or loses bytes in realloc, panics.
+pub struct Checked;
+
+/// What checked blocks are filled with behind their header.
+const FILL: u8 = 0xe5;
+/// Blocks handed out and not yet freed by the checked heap.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+/// Makes each header unique, so that one block at two places is noticed.
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// Blocks of the checked heap that are still live: 0 at the end of a row.
+pub fn live_blocks() -> i64 {
+    LIVE.load(Relaxed)
+}
+
+#[repr(C)]
+struct Header {
+    size: u32,
+    serial: u32,
+    /// `size` and `serial` mixed: what overwrites one seldom fits the other.
+    seal: u64,
+}
+
+impl Header {
+    fn new(size: usize, serial: u32) -> Header {
+        let size = u32::try_from(size).expect("rows use blocks below 4 GiB");
+        let seal = (u64::from(size) << 32 | u64::from(serial)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Header { size, serial, seal }
+    }
+}
+
+impl Checked {
+    unsafe fn seal(block: *mut u8, size: usize) {
+        const { assert!(size_of::<Header>() <= MIN_SIZE) };
+        assert!(!block.is_null(), "no memory for {size} bytes");
+        assert!(
+            block.addr().is_multiple_of(16),
+            "{block:p} is not aligned to 16 bytes"
+        );
+        // SAFETY: `size` bytes at `block` are ours.
+        unsafe {
+            block.write_bytes(FILL, size);
+            block
+                .cast::<Header>()
+                .write(Header::new(size, SERIAL.fetch_add(1, Relaxed)));
+        }
+    }
+
+    /// Verifies header and contents; returns the block's size.
+    unsafe fn verify(block: *mut u8, place: &str) -> usize {
+        // SAFETY: the caller's block has a header and, if that is sound, `size` bytes.
+        unsafe {
+            let header = block.cast::<Header>().read();
+            let size = header.size as usize;
+            let seal = Header::new(size, header.serial).seal;
+            assert!(
+                seal == header.seal,
+                "{block:p}: overwritten at its start, found {place}"
+            );
+            let rest = std::slice::from_raw_parts(block, size)[size_of::<Header>()..].iter();
+            assert!(
+                rest.copied().all(|byte| byte == FILL),
+                "{block:p}, {size} bytes: overwritten inside, found {place}"
+            );
+            size
+        }
+    }
+}
+
+impl Heap for Checked {
+    fn alloc(size: usize) -> *mut u8 {
+        LIVE.fetch_add(1, Relaxed);
+        // SAFETY: the block is `size` bytes or null, which `seal` reports.
+        unsafe {
+            let block = libc::malloc(size).cast();
+            Self::seal(block, size);
+            block
+        }
+    }
+
+    fn zeroed(size: usize) -> *mut u8 {
+        LIVE.fetch_add(1, Relaxed);
+        // SAFETY: as above.
+        unsafe {
+            let block: *mut u8 = libc::calloc(1, size).cast();
+            if !block.is_null() {
+                let bytes = std::slice::from_raw_parts(block, size);
+                assert!(
+                    bytes.iter().all(|&byte| byte == 0),
+                    "calloc({size}) is not zeroed"
+                );
+            }
+            Self::seal(block, size);
+            block
+        }
+    }
+
+    unsafe fn grow(block: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: the caller's block; realloc keeps header and contents up to the old size.
+        unsafe {
+            Self::verify(block, "before realloc");
+            let block: *mut u8 = libc::realloc(block.cast(), size).cast();
+            assert!(!block.is_null(), "no memory for {size} bytes");
+            Self::verify(block, "after realloc");
+            Self::seal(block, size);
+            block
+        }
+    }
+
+    unsafe fn free(block: *mut u8) {
+        LIVE.fetch_sub(1, Relaxed);
+        // SAFETY: the caller's block.
+        unsafe {
+            Self::verify(block, "by free");
+            libc::free(block.cast());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `micro`: tight loops over malloc and free, for one allocator and its peers in the same run.
+
+mod heap;
+mod peers;
+mod report;
+mod rows;
+mod run;
+mod sample;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+/// Microbenchmark of malloc and free, with its peers in the same run.
+#[derive(Parser)]
+#[command(after_help = rows::list())]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compare allocators on all rows, or on some
+    Run(run::Options),
+    /// Install and build the peers; says which cannot be had and why
+    Setup(peers::Options),
+    /// Run one row on the allocator of this process (LD_PRELOAD) and print one line of JSON
+    Worker(worker::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Setup(options) => peers::setup(&options),
+        Command::Worker(options) => worker::run(&options),
+    }
+}

@@ -1,0 +1,242 @@
+//! The allocators to compare with: where each comes from, how it is built and preloaded.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use Source::{Crate, Debian, Libc};
+
+pub struct Peer {
+    pub name: &'static str,
+    source: Source,
+    /// Environment that the peer needs.
+    pub env: &'static [(&'static str, &'static str)],
+}
+
+enum Source {
+    /// What the system has without preloading.
+    Libc,
+    /// A package of this workspace, `peer-NAME`, that wraps this crate.
+    Crate(&'static str),
+    /// A Debian package and the library in it.
+    Debian {
+        package: &'static str,
+        file: &'static str,
+    },
+}
+
+const fn peer(name: &'static str, source: Source) -> Peer {
+    Peer {
+        name,
+        source,
+        env: &[],
+    }
+}
+
+pub const PEERS: &[Peer] = &[
+    peer("glibc", Libc),
+    peer("mimalloc2", Crate("libmimalloc-sys")),
+    peer("mimalloc3", Crate("libmimalloc-sys")),
+    peer("jemalloc", Crate("tikv-jemalloc-sys")),
+    peer("snmalloc", Crate("snmalloc-sys")),
+    peer("rpmalloc", Crate("rpmalloc-sys")),
+    Peer {
+        // Its per-CPU caches need the thread's rseq area, which glibc would register first.
+        env: &[("GLIBC_TUNABLES", "glibc.pthread.rseq=0")],
+        ..peer("tcmalloc", Crate("libtcmalloc-sys"))
+    },
+    peer(
+        "gperftools",
+        Debian {
+            package: "libtcmalloc-minimal4",
+            file: "libtcmalloc_minimal.so.4",
+        },
+    ),
+    peer(
+        "tbbmalloc",
+        Debian {
+            package: "libtbbmalloc2",
+            file: "libtbbmalloc_proxy.so.2",
+        },
+    ),
+    peer(
+        "jemalloc-debian",
+        Debian {
+            package: "libjemalloc2",
+            file: "libjemalloc.so.2",
+        },
+    ),
+];
+
+/// An allocator that can be measured.
+pub struct Ready {
+    pub name: String,
+    /// To preload; the C library's own needs nothing.
+    pub library: Option<PathBuf>,
+    pub env: &'static [(&'static str, &'static str)],
+    /// Where it comes from, with the version.
+    pub origin: String,
+}
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Peers to set up (comma-separated; default: all)
+    #[arg(long, value_delimiter = ',', value_parser = parse)]
+    peers: Vec<&'static Peer>,
+}
+
+pub fn parse(name: &str) -> Result<&'static Peer> {
+    let names = || {
+        PEERS
+            .iter()
+            .map(|peer| peer.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let found = PEERS.iter().find(|peer| peer.name == name);
+    found.with_context(|| format!("no such peer; there are: {}", names()))
+}
+
+/// Those named, or all.
+pub fn select(named: &[&'static Peer]) -> Vec<&'static Peer> {
+    if named.is_empty() {
+        PEERS.iter().collect()
+    } else {
+        named.to_vec()
+    }
+}
+
+/// `micro setup`: installs Debian's peers and builds the others.
+pub fn setup(options: &Options) -> Result<()> {
+    for peer in select(&options.peers) {
+        if let Debian { package, .. } = peer.source
+            && peer.prepare().is_err()
+        {
+            eprintln!("{}: apt-get install {package}", peer.name);
+            let arguments = ["install", "-y", "--no-install-recommends", package];
+            // Whether it worked shows below.
+            let _ = Command::new("apt-get").args(arguments).status();
+        }
+        match peer.prepare() {
+            Ok(ready) => println!("{}: ready, {}", peer.name, ready.origin),
+            Err(error) => println!("{}: MISSING, {error:#}", peer.name),
+        }
+    }
+    Ok(())
+}
+
+impl Peer {
+    /// Builds the peer if it is not built yet, and finds its library.
+    pub fn prepare(&self) -> Result<Ready> {
+        let (library, origin) = match self.source {
+            Libc => (None, format!("the system's {}", libc_version())),
+            Crate(of) => (
+                Some(self.build()?),
+                format!("crate {of} {}", locked_version(of)?),
+            ),
+            Debian { package, file } => {
+                (Some(debian_file(package, file)?), debian_version(package)?)
+            }
+        };
+        Ok(Ready {
+            name: self.name.into(),
+            library,
+            env: self.env,
+            origin,
+        })
+    }
+
+    /// Builds `peer-NAME` next to this program; returns its library.
+    fn build(&self) -> Result<PathBuf> {
+        let program = env::current_exe().context("finding this program")?;
+        let target = program
+            .ancestors()
+            .nth(2)
+            .context("finding the build directory")?;
+        let package = format!("peer-{}", self.name);
+        let library = target
+            .join("release")
+            .join(format!("lib{}.so", package.replace('-', "_")));
+        if !library.exists() {
+            eprintln!("{}: building {package}, which can take minutes", self.name);
+        }
+        let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+            .args([
+                "build",
+                "--release",
+                "--locked",
+                "--package",
+                &package,
+                "--target-dir",
+            ])
+            .arg(target)
+            .current_dir(workspace())
+            .output()
+            .context("running cargo")?;
+        if !output.status.success() {
+            let log = target.join(format!("{package}.log"));
+            std::fs::write(&log, &output.stderr).with_context(|| log.display().to_string())?;
+            let messages = String::from_utf8_lossy(&output.stderr);
+            let first = messages
+                .lines()
+                .find(|line| line.starts_with("error"))
+                .unwrap_or_default();
+            bail!("does not build ({first}); the log is {}", log.display());
+        }
+        Ok(library)
+    }
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("micro lies in its workspace")
+}
+
+fn locked_version(name: &str) -> Result<String> {
+    let path = workspace().join("Cargo.lock");
+    let lock = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let (_, rest) = lock
+        .split_once(&format!("name = \"{name}\"\nversion = \""))
+        .context("version")?;
+    Ok(rest.split('"').next().unwrap_or_default().into())
+}
+
+fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
+    let hint = || format!("Debian's {package} is not installed: micro setup, as root, does that");
+    let listing = command_output("dpkg", &["-L", package]).with_context(hint)?;
+    let line = listing
+        .lines()
+        .find(|line| line.ends_with(&format!("/{file}")));
+    Ok(line
+        .with_context(|| format!("{package} has no {file}"))?
+        .into())
+}
+
+fn debian_version(package: &str) -> Result<String> {
+    let version = command_output("dpkg-query", &["-W", "-f", "${Version}", package])?;
+    Ok(format!("Debian's {package} {version}"))
+}
+
+/// For example "glibc 2.36".
+pub fn libc_version() -> String {
+    // SAFETY: a static string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!("glibc {}", version.to_string_lossy())
+}
+
+/// What a program prints, trimmed.
+pub fn command_output(program: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(arguments)
+        .output()
+        .context(program.to_string())?;
+    ensure!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().into())
+}

@@ -1,0 +1,97 @@
+//! Times a loop in chunks of some ten microseconds and more, so that an interruption spoils one chunk
+//! and not the median. Nothing here uses the allocator under test.
+
+use std::time::{Duration, Instant};
+use std::{ptr, slice};
+
+/// Chunks kept: of a longer run, the latest.
+const CHUNKS: usize = 1 << 16;
+
+/// Nanoseconds per malloc and free, chunk by chunk, without the warm-up.
+pub struct Samples {
+    chunks: &'static mut [f64],
+    /// Pairs of malloc and free in all chunks.
+    pub pairs: u64,
+}
+
+impl Samples {
+    /// The median chunk.
+    pub fn median_ns(&mut self) -> f64 {
+        let middle = self.chunks.len() / 2;
+        *self.chunks.select_nth_unstable_by(middle, f64::total_cmp).1
+    }
+
+    /// The mean chunk: above the median where some calls do the work of many.
+    pub fn mean_ns(&self) -> f64 {
+        self.chunks.iter().sum::<f64>() / self.chunks.len() as f64
+    }
+
+    /// Adds what another thread measured.
+    pub fn append(&mut self, other: Samples) {
+        let mut both = self.chunks.iter().chain(&*other.chunks);
+        self.chunks = table(self.chunks.len() + other.chunks.len(), |_| {
+            *both.next().unwrap()
+        });
+        self.pairs += other.pairs;
+    }
+}
+
+/// Runs `chunk`, which does `pairs` pairs, for about `budget`; the first tenth warms up.
+#[inline(always)]
+pub fn sample(budget: Duration, pairs: usize, mut chunk: impl FnMut()) -> Samples {
+    let chunks = table(CHUNKS, |_| 0.0);
+    let begin = Instant::now();
+    let warm = begin + budget / 10;
+    let end = begin + budget;
+    chunk();
+    while Instant::now() < warm {
+        chunk();
+    }
+    let mut count = 0;
+    let mut before = Instant::now();
+    loop {
+        chunk();
+        let now = Instant::now();
+        chunks[count % CHUNKS] = (now - before).as_nanos() as f64 / pairs as f64;
+        before = now;
+        count += 1;
+        if now >= end {
+            break;
+        }
+    }
+    Samples {
+        chunks: &mut chunks[..count.min(CHUNKS)],
+        pairs: (count * pairs) as u64,
+    }
+}
+
+/// Times a program of fixed length, `pairs` pairs in all, as a single chunk.
+pub fn sample_once(pairs: usize, program: impl FnOnce()) -> Samples {
+    let begin = Instant::now();
+    program();
+    let ns = begin.elapsed().as_nanos() as f64 / pairs as f64;
+    Samples {
+        chunks: table(1, |_| ns),
+        pairs: pairs as u64,
+    }
+}
+
+/// An array in pages of its own, mapped for the life of the process: it neither uses nor disturbs the
+/// allocator under test.
+pub fn table<T>(length: usize, mut element: impl FnMut(usize) -> T) -> &'static mut [T] {
+    // SAFETY: a fresh private mapping of at least `length` elements, each written before use.
+    unsafe {
+        let bytes = (length * size_of::<T>()).max(1);
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let start = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0).cast::<T>();
+        assert!(
+            start.cast() != libc::MAP_FAILED,
+            "no memory for a table of {bytes} bytes"
+        );
+        for index in 0..length {
+            start.add(index).write(element(index));
+        }
+        slice::from_raw_parts_mut(start, length)
+    }
+}

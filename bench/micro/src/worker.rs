@@ -1,0 +1,114 @@
+//! One row on the allocator that this process was started with: a line of JSON for the driver.
+
+use std::ffi::CStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::heap;
+use crate::rows::Row;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The row to run
+    #[arg(long, value_parser = crate::rows::parse)]
+    row: &'static Row,
+    /// How long to run
+    #[arg(long, default_value_t = 0.3)]
+    seconds: f64,
+    /// Verify every block instead of measuring: panics on the first fault
+    #[arg(long)]
+    check: bool,
+}
+
+/// What a worker found out.
+#[derive(Serialize, Deserialize)]
+pub struct Outcome {
+    pub row: String,
+    /// Median over chunks, nanoseconds per malloc and free.
+    pub ns: f64,
+    /// Mean over chunks.
+    pub mean_ns: f64,
+    /// Pairs of malloc and free that were timed.
+    pub pairs: u64,
+    /// Peak resident memory of the process, KiB.
+    pub peak_kib: u64,
+    /// Resident memory after the row freed everything, KiB.
+    pub end_kib: u64,
+    /// File that `malloc` comes from: shows whether the preload took effect.
+    pub malloc_from: String,
+    /// The allocator's version as it tells it itself, where a peer's crate has another.
+    pub version: Option<String>,
+}
+
+pub fn run(options: &Options) -> Result<()> {
+    let budget = Duration::try_from_secs_f64(options.seconds).context("--seconds")?;
+    // An allocator that hangs must not hang the benchmark: the alarm's signal ends this process.
+    let limit = 60.0 + 20.0 * options.seconds;
+    // SAFETY: no handler, no memory.
+    unsafe { libc::alarm(limit as u32) };
+    let mut samples = if options.check {
+        let samples = (options.row.check)(budget);
+        let live = heap::live_blocks();
+        ensure!(
+            live == 0,
+            "{}: {live} blocks were not freed",
+            options.row.name
+        );
+        samples
+    } else {
+        (options.row.measure)(budget)
+    };
+    let outcome = Outcome {
+        end_kib: resident("VmRSS:")?,
+        peak_kib: resident("VmHWM:")?,
+        row: options.row.name.into(),
+        ns: samples.median_ns(),
+        mean_ns: samples.mean_ns(),
+        pairs: samples.pairs,
+        malloc_from: malloc_from(),
+        version: peer_version(),
+    };
+    println!("{}", serde_json::to_string(&outcome)?);
+    Ok(())
+}
+
+/// A field of /proc/self/status, KiB.
+fn resident(field: &str) -> Result<u64> {
+    let path = "/proc/self/status";
+    let status = std::fs::read_to_string(path).context(path)?;
+    let line = status.lines().find(|line| line.starts_with(field));
+    let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    number.with_context(|| format!("{path} has no {field}"))
+}
+
+fn malloc_from() -> String {
+    // SAFETY: dladdr fills `info` if it returns non-zero; its strings live as long as the library.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let malloc = libc::dlsym(libc::RTLD_DEFAULT, c"malloc".as_ptr());
+        if libc::dladdr(malloc, &mut info) == 0 {
+            return "unknown".into();
+        }
+        CStr::from_ptr(info.dli_fname)
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+/// Asks a peer that exports `peer_version`, a number like 20302 for 2.3.2.
+fn peer_version() -> Option<String> {
+    // SAFETY: the peers of this benchmark alone export this name, as a function of this type.
+    unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"peer_version".as_ptr());
+        let function: Option<extern "C" fn() -> libc::c_int> = std::mem::transmute(symbol);
+        let number = function?();
+        Some(format!(
+            "{}.{}.{}",
+            number / 10_000,
+            number / 100 % 100,
+            number % 100
+        ))
+    }
+}
