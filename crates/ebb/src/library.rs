@@ -1,0 +1,93 @@
+//! Finds `libebbmalloc.so`.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::inspect::{self, Elf};
+use crate::stop::Stop;
+
+const NAME: &str = "libebbmalloc.so";
+const BUILD: &str = "cargo build --release -p ebbmalloc-capi";
+
+#[derive(Args)]
+pub struct LibraryOption {
+    /// The ebbmalloc library [default: $EBB_LIBRARY, else libebbmalloc.so beside ebb or in ../lib]
+    #[arg(long, value_name = "PATH")]
+    library: Option<PathBuf>,
+}
+
+/// A library that can be preloaded.
+pub struct Library {
+    /// Absolute, without links: as the kernel names it in a process's memory map.
+    pub path: PathBuf,
+    pub elf: Elf,
+}
+
+impl Library {
+    /// Checks that a file is a shared library.
+    pub fn open(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let real = path.canonicalize().map_err(|error| Stop::usage(format!("{shown}: {error}")))?;
+        let content = std::fs::read(&real).map_err(|error| Stop::usage(format!("{shown}: {error}")))?;
+        match inspect::elf(&content) {
+            Some(elf) if elf.shared => Ok(Self { path: real, elf }),
+            _ => Err(Stop::usage(format!("{shown}: not a shared library (an ELF .so file)"))),
+        }
+    }
+}
+
+impl LibraryOption {
+    /// The library that was named, or else the one that lies where it is built or installed.
+    pub fn find(&self) -> anyhow::Result<Library> {
+        let named = self.library.clone().or_else(|| env::var_os("EBB_LIBRARY").filter(|value| !value.is_empty()).map(Into::into));
+        if let Some(path) = named {
+            return Library::open(&path);
+        }
+        let exe = env::current_exe().context("cannot tell where ebb itself lies")?;
+        let folder = exe.parent().unwrap_or(Path::new("/"));
+        if let Some(cargo) = started_by_cargo() {
+            build(&cargo, folder)?;
+        }
+        let multiarch = format!("../lib/{}-linux-gnu", env::consts::ARCH);
+        let places = ["", "../lib", &multiarch].map(|place| folder.join(place).join(NAME));
+        match places.iter().find(|path| path.exists()) {
+            Some(path) => Library::open(path),
+            None => Err(Stop::usage(format!(
+                "{NAME} was not found; looked for\n  {}\nBuild it by `{BUILD}`, or name it by --library PATH",
+                places.each_ref().map(|path| path.display().to_string()).join("\n  ")
+            ))),
+        }
+    }
+}
+
+/// Cargo, if `ebb` was started by its `run` (or in its tests).
+fn started_by_cargo() -> Option<OsString> {
+    let ours = env::var_os("CARGO_MANIFEST_DIR")? == env!("CARGO_MANIFEST_DIR");
+    env::var_os("CARGO").filter(|_| ours)
+}
+
+/// Builds the library beside the executable: `cargo run` builds nothing but the executable itself.
+fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let profile = match folder.file_name() {
+        Some(name) if name == "debug" => OsStr::new("dev"),
+        Some(name) => name,
+        None => return Ok(()),
+    };
+    let mut command = Command::new(cargo);
+    command.args(["build", "-p", "ebbmalloc-capi", "--manifest-path"]).arg(manifest).arg("--profile").arg(profile);
+    command.arg("--target-dir").arg(folder.parent().unwrap_or(folder)).stdout(Stdio::null());
+    if folder.join(NAME).exists() {
+        command.arg("--quiet");
+    } else {
+        eprintln!("ebb: building {NAME} ({BUILD})");
+    }
+    let status = command.status().with_context(|| format!("{} cannot be started", cargo.display()))?;
+    anyhow::ensure!(status.success(), "building {NAME} failed ({status}); try `{BUILD}`");
+    Ok(())
+}

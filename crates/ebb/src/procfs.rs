@@ -1,0 +1,79 @@
+//! What `/proc` tells about a process that is about to end.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A process as it was at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Resident memory, in bytes.
+    pub resident: u64,
+    /// The most memory that was resident at a time, in bytes.
+    pub peak: Option<u64>,
+    /// The file that is being executed.
+    pub exe: Option<PathBuf>,
+    /// Whether the library that was asked about is mapped.
+    pub mapped: bool,
+}
+
+impl Snapshot {
+    /// Looks at a thread's process; none if it has no memory any more, or may not be looked at.
+    pub fn take(tid: libc::pid_t, library: Option<&Path>) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+        // The kernel counts a process's pages per CPU and adds them up lazily; only the walk through
+        // its page tables is exact.
+        let resident = fs::read_to_string(format!("/proc/{tid}/smaps_rollup"))
+            .ok()
+            .and_then(|text| kib(&text, "Rss:"))
+            .or_else(|| kib(&status, "VmRSS:"))?;
+        Some(Self {
+            resident,
+            peak: kib(&status, "VmHWM:"),
+            exe: fs::read_link(format!("/proc/{tid}/exe")).ok(),
+            mapped: library.is_some_and(|library| is_mapped(tid, library)),
+        })
+    }
+}
+
+fn is_mapped(tid: libc::pid_t, library: &Path) -> bool {
+    let path = library.as_os_str().as_bytes();
+    let maps = fs::read(format!("/proc/{tid}/maps")).unwrap_or_default();
+    maps.split(|&byte| byte == b'\n').any(|line| line.strip_suffix(path).is_some_and(|head| head.ends_with(b" ")))
+}
+
+/// The resident memory of this process, in bytes.
+pub fn own_resident() -> u64 {
+    fs::read_to_string("/proc/self/status").ok().and_then(|text| kib(&text, "VmRSS:")).unwrap_or(0)
+}
+
+/// The value of a line `name   123 kB`, in bytes.
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_kib_lines() {
+        let text = "VmHWM:\t    1536 kB\nRss:  8 kB\nThreads:\t1\n";
+        assert_eq!(kib(text, "VmHWM:"), Some(1536 * 1024));
+        assert_eq!(kib(text, "Rss:"), Some(8192));
+        assert_eq!(kib(text, "Threads:"), None);
+        assert_eq!(kib(text, "Nothing:"), None);
+    }
+
+    #[test]
+    fn sees_itself() {
+        let pid = std::process::id() as libc::pid_t;
+        let me = std::env::current_exe().unwrap();
+        let snapshot = Snapshot::take(pid, Some(&me)).unwrap();
+        assert!(snapshot.resident > 64 * 1024 && snapshot.peak >= Some(64 * 1024));
+        assert_eq!(snapshot.exe.as_deref(), Some(me.as_path()));
+        assert!(snapshot.mapped);
+        assert!(!Snapshot::take(pid, Some(Path::new("/lib/not-mapped.so"))).unwrap().mapped);
+    }
+}

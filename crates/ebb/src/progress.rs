@@ -1,0 +1,53 @@
+//! Tells on standard error how far a comparison is. It only moves between runs, to disturb none.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+pub struct Progress {
+    bar: ProgressBar,
+    /// Without a terminal: a line a round, collected here.
+    line: Option<String>,
+}
+
+impl Progress {
+    /// `drawn`: whether a bar may be drawn; the program's own output would tear it.
+    pub fn new(runs: u64, drawn: bool) -> Self {
+        let drawn = drawn && io::stderr().is_terminal();
+        let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template("{bar:24.cyan/dim} {pos}/{len} runs, {eta} left  {msg:.dim}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─");
+        let bar = ProgressBar::with_draw_target(Some(runs), target).with_style(style);
+        Self { bar, line: (!drawn).then(String::new) }
+    }
+
+    /// A run begins.
+    pub fn begin(&self, round: &str, allocator: &str) {
+        self.bar.set_message(format!("{round}: {allocator}"));
+        self.bar.tick();
+    }
+
+    /// It has ended.
+    pub fn end(&mut self, allocator: &str, wall: Duration) {
+        self.bar.inc(1);
+        if let Some(line) = &mut self.line {
+            let comma = if line.is_empty() { "" } else { ", " };
+            line.push_str(&format!("{comma}{allocator} {:.3} s", wall.as_secs_f64()));
+        }
+    }
+
+    /// All allocators had their turn.
+    pub fn round(&mut self, round: &str) {
+        if let Some(line) = &mut self.line {
+            eprintln!("ebb: {round}: {line}");
+            line.clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

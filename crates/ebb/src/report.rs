@@ -1,0 +1,90 @@
+//! The result of a comparison as a person reads it.
+
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use console::{Style, Term};
+
+use crate::metrics::{METRICS, Scale};
+use crate::result::{Allocator, Findings, Measured};
+use crate::stats::Verdict;
+
+/// Text is no wider than this, however wide the terminal.
+const WIDTH: usize = 100;
+
+/// Writes the table, the verdicts and the notes.
+pub fn print(findings: &Findings) {
+    let width = Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns)).clamp(40, WIDTH);
+    let bold = Style::new().bold();
+    let dim = Style::new().dim();
+    let paragraph = |text: &str| textwrap::fill(text, width);
+
+    println!("{}", bold.apply_to(findings.program.join(" ")));
+    let warmup = match findings.warmup {
+        0 => String::new(),
+        1 => ", after 1 warm-up".into(),
+        more => format!(", after {more} warm-ups"),
+    };
+    let runs = if findings.runs == 1 { "1 run".into() } else { format!("{} runs", findings.runs) };
+    println!("{}\n", dim.apply_to(format!("{runs} on each allocator in turn{warmup}")));
+    println!("{}\n", table(&findings.allocators));
+
+    for failure in &findings.failures {
+        println!("{}", Style::new().red().bold().apply_to(paragraph(&format!("FAILED: {failure}"))));
+    }
+    let name_width = findings.allocators.iter().map(|allocator| allocator.name.len()).max().unwrap_or(0);
+    for allocator in &findings.allocators {
+        if let Some(verdict) = &allocator.verdict {
+            println!("{:name_width$}  {}", allocator.name, bold.apply_to(verdict));
+        }
+    }
+    println!("{}", dim.apply_to(paragraph(&findings.foundation)));
+    for note in &findings.notes {
+        let options = textwrap::Options::new(width).initial_indent("Note: ").subsequent_indent("      ");
+        println!("\n{}", textwrap::fill(note, options));
+    }
+}
+
+fn table(allocators: &[Allocator]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let heading = |text: &str| Cell::new(text).fg(Color::DarkGrey).set_alignment(CellAlignment::Right);
+    table.set_header([heading(""), heading(""), heading("median"), heading("min … max"), heading("ratio"), heading("interval")]);
+    for metric in &METRICS {
+        let measured = || allocators.iter().filter_map(|allocator| Some((allocator, allocator.metrics.get(metric.key)?)));
+        let largest = measured().map(|(_, measured)| measured.summary.median).fold(0.0, f64::max);
+        let always_zero = measured().all(|(_, measured)| measured.summary.max == 0.0);
+        if always_zero {
+            continue;
+        }
+        let scale = Scale::new(metric.unit, largest);
+        for (index, (allocator, measured)) in measured().enumerate() {
+            table.add_row(row(if index == 0 { metric.label } else { "" }, &allocator.name, measured, &scale));
+        }
+    }
+    table
+}
+
+fn row(label: &str, name: &str, measured: &Measured, scale: &Scale) -> [Cell; 6] {
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let summary = &measured.summary;
+    let range = format!("{} … {}", scale.number(summary.min), scale.number(summary.max));
+    let (ratio, interval) = match &measured.comparison {
+        None => (Cell::new(""), String::new()),
+        Some(comparison) => {
+            let cell = right(format!("{:.2}", comparison.ratio));
+            let cell = match comparison.verdict {
+                Verdict::Less => cell.fg(Color::Green),
+                Verdict::More => cell.fg(Color::Red),
+                Verdict::Same | Verdict::TooFewRuns => cell,
+            };
+            (cell, format!("{:.2} – {:.2}", comparison.low, comparison.high))
+        }
+    };
+    [
+        Cell::new(label),
+        Cell::new(name),
+        right(scale.show(summary.median)),
+        right(range).fg(Color::DarkGrey),
+        ratio,
+        right(interval).fg(Color::DarkGrey),
+    ]
+}

@@ -1,0 +1,70 @@
+//! `ebb run`: becomes the program, with ebbmalloc preloaded.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::{Args, ValueEnum};
+
+use crate::inspect::Program;
+use crate::library::LibraryOption;
+use crate::{notes, program};
+
+#[derive(Args)]
+pub struct Options {
+    /// How ebbmalloc shares its caches: sets EBB_MODE
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// Print ebbmalloc's statistics when the program ends: sets EBB_STATS=1
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    library: LibraryOption,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    /// The best that the machine offers
+    Auto,
+    /// A cache per CPU, by restartable sequences
+    Percpu,
+    /// A cache per CPU, by locks
+    Slot,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Percpu => "percpu",
+            Self::Slot => "slot",
+        }
+    }
+}
+
+/// Returns only if the program could not be started.
+pub fn run(options: Options) -> anyhow::Result<()> {
+    let [name, arguments @ ..] = options.command.as_slice() else { unreachable!("clap requires a program") };
+    let path = program::find(name)?;
+    let library = options.library.find()?;
+    for note in notes::library("ebbmalloc", &library).into_iter().chain(notes::program(&Program::of(&path), name, &[&library])) {
+        // Only what prevents the run from being one on ebbmalloc: the program's own output is what counts here.
+        if note.futile {
+            eprintln!("ebb: {}", note.text);
+        }
+    }
+    let mut command = Command::new(&path);
+    command.arg0(name).args(arguments);
+    command.env("LD_PRELOAD", program::preload(&library.path, env::var_os("LD_PRELOAD").as_deref())?);
+    if let Some(mode) = options.mode {
+        command.env("EBB_MODE", mode.name());
+    }
+    if options.stats {
+        command.env("EBB_STATS", "1");
+    }
+    Err(program::refused(&path, command.exec()))
+}

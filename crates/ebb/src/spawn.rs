@@ -1,0 +1,126 @@
+//! Starts a program that waits, before its `execve`, until everything that measures it is attached.
+//!
+//! The standard library's `Command` returns only after `execve`, which is too late for that.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::{env, ptr};
+
+/// A program with its arguments and environment, in the form that `execve` takes.
+pub struct Command {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+impl Command {
+    /// `arguments` begin with the program's name; `set` overrides this process's environment.
+    pub fn new(path: &Path, arguments: &[OsString], set: &[(&str, OsString)]) -> io::Result<Self> {
+        let kept = env::vars_os().filter(|(name, _)| !set.iter().any(|(other, _)| name == other));
+        let added = set.iter().map(|(name, value)| (OsString::from(name), value.clone()));
+        let joined = kept.chain(added).map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            name
+        });
+        Ok(Self {
+            path: c_string(path.as_os_str())?,
+            arguments: arguments.iter().map(|argument| c_string(argument)).collect::<io::Result<_>>()?,
+            environment: joined.map(|entry| c_string(&entry)).collect::<io::Result<_>>()?,
+        })
+    }
+}
+
+fn c_string(text: &OsStr) -> io::Result<CString> {
+    Ok(CString::new(text.as_bytes())?)
+}
+
+/// The program's standard streams.
+pub struct Streams<'a> {
+    pub input: &'a File,
+    pub output: &'a File,
+    /// None: the same as ours.
+    pub error: Option<PipeWriter>,
+}
+
+/// A process that waits for [`Child::release`] before it becomes the program.
+pub struct Child {
+    pub pid: libc::pid_t,
+    go: PipeWriter,
+    refusal: PipeReader,
+}
+
+impl Child {
+    pub fn spawn(command: &Command, streams: Streams) -> io::Result<Self> {
+        let (wait, go) = io::pipe()?;
+        let (refusal, refuse) = io::pipe()?;
+        let arguments = pointers(&command.arguments);
+        let environment = pointers(&command.environment);
+        let redirections = [
+            (streams.input.as_raw_fd(), libc::STDIN_FILENO),
+            (streams.output.as_raw_fd(), libc::STDOUT_FILENO),
+            (streams.error.as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd), libc::STDERR_FILENO),
+        ];
+        // SAFETY: the child only makes system calls before it executes the program or exits, as a
+        // fork of a process with threads demands; everything it uses was allocated before.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => unsafe {
+                become_program(&redirections, wait.as_raw_fd(), go.as_raw_fd(), refuse.as_raw_fd(), || {
+                    // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
+                    libc::execvpe(command.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+                })
+            },
+            pid => Ok(Self { pid, go, refusal }),
+        }
+    }
+
+    /// Lets the process execute the program.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.go.write_all(&[1])
+    }
+
+    /// Why the kernel refused to execute the program, if it did. To be asked after its end.
+    pub fn refused(mut self) -> Option<io::Error> {
+        let mut code = [0; 4];
+        self.refusal.read_exact(&mut code).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(code)))
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
+}
+
+/// The forked process's way into the program.
+///
+/// # Safety
+/// Only for a process just forked; `execute` must be safe to call there.
+unsafe fn become_program(
+    redirections: &[(RawFd, RawFd)],
+    wait: RawFd,
+    go: RawFd,
+    refuse: RawFd,
+    execute: impl FnOnce(),
+) -> ! {
+    unsafe {
+        for &(from, to) in redirections {
+            libc::dup2(from, to);
+        }
+        // Rust programs ignore SIGPIPE, and `execve` would hand that on.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // With our copy of the writing end closed, a parent that dies wakes us too.
+        libc::close(go);
+        let mut byte = 0u8;
+        if libc::read(wait, ptr::from_mut(&mut byte).cast(), 1) == 1 {
+            execute();
+            let code = (*libc::__errno_location()).to_ne_bytes();
+            libc::write(refuse, code.as_ptr().cast(), code.len());
+        }
+        libc::_exit(127)
+    }
+}
