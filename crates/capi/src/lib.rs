@@ -1,5 +1,50 @@
+//! ebbmalloc as a C library: the names and the rules of libc and of C++, nothing else. What
+//! they do is the engine's (`crates/ebbmalloc`).
+//!
+//! - `malloc`: allocation, `malloc.h` and C23
+//! - `report`: what `malloc.h` offers to look inside
+//! - `cxx`: every form of C++ operator new and delete
+//!
+//! The header is `include/ebbmalloc.h`.
+
 #![no_std]
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
+
+mod cxx;
+mod malloc;
+mod report;
+
+/// Defines C functions under their libc name and under the same name with the prefix `ebb_`.
+macro_rules! export {
+    ($($(#[$meta:meta])* fn $name:ident / $prefixed:ident
+        ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)+) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? $body
+
+        #[doc = concat!("As [`", stringify!($name), "`], whatever else is linked.")]
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $prefixed($($arg: $ty),*) $(-> $ret)? $body
+    )+};
 }
+use export;
+
+/// Sets the calling thread's `errno`.
+#[cold]
+fn set_errno(value: libc::c_int) {
+    // SAFETY: the address of this thread's errno is valid.
+    unsafe { *libc::__errno_location() = value }
+}
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    engine::ENGINE.broken(info)
+}
+
+// `core` comes compiled for unwinding and names the unwinder's routine, which nothing here can
+// reach: panics abort. It must not be visible outside, where Rust programs have the real one.
+core::arch::global_asm!(
+    ".weak rust_eh_personality",
+    ".hidden rust_eh_personality",
+    ".type rust_eh_personality, @function",
+    "rust_eh_personality: ud2",
+);

@@ -1,1 +1,67 @@
+//! ebbmalloc: a memory allocator that is fast as the fastest, with memory that ebbs back.
+//!
+//! Two lines make it the allocator of a Rust program, without a C compiler or a build script:
+//!
+//! ```
+//! #[global_allocator]
+//! static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
+//! ```
+//!
+//! The engine below is layered; each layer calls only those above it in this list of its files
+//! (`docs/architecture.md` says more):
+//!
+//! - `os`, `sync`, `text`: the platform, locks, messages
+//! - `size_class`, `cache`, `region`: sizes, the layout of a cache, addresses and tables
+//! - `run_tree`, `pages`: runs of units
+//! - `span`, `central`: blocks of one size class
+//! - `rseq`, `front`: caches of virtual CPUs
+//! - `engine`, `blocks`, `stats`: all of it together
+//! - `global`: the engine of this process
+
 #![no_std]
+#![warn(missing_docs)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "ebbmalloc supports Linux only so far; make it a dependency of Linux targets only, \
+     [target.'cfg(target_os = \"linux\")'.dependencies], and keep the system allocator elsewhere"
+);
+
+#[cfg(any(test, loom))]
+extern crate std;
+
+mod cache;
+mod central;
+mod front;
+mod options;
+mod os;
+mod pages;
+mod region;
+mod rseq;
+mod run_tree;
+mod size_class;
+mod span;
+mod sync;
+mod text;
+
+#[cfg(not(loom))]
+mod blocks;
+#[cfg(not(loom))]
+mod engine;
+#[cfg(not(loom))]
+mod global;
+#[cfg(not(loom))]
+mod stats;
+
+#[cfg(not(loom))]
+pub use engine::{Engine, Hooks};
+#[cfg(not(loom))]
+pub use global::{ENGINE, EbbMalloc};
+pub use options::{ModeChoice, Options, StatsChoice};
+pub use os::{Linux, Os, RseqArea, Usage};
+pub use size_class::{MIN_ALIGN, SMALL_MAX};
+#[cfg(not(loom))]
+pub use stats::{ClassStats, Stats};
+
+/// The version of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,72 @@
+/*
+ * ebbmalloc as a C library: libebbmalloc.so and libebbmalloc.a.
+ *
+ * Linked or preloaded, it replaces malloc, free and all their relatives, and the C++ operators
+ * new and delete; nothing needs to be included for that. This header names the same functions
+ * with the prefix ebb_, which serve from the same heap whatever else is linked: a block of
+ * ebb_malloc may be given to free if, and only if, ebbmalloc replaced it.
+ *
+ * Sizes and alignments are in bytes. Every block is aligned to 16 at least. On failure functions
+ * that return a pointer return NULL and set errno to ENOMEM (or EINVAL for a bad alignment).
+ *
+ * Environment: EBB_MODE=auto|percpu|slot, EBB_STATS=1|json (statistics on standard error at exit).
+ */
+#ifndef EBBMALLOC_H
+#define EBBMALLOC_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A block of size bytes; a unique one for 0. */
+void *ebb_malloc(size_t size);
+/* A block of count * size zero bytes. */
+void *ebb_calloc(size_t count, size_t size);
+/* Resizes a block, moving it if need be. NULL allocates; size 0 frees and returns NULL. */
+void *ebb_realloc(void *block, size_t size);
+/* ebb_realloc to count * size bytes. */
+void *ebb_reallocarray(void *block, size_t count, size_t size);
+/* Frees a block; NULL is none. Keeps errno. */
+void ebb_free(void *block);
+/* C23: frees a block of which the size (and alignment) are known. */
+void ebb_free_sized(void *block, size_t size);
+void ebb_free_aligned_sized(void *block, size_t alignment, size_t size);
+
+/* Aligned blocks. The alignment is a power of two, for ebb_posix_memalign a multiple of
+ * sizeof(void *); ebb_memalign rounds up one that is not. */
+int ebb_posix_memalign(void **out, size_t alignment, size_t size);
+void *ebb_aligned_alloc(size_t alignment, size_t size);
+void *ebb_memalign(size_t alignment, size_t size);
+/* Blocks that begin on an OS page; ebb_pvalloc rounds the size up to whole pages. */
+void *ebb_valloc(size_t size);
+void *ebb_pvalloc(size_t size);
+
+/* How many bytes of the block may be used; 0 for NULL. */
+size_t ebb_malloc_usable_size(void *block);
+/* Gives free memory back to the kernel; 1 if there was any. */
+int ebb_malloc_trim(size_t keep);
+/* Prints statistics to standard error. */
+void ebb_malloc_stats(void);
+/* Writes statistics as XML; options must be 0. Returns 0, or EINVAL. */
+int ebb_malloc_info(int options, FILE *stream);
+/* Accepts the parameters of mallopt(3), which have no effect here. Returns 1. */
+int ebb_mallopt(int parameter, int value);
+
+/* ebb_mallinfo and ebb_mallinfo2 return the structs of mallinfo(3). */
+#ifdef __GLIBC__
+struct mallinfo;
+struct mallinfo ebb_mallinfo(void);
+#if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 33)
+struct mallinfo2;
+struct mallinfo2 ebb_mallinfo2(void);
+#endif
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

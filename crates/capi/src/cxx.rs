@@ -1,0 +1,200 @@
+//! C++ operator new and delete, all forms, by their Itanium ABI names.
+//!
+//! Four operators do the work: `new` and `delete`, plain and aligned. The others forward to them
+//! through the dynamic symbol, as the C++ standard has it ([new.delete]), so that a program that
+//! replaces one of them gets the calls of all its forms.
+//!
+//! Exceptions pass through these frames: they are `C-unwind` functions without anything to
+//! clean up. What is thrown is the C++ library's own, which is found at run time: programs
+//! without C++ have none, and never get here.
+
+use core::ffi::{CStr, c_void};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use engine::{ENGINE, MIN_ALIGN};
+
+type New = unsafe extern "C-unwind" fn(usize) -> *mut c_void;
+type AlignedNew = unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void;
+type Delete = unsafe extern "C-unwind" fn(*mut c_void);
+type AlignedDelete = unsafe extern "C-unwind" fn(*mut c_void, usize);
+
+/// The operators that others forward to, as the dynamic linker resolved their names.
+struct Base {
+    new: New,
+    aligned_new: AlignedNew,
+    delete: Delete,
+    array_delete: Delete,
+    aligned_delete: AlignedDelete,
+    aligned_array_delete: AlignedDelete,
+}
+
+static BASE: Base = Base {
+    new: _Znwm,
+    aligned_new: _ZnwmSt11align_val_t,
+    delete: _ZdlPv,
+    array_delete: _ZdaPv,
+    aligned_delete: _ZdlPvSt11align_val_t,
+    aligned_array_delete: _ZdaPvSt11align_val_t,
+};
+
+/// Calls an operator of [`BASE`], as the loader left it and not as the compiler sees it here.
+macro_rules! base {
+    ($field:ident($($arg:expr),*)) => {
+        (&raw const BASE.$field).read_volatile()($($arg),*)
+    };
+}
+
+/// Allocates, and throws `std::bad_alloc` where that fails for good.
+#[inline(always)]
+unsafe fn allocate(size: usize, align: usize) -> *mut c_void {
+    let block = ENGINE.alloc_aligned(size, align);
+    if !block.is_null() {
+        return block.cast();
+    }
+    // SAFETY: the caller's, who lets exceptions pass.
+    unsafe { allocate_slow(size, align) }
+}
+
+/// Calls the new-handler and tries again, as long as there is one; then throws.
+#[cold]
+unsafe extern "C-unwind" fn allocate_slow(size: usize, align: usize) -> *mut c_void {
+    type Handler = Option<unsafe extern "C-unwind" fn()>;
+    type GetHandler = unsafe extern "C-unwind" fn() -> Handler;
+    type Thrower = unsafe extern "C-unwind" fn() -> *mut c_void;
+    // SAFETY: these names are `std::get_new_handler` and `std::__throw_bad_alloc`, in libstdc++
+    // and in libc++. A handler frees memory, throws, or ends the program.
+    unsafe {
+        if let Some(get_handler) = cxx_library_symbol(c"_ZSt15get_new_handlerv") {
+            while let Some(handler) = transmute::<*mut c_void, GetHandler>(get_handler)() {
+                handler();
+                let block = ENGINE.alloc_aligned(size, align);
+                if !block.is_null() {
+                    return block.cast();
+                }
+            }
+        }
+        match cxx_library_symbol(c"_ZSt17__throw_bad_allocv") {
+            Some(thrower) => transmute::<*mut c_void, Thrower>(thrower)(),
+            None => ENGINE.fail("operator new: no memory, and no C++ library to throw bad_alloc"),
+        }
+    }
+}
+
+/// A function of the C++ library in this process: one that is visible to all, else that of a
+/// library that was loaded for some module alone.
+fn cxx_library_symbol(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: looks names up; loads nothing that is not there.
+    unsafe {
+        let mut symbol = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        for library in [c"libstdc++.so.6", c"libc++.so.1"] {
+            if symbol.is_null() {
+                let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+                if !library.is_null() {
+                    symbol = libc::dlsym(library, name.as_ptr());
+                }
+            }
+        }
+        (!symbol.is_null()).then_some(symbol)
+    }
+}
+
+/// The next definition of `name` after ours, looked up once.
+unsafe fn next_symbol(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    let known = cache.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: looks a name up.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    cache.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Forms of `new` that give null instead of throwing. Whatever a replaced `new` or a new-handler
+/// throws must be caught, which takes C++: the C++ library's own form, the next definition after
+/// ours, calls the base operator in a `try`. Where there is none, nobody can throw.
+macro_rules! nothrow {
+    ($($name:ident($($arg:ident),+) or $fallback:expr;)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($arg: usize,)+ tag: *const c_void) -> *mut c_void {
+            type Next = unsafe extern "C-unwind" fn($(nothrow!(@size $arg),)+ *const c_void) -> *mut c_void;
+            static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                Ok(name) => name,
+                Err(_) => unreachable!(),
+            };
+            // SAFETY: the next function of this name has this type.
+            unsafe {
+                let next = next_symbol(&NEXT, NAME);
+                if next.is_null() {
+                    return $fallback.cast();
+                }
+                transmute::<*mut c_void, Next>(next)($($arg,)+ tag)
+            }
+        }
+    )+};
+    (@size $arg:ident) => { usize };
+}
+
+nothrow! {
+    _ZnwmRKSt9nothrow_t(size) or ENGINE.alloc(size);
+    _ZnamRKSt9nothrow_t(size) or ENGINE.alloc(size);
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size, align) or ENGINE.alloc_aligned(size, align);
+    _ZnamSt11align_val_tRKSt9nothrow_t(size, align) or ENGINE.alloc_aligned(size, align);
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
+    // SAFETY: exceptions may pass.
+    unsafe { allocate(size, MIN_ALIGN) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+    // SAFETY: exceptions may pass.
+    unsafe { allocate(size, align.next_power_of_two()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _ZdlPv(block: *mut c_void) {
+    // SAFETY: the caller gives the block up.
+    unsafe { ENGINE.free(block.cast()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
+    // SAFETY: the caller gives the block up.
+    unsafe { ENGINE.free(block.cast()) }
+}
+
+/// Forms that only forward.
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $ty:ty),+) $(-> $ret:ty)? => $base:ident($($passed:ident),+);)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name($($arg: $ty),+) $(-> $ret)? {
+            // SAFETY: the caller's, passed on.
+            unsafe { base!($base($($passed),+)) }
+        }
+    )+};
+}
+
+forward! {
+    _Znam(size: usize) -> *mut c_void => new(size);
+    _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void => aligned_new(size, align);
+    _ZdlPvm(block: *mut c_void, _size: usize) => delete(block);
+    _ZdlPvRKSt9nothrow_t(block: *mut c_void, _tag: *const c_void) => delete(block);
+    _ZdaPv(block: *mut c_void) => delete(block);
+    _ZdaPvm(block: *mut c_void, _size: usize) => array_delete(block);
+    _ZdaPvRKSt9nothrow_t(block: *mut c_void, _tag: *const c_void) => array_delete(block);
+    _ZdlPvmSt11align_val_t(block: *mut c_void, _size: usize, align: usize)
+        => aligned_delete(block, align);
+    _ZdlPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, align: usize, _tag: *const c_void)
+        => aligned_delete(block, align);
+    _ZdaPvSt11align_val_t(block: *mut c_void, align: usize) => aligned_delete(block, align);
+    _ZdaPvmSt11align_val_t(block: *mut c_void, _size: usize, align: usize)
+        => aligned_array_delete(block, align);
+    _ZdaPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, align: usize, _tag: *const c_void)
+        => aligned_array_delete(block, align);
+}

@@ -1,0 +1,133 @@
+//! What `malloc.h` offers to look inside: mallinfo(3), malloc_info(3), malloc_stats(3),
+//! malloc_trim(3), mallopt(3).
+
+use core::ffi::{c_int, c_void};
+use core::fmt::{self, Write};
+
+use engine::{ENGINE, Stats};
+
+use crate::{export, set_errno};
+
+/// glibc's `struct mallinfo2`; with `c_int` its `struct mallinfo`.
+#[repr(C)]
+pub struct MallInfo<T> {
+    /// Bytes obtained from the system, without large blocks.
+    arena: T,
+    /// Free blocks.
+    ordblks: T,
+    /// Fastbin blocks: there are none.
+    smblks: T,
+    /// Large blocks.
+    hblks: T,
+    /// Bytes in large blocks.
+    hblkhd: T,
+    /// Unused.
+    usmblks: T,
+    /// Bytes in fastbin blocks: there are none.
+    fsmblks: T,
+    /// Bytes in blocks that are in use.
+    uordblks: T,
+    /// Bytes in free blocks.
+    fordblks: T,
+    /// Bytes that `malloc_trim` could give back at most.
+    keepcost: T,
+}
+
+fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
+    let stats = ENGINE.stats();
+    let free_blocks = stats.classes.iter().map(|class| class.free + class.cached).sum();
+    let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
+    let arena = stats.live_bytes - stats.large_bytes + free_bytes;
+    MallInfo {
+        arena: convert(arena),
+        ordblks: convert(free_blocks),
+        smblks: convert(0),
+        hblks: convert(stats.large_blocks),
+        hblkhd: convert(stats.large_bytes),
+        usmblks: convert(0),
+        fsmblks: convert(0),
+        uordblks: convert(stats.live_bytes - stats.large_bytes),
+        fordblks: convert(free_bytes),
+        keepcost: convert(stats.dirty_bytes),
+    }
+}
+
+export! {
+    /// What is in use and what is free; numbers above `INT_MAX` are cut to it.
+    fn mallinfo/ebb_mallinfo() -> MallInfo<c_int> {
+        mall_info(|value| value.min(c_int::MAX as u64) as c_int)
+    }
+
+    /// What is in use and what is free.
+    fn mallinfo2/ebb_mallinfo2() -> MallInfo<usize> {
+        mall_info(|value| value as usize)
+    }
+
+    /// Writes the statistics as XML to a C stream. `options` must be 0, else EINVAL is returned.
+    fn malloc_info/ebb_malloc_info(options: c_int, stream: *mut c_void) -> c_int {
+        if options != 0 || stream.is_null() {
+            return libc::EINVAL;
+        }
+        match write_xml(&ENGINE.stats(), &mut CStream(stream.cast())) {
+            Ok(()) => 0,
+            Err(fmt::Error) => {
+                set_errno(libc::EIO);
+                -1
+            }
+        }
+    }
+
+    /// Prints the statistics to standard error.
+    fn malloc_stats/ebb_malloc_stats() {
+        ENGINE.print_stats();
+    }
+
+    /// Gives free memory back to the kernel; 1 if there was any. `_keep` is not needed: memory at
+    /// the end of a heap is nothing special here.
+    fn malloc_trim/ebb_malloc_trim(_keep: usize) -> c_int {
+        ENGINE.trim() as c_int
+    }
+
+    /// Accepts glibc's parameters, none of which has a counterpart here; always 1.
+    fn mallopt/ebb_mallopt(_parameter: c_int, _value: c_int) -> c_int {
+        1
+    }
+}
+
+/// The shape that glibc's has: sizes by class, then totals.
+fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
+    writeln!(out, "<malloc version=\"ebbmalloc {}\">", engine::VERSION)?;
+    writeln!(out, "<heap nr=\"0\" mode=\"{}\">\n<sizes>", stats.mode)?;
+    for class in stats.classes.iter().filter(|class| class.spans > 0) {
+        let size = class.block_bytes;
+        let free = class.free + class.cached;
+        writeln!(
+            out,
+            "<size from=\"{size}\" to=\"{size}\" total=\"{}\" count=\"{free}\" live=\"{}\" spans=\"{}\"/>",
+            free * size,
+            class.live,
+            class.spans
+        )?;
+    }
+    let free = stats.cached_bytes + stats.pinned_bytes;
+    writeln!(out, "</sizes>\n<total type=\"rest\" count=\"{}\" size=\"{free}\"/>", stats.spans)?;
+    writeln!(
+        out,
+        "<total type=\"mmap\" count=\"{}\" size=\"{}\"/>",
+        stats.large_blocks, stats.large_bytes
+    )?;
+    writeln!(out, "<system type=\"current\" size=\"{}\"/>", stats.committed_bytes)?;
+    writeln!(out, "<aspace type=\"mprotect\" size=\"{}\"/>", stats.committed_bytes)?;
+    writeln!(out, "</heap>\n</malloc>")
+}
+
+/// A C stream that somebody else opened.
+struct CStream(*mut libc::FILE);
+
+impl Write for CStream {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // SAFETY: the caller of `malloc_info` vouches for the stream.
+        let written = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
+        if written == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}

@@ -1,0 +1,381 @@
+//! What a program asks of the engine: allocate, free, resize. The hot paths stand first; what
+//! they leave to `_slow` functions is rare or slow anyway.
+
+use core::ptr;
+
+use crate::cache::header_at;
+use crate::central::BadBlock;
+use crate::engine::Engine;
+use crate::os::Os;
+use crate::pages::Granted;
+use crate::region::{MapEntry, UnitIndex};
+use crate::rseq::{self, Place, Pushed};
+use crate::size_class::{SizeClass, UNIT, starts_block};
+use crate::sync::Ordering;
+use crate::text::Line;
+
+/// Blocks that move between a cache and its central at a time.
+const BATCH: usize = 256;
+
+impl<O: Os> Engine<O> {
+    /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
+    /// operating system below is told. Never null for size 0.
+    #[inline(always)]
+    pub fn alloc(&self, size: usize) -> *mut u8 {
+        match SizeClass::of(size) {
+            Some(class) => self.alloc_small(class),
+            None => self.alloc_large(size, 1).0,
+        }
+    }
+
+    /// As [`Engine::alloc`], and the first `size` bytes are zero.
+    #[inline]
+    pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
+        let (block, zeroed) = match SizeClass::of(size) {
+            Some(class) => (self.alloc_small(class), false),
+            None => self.alloc_large(size, 1),
+        };
+        if !zeroed && !block.is_null() {
+            // SAFETY: the block has `size` bytes and is ours until we return it.
+            unsafe { ptr::write_bytes(block, 0, size) };
+        }
+        block
+    }
+
+    /// A block of at least `size` bytes at a multiple of `align`, a power of two; null if memory
+    /// is short.
+    #[inline]
+    pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
+        debug_assert!(align.is_power_of_two());
+        match SizeClass::of_aligned(size, align) {
+            Some(class) => self.alloc_small(class),
+            None => self.alloc_large(size, align).0,
+        }
+    }
+
+    /// Frees a block. An address that is none stops the program.
+    ///
+    /// # Safety
+    /// Nobody uses the block any more.
+    #[inline(always)]
+    pub unsafe fn free(&self, block: *mut u8) {
+        match self.class_at(block) {
+            // SAFETY: the caller's.
+            Some(class) => unsafe { self.free_small(block, class) },
+            None => self.free_slow(block, "free"),
+        }
+    }
+
+    /// Frees a block of a known size, without looking at the map if it is small.
+    ///
+    /// # Safety
+    /// As for [`Engine::free`]; `size` and `align` are those that the block was last asked for
+    /// with.
+    #[inline(always)]
+    pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
+        match SizeClass::of_aligned(size, align) {
+            // SAFETY: the caller's.
+            Some(class) => unsafe { self.free_small(block, class) },
+            None => self.free_slow(block, "free"),
+        }
+    }
+
+    /// How many bytes of the block may be used. An address that is no block stops the program.
+    pub fn usable_size(&self, block: *mut u8) -> usize {
+        match self.class_at(block) {
+            Some(class) => class.size(),
+            None => self.large_units(block, "malloc_usable_size").1 as usize * UNIT,
+        }
+    }
+
+    /// Resizes a block, in place where that is possible; its contents stay up to the smaller
+    /// size. Null if memory is short, and then the block stays as it was.
+    ///
+    /// # Safety
+    /// As for [`Engine::free`], but if null comes back. `align` is a power of two, and the one that
+    /// the block was asked for with, or less.
+    pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
+        let class = SizeClass::of_aligned(size, align);
+        let old_size = match self.class_at(block) {
+            Some(old) if Some(old) == class => return block,
+            Some(old) => old.size(),
+            None => {
+                let (first, units) = self.large_units(block, "realloc");
+                if class.is_none() && self.resize_large(first, units, size) {
+                    return block;
+                }
+                units as usize * UNIT
+            }
+        };
+        let new = self.alloc_aligned(size, align);
+        if !new.is_null() {
+            // SAFETY: both blocks are as large, and distinct.
+            unsafe {
+                ptr::copy_nonoverlapping(block, new, old_size.min(size));
+                self.free(block);
+            }
+        }
+        new
+    }
+
+    /// The class of the span in which a block begins at this address, if one does.
+    #[inline(always)]
+    fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
+        let region = self.region();
+        let offset = region.offset(block);
+        if offset >= region.committed() {
+            return None;
+        }
+        let entry = region.entry((offset / UNIT) as UnitIndex);
+        let in_span = offset % UNIT + entry.nth() as usize * UNIT;
+        if starts_block(entry.code(), in_span) { entry.class() } else { None }
+    }
+
+    /// What the restartable sequences of the hot path need; none where they are not in use.
+    #[inline(always)]
+    fn hot_place(&self) -> Option<Place> {
+        let area = self.hot_area.load(Ordering::Acquire);
+        let Place { id_at, slabs, count, .. } = self.setup().place;
+        (area != 0).then_some(Place { area, id_at, slabs, count })
+    }
+
+    #[inline(always)]
+    fn alloc_small(&self, class: SizeClass) -> *mut u8 {
+        if let Some(place) = self.hot_place() {
+            // SAFETY: the place is set up.
+            let block = unsafe { rseq::pop(&place, header_at(class)) };
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.alloc_small_slow(class)
+    }
+
+    /// # Safety
+    /// The block is of this class and nobody uses it any more.
+    #[inline(always)]
+    unsafe fn free_small(&self, block: *mut u8, class: SizeClass) {
+        if let Some(place) = self.hot_place() {
+            // SAFETY: the place is set up, and the block is the caller's to give.
+            if unsafe { rseq::push(&place, header_at(class), block) } == Pushed::Done {
+                return;
+            }
+        }
+        self.free_small_slow(block, class);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_small_slow(&self, class: SizeClass) -> *mut u8 {
+        let mut block = ptr::null_mut();
+        if self.ready() {
+            block = self.front(|front| front.pop(class));
+            if block.is_null() {
+                block = self.refill(class);
+            }
+        }
+        if block.is_null() {
+            self.os.out_of_memory();
+        } else if self.counting() {
+            self.totals.count_alloc(class.size());
+        }
+        block
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_small_slow(&self, block: *mut u8, class: SizeClass) {
+        if self.counting() {
+            self.totals.count_free(class.size());
+        }
+        match self.front(|front| front.push(class, block)) {
+            Pushed::Done => return,
+            Pushed::Twice => self.fault("double free", block, "free"),
+            Pushed::Full => {}
+        }
+        let grown = self.front(|front| front.grow(class));
+        if let Some((old, new)) = grown
+            && old.limit == new.limit
+        {
+            self.flush(class, new.room(class) / 2);
+        }
+        if self.front(|front| front.push_batch(class, &[block])) == 0 {
+            self.release(class, &[block]);
+        }
+    }
+
+    /// Fills half of the cache's room for a class and takes one block more; null if there is none.
+    fn refill(&self, class: SizeClass) -> *mut u8 {
+        let room = self.front(|front| front.grow(class)).map_or(0, |(_, new)| new.room(class));
+        let mut wanted = room / 2 + 1;
+        let mut block: *mut u8 = ptr::null_mut();
+        let mut batch = [ptr::null_mut(); BATCH];
+        while wanted > 0 {
+            let batch = &mut batch[..wanted.min(BATCH)];
+            let central = &self.centrals[class.index()];
+            let claimed = central.claim(self.region(), &self.os, &self.pages, class, batch);
+            let start = batch.len() - claimed;
+            let mut blocks = &batch[start..];
+            if block.is_null() {
+                let Some((&lowest, others)) = blocks.split_last() else {
+                    break;
+                };
+                (block, blocks) = (lowest, others);
+            }
+            let kept = self.front(|front| front.push_batch(class, blocks));
+            if kept < blocks.len() {
+                // Another thread has filled this cache meanwhile, or there is no cache.
+                self.release(class, &blocks[kept..]);
+                break;
+            }
+            if start > 0 {
+                break;
+            }
+            wanted -= claimed;
+        }
+        block
+    }
+
+    /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
+    pub(crate) fn flush(&self, class: SizeClass, most: usize) {
+        let mut batch = [ptr::null_mut(); BATCH];
+        let mut left = most;
+        while left > 0 {
+            let wanted = left.min(BATCH);
+            let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
+            self.release(class, &batch[..popped]);
+            if popped < wanted {
+                break;
+            }
+            left -= popped;
+        }
+    }
+
+    fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
+        let central = &self.centrals[class.index()];
+        match central.release(self.region(), &self.os, &self.pages, class, blocks) {
+            Ok(()) => {}
+            Err(BadBlock::Twice(block)) => self.fault("double free", block, "free"),
+            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, "free"),
+        }
+    }
+
+    /// A run of its own for a block, and whether it reads as zero.
+    #[cold]
+    #[inline(never)]
+    fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        let Some((granted, units)) = self.large_run(size, align) else {
+            self.os.out_of_memory();
+            return (ptr::null_mut(), false);
+        };
+        self.region().set_entry(granted.first, MapEntry::LARGE);
+        self.totals.add_large(units);
+        if self.counting() {
+            self.totals.count_alloc(units as usize * UNIT);
+        }
+        (self.region().address(granted.first), granted.zeroed)
+    }
+
+    fn large_run(&self, size: usize, align: usize) -> Option<(Granted, u32)> {
+        if size > isize::MAX as usize || !self.ready() {
+            return None;
+        }
+        let units = u32::try_from(size.max(1).div_ceil(UNIT)).ok()?;
+        let align = u32::try_from(align.div_ceil(UNIT)).ok()?;
+        let granted = self.pages.lock().alloc(self.region(), &self.os, units, align)?;
+        Some((granted, units))
+    }
+
+    /// Frees what is no block of a span: nothing, a large block, or a mistake.
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, block: *mut u8, operation: &str) {
+        if block.is_null() {
+            return;
+        }
+        let (first, units) = self.large_units(block, operation);
+        self.region().set_entry(first, MapEntry::LARGE_FREED);
+        self.totals.remove_large(units);
+        if self.counting() {
+            self.totals.count_free(units as usize * UNIT);
+        }
+        self.pages.lock().free(self.region(), &self.os, first, units);
+    }
+
+    /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
+    fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
+        let Ok(wanted) = u32::try_from(size.div_ceil(UNIT)) else {
+            return false;
+        };
+        let mut pages = self.pages.lock();
+        if wanted < units {
+            pages.shrink(self.region(), &self.os, first, units, wanted);
+        } else if wanted > units
+            && !pages.extend(self.region(), &self.os, first, units, wanted - units)
+        {
+            return false;
+        }
+        drop(pages);
+        self.totals.remove_large(units);
+        self.totals.add_large(wanted);
+        if self.counting() {
+            self.totals.count_free(units as usize * UNIT);
+            self.totals.count_alloc(wanted as usize * UNIT);
+        }
+        true
+    }
+
+    /// First unit and length of the large block at this address; an address that is none stops
+    /// the program.
+    #[cold]
+    #[inline(never)]
+    fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
+        let region = self.region();
+        let offset = region.offset(block);
+        if offset >= region.committed() {
+            self.fault("invalid free", block, operation);
+        }
+        let unit = (offset / UNIT) as UnitIndex;
+        let entry = region.entry(unit);
+        if offset % UNIT == 0 && entry == MapEntry::LARGE {
+            // SAFETY: the unit is committed; its record stays as it is while the block lives.
+            return (unit, unsafe { (*region.run(unit)).units });
+        }
+        self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
+    }
+
+    /// What is wrong with an address in the region at which no block begins.
+    fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
+        let region = self.region();
+        match region.entry(unit) {
+            MapEntry::LARGE => "interior pointer",
+            MapEntry::LARGE_FREED if offset == 0 => "double free",
+            entry if entry.class().is_some() => "interior pointer",
+            _ => {
+                // Inside a large block, perhaps: look for the nearest one that begins below.
+                let below = (1..unit).rev().find(|&unit| {
+                    let entry = region.entry(unit);
+                    entry == MapEntry::LARGE || entry.class().is_some()
+                });
+                match below {
+                    // SAFETY: committed; the process is about to end, so a torn read is no loss.
+                    Some(first)
+                        if region.entry(first) == MapEntry::LARGE
+                            && first + unsafe { (*region.run(first)).units } > unit =>
+                    {
+                        "interior pointer"
+                    }
+                    _ => "invalid free",
+                }
+            }
+        }
+    }
+
+    /// Says what was wrong and ends the process.
+    #[cold]
+    #[inline(never)]
+    fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
+        Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
+        self.os.abort()
+    }
+}

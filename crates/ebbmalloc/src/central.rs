@@ -1,0 +1,282 @@
+//! Central: for one size class, which spans have free blocks. Caches refill from here and flush
+//! to here, many blocks at a time, under the class's lock.
+//!
+//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): a block is claimed, released and
+//! its span retired only under the lock, so a span is retired by the release that makes it idle
+//! and by nobody else.
+
+use crate::os::Os;
+use crate::pages::Pages;
+use crate::region::{MapEntry, Region, UnitIndex};
+use crate::size_class::{SizeClass, UNIT};
+use crate::span::Span;
+use crate::sync::{Lock, const_fn};
+
+/// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
+const LISTS: usize = 13;
+
+/// A block that cannot be released, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BadBlock {
+    /// It is free already.
+    Twice(*mut u8),
+    /// It is no block of this class.
+    Foreign(*mut u8),
+}
+
+/// What a central has done and holds, in blocks but for the calls.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct CentralCounts {
+    /// Blocks out: with the program or in caches.
+    pub claimed: usize,
+    /// Spans now.
+    pub spans: usize,
+    /// Calls that filled a cache.
+    pub refills: usize,
+    /// Calls that emptied one.
+    pub flushes: usize,
+}
+
+/// The spans of one class that have free blocks, fullest list first.
+pub(crate) struct ClassSpans {
+    heads: [UnitIndex; LISTS],
+    /// Bit `n` is set where list `n` is not empty.
+    filled: u16,
+    pub counts: CentralCounts,
+}
+
+/// One class's central. All zero bytes are one without spans.
+#[repr(align(64))]
+pub(crate) struct Central {
+    lock: Lock<ClassSpans>,
+}
+
+impl Central {
+    const_fn! {
+        pub fn new() -> Self {
+            Self { lock: Lock::new(ClassSpans::new()) }
+        }
+    }
+
+    /// The lock itself: for fork, and to read the counts.
+    pub fn spans(&self) -> &Lock<ClassSpans> {
+        &self.lock
+    }
+
+    /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
+    /// off a stack first; how many there were. Starts a new span only to deliver any at all.
+    pub fn claim(
+        &self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+        blocks: &mut [*mut u8],
+    ) -> usize {
+        let mut spans = self.lock.lock();
+        let mut left = blocks.len();
+        while left > 0 {
+            let unit = match spans.fullest() {
+                Some(unit) => unit,
+                None if left < blocks.len() => break,
+                None => match spans.grow(region, os, pages, class) {
+                    Some(unit) => unit,
+                    None => break,
+                },
+            };
+            let base = region.address(unit);
+            // SAFETY: a listed unit heads a span of this class, whose lock we hold.
+            let span = unsafe { &mut *region.span(unit) };
+            let list = list_of(span);
+            span.claim(left, |block| {
+                left -= 1;
+                // SAFETY: the block lies in the span.
+                blocks[left] = unsafe { base.add(block * class.size()) };
+            });
+            spans.relist(region, unit, list, list_of(span));
+        }
+        let claimed = blocks.len() - left;
+        spans.counts.claimed += claimed;
+        spans.counts.refills += 1;
+        claimed
+    }
+
+    /// Takes blocks back and retires the spans that become idle. Stops at a block that is not
+    /// claimed; those before it are taken back.
+    pub fn release(
+        &self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+        blocks: &[*mut u8],
+    ) -> Result<(), BadBlock> {
+        let mut spans = self.lock.lock();
+        spans.counts.flushes += 1;
+        let mut rest = blocks;
+        while let Some(&first) = rest.first() {
+            let Some(unit) = span_unit(region, class, first) else {
+                return Err(BadBlock::Foreign(first));
+            };
+            let base = region.address(unit);
+            // SAFETY: `span_unit` found that the unit heads a span of this class.
+            let span = unsafe { &mut *region.span(unit) };
+            let list = list_of(span);
+            // Neighbours in a batch often share a span: book those together.
+            let span_bytes = class.span_units() as usize * UNIT;
+            let mut taken = 0;
+            let mut bad = None;
+            for &block in rest {
+                let offset = block.addr().wrapping_sub(base.addr());
+                if offset >= span_bytes {
+                    break;
+                }
+                if !span.release(class.block_at(offset)) {
+                    bad = Some(BadBlock::Twice(block));
+                    break;
+                }
+                taken += 1;
+            }
+            spans.counts.claimed -= taken;
+            if span.is_idle() {
+                spans.unlist(region, unit, list);
+                spans.retire(region, os, pages, class, unit);
+            } else {
+                spans.relist(region, unit, list, list_of(span));
+            }
+            if let Some(bad) = bad {
+                return Err(bad);
+            }
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+
+    /// Walks every listed span and panics at the first that is booked wrongly: for tests.
+    /// Returns the free blocks that were found.
+    pub fn check(&self, region: &Region) -> usize {
+        let spans = self.lock.lock();
+        let mut free = 0;
+        for (list, &head) in spans.heads.iter().enumerate() {
+            assert_eq!(head != 0, spans.filled >> list & 1 == 1, "summary bit of list {list}");
+            let (mut unit, mut previous) = (head, 0);
+            while unit != 0 {
+                // SAFETY: as in `claim`.
+                let span = unsafe { &*region.span(unit) };
+                span.check();
+                assert_eq!(list_of(span), Some(list), "span {unit} is in the wrong list");
+                assert_eq!(span.previous, previous, "back link of span {unit}");
+                assert!(!span.is_idle(), "span {unit} should have been retired");
+                free += span.free as usize;
+                (previous, unit) = (unit, span.next);
+            }
+        }
+        free
+    }
+}
+
+impl ClassSpans {
+    const fn new() -> Self {
+        let counts = CentralCounts { claimed: 0, spans: 0, refills: 0, flushes: 0 };
+        Self { heads: [0; LISTS], filled: 0, counts }
+    }
+
+    /// A span with free blocks from the fullest list that has one: emptier ones get the chance
+    /// to become idle.
+    fn fullest(&self) -> Option<UnitIndex> {
+        (self.filled != 0).then(|| self.heads[self.filled.trailing_zeros() as usize])
+    }
+
+    #[cold]
+    fn grow(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+    ) -> Option<UnitIndex> {
+        let units = class.span_units();
+        let first = pages.lock().alloc(region, os, units, 1)?.first;
+        for nth in 0..units {
+            region.set_entry(first + nth, MapEntry::small(class, nth));
+        }
+        // SAFETY: the run is ours alone now.
+        let span = unsafe { &mut *region.span(first) };
+        span.set_up(class);
+        self.counts.spans += 1;
+        self.relist(region, first, None, list_of(span));
+        Some(first)
+    }
+
+    fn retire(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+        first: UnitIndex,
+    ) {
+        for nth in 0..class.span_units() {
+            region.set_entry(first + nth, MapEntry::NONE);
+        }
+        self.counts.spans -= 1;
+        pages.lock().free(region, os, first, class.span_units());
+    }
+
+    #[inline]
+    fn relist(&mut self, region: &Region, unit: UnitIndex, from: Option<usize>, to: Option<usize>) {
+        if from == to {
+            return;
+        }
+        self.unlist(region, unit, from);
+        let Some(list) = to else { return };
+        let next = self.heads[list];
+        // SAFETY: listed spans are of this class, whose lock we hold.
+        unsafe {
+            (*region.span(unit)).next = next;
+            (*region.span(unit)).previous = 0;
+            if next != 0 {
+                (*region.span(next)).previous = unit;
+            }
+        }
+        self.heads[list] = unit;
+        self.filled |= 1 << list;
+    }
+
+    fn unlist(&mut self, region: &Region, unit: UnitIndex, from: Option<usize>) {
+        let Some(list) = from else { return };
+        // SAFETY: as in `relist`.
+        unsafe {
+            let (next, previous) = ((*region.span(unit)).next, (*region.span(unit)).previous);
+            if next != 0 {
+                (*region.span(next)).previous = previous;
+            }
+            if previous != 0 {
+                (*region.span(previous)).next = next;
+            } else {
+                self.heads[list] = next;
+                if next == 0 {
+                    self.filled &= !(1 << list);
+                }
+            }
+        }
+    }
+}
+
+/// The list that a span belongs in; none for one without a free block.
+#[inline]
+fn list_of(span: &Span) -> Option<usize> {
+    span.free.checked_ilog2().map(|list| list as usize)
+}
+
+/// The first unit of the span of this class that the address lies in.
+#[inline]
+fn span_unit(region: &Region, class: SizeClass, address: *mut u8) -> Option<UnitIndex> {
+    let offset = region.offset(address);
+    if offset >= region.committed() {
+        return None;
+    }
+    let unit = (offset / UNIT) as UnitIndex;
+    let entry = region.entry(unit);
+    (entry.code() as usize == class.index()).then(|| unit - entry.nth())
+}

@@ -1,0 +1,304 @@
+//! The engine: all layers together, their set-up, and how they pass through a fork.
+//! What a program calls is in `blocks.rs`.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicIsize;
+
+use crate::cache::lock_of;
+use crate::central::Central;
+use crate::front::{Front, PerCpu, Preferred, Slots};
+use crate::options::{ModeChoice, Options, StatsChoice};
+use crate::os::Os;
+use crate::pages::Pages;
+use crate::region::Region;
+use crate::rseq::Place;
+use crate::size_class::{CLASSES, SizeClass};
+use crate::stats::Totals;
+use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::text::Line;
+
+/// Not set up yet.
+const COLD: u32 = 0;
+/// Set up; nothing written in the course of it changes any more.
+const READY: u32 = 1;
+/// The region could not be reserved; the next call tries again.
+const FAILED: u32 = 2;
+
+/// What the process around an engine is told to do for it. The engine is one of possibly many;
+/// functions that take no argument must find it by themselves.
+pub struct Hooks {
+    /// Called before a fork: [`Engine::before_fork`].
+    pub before_fork: extern "C" fn(),
+    /// Called after it in the parent and in the child: [`Engine::after_fork`].
+    pub after_fork: extern "C" fn(),
+    /// Called when the process exits, if statistics are wanted: [`Engine::print_stats`].
+    pub at_exit: extern "C" fn(),
+}
+
+/// An allocator over an operating system. Sets itself up on first use.
+#[repr(C)]
+pub struct Engine<O: Os> {
+    /// Offset of the rseq area on the hot path; 0 sends every operation through the slow path:
+    /// before set-up, in slot mode, and while operations are counted.
+    pub(crate) hot_area: AtomicIsize,
+    /// Written during set-up only.
+    setup: UnsafeCell<Setup>,
+    state: AtomicU32,
+    starting: Lock<()>,
+    preferred: Preferred,
+    pub(crate) totals: Totals,
+    pub(crate) centrals: [Central; CLASSES],
+    pub(crate) pages: Lock<Pages>,
+    pub(crate) os: O,
+    hooks: Option<&'static Hooks>,
+}
+
+/// What set-up finds out and decides.
+#[repr(C)]
+pub(crate) struct Setup {
+    pub place: Place,
+    pub region: Region,
+    pub options: Options,
+    pub mode: Mode,
+    /// Why this mode.
+    pub why: &'static str,
+    /// What picks the cache, in percpu mode: "mm_cid" or "cpu_id".
+    pub id: &'static str,
+}
+
+/// The front end in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    PerCpu,
+    Slot,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerCpu => "percpu",
+            Self::Slot => "slot",
+        }
+    }
+}
+
+// SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
+// afterwards. Everything else is shared by design.
+unsafe impl<O: Os> Sync for Engine<O> {}
+// SAFETY: the engine refers to memory that is nobody else's.
+unsafe impl<O: Os + Send> Send for Engine<O> {}
+
+impl<O: Os> Engine<O> {
+    /// An engine that will set itself up on first use.
+    pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
+        let place = Place { area: 0, id_at: 0, slabs: core::ptr::null_mut(), count: 0 };
+        Self {
+            hot_area: AtomicIsize::new(0),
+            setup: UnsafeCell::new(Setup {
+                place,
+                region: Region::unset(),
+                options: Options::DEFAULT,
+                mode: Mode::Slot,
+                why: "",
+                id: "",
+            }),
+            state: AtomicU32::new(COLD),
+            starting: Lock::new(()),
+            preferred: Preferred::new(),
+            totals: Totals::new(),
+            centrals: [const { Central::new() }; CLASSES],
+            pages: Lock::new(Pages::new()),
+            os,
+            hooks,
+        }
+    }
+
+    /// The operating system below.
+    pub fn os(&self) -> &O {
+        &self.os
+    }
+
+    /// What set-up decided; the initial values before it.
+    #[inline(always)]
+    pub(crate) fn setup(&self) -> &Setup {
+        // SAFETY: set-up writes before anybody can hold a block, or reach this by a slow path;
+        // a free of a wild pointer before that reads initial values.
+        unsafe { &*self.setup.get() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn region(&self) -> &Region {
+        &self.setup().region
+    }
+
+    /// True once the engine can serve. Sets it up if need be.
+    #[inline]
+    pub(crate) fn ready(&self) -> bool {
+        self.state.load(Ordering::Acquire) == READY || self.start()
+    }
+
+    #[cold]
+    fn start(&self) -> bool {
+        let guard = self.starting.lock();
+        if self.state.load(Ordering::Acquire) == READY {
+            return true;
+        }
+        // SAFETY: under the lock, and nobody reads before the state says ready.
+        let setup = unsafe { &mut *self.setup.get() };
+        setup.options = Options::read(&self.os);
+        let caches = self.os.cpus();
+        if !setup.region.set_up(&self.os, caches, usize::MAX) {
+            if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
+                Line::print(
+                    &self.os,
+                    format_args!("cannot reserve address space; is `ulimit -v` too low?"),
+                );
+            }
+            return false;
+        }
+        setup.place.slabs = setup.region.slabs();
+        setup.place.count = caches;
+        (setup.mode, setup.why) = match (setup.options.mode, self.os.rseq()) {
+            (ModeChoice::Slot, _) => (Mode::Slot, "asked for by EBB_MODE"),
+            (asked, Ok(area)) => {
+                (setup.place.area, setup.place.id_at) = (area.offset, area.id_at);
+                setup.id = area.id;
+                let asked = asked == ModeChoice::PerCpu;
+                (
+                    Mode::PerCpu,
+                    if asked { "asked for by EBB_MODE" } else { "the C library registered rseq" },
+                )
+            }
+            (ModeChoice::PerCpu, Err(why)) => {
+                Line::print(
+                    &self.os,
+                    format_args!("EBB_MODE=percpu is not possible: {why}; using slot"),
+                );
+                (Mode::Slot, why)
+            }
+            (ModeChoice::Auto, Err(why)) => (Mode::Slot, why),
+        };
+        let (mode, area) = (setup.mode, setup.place.area);
+        let counting = setup.options.stats != StatsChoice::Off;
+        self.state.store(READY, Ordering::Release);
+        if mode == Mode::PerCpu && !counting {
+            self.hot_area.store(area, Ordering::Release);
+        }
+        drop(guard);
+        // These may allocate, which by now is possible.
+        if let Some(hooks) = self.hooks {
+            self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork);
+            if counting {
+                self.os.at_exit(hooks.at_exit);
+            }
+        }
+        true
+    }
+
+    /// True where every operation is counted.
+    #[inline]
+    pub(crate) fn counting(&self) -> bool {
+        self.setup().options.stats != StatsChoice::Off
+    }
+
+    /// Runs `work` on the calling thread's front end.
+    #[inline]
+    pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
+        let setup = self.setup();
+        match setup.mode {
+            Mode::PerCpu => work(&PerCpu(&setup.place)),
+            Mode::Slot => work(&Slots {
+                slabs: setup.place.slabs,
+                count: setup.place.count,
+                preferred: &self.preferred,
+                key: self.os.thread_key(),
+            }),
+        }
+    }
+
+    /// Gives the calling thread's cache back to the spans and all free memory to the kernel.
+    /// True if any memory went.
+    pub fn trim(&self) -> bool {
+        if !self.ready() {
+            return false;
+        }
+        for class in SizeClass::all() {
+            self.flush(class, usize::MAX);
+        }
+        let mut pages = self.pages.lock();
+        let before = pages.counts.purged;
+        pages.purge(self.region(), &self.os, 0);
+        pages.counts.purged > before
+    }
+
+    /// Waits until no other thread is inside the engine and keeps all out, so that the child of
+    /// a fork finds it whole. Followed by [`Engine::after_fork`] in the same thread.
+    ///
+    /// Restartable sequences need no waiting: what has not been committed was not done.
+    pub fn before_fork(&self) {
+        self.starting.hold();
+        self.for_each_slot_lock(Lock::hold);
+        for central in &self.centrals {
+            central.spans().hold();
+        }
+        self.pages.hold();
+    }
+
+    /// Lets everybody in again: in the parent, and in the child.
+    pub fn after_fork(&self) {
+        // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
+        unsafe {
+            self.pages.force_unlock();
+            for central in &self.centrals {
+                central.spans().force_unlock();
+            }
+            self.for_each_slot_lock(|lock| lock.force_unlock());
+            self.starting.force_unlock();
+        }
+    }
+
+    fn for_each_slot_lock(&self, work: impl Fn(&Lock<()>)) {
+        let setup = self.setup();
+        if setup.mode == Mode::Slot {
+            for slot in 0..setup.place.count {
+                // SAFETY: there are `count` slabs.
+                work(unsafe { lock_of(setup.place.slabs.add(slot)) });
+            }
+        }
+    }
+
+    /// Ends the process with one line that says why.
+    #[cold]
+    pub fn fail(&self, why: &str) -> ! {
+        Line::print(&self.os, format_args!("{why}"));
+        self.os.abort()
+    }
+
+    /// Ends the process because the engine itself is wrong: what a panic handler calls.
+    #[cold]
+    pub fn broken(&self, info: &core::panic::PanicInfo) -> ! {
+        Line::print(&self.os, format_args!("bug in ebbmalloc, please report: {info}"));
+        self.os.abort()
+    }
+
+    /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
+    /// else may use the engine meanwhile.
+    pub fn check(&self) {
+        let mut span_units = 0;
+        for class in SizeClass::all() {
+            let central = &self.centrals[class.index()];
+            let free = central.check(self.region());
+            let counts = central.spans().lock().counts;
+            assert_eq!(
+                free + counts.claimed,
+                counts.spans * class.span_blocks(),
+                "blocks of class {} bytes",
+                class.size()
+            );
+            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+            span_units += counts.spans * class.span_units() as usize;
+        }
+        let in_use = self.pages.lock().check(self.region());
+        assert_eq!(span_units + self.totals.large_units(), in_use, "units in use");
+    }
+}

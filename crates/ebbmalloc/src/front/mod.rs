@@ -1,0 +1,30 @@
+//! Front ends: which cache a thread uses, and how it makes the cache its own for a moment.
+//!
+//! `percpu` indexes caches by virtual CPU and works in restartable sequences; `slot` takes any
+//! cache that is not locked. Both work on the same slabs, and refilling and flushing are the
+//! same for both (`engine.rs`).
+
+mod percpu;
+mod slot;
+
+pub(crate) use percpu::PerCpu;
+pub(crate) use slot::{Preferred, Slots};
+
+use crate::cache::Header;
+use crate::rseq::Pushed;
+use crate::size_class::SizeClass;
+
+/// What a front end can do with the calling thread's cache.
+pub(crate) trait Front {
+    /// The newest block; null if there is none.
+    fn pop(&self, class: SizeClass) -> *mut u8;
+    /// Puts a free block on top.
+    fn push(&self, class: SizeClass, block: *mut u8) -> Pushed;
+    /// As many of the newest blocks as fit; how many.
+    fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
+    /// Puts blocks on top, the last one topmost; how many went.
+    fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
+    /// Sets the class's stack up, or doubles its room up to the bound. The header before and
+    /// after; `None` where this thread has no cache.
+    fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
+}

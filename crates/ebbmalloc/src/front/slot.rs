@@ -1,0 +1,100 @@
+//! Caches that any thread may take: as many as there are CPUs, each behind a try-lock. A thread
+//! starts where threads of its key last succeeded, moves on from a busy cache to the next, and
+//! stays there. Works everywhere and needs to know nothing of threads' ends.
+//!
+//! The idea is that of Zig's `SmpAllocator` (2025); here threads remember their cache in a
+//! shared table by thread key rather than in thread-local storage.
+
+use super::Front;
+use crate::cache::{Header, OwnedStack, Slab, lock_of};
+use crate::rseq::Pushed;
+use crate::size_class::SizeClass;
+use crate::sync::{AtomicU8, Ordering};
+
+/// Thread keys are told apart up to this many.
+const KEYS: usize = 256;
+/// More caches than this would not be found through a byte.
+const SLOTS_MAX: usize = 256;
+
+/// Which cache threads of a key used last.
+pub(crate) struct Preferred([AtomicU8; KEYS]);
+
+impl Preferred {
+    pub const fn new() -> Self {
+        Self([const { AtomicU8::new(0) }; KEYS])
+    }
+}
+
+/// The front end of a thread.
+pub(crate) struct Slots<'a> {
+    pub slabs: *mut Slab,
+    pub count: usize,
+    pub preferred: &'a Preferred,
+    /// The calling thread's [`crate::os::Os::thread_key`].
+    pub key: usize,
+}
+
+impl Slots<'_> {
+    /// Runs `work` on the stack of a cache that no other thread uses meanwhile.
+    fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
+        let preferred = &self.preferred.0[self.key % KEYS];
+        let count = self.count.min(SLOTS_MAX);
+        let start = preferred.load(Ordering::Relaxed) as usize;
+        for step in 0..count {
+            let slot = (start + step) % count;
+            // SAFETY: there are `count` slabs, and they live as long as the engine.
+            let (slab, lock) = unsafe { (self.slabs.add(slot), lock_of(self.slabs.add(slot))) };
+            let guard = match lock.try_lock() {
+                Some(guard) => guard,
+                // Everybody is busy: wait here rather than spin through all of them again.
+                None if step + 1 == count => lock.lock(),
+                None => continue,
+            };
+            if slot != start {
+                preferred.store(slot as u8, Ordering::Relaxed);
+            }
+            // SAFETY: the lock is held until `guard` goes.
+            let result = work(&mut unsafe { OwnedStack::new(slab, class) });
+            drop(guard);
+            return result;
+        }
+        unreachable!("there is at least one cache")
+    }
+}
+
+impl Front for Slots<'_> {
+    fn pop(&self, class: SizeClass) -> *mut u8 {
+        let mut block = [core::ptr::null_mut()];
+        self.with(class, |stack| stack.pop_batch(&mut block));
+        block[0]
+    }
+
+    fn push(&self, class: SizeClass, block: *mut u8) -> Pushed {
+        self.with(class, |stack| {
+            if stack.top() == block {
+                Pushed::Twice
+            } else if stack.push_batch(&[block]) == 1 {
+                Pushed::Done
+            } else {
+                Pushed::Full
+            }
+        })
+    }
+
+    fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
+        self.with(class, |stack| stack.pop_batch(blocks))
+    }
+
+    fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
+        self.with(class, |stack| stack.push_batch(blocks))
+    }
+
+    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+        self.with(class, |stack| {
+            let old = stack.header();
+            let new = old.grown(class);
+            stack.set_header(new);
+            Some((old, new))
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! The engine of this process, and its face as a Rust global allocator.
+
+use core::alloc::{GlobalAlloc, Layout};
+
+use crate::engine::{Engine, Hooks};
+use crate::os::Linux;
+use crate::size_class::MIN_ALIGN;
+
+/// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
+pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
+
+static HOOKS: Hooks = Hooks { before_fork, after_fork, at_exit };
+
+extern "C" fn before_fork() {
+    ENGINE.before_fork();
+}
+
+extern "C" fn after_fork() {
+    ENGINE.after_fork();
+}
+
+extern "C" fn at_exit() {
+    ENGINE.print_stats();
+}
+
+/// The allocator, for `#[global_allocator]`:
+///
+/// ```
+/// #[global_allocator]
+/// static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
+///
+/// assert_eq!(vec![1u8; 1000].iter().map(|&n| n as u32).sum::<u32>(), 1000);
+/// ```
+///
+/// It is configured by environment variables (`EBB_MODE`, `EBB_STATS`), and serves any alignment.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct EbbMalloc;
+
+// SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
+// as large and as aligned as the layout says, and never unwinds.
+unsafe impl GlobalAlloc for EbbMalloc {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ENGINE.alloc_aligned(layout.size(), layout.align())
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's; the layout is that of the block.
+        unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if layout.align() <= MIN_ALIGN {
+            return ENGINE.alloc_zeroed(layout.size());
+        }
+        // SAFETY: the caller's for the call; a block has as many bytes as were asked for.
+        unsafe {
+            let block = self.alloc(layout);
+            if !block.is_null() {
+                block.write_bytes(0, layout.size());
+            }
+            block
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { ENGINE.realloc(block, size, layout.align()) }
+    }
+}

@@ -1,0 +1,113 @@
+//! Options: environment variables, read once at start. Declared once, below; parsing, messages
+//! and `docs/options.md` come from the declaration.
+
+use crate::os::Os;
+use crate::text::Line;
+
+/// Declares an option's type: its values, the words for them, and what each means.
+macro_rules! choices {
+    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $($word:literal)|+,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
+
+        impl $name {
+            fn parse(word: &[u8]) -> Option<Self> {
+                $($(if word == $word.as_bytes() { return Some(Self::$variant) })+)+
+                None
+            }
+
+            const EXPECTED: &str = concat!($($("|", $word),+),+);
+            const HELP: &[(&str, &str)] = &[$((concat!($("|", $word),+), concat!($($doc),+))),+];
+        }
+    };
+}
+
+choices! {
+    /// Which front end serves small blocks.
+    ModeChoice {
+        /** The best that works here: percpu, else slot. */
+        Auto = "auto",
+        /** A cache for each virtual CPU, by restartable sequences; slot where there are none. */
+        PerCpu = "percpu",
+        /** As many caches as CPUs, each behind a try-lock. */
+        Slot = "slot",
+    }
+}
+
+choices! {
+    /// Whether statistics are kept and printed when the program exits.
+    StatsChoice {
+        /** Nothing is printed. */
+        Off = "0" | "",
+        /** Statistics as text on standard error. */
+        Text = "1",
+        /** Statistics as one line of JSON on standard error. */
+        Json = "json",
+    }
+}
+
+/// Declares the options: field, variable, type, default, and what it is for.
+macro_rules! options {
+    ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident = $default:ident, $variable:literal;)+) => {
+        /// What the environment asks for.
+        #[derive(Clone, Copy, Debug)]
+        pub struct Options { $($(#[doc = $doc])+ pub $field: $kind,)+ }
+
+        impl Options {
+            /// The value of every option that is not set.
+            pub const DEFAULT: Self = Self { $($field: $kind::$default,)+ };
+
+            /// Reads the environment. A value that makes no sense is named on standard error,
+            /// and the default stands.
+            pub fn read(os: &impl Os) -> Self {
+                let mut options = Self::DEFAULT;
+                $({
+                    let mut buffer = [0; 32];
+                    if let Some(length) = os.environment($variable, &mut buffer) {
+                        match $kind::parse(&buffer[..length]) {
+                            Some(value) => options.$field = value,
+                            None => complain(os, $variable, &buffer[..length], $kind::EXPECTED),
+                        }
+                    }
+                })+
+                options
+            }
+
+            /// The table in `docs/options.md`: a row for each value of each option.
+            pub fn document(out: &mut impl core::fmt::Write) -> core::fmt::Result {
+                $(
+                    writeln!(out, "## `{}`\n\n{}\n", $variable, concat!($($doc),+).trim())?;
+                    writeln!(out, "| value | meaning |\n|---|---|")?;
+                    for (words, help) in $kind::HELP {
+                        out.write_str("|")?;
+                        for word in words.split('|').skip(1) {
+                            let shown = if word.is_empty() { "(empty)" } else { word };
+                            write!(out, " `{shown}`")?;
+                        }
+                        writeln!(out, " | {} |", help.trim())?;
+                    }
+                    out.write_str("\n")?;
+                )+
+                Ok(())
+            }
+        }
+    };
+}
+
+options! {
+    /** Which front end serves small blocks. Default: `auto`. */
+    mode: ModeChoice = Auto, "EBB_MODE";
+    /** Whether statistics are kept and printed at exit. Default: off. */
+    stats: StatsChoice = Off, "EBB_STATS";
+}
+
+#[cold]
+fn complain(os: &impl Os, variable: &str, value: &[u8], expected: &str) {
+    let value = core::str::from_utf8(value).unwrap_or("?");
+    let expected = expected.strip_prefix('|').unwrap_or(expected);
+    Line::print(
+        os,
+        format_args!("{variable}={value} is not understood and ignored; use {expected}"),
+    );
+}

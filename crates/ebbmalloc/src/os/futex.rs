@@ -1,0 +1,37 @@
+//! Sleeping and waking on a word: futex(2).
+
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+
+use super::linux::keeping_errno;
+
+/// Sleeps while `word` holds `expected`; may return early.
+#[cold]
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    keeping_errno(|| {
+        // SAFETY: the word outlives the call; a null timeout waits without limit.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                operation,
+                expected,
+                ptr::null::<libc::timespec>(),
+            )
+        }
+    });
+}
+
+/// Wakes one thread that sleeps on `word`.
+#[cold]
+pub(crate) fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: waking reads nothing through the address.
+    keeping_errno(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) });
+}
+
+/// Tells the processor that this is a waiting loop.
+pub(crate) fn spin_hint() {
+    core::hint::spin_loop();
+}

@@ -1,0 +1,105 @@
+//! The contract with the operating system: everything that the engine asks of a platform.
+//!
+//! `linux.rs` fulfils it for programs; the test kit fulfils it with a fake that fails on demand.
+//! No function here allocates, and none changes `errno` but the one that says so.
+
+use core::ptr::NonNull;
+
+#[cfg(not(loom))]
+mod futex;
+#[cfg(not(loom))]
+pub(crate) use futex::{futex_wait, futex_wake, spin_hint};
+#[cfg(loom)]
+mod loom_park;
+#[cfg(loom)]
+pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
+
+mod linux;
+pub use linux::Linux;
+
+/// Where the C library registered each thread's area for restartable sequences with the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct RseqArea {
+    /// Offset of the area from the thread pointer, in bytes; may be negative. Never 0.
+    pub offset: isize,
+    /// Offset from the thread pointer of the 32-bit number that picks the cache.
+    pub id_at: isize,
+    /// Which number that is, for people: "mm_cid" or "cpu_id".
+    pub id: &'static str,
+}
+
+/// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
+/// in what `reserve` returned and start and end on OS pages.
+pub trait Os: Sync {
+    /// Bytes in an OS page.
+    fn page_size(&self) -> usize;
+
+    /// How many bytes of address space this process may still reserve.
+    fn address_space_left(&self) -> usize;
+
+    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two.
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+
+    /// Makes a reserved range readable and writable; it reads as zero. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// The range was reserved and is not committed yet.
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool;
+
+    /// Gives the memory behind a committed range back; it reads as zero afterwards. False if the
+    /// kernel refuses, and then the contents are unspecified.
+    ///
+    /// # Safety
+    /// Nobody uses the range's contents any more.
+    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
+
+    /// How many CPUs there can be; ids of virtual CPUs are below it.
+    fn cpus(&self) -> usize;
+
+    /// The rseq area, or why there is none that can be used.
+    fn rseq(&self) -> Result<RseqArea, &'static str>;
+
+    /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
+    fn thread_key(&self) -> usize;
+
+    /// Copies the environment variable `name` into `buffer`; its length there, cut to fit.
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
+
+    /// Writes to standard error, as far as possible.
+    fn print(&self, text: &[u8]);
+
+    /// Told before null is returned for want of memory: sets `errno` to ENOMEM.
+    fn out_of_memory(&self);
+
+    /// Ends the process abnormally (SIGABRT).
+    fn abort(&self) -> !;
+
+    /// Has these called around every `fork` of this process: before it, and after it in the
+    /// parent and in the child.
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
+
+    /// Has this called when the process exits normally.
+    fn at_exit(&self, call: extern "C" fn());
+
+    /// What the kernel accounts to this process since it started.
+    fn usage(&self) -> Usage;
+}
+
+/// What the kernel accounts to a process.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Usage {
+    /// Time since the process started, in microseconds.
+    pub elapsed_us: u64,
+    /// CPU time in user mode, in microseconds.
+    pub user_us: u64,
+    /// CPU time in the kernel, in microseconds.
+    pub system_us: u64,
+    /// Page faults served without reading from storage.
+    pub minor_faults: u64,
+    /// Page faults that read from storage.
+    pub major_faults: u64,
+    /// Resident memory now, in bytes.
+    pub resident: u64,
+    /// The most resident memory so far, in bytes.
+    pub peak_resident: u64,
+}

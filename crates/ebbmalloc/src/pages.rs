@@ -1,0 +1,302 @@
+//! The page heap: runs of units, handed out by address-ordered best fit, joined when they come
+//! back, and purged (returned to the kernel) when too much free memory stays resident.
+//!
+//! Free runs are of two kinds, which do not join: *dirty* ones are resident and hold old
+//! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
+
+use crate::os::Os;
+use crate::region::{Region, UnitIndex};
+use crate::run_tree::RunTree;
+use crate::size_class::UNIT;
+
+/// Free memory that may stay resident whatever the program's size, in units.
+const DIRTY_MIN: usize = (16 << 20) / UNIT;
+/// Beyond that, the part of the memory in use that may stay resident while free: one in so many.
+const DIRTY_SHARE: usize = 8;
+
+/// The page heap's record of a unit. Those of a run's first and last unit are kept up to date;
+/// between them anything may stand.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Run {
+    pub(crate) state: State,
+    /// Units in the run; in the first and the last record of a free run.
+    pub(crate) units: u32,
+    /// Children in the tree of free runs.
+    pub(crate) left: UnitIndex,
+    pub(crate) right: UnitIndex,
+}
+
+/// What a run is used for. All zero bytes are a unit that was never used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(crate) enum State {
+    #[default]
+    InUse,
+    /// Free, resident, with old contents.
+    Dirty,
+    /// Free, not resident, reads as zero.
+    Clean,
+}
+
+/// A run that was handed out.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub(crate) struct Granted {
+    pub first: UnitIndex,
+    /// The memory reads as zero.
+    pub zeroed: bool,
+}
+
+/// Everything free, and the frontier behind which nothing was ever used. All zero bytes are a
+/// page heap that has handed out nothing.
+pub(crate) struct Pages {
+    dirty: RunTree,
+    clean: RunTree,
+    /// Units that were ever handed out, unit 0 included.
+    frontier: UnitIndex,
+    pub counts: PageCounts,
+}
+
+/// What the page heap has done, in units but for `purges`.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PageCounts {
+    /// Handed out now.
+    pub in_use: usize,
+    /// Free and resident now.
+    pub dirty: usize,
+    /// Returned to the kernel since the start.
+    pub purged: usize,
+    /// Calls that returned memory to the kernel.
+    pub purges: usize,
+}
+
+impl Pages {
+    /// A page heap that has handed out nothing.
+    pub const fn new() -> Self {
+        Self {
+            dirty: RunTree::new(),
+            clean: RunTree::new(),
+            frontier: 0,
+            counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
+        }
+    }
+
+    /// Hands out `units` units that begin at a multiple of `align` units, a power of two.
+    /// `None` if neither the region nor the kernel has so much.
+    pub fn alloc(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        units: u32,
+        align: u32,
+    ) -> Option<Granted> {
+        let granted = self.take(region, os, units, align).or_else(|| {
+            // Dirty and clean neighbours do not join; purged, they do.
+            self.purge(region, os, 0);
+            self.take(region, os, units, align)
+        })?;
+        self.counts.in_use += units as usize;
+        Some(granted)
+    }
+
+    /// Takes a run back. `dirty` where its memory may be resident.
+    pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
+        self.counts.in_use -= units as usize;
+        self.insert(region, first, units, State::Dirty);
+        let allowed = DIRTY_MIN.max(self.counts.in_use / DIRTY_SHARE);
+        if self.counts.dirty > allowed {
+            self.purge(region, os, allowed / 2);
+        }
+    }
+
+    /// Makes the run of `units` units at `first` longer by `more`, if what follows it is free.
+    pub fn extend(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        units: u32,
+        more: u32,
+    ) -> bool {
+        let next = first + units;
+        if next == self.frontier {
+            if !region.commit_up_to(os, next as usize + more as usize) {
+                return false;
+            }
+            self.frontier += more;
+        } else {
+            // SAFETY: `next` is below the frontier, hence committed; runs are ours under the lock.
+            let run = unsafe { *region.run(next) };
+            if run.state == State::InUse || run.units < more {
+                return false;
+            }
+            self.remove(region, next);
+            self.mark_in_use(region, next, more);
+            if run.units > more {
+                self.insert(region, next + more, run.units - more, run.state);
+            }
+        }
+        self.mark_in_use(region, first, units + more);
+        self.counts.in_use += more as usize;
+        true
+    }
+
+    /// Gives the end of a run back, so that `keep` of its `units` units remain.
+    pub fn shrink(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        units: u32,
+        keep: u32,
+    ) {
+        self.mark_in_use(region, first, keep);
+        self.free(region, os, first + keep, units - keep);
+    }
+
+    /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
+    /// are resident.
+    pub fn purge(&mut self, region: &Region, os: &impl Os, keep: usize) {
+        while self.counts.dirty > keep {
+            let Some((first, units)) = self.dirty.longest(region) else {
+                break;
+            };
+            let excess = (self.counts.dirty - keep).min(units as usize) as u32;
+            let start = first + (units - excess);
+            self.remove(region, first);
+            self.mark_in_use(region, start, excess);
+            if excess < units {
+                self.insert(region, first, units - excess, State::Dirty);
+            }
+            let bytes = excess as usize * UNIT;
+            // SAFETY: the run is free and out of the trees, so nobody uses it.
+            if !unsafe { os.purge(region.address(start), bytes) } {
+                // The kernel refuses (locked memory, say): the rest would fare no better.
+                self.insert(region, start, excess, State::Dirty);
+                break;
+            }
+            self.counts.purged += excess as usize;
+            self.counts.purges += 1;
+            self.insert(region, start, excess, State::Clean);
+        }
+    }
+
+    fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {
+        let roomy = units.checked_add(align - 1)?;
+        let found =
+            self.dirty.best_fit(region, roomy).or_else(|| self.clean.best_fit(region, roomy));
+        if let Some(first) = found {
+            // SAFETY: the run is in a tree, so its record is current.
+            let run = unsafe { *region.run(first) };
+            self.remove(region, first);
+            let start = first.next_multiple_of(align);
+            let end = start + units;
+            self.mark_in_use(region, start, units);
+            if start > first {
+                self.insert(region, first, start - first, run.state);
+            }
+            if first + run.units > end {
+                self.insert(region, end, first + run.units - end, run.state);
+            }
+            return Some(Granted { first: start, zeroed: run.state == State::Clean });
+        }
+        let old_frontier = self.frontier.max(1);
+        let start = old_frontier.checked_next_multiple_of(align)?;
+        let end = start.checked_add(units)?;
+        if !region.commit_up_to(os, end as usize) {
+            return None;
+        }
+        self.frontier = end;
+        self.mark_in_use(region, start, units);
+        if start > old_frontier {
+            self.insert(region, old_frontier, start - old_frontier, State::Clean);
+        }
+        Some(Granted { first: start, zeroed: true })
+    }
+
+    /// Adds a free run, joined with its neighbours of the same kind. The neighbours' records must
+    /// be current: what is cut off a run is inserted after the rest was marked in use.
+    fn insert(&mut self, region: &Region, mut first: UnitIndex, mut units: u32, state: State) {
+        if first > 1 {
+            // SAFETY: the unit before was handed out once, so it is committed.
+            let before = unsafe { *region.run(first - 1) };
+            if before.state == state {
+                first -= before.units;
+                units += before.units;
+                self.remove(region, first);
+            }
+        }
+        let next = first + units;
+        if next < self.frontier {
+            // SAFETY: below the frontier, hence committed.
+            let after = unsafe { *region.run(next) };
+            if after.state == state {
+                self.remove(region, next);
+                units += after.units;
+            }
+        }
+        let run = Run { state, units, left: 0, right: 0 };
+        // SAFETY: both units are committed, and nobody else looks: we hold the lock.
+        unsafe {
+            region.run(first + units - 1).write(run);
+            region.run(first).write(run);
+        }
+        match state {
+            State::Dirty => {
+                self.counts.dirty += units as usize;
+                self.dirty.insert(region, first);
+            }
+            _ => self.clean.insert(region, first),
+        }
+    }
+
+    fn remove(&mut self, region: &Region, first: UnitIndex) {
+        // SAFETY: a free run's record is current.
+        let run = unsafe { *region.run(first) };
+        match run.state {
+            State::Dirty => {
+                self.counts.dirty -= run.units as usize;
+                self.dirty.remove(region, first);
+            }
+            _ => self.clean.remove(region, first),
+        }
+    }
+
+    fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        let run = Run { state: State::InUse, units, left: 0, right: 0 };
+        // SAFETY: both units are committed and ours under the lock.
+        unsafe {
+            region.run(first).write(run);
+            region.run(first + units - 1).write(run);
+        }
+    }
+
+    /// Walks all units ever used and panics at the first that is booked wrongly: for tests.
+    /// Returns how many units are in use.
+    pub fn check(&self, region: &Region) -> usize {
+        let (mut unit, mut in_use, mut dirty, mut free_runs) = (1, 0, 0, 0);
+        let mut last_state = State::InUse;
+        while unit < self.frontier {
+            // SAFETY: below the frontier.
+            let run = unsafe { *region.run(unit) };
+            assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
+            // SAFETY: as above.
+            let end = unsafe { *region.run(unit + run.units - 1) };
+            assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
+            match run.state {
+                State::InUse => in_use += run.units as usize,
+                state => {
+                    assert_ne!(state, last_state, "neighbours at {unit} were not joined");
+                    dirty += if state == State::Dirty { run.units as usize } else { 0 };
+                    free_runs += 1;
+                }
+            }
+            last_state = run.state;
+            unit += run.units;
+        }
+        assert_eq!((in_use, dirty), (self.counts.in_use, self.counts.dirty), "unit counts");
+        assert_eq!(free_runs, self.dirty.check(region) + self.clean.check(region), "tree sizes");
+        in_use
+    }
+}

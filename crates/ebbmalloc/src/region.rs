@@ -1,0 +1,215 @@
+//! The region: one reserved range of addresses that all blocks come from, and beside it the
+//! tables that describe it, one entry a unit. Nothing is stored inside the blocks.
+//!
+//! Units are committed (made usable) from the bottom up, and their table entries with them, so
+//! an entry may be read wherever its unit is committed.
+
+use crate::cache::Slab;
+use crate::os::Os;
+use crate::pages::Run;
+use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
+use crate::span::Span;
+use crate::sync::{AtomicU16, AtomicUsize, Ordering};
+
+/// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
+/// stand for "none".
+pub(crate) type UnitIndex = u32;
+
+/// The largest region: what a 47-bit address space has plenty of.
+const REGION_MAX: usize = 1 << 40;
+/// The smallest that is worth starting with.
+const REGION_MIN: usize = 1 << 22;
+/// The region starts at a multiple of this, so that huge pages could fit.
+const REGION_ALIGN: usize = 2 << 20;
+/// The least that is committed at a time, in units.
+const COMMIT_STEP_MIN: usize = 16;
+/// The most that is committed ahead of need, in units.
+const COMMIT_STEP_MAX: usize = 1024;
+
+/// What the address map says of a unit. Zero: no block begins or lies here as far as known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct MapEntry(u16);
+
+impl MapEntry {
+    pub const NONE: Self = Self(0);
+    /// A large block begins here.
+    pub const LARGE: Self = Self(0xff);
+    /// A large block began here, was freed, and no other has begun here since.
+    pub const LARGE_FREED: Self = Self(0xfe);
+
+    /// The unit lies `nth` units into a span of this class.
+    pub const fn small(class: SizeClass, nth: u32) -> Self {
+        Self(class.index() as u16 | (nth as u16) << 8)
+    }
+
+    /// The class's index for a unit of a span; else a code that is no class's index.
+    #[inline(always)]
+    pub const fn code(self) -> u8 {
+        self.0 as u8
+    }
+
+    /// The unit's place in its span.
+    #[inline(always)]
+    pub const fn nth(self) -> u32 {
+        (self.0 >> 8) as u32
+    }
+
+    /// The class, for a unit of a span.
+    pub fn class(self) -> Option<SizeClass> {
+        SizeClass::from_index(self.code() as usize)
+    }
+}
+
+/// The reserved range and its tables. All zero bytes are a region that was never set up.
+#[repr(C)]
+pub struct Region {
+    start: *mut u8,
+    /// Bytes at the region's start that may be used.
+    committed: AtomicUsize,
+    map: *mut AtomicU16,
+    runs: *mut Run,
+    spans: *mut Span,
+    slabs: *mut Slab,
+    /// Units that are reserved.
+    units: usize,
+}
+
+// SAFETY: the pointers are set once, before the region is shared.
+unsafe impl Sync for Region {}
+// SAFETY: as above.
+unsafe impl Send for Region {}
+
+/// A table beside the region: bytes for one unit's entry.
+const TABLES: [usize; 3] = [size_of::<AtomicU16>(), size_of::<Run>(), size_of::<Span>()];
+
+impl Region {
+    /// A region that was not set up yet: no address lies in it.
+    pub const fn unset() -> Self {
+        // SAFETY: null pointers and zero counters are valid values of every field.
+        unsafe { core::mem::zeroed() }
+    }
+
+    /// Reserves the largest region that fits, up to `units_max` units, with `slabs` caches.
+    /// False if not even a small one does.
+    pub fn set_up(&mut self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
+        let page = os.page_size();
+        let slab_bytes = slabs * size_of::<Slab>();
+        // Leave a quarter of a limited address space to stacks, libraries and other mappings.
+        let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
+        let per_unit = UNIT + TABLES.iter().sum::<usize>();
+        let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
+        while units * UNIT >= REGION_MIN {
+            let table_bytes = TABLES.map(|entry| (entry * units).next_multiple_of(page));
+            let total = units * UNIT + table_bytes.iter().sum::<usize>() + slab_bytes;
+            if let Some(start) = os.reserve(total, REGION_ALIGN) {
+                let mut next = start.as_ptr();
+                let mut carve = |bytes: usize| {
+                    let part = next;
+                    // SAFETY: the parts add up to what was reserved.
+                    next = unsafe { next.add(bytes) };
+                    part
+                };
+                self.start = carve(units * UNIT);
+                self.slabs = carve(slab_bytes).cast();
+                self.map = carve(table_bytes[0]).cast();
+                self.runs = carve(table_bytes[1]).cast();
+                self.spans = carve(table_bytes[2]).cast();
+                self.units = units;
+                // SAFETY: just reserved, not committed.
+                return unsafe { os.commit(self.slabs.cast(), slab_bytes) };
+            }
+            units /= 2;
+        }
+        false
+    }
+
+    /// The caches, one after the other.
+    pub fn slabs(&self) -> *mut Slab {
+        self.slabs
+    }
+
+    /// Bytes that may be used.
+    #[inline(always)]
+    pub fn committed(&self) -> usize {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of table entries that go with `units` committed units.
+    pub fn table_bytes(units: usize) -> usize {
+        TABLES.iter().sum::<usize>() * units
+    }
+
+    /// Makes at least the first `units` units usable. False if the region or the memory that the
+    /// kernel grants ends before. The caller holds the lock of the pages.
+    pub fn commit_up_to(&self, os: &impl Os, units: usize) -> bool {
+        let now = self.committed() / UNIT;
+        if units <= now {
+            return true;
+        }
+        if units > self.units {
+            return false;
+        }
+        let step = (now / 8).clamp(COMMIT_STEP_MIN, COMMIT_STEP_MAX);
+        let ahead = units.max((now + step).min(self.units));
+        self.commit_range(os, now, ahead) || self.commit_range(os, now, units)
+    }
+
+    fn commit_range(&self, os: &impl Os, from: usize, to: usize) -> bool {
+        let page = os.page_size();
+        let starts = [self.map.cast::<u8>(), self.runs.cast(), self.spans.cast()];
+        let tables = starts.into_iter().zip(TABLES);
+        let parts = tables.chain([(self.start, UNIT)]);
+        for (start, entry) in parts {
+            let begin = (from * entry).next_multiple_of(page);
+            let end = (to * entry).next_multiple_of(page);
+            // SAFETY: inside the reservation. Committing a range again is harmless: it happens
+            // only where an earlier call failed half-way and nothing was stored there.
+            if end > begin && !unsafe { os.commit(start.add(begin), end - begin) } {
+                return false;
+            }
+        }
+        self.committed.store(to * UNIT, Ordering::Relaxed);
+        true
+    }
+
+    /// The offset of an address from the region's start; not below [`Region::committed`] where
+    /// the address does not lie in the region.
+    #[inline(always)]
+    pub fn offset(&self, address: *const u8) -> usize {
+        address.addr().wrapping_sub(self.start.addr())
+    }
+
+    /// The address of a unit that is committed.
+    #[inline(always)]
+    pub fn address(&self, unit: UnitIndex) -> *mut u8 {
+        // SAFETY: units that are handed around lie in the region.
+        unsafe { self.start.add((unit as usize) << UNIT_SHIFT) }
+    }
+
+    /// What the map says of a committed unit.
+    #[inline(always)]
+    pub fn entry(&self, unit: UnitIndex) -> MapEntry {
+        debug_assert!((unit as usize) << UNIT_SHIFT < self.committed());
+        // SAFETY: the entry of a committed unit is committed.
+        MapEntry(unsafe { (*self.map.add(unit as usize)).load(Ordering::Relaxed) })
+    }
+
+    /// Enters what a committed unit is used for.
+    pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
+        // SAFETY: as for `entry`.
+        unsafe { (*self.map.add(unit as usize)).store(entry.0, Ordering::Relaxed) }
+    }
+
+    /// The page heap's record of a committed unit.
+    pub fn run(&self, unit: UnitIndex) -> *mut Run {
+        // SAFETY: the entry of a committed unit is committed.
+        unsafe { self.runs.add(unit as usize) }
+    }
+
+    /// The record of the span that begins at a committed unit.
+    #[inline(always)]
+    pub fn span(&self, unit: UnitIndex) -> *mut Span {
+        // SAFETY: as above.
+        unsafe { self.spans.add(unit as usize) }
+    }
+}

@@ -1,0 +1,227 @@
+//! Size classes: which block sizes exist, and how many units a span of each takes.
+//!
+//! Steps of 16 bytes up to 128, then eight classes per doubling up to 32 KiB, so that rounding
+//! wastes at most 1/9 of a block above 128 bytes. Everything here is computed at compile time.
+
+/// Bytes in a unit, the granule of the page heap and of the address map.
+pub const UNIT: usize = 1 << UNIT_SHIFT;
+/// log2 of [`UNIT`].
+pub const UNIT_SHIFT: u32 = 16;
+/// The largest size, in bytes, that is served from spans; anything above is a run of its own.
+pub const SMALL_MAX: usize = 32 * 1024;
+/// Every block is aligned to this many bytes at least (the C library's `max_align_t`).
+pub const MIN_ALIGN: usize = 16;
+/// Number of class indices, including index 0, which stands for "no class".
+pub const CLASSES: usize = 1 + 8 + 8 * 8;
+/// The most blocks that a span can hold: a unit of the smallest blocks.
+pub const SPAN_BLOCKS_MAX: usize = UNIT / MIN_ALIGN;
+
+const LINEAR_MAX: usize = 128;
+
+/// The index of a size class: 1 to `CLASSES - 1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SizeClass(u8);
+
+impl SizeClass {
+    /// The smallest class whose blocks hold `size` bytes; `None` above [`SMALL_MAX`].
+    #[inline(always)]
+    pub const fn of(size: usize) -> Option<Self> {
+        if size <= SMALL_MAX { Some(Self(BY_SIZE[size.div_ceil(MIN_ALIGN)])) } else { None }
+    }
+
+    /// The smallest class whose blocks hold `size` bytes at a multiple of `align`, a power of two.
+    ///
+    /// Spans start at a multiple of [`UNIT`], so a block is aligned where its size is.
+    #[inline]
+    pub const fn of_aligned(size: usize, align: usize) -> Option<Self> {
+        if align <= MIN_ALIGN {
+            return Self::of(size);
+        }
+        if size > SMALL_MAX || align > SMALL_MAX {
+            return None;
+        }
+        let size = if size < align { align } else { size };
+        let mut class = Self::of(size);
+        while let Some(found) = class {
+            if found.size() & (align - 1) == 0 {
+                break;
+            }
+            class = Self::of(found.size() + 1);
+        }
+        class
+    }
+
+    /// The class with this index, where there is one.
+    #[inline(always)]
+    pub const fn from_index(index: usize) -> Option<Self> {
+        if index >= 1 && index < CLASSES { Some(Self(index as u8)) } else { None }
+    }
+
+    /// Every class, smallest first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (1..CLASSES).map(|index| Self(index as u8))
+    }
+
+    /// Position in tables by class: 1 to `CLASSES - 1`.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Bytes in a block.
+    #[inline(always)]
+    pub const fn size(self) -> usize {
+        SIZE[self.0 as usize] as usize
+    }
+
+    /// Units in a span.
+    #[inline(always)]
+    pub const fn span_units(self) -> u32 {
+        SPAN_UNITS[self.0 as usize] as u32
+    }
+
+    /// Blocks in a span.
+    #[inline(always)]
+    pub const fn span_blocks(self) -> usize {
+        self.span_units() as usize * UNIT / self.size()
+    }
+
+    /// Which block of its span begins or contains the byte at `offset`.
+    #[inline(always)]
+    pub const fn block_at(self, offset: usize) -> usize {
+        // Exact: the reciprocal is at most a block size too large, which offsets below 2^20 times
+        // block sizes up to 2^15 do not carry up to bit 40.
+        ((offset as u64 * RECIPROCAL[self.0 as usize]) >> 40) as usize
+    }
+}
+
+/// True where `offset` (from the start of its span) is a multiple of the block size of the class
+/// with map code `code`. Codes without a class are multiples of nothing.
+///
+/// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019: `n` is divisible by `d`
+/// exactly where `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`.
+#[inline(always)]
+pub const fn starts_block(code: u8, offset: usize) -> bool {
+    let inverse = INVERSE[code as usize];
+    (offset as u64).wrapping_mul(inverse) < inverse
+}
+
+const fn class_size(index: usize) -> usize {
+    if index <= 8 {
+        return index * 16;
+    }
+    let base = LINEAR_MAX << ((index - 9) / 8);
+    base + base / 8 * ((index - 9) % 8 + 1)
+}
+
+static SIZE: [u16; CLASSES] = {
+    let mut table = [0; CLASSES];
+    let mut i = 1;
+    while i < CLASSES {
+        table[i] = class_size(i) as u16;
+        i += 1;
+    }
+    table
+};
+
+/// The fewest units that hold eight blocks and leave at most a sixteenth at the end unused.
+static SPAN_UNITS: [u8; CLASSES] = {
+    let mut table = [0; CLASSES];
+    let mut i = 1;
+    while i < CLASSES {
+        let size = class_size(i);
+        let mut units = 1;
+        while units * UNIT / size < 8 || (units * UNIT % size) * 16 > units * UNIT {
+            units += 1;
+        }
+        table[i] = units as u8;
+        i += 1;
+    }
+    table
+};
+
+static RECIPROCAL: [u64; CLASSES] = {
+    let mut table = [0; CLASSES];
+    let mut i = 1;
+    while i < CLASSES {
+        table[i] = (1u64 << 40).div_ceil(class_size(i) as u64);
+        i += 1;
+    }
+    table
+};
+
+static INVERSE: [u64; 256] = {
+    let mut table = [0; 256];
+    let mut i = 1;
+    while i < CLASSES {
+        table[i] = u64::MAX / class_size(i) as u64 + 1;
+        i += 1;
+    }
+    table
+};
+
+/// The class for a size in steps of [`MIN_ALIGN`].
+static BY_SIZE: [u8; SMALL_MAX / MIN_ALIGN + 1] = {
+    let mut table = [0; SMALL_MAX / MIN_ALIGN + 1];
+    let mut i = 0;
+    let mut class = 1;
+    while i < table.len() {
+        while class_size(class) < i * MIN_ALIGN {
+            class += 1;
+        }
+        table[i] = class as u8;
+        i += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_tightest_class() {
+        for size in 0..=SMALL_MAX {
+            let class = SizeClass::of(size).unwrap();
+            assert!(class.size() >= size);
+            if let Some(below) = SizeClass::from_index(class.index() - 1) {
+                assert!(below.size() < size.max(1), "{size} fits the class below");
+            }
+            let waste = class.size() - size.max(1);
+            assert!(waste < 16 || waste * 9 <= class.size(), "{size} wastes {waste}");
+        }
+        assert_eq!(SizeClass::of(SMALL_MAX + 1), None);
+        assert_eq!(SizeClass::of(usize::MAX), None);
+    }
+
+    #[test]
+    fn aligned_classes_are_aligned() {
+        for shift in 0..20 {
+            let align = 1 << shift;
+            for size in (0..=SMALL_MAX + 64).step_by(7) {
+                match SizeClass::of_aligned(size, align) {
+                    Some(class) => {
+                        assert!(class.size() >= size);
+                        assert_eq!(class.size() % align.min(class.size()), 0);
+                        assert!(align <= class.size() || align <= MIN_ALIGN);
+                    }
+                    None => assert!(size > SMALL_MAX || align > SMALL_MAX),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn block_arithmetic_is_exact_for_every_offset() {
+        for class in SizeClass::all() {
+            let end = class.span_units() as usize * UNIT;
+            assert!(class.span_blocks() >= 8 && class.span_blocks() <= SPAN_BLOCKS_MAX);
+            assert!(class.span_units() <= 16);
+            for offset in 0..end {
+                assert_eq!(class.block_at(offset), offset / class.size());
+                assert_eq!(starts_block(class.index() as u8, offset), offset % class.size() == 0);
+            }
+        }
+        assert!(!starts_block(0, 0) && !starts_block(255, 0));
+    }
+}

@@ -1,0 +1,123 @@
+//! A span: units cut into equal blocks of one size class, and a bitmap of those that are free.
+//!
+//! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
+//! cache. Whoever works on a span holds the lock of its class.
+
+use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass};
+
+const WORDS: usize = SPAN_BLOCKS_MAX / 64;
+
+/// The record of a span, kept in the region's table at the span's first unit. Spans with a free
+/// block are linked in a list of their class; links are unit numbers, 0 for none.
+#[repr(C, align(64))]
+pub struct Span {
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+    /// Free blocks: the number of set bits.
+    pub(crate) free: u16,
+    /// Blocks in all.
+    pub(crate) blocks: u16,
+    /// Words of `bits` that are not zero.
+    occupied: u64,
+    bits: [u64; WORDS],
+}
+
+impl Span {
+    /// A span of the class with every block free.
+    pub fn set_up(&mut self, class: SizeClass) {
+        let blocks = class.span_blocks();
+        (self.next, self.previous) = (0, 0);
+        (self.free, self.blocks) = (blocks as u16, blocks as u16);
+        let words = blocks.div_ceil(64);
+        self.bits[..words].fill(!0);
+        if blocks % 64 != 0 {
+            self.bits[words - 1] = (1 << (blocks % 64)) - 1;
+        }
+        self.occupied = !0 >> (64 - words);
+    }
+
+    /// Takes free blocks, lowest first, and hands each one's number to `take`: as many as there
+    /// are, up to `most`.
+    #[inline]
+    pub fn claim(&mut self, most: usize, mut take: impl FnMut(usize)) -> usize {
+        let mut left = most;
+        while left > 0 && self.occupied != 0 {
+            let word = self.occupied.trailing_zeros() as usize;
+            let bits = &mut self.bits[word % WORDS];
+            while left > 0 && *bits != 0 {
+                take(word * 64 + bits.trailing_zeros() as usize);
+                *bits &= *bits - 1;
+                left -= 1;
+            }
+            if *bits == 0 {
+                self.occupied &= !(1 << word);
+            }
+        }
+        self.free -= (most - left) as u16;
+        most - left
+    }
+
+    /// Marks a block free. False, and nothing changes, if it was free already or does not exist.
+    #[inline]
+    pub fn release(&mut self, block: usize) -> bool {
+        let (word, bit) = (block / 64, 1 << (block % 64));
+        if block >= self.blocks as usize || self.bits[word] & bit != 0 {
+            return false;
+        }
+        self.bits[word] |= bit;
+        self.occupied |= 1 << word;
+        self.free += 1;
+        true
+    }
+
+    /// True where every block is free.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.free == self.blocks
+    }
+
+    /// Panics unless the counts agree with the bitmap: for tests.
+    pub fn check(&self) {
+        let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
+        let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
+        assert_eq!(set, self.free as u32, "free blocks of a span");
+        for (word, bits) in words {
+            assert_eq!(*bits != 0, self.occupied >> word & 1 == 1, "summary bit {word}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(class: SizeClass) -> Span {
+        // SAFETY: all zero bytes are a record that was never used.
+        let mut span: Span = unsafe { core::mem::zeroed() };
+        span.set_up(class);
+        span
+    }
+
+    #[test]
+    fn every_block_is_claimed_once_and_in_order() {
+        for class in SizeClass::all() {
+            let mut span = span(class);
+            let mut next = 0;
+            while span.claim(7, |block| {
+                assert_eq!(block, next);
+                next += 1;
+            }) > 0
+            {
+                span.check();
+            }
+            assert_eq!(next, class.span_blocks());
+            for block in (0..next).rev() {
+                assert!(!span.is_idle());
+                assert!(span.release(block));
+                assert!(!span.release(block), "released twice");
+                span.check();
+            }
+            assert!(span.is_idle() && !span.release(next));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Atomics, and the one lock of the engine. Under `--cfg loom` the same names are loom's, so
+//! that the tests in `crates/testkit/tests/loom.rs` explore every interleaving of this code.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+#[cfg(not(loom))]
+mod cell {
+    /// `core`'s cell with the tracked access that loom's has.
+    #[repr(transparent)]
+    pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+    impl<T> UnsafeCell<T> {
+        pub const fn new(value: T) -> Self {
+            Self(core::cell::UnsafeCell::new(value))
+        }
+        #[inline(always)]
+        pub fn get_mut(&self) -> MutPtr<T> {
+            MutPtr(self.0.get())
+        }
+    }
+    pub struct MutPtr<T>(*mut T);
+    impl<T> MutPtr<T> {
+        /// # Safety
+        /// Nobody else may access the value while the reference lives.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub unsafe fn deref(&self) -> &mut T {
+            // SAFETY: the caller's promise.
+            unsafe { &mut *self.0 }
+        }
+    }
+}
+#[cfg(not(loom))]
+use cell::{MutPtr, UnsafeCell};
+#[cfg(loom)]
+use loom::cell::{MutPtr, UnsafeCell};
+
+use core::mem::ManuallyDrop;
+
+use crate::os::{futex_wait, futex_wake, spin_hint};
+
+/// Declares constructors that are `const` in every build but loom's, whose types cannot be.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
+        #[cfg(not(loom))]
+        $(#[$meta])* $vis const fn $name($($arg: $ty),*) -> $ret $body
+        #[cfg(loom)]
+        $(#[$meta])* $vis fn $name($($arg: $ty),*) -> $ret $body
+    };
+}
+pub(crate) use const_fn;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+/// How often a waiter looks before it sleeps. Sections are short; longer than this and the
+/// holder is probably not running.
+const SPINS: u32 = 100;
+
+/// A lock around a value: spins briefly, then sleeps on a futex. All zero bytes are a free lock.
+///
+/// States and transitions as in Drepper, "Futexes are tricky", mutex 2.
+pub struct Lock<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is reached only by whoever holds the lock.
+unsafe impl<T: Send> Sync for Lock<T> {}
+// SAFETY: owning the lock is owning the value.
+unsafe impl<T: Send> Send for Lock<T> {}
+
+impl<T> Lock<T> {
+    const_fn! {
+        /// A free lock.
+        pub fn new(value: T) -> Self {
+            Self { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+        }
+    }
+
+    /// Waits until the lock is free and takes it.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        self.try_lock().unwrap_or_else(|| self.lock_slow())
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.state
+            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+            .then(|| self.guard())
+    }
+
+    #[cold]
+    fn lock_slow(&self) -> Guard<'_, T> {
+        for _ in 0..SPINS {
+            if self.state.load(Ordering::Relaxed) == FREE
+                && let Some(guard) = self.try_lock()
+            {
+                return guard;
+            }
+            spin_hint();
+        }
+        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
+            futex_wait(&self.state, CONTENDED);
+        }
+        self.guard()
+    }
+
+    fn guard(&self) -> Guard<'_, T> {
+        Guard { lock: self, value: ManuallyDrop::new(self.value.get_mut()) }
+    }
+
+    /// Takes the lock and keeps it beyond any guard, until [`Lock::force_unlock`]: for `fork`.
+    pub fn hold(&self) {
+        core::mem::forget(self.lock());
+    }
+
+    /// Frees the lock whoever holds it.
+    ///
+    /// # Safety
+    /// The caller took it by [`Lock::hold`] (in the child of a fork, its parent did).
+    pub unsafe fn force_unlock(&self) {
+        if self.state.swap(FREE, Ordering::Release) == CONTENDED {
+            futex_wake(&self.state);
+        }
+    }
+}
+
+/// The right to use the value of a [`Lock`], given back on drop.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+    value: ManuallyDrop<MutPtr<T>>,
+}
+
+impl<T> core::ops::Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard exists, so the lock is held, by us.
+        unsafe { MutPtr::deref(&self.value) }
+    }
+}
+
+impl<T> core::ops::DerefMut for Guard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as above, and the guard is borrowed exclusively.
+        unsafe { MutPtr::deref(&self.value) }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock and ends here; the access ends first.
+        unsafe {
+            ManuallyDrop::drop(&mut self.value);
+            self.lock.force_unlock()
+        }
+    }
+}
