@@ -118,16 +118,11 @@ impl Checked {
     unsafe fn seal(block: *mut u8, size: usize) {
         const { assert!(size_of::<Header>() <= MIN_SIZE) };
         assert!(!block.is_null(), "no memory for {size} bytes");
-        assert!(
-            block.addr().is_multiple_of(16),
-            "{block:p} is not aligned to 16 bytes"
-        );
+        assert!(block.addr().is_multiple_of(16), "{block:p} is not aligned to 16 bytes");
         // SAFETY: `size` bytes at `block` are ours.
         unsafe {
             block.write_bytes(FILL, size);
-            block
-                .cast::<Header>()
-                .write(Header::new(size, SERIAL.fetch_add(1, Relaxed)));
+            block.cast::<Header>().write(Header::new(size, SERIAL.fetch_add(1, Relaxed)));
         }
     }
 
@@ -138,10 +133,7 @@ impl Checked {
             let header = block.cast::<Header>().read();
             let size = header.size as usize;
             let seal = Header::new(size, header.serial).seal;
-            assert!(
-                seal == header.seal,
-                "{block:p}: overwritten at its start, found {place}"
-            );
+            assert!(seal == header.seal, "{block:p}: overwritten at its start, found {place}");
             let rest = std::slice::from_raw_parts(block, size)[size_of::<Header>()..].iter();
             assert!(
                 rest.copied().all(|byte| byte == FILL),
@@ -170,10 +162,7 @@ impl Heap for Checked {
             let block: *mut u8 = libc::calloc(1, size).cast();
             if !block.is_null() {
                 let bytes = std::slice::from_raw_parts(block, size);
-                assert!(
-                    bytes.iter().all(|&byte| byte == 0),
-                    "calloc({size}) is not zeroed"
-                );
+                assert!(bytes.iter().all(|&byte| byte == 0), "calloc({size}) is not zeroed");
             }
             Self::seal(block, size);
             block
@@ -199,5 +188,44 @@ impl Heap for Checked {
             Self::verify(block, "by free");
             libc::free(block.cast());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sound_blocks_pass() {
+        // SAFETY: live blocks, each freed once.
+        unsafe {
+            let block = Checked::grow(Checked::alloc(40), 4000);
+            let other = Checked::zeroed(64);
+            Checked::free(block);
+            Checked::free(other);
+            Checked::free(Checked::alloc_touched(3 * PAGE));
+        }
+    }
+
+    /// What the owner of an overlapping block would do.
+    fn overwrite(offset: usize) {
+        let block = Checked::alloc(64);
+        // SAFETY: inside the block.
+        unsafe {
+            block.add(offset).write(1);
+            Checked::free(block);
+        }
+    }
+
+    #[test]
+    #[should_panic = "overwritten at its start, found by free"]
+    fn an_overwritten_header_is_found() {
+        overwrite(4);
+    }
+
+    #[test]
+    #[should_panic = "overwritten inside, found by free"]
+    fn an_overwritten_last_byte_is_found() {
+        overwrite(63);
     }
 }

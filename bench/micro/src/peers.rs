@@ -21,18 +21,11 @@ enum Source {
     /// A package of this workspace, `peer-NAME`, that wraps this crate.
     Crate(&'static str),
     /// A Debian package and the library in it.
-    Debian {
-        package: &'static str,
-        file: &'static str,
-    },
+    Debian { package: &'static str, file: &'static str },
 }
 
 const fn peer(name: &'static str, source: Source) -> Peer {
-    Peer {
-        name,
-        source,
-        env: &[],
-    }
+    Peer { name, source, env: &[] }
 }
 
 pub const PEERS: &[Peer] = &[
@@ -49,25 +42,10 @@ pub const PEERS: &[Peer] = &[
     },
     peer(
         "gperftools",
-        Debian {
-            package: "libtcmalloc-minimal4",
-            file: "libtcmalloc_minimal.so.4",
-        },
+        Debian { package: "libtcmalloc-minimal4", file: "libtcmalloc_minimal.so.4" },
     ),
-    peer(
-        "tbbmalloc",
-        Debian {
-            package: "libtbbmalloc2",
-            file: "libtbbmalloc_proxy.so.2",
-        },
-    ),
-    peer(
-        "jemalloc-debian",
-        Debian {
-            package: "libjemalloc2",
-            file: "libjemalloc.so.2",
-        },
-    ),
+    peer("tbbmalloc", Debian { package: "libtbbmalloc2", file: "libtbbmalloc_proxy.so.2" }),
+    peer("jemalloc-debian", Debian { package: "libjemalloc2", file: "libjemalloc.so.2" }),
 ];
 
 /// An allocator that can be measured.
@@ -88,24 +66,14 @@ pub struct Options {
 }
 
 pub fn parse(name: &str) -> Result<&'static Peer> {
-    let names = || {
-        PEERS
-            .iter()
-            .map(|peer| peer.name)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
+    let names = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
     let found = PEERS.iter().find(|peer| peer.name == name);
     found.with_context(|| format!("no such peer; there are: {}", names()))
 }
 
 /// Those named, or all.
 pub fn select(named: &[&'static Peer]) -> Vec<&'static Peer> {
-    if named.is_empty() {
-        PEERS.iter().collect()
-    } else {
-        named.to_vec()
-    }
+    if named.is_empty() { PEERS.iter().collect() } else { named.to_vec() }
 }
 
 /// `micro setup`: installs Debian's peers and builds the others.
@@ -132,45 +100,25 @@ impl Peer {
     pub fn prepare(&self) -> Result<Ready> {
         let (library, origin) = match self.source {
             Libc => (None, format!("the system's {}", libc_version())),
-            Crate(of) => (
-                Some(self.build()?),
-                format!("crate {of} {}", locked_version(of)?),
-            ),
+            Crate(of) => (Some(self.build()?), format!("crate {of} {}", locked_version(of)?)),
             Debian { package, file } => {
                 (Some(debian_file(package, file)?), debian_version(package)?)
             }
         };
-        Ok(Ready {
-            name: self.name.into(),
-            library,
-            env: self.env,
-            origin,
-        })
+        Ok(Ready { name: self.name.into(), library, env: self.env, origin })
     }
 
     /// Builds `peer-NAME` next to this program; returns its library.
     fn build(&self) -> Result<PathBuf> {
         let program = env::current_exe().context("finding this program")?;
-        let target = program
-            .ancestors()
-            .nth(2)
-            .context("finding the build directory")?;
+        let target = program.ancestors().nth(2).context("finding the build directory")?;
         let package = format!("peer-{}", self.name);
-        let library = target
-            .join("release")
-            .join(format!("lib{}.so", package.replace('-', "_")));
+        let library = target.join("release").join(format!("lib{}.so", package.replace('-', "_")));
         if !library.exists() {
             eprintln!("{}: building {package}, which can take minutes", self.name);
         }
         let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args([
-                "build",
-                "--release",
-                "--locked",
-                "--package",
-                &package,
-                "--target-dir",
-            ])
+            .args(["build", "--release", "--locked", "--package", &package, "--target-dir"])
             .arg(target)
             .current_dir(workspace())
             .output()
@@ -179,10 +127,7 @@ impl Peer {
             let log = target.join(format!("{package}.log"));
             std::fs::write(&log, &output.stderr).with_context(|| log.display().to_string())?;
             let messages = String::from_utf8_lossy(&output.stderr);
-            let first = messages
-                .lines()
-                .find(|line| line.starts_with("error"))
-                .unwrap_or_default();
+            let first = messages.lines().find(|line| line.starts_with("error")).unwrap_or_default();
             bail!("does not build ({first}); the log is {}", log.display());
         }
         Ok(library)
@@ -190,29 +135,22 @@ impl Peer {
 }
 
 fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("micro lies in its workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("micro lies in its workspace")
 }
 
 fn locked_version(name: &str) -> Result<String> {
     let path = workspace().join("Cargo.lock");
     let lock = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    let (_, rest) = lock
-        .split_once(&format!("name = \"{name}\"\nversion = \""))
-        .context("version")?;
+    let (_, rest) =
+        lock.split_once(&format!("name = \"{name}\"\nversion = \"")).context("version")?;
     Ok(rest.split('"').next().unwrap_or_default().into())
 }
 
 fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
     let hint = || format!("Debian's {package} is not installed: micro setup, as root, does that");
     let listing = command_output("dpkg", &["-L", package]).with_context(hint)?;
-    let line = listing
-        .lines()
-        .find(|line| line.ends_with(&format!("/{file}")));
-    Ok(line
-        .with_context(|| format!("{package} has no {file}"))?
-        .into())
+    let line = listing.lines().find(|line| line.ends_with(&format!("/{file}")));
+    Ok(line.with_context(|| format!("{package} has no {file}"))?.into())
 }
 
 fn debian_version(package: &str) -> Result<String> {
@@ -229,14 +167,7 @@ pub fn libc_version() -> String {
 
 /// What a program prints, trimmed.
 pub fn command_output(program: &str, arguments: &[&str]) -> Result<String> {
-    let output = Command::new(program)
-        .args(arguments)
-        .output()
-        .context(program.to_string())?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let output = Command::new(program).args(arguments).output().context(program.to_string())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     Ok(String::from_utf8_lossy(&output.stdout).trim().into())
 }

@@ -21,11 +21,7 @@ pub struct Entrant {
 
 impl Entrant {
     pub fn new(ready: Ready, is_peer: bool) -> Entrant {
-        Entrant {
-            ready,
-            is_peer,
-            version: None,
-        }
+        Entrant { ready, is_peer, version: None }
     }
 }
 
@@ -52,17 +48,10 @@ impl Quartiles {
         let last = values.len().checked_sub(1)? as f64;
         let at = |share: f64| {
             let place = share * last;
-            let (below, above) = (
-                values[place.floor() as usize],
-                values[place.ceil() as usize],
-            );
+            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
             below + (above - below) * place.fract()
         };
-        Some(Quartiles {
-            low: at(0.25),
-            median: at(0.5),
-            high: at(0.75),
-        })
+        Some(Quartiles { low: at(0.25), median: at(0.5), high: at(0.75) })
     }
 
     /// Interquartile range over median.
@@ -107,27 +96,11 @@ impl Report {
         );
         println!("Memory, resident MiB: peak (after everything was freed)\n");
         println!("{}\n", self.table(|o| o.peak_kib as f64, memory_cell));
-        println!(
-            "{}, load {} before and {} after\n",
-            machine(),
-            self.load,
-            load()
-        );
+        println!("{}, load {} before and {} after\n", machine(), self.load, load());
         for Entrant { ready, version, .. } in &self.entrants {
-            let version = version
-                .as_ref()
-                .map(|v| format!("{v}, "))
-                .unwrap_or_default();
-            let env = ready
-                .env
-                .iter()
-                .map(|(name, value)| format!("; {name}={value}"));
-            println!(
-                "- {}: {version}{}{}",
-                ready.name,
-                ready.origin,
-                env.collect::<String>()
-            );
+            let version = version.as_ref().map(|v| format!("{v}, ")).unwrap_or_default();
+            let env = ready.env.iter().map(|(name, value)| format!("; {name}={value}"));
+            println!("- {}: {version}{}{}", ready.name, ready.origin, env.collect::<String>());
         }
         for note in &self.notes {
             println!("- {note}");
@@ -136,18 +109,9 @@ impl Report {
 
     /// Rows by allocators, then the best peer by `value` and each tested library's ratio to it.
     fn table(&self, value: Value, cell: impl Fn(Results) -> Option<String>) -> Table {
-        let tested = || {
-            self.entrants
-                .iter()
-                .enumerate()
-                .filter(|(_, entrant)| !entrant.is_peer)
-        };
+        let tested = || self.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.is_peer);
         let mut header = vec!["row".to_string()];
-        header.extend(
-            self.entrants
-                .iter()
-                .map(|entrant| entrant.ready.name.clone()),
-        );
+        header.extend(self.entrants.iter().map(|entrant| entrant.ready.name.clone()));
         header.push("best peer".into());
         header.extend(tested().map(|(_, entrant)| format!("{} / best", entrant.ready.name)));
         let mut table = Table::new();
@@ -156,16 +120,10 @@ impl Report {
         for row in &self.rows {
             let results = |entrant| -> Vec<&Measured> {
                 let measured = self.measured.iter();
-                measured
-                    .filter(|m| m.row == row.name && m.entrant == entrant)
-                    .collect()
+                measured.filter(|m| m.row == row.name && m.entrant == entrant).collect()
             };
             let all: Vec<_> = (0..self.entrants.len()).map(results).collect();
-            let peers = self
-                .entrants
-                .iter()
-                .zip(&all)
-                .filter(|(entrant, _)| entrant.is_peer);
+            let peers = self.entrants.iter().zip(&all).filter(|(entrant, _)| entrant.is_peer);
             let best = peers
                 .filter_map(|(entrant, results)| {
                     let q = Quartiles::of(results.iter().map(|m| value(&m.outcome)))?;
@@ -173,10 +131,7 @@ impl Report {
                 })
                 .min_by(|a, b| a.0.total_cmp(&b.0));
             let mut cells = vec![row.name.to_string()];
-            cells.extend(
-                all.iter()
-                    .map(|results| cell(results).unwrap_or("failed".into())),
-            );
+            cells.extend(all.iter().map(|results| cell(results).unwrap_or("failed".into())));
             cells.push(best.map_or("none".into(), |(_, name, _)| name.clone()));
             cells.extend(tested().map(|(index, _)| {
                 let ratio = best.and_then(|(_, _, best)| ratio(&all[index], best, value));
@@ -195,11 +150,7 @@ fn time_cell(results: Results, time: Value) -> Option<String> {
     let q = Quartiles::of(results.iter().map(|m| time(&m.outcome)))?;
     let noisy = if q.spread() > NOISY { "~" } else { "" };
     let digits = if q.median < 100.0 { 1 } else { 0 };
-    Some(format!(
-        "{noisy}{:.digits$} ({:.0} %)",
-        q.median,
-        100.0 * q.spread()
-    ))
+    Some(format!("{noisy}{:.digits$} ({:.0} %)", q.median, 100.0 * q.spread()))
 }
 
 fn memory_cell(results: Results) -> Option<String> {
@@ -229,9 +180,7 @@ pub fn load() -> String {
 /// What the figures depend on, in one line.
 fn machine() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu
-        .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let pages = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
     let pages = pages.unwrap_or_default();
@@ -244,4 +193,43 @@ fn machine() -> String {
         libc_version(),
         command_output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(unknown),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_are_interpolated() {
+        let q = Quartiles::of([4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((q.low, q.median, q.high), (1.75, 2.5, 3.25));
+        assert_eq!(q.spread(), 0.6);
+        let one = Quartiles::of([5.0]).unwrap();
+        assert_eq!((one.low, one.median, one.high), (5.0, 5.0, 5.0));
+        assert!(Quartiles::of([]).is_none());
+    }
+
+    #[test]
+    fn ratios_pair_results_of_one_round() {
+        let measured = |round, ns| Measured {
+            row: "pair-16",
+            entrant: 0,
+            round,
+            outcome: Outcome {
+                row: "pair-16".into(),
+                ns,
+                mean_ns: ns,
+                pairs: 1,
+                peak_kib: 1,
+                end_kib: 1,
+                malloc_from: String::new(),
+                version: None,
+            },
+        };
+        // The machine was ten times slower in round 2, for both; round 3 has no partner.
+        let ours = [measured(1, 2.0), measured(2, 20.0), measured(3, 9.0)];
+        let best = [measured(1, 1.0), measured(2, 10.0)];
+        let ratio = ratio(&ours.each_ref(), &best.each_ref(), |o| o.ns);
+        assert_eq!(ratio.as_deref(), Some("2.00 (2.00..2.00)"));
+    }
 }

@@ -138,12 +138,7 @@ impl Slots {
     ) -> Slots {
         let mut picks = fastrand::Rng::with_seed(seed);
         let mut sizes = fastrand::Rng::with_seed(!seed);
-        Slots::new(
-            blocks,
-            |_| picks.u32(..blocks as u32),
-            || size(&mut sizes),
-            alloc,
-        )
+        Slots::new(blocks, |_| picks.u32(..blocks as u32), || size(&mut sizes), alloc)
     }
 
     /// Replaces blocks, the old one going first, in chunks of `pairs` (a divisor of `STEPS`); frees
@@ -269,11 +264,7 @@ impl Queue {
         let mut spins = 0;
         while position.0.load(Ordering::Acquire) == stuck {
             spins += 1;
-            if spins < 2000 {
-                std::hint::spin_loop()
-            } else {
-                thread::yield_now()
-            }
+            if spins < 2000 { std::hint::spin_loop() } else { thread::yield_now() }
         }
     }
 
@@ -352,17 +343,12 @@ fn mixed_run<H: Heap>(_: Duration) -> Samples {
     const PHASE_BYTES: usize = 10 << 20;
     const CYCLES: usize = 4;
     let mut rng = fastrand::Rng::with_seed(11);
-    let mut phases = [
-        (16, 128),
-        (128, 2 << 10),
-        (2 << 10, 32 << 10),
-        (32 << 10, 1 << 20),
-    ]
-    .map(|(low, high)| {
-        let sizes = table(4096, |_| log_uniform(&mut rng, low, high));
-        let mean = sizes.iter().map(|&size| size as usize).sum::<usize>() / sizes.len();
-        (sizes, table(PHASE_BYTES / mean, |_| ptr::null_mut()))
-    });
+    let mut phases =
+        [(16, 128), (128, 2 << 10), (2 << 10, 32 << 10), (32 << 10, 1 << 20)].map(|(low, high)| {
+            let sizes = table(4096, |_| log_uniform(&mut rng, low, high));
+            let mean = sizes.iter().map(|&size| size as usize).sum::<usize>() / sizes.len();
+            (sizes, table(PHASE_BYTES / mean, |_| ptr::null_mut()))
+        });
     let replace = |slot: &mut *mut u8, block| {
         let old = std::mem::replace(slot, block);
         if !old.is_null() {
@@ -389,9 +375,7 @@ fn mixed_run<H: Heap>(_: Duration) -> Samples {
         }
     });
     for (_, slots) in &mut phases {
-        slots
-            .iter_mut()
-            .for_each(|slot| replace(slot, ptr::null_mut()));
+        slots.iter_mut().for_each(|slot| replace(slot, ptr::null_mut()));
     }
     samples
 }

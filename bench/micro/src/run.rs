@@ -46,20 +46,10 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let (rounds, seconds) = if options.quick {
-        (3, 0.1)
-    } else {
-        (options.rounds, options.seconds)
-    };
-    ensure!(
-        seconds > 0.0 && seconds <= 600.0,
-        "--seconds must be above 0 and at most 600"
-    );
-    let rows = if options.rows.is_empty() {
-        ROWS.iter().collect()
-    } else {
-        options.rows.clone()
-    };
+    let (rounds, seconds) =
+        if options.quick { (3, 0.1) } else { (options.rounds, options.seconds) };
+    ensure!(seconds > 0.0 && seconds <= 600.0, "--seconds must be above 0 and at most 600");
+    let rows = if options.rows.is_empty() { ROWS.iter().collect() } else { options.rows.clone() };
 
     let mut notes = Vec::new();
     let mut entrants = Vec::new();
@@ -72,20 +62,11 @@ pub fn run(options: &Options) -> Result<()> {
     for library in &options.library {
         entrants.push(Entrant::new(under_test(library)?, false));
     }
-    ensure!(
-        !entrants.is_empty(),
-        "no allocator to measure: {}",
-        notes.join("; ")
-    );
+    ensure!(!entrants.is_empty(), "no allocator to measure: {}", notes.join("; "));
     for (index, entrant) in entrants.iter().enumerate() {
         let name = &entrant.ready.name;
-        let twice = entrants[..index]
-            .iter()
-            .any(|other| other.ready.name == *name);
-        ensure!(
-            !twice,
-            "two allocators are called {name}: name them with --library NAME=PATH"
-        );
+        let twice = entrants[..index].iter().any(|other| other.ready.name == *name);
+        ensure!(!twice, "two allocators are called {name}: name them with --library NAME=PATH");
     }
 
     let path = options.csv.clone().map_or_else(default_csv, Ok)?;
@@ -105,9 +86,7 @@ pub fn run(options: &Options) -> Result<()> {
         measure(row, &mut report, &mut csv, &mut progress)?;
     }
     progress.end();
-    report
-        .notes
-        .push(format!("Raw samples: {}", path.display()));
+    report.notes.push(format!("Raw samples: {}", path.display()));
     report.print();
     Ok(())
 }
@@ -131,12 +110,7 @@ fn measure(
             let entrant = &mut report.entrants[index];
             let name = &entrant.ready.name;
             let check = round == 0;
-            match worker(
-                row,
-                &entrant.ready,
-                if check { 0.02 } else { report.seconds },
-                check,
-            ) {
+            match worker(row, &entrant.ready, if check { 0.02 } else { report.seconds }, check) {
                 Ok(outcome) if check => entrant.version = outcome.version,
                 Ok(outcome) => {
                     csv.write(row, name, round, &outcome)?;
@@ -148,12 +122,8 @@ fn measure(
                     });
                 }
                 Err(error) => {
-                    report
-                        .notes
-                        .push(format!("{name} failed {}: {error:#}", row.name));
-                    report
-                        .measured
-                        .retain(|m| m.row != row.name || m.entrant != index);
+                    report.notes.push(format!("{name} failed {}: {error:#}", row.name));
+                    report.measured.retain(|m| m.row != row.name || m.entrant != index);
                     fit[index] = false;
                 }
             }
@@ -167,37 +137,21 @@ fn under_test(library: &str) -> Result<Ready> {
     let (name, path) = match library.split_once('=') {
         Some((name, path)) => (name.to_string(), path),
         None => {
-            let stem = Path::new(library)
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy();
+            let stem = Path::new(library).file_stem().unwrap_or_default().to_string_lossy();
             (stem.trim_start_matches("lib").to_string(), library)
         }
     };
     let path = fs::canonicalize(path).with_context(|| format!("--library {path}"))?;
-    Ok(Ready {
-        origin: path.display().to_string(),
-        library: Some(path),
-        name,
-        env: &[],
-    })
+    Ok(Ready { origin: path.display().to_string(), library: Some(path), name, env: &[] })
 }
 
 fn worker(row: &Row, ready: &Ready, seconds: f64, check: bool) -> Result<Outcome> {
     let mut command = Command::new(env::current_exe()?);
-    command.args([
-        "worker",
-        "--row",
-        row.name,
-        "--seconds",
-        &seconds.to_string(),
-    ]);
+    command.args(["worker", "--row", row.name, "--seconds", &seconds.to_string()]);
     if check {
         command.arg("--check");
     }
-    command
-        .envs(ready.env.iter().copied())
-        .env_remove("LD_PRELOAD");
+    command.envs(ready.env.iter().copied()).env_remove("LD_PRELOAD");
     if let Some(library) = &ready.library {
         command.env("LD_PRELOAD", library);
     }
@@ -231,22 +185,12 @@ struct Csv(File);
 impl Csv {
     fn create(path: &Path) -> Result<Csv> {
         let mut file = File::create(path).with_context(|| format!("--csv {}", path.display()))?;
-        writeln!(
-            file,
-            "row,allocator,round,median_ns,mean_ns,pairs,peak_kib,end_kib"
-        )?;
+        writeln!(file, "row,allocator,round,median_ns,mean_ns,pairs,peak_kib,end_kib")?;
         Ok(Csv(file))
     }
 
     fn write(&mut self, row: &Row, allocator: &str, round: u32, outcome: &Outcome) -> Result<()> {
-        let Outcome {
-            ns,
-            mean_ns,
-            pairs,
-            peak_kib,
-            end_kib,
-            ..
-        } = outcome;
+        let Outcome { ns, mean_ns, pairs, peak_kib, end_kib, .. } = outcome;
         let row = row.name;
         writeln!(
             self.0,
@@ -258,10 +202,7 @@ impl Csv {
 
 fn default_csv() -> Result<PathBuf> {
     let program = env::current_exe()?;
-    let target = program
-        .ancestors()
-        .nth(2)
-        .context("finding the build directory")?;
+    let target = program.ancestors().nth(2).context("finding the build directory")?;
     Ok(target.join("micro.csv"))
 }
 
@@ -276,21 +217,12 @@ struct Progress {
 impl Progress {
     fn new(total: usize) -> Progress {
         let terminal = std::io::stderr().is_terminal();
-        Progress {
-            total,
-            done: 0,
-            begin: Instant::now(),
-            terminal,
-        }
+        Progress { total, done: 0, begin: Instant::now(), terminal }
     }
 
     fn step(&mut self, row: &str, round: u32) {
         let (done, total) = (self.done, self.total);
-        let round = if round == 0 {
-            "check".into()
-        } else {
-            format!("round {round}")
-        };
+        let round = if round == 0 { "check".into() } else { format!("round {round}") };
         let left = match done {
             0 => String::new(),
             _ => {
@@ -298,11 +230,7 @@ impl Progress {
                 format!(", about {left} s left")
             }
         };
-        let (before, after) = if self.terminal {
-            ("\r\x1b[K", "")
-        } else {
-            ("", "\n")
-        };
+        let (before, after) = if self.terminal { ("\r\x1b[K", "") } else { ("", "\n") };
         eprint!("{before}[{done}/{total}] {row}, {round}{left}{after}");
         self.done += 1;
     }

@@ -29,9 +29,7 @@ impl Samples {
     /// Adds what another thread measured.
     pub fn append(&mut self, other: Samples) {
         let mut both = self.chunks.iter().chain(&*other.chunks);
-        self.chunks = table(self.chunks.len() + other.chunks.len(), |_| {
-            *both.next().unwrap()
-        });
+        self.chunks = table(self.chunks.len() + other.chunks.len(), |_| *both.next().unwrap());
         self.pairs += other.pairs;
     }
 }
@@ -59,10 +57,7 @@ pub fn sample(budget: Duration, pairs: usize, mut chunk: impl FnMut()) -> Sample
             break;
         }
     }
-    Samples {
-        chunks: &mut chunks[..count.min(CHUNKS)],
-        pairs: (count * pairs) as u64,
-    }
+    Samples { chunks: &mut chunks[..count.min(CHUNKS)], pairs: (count * pairs) as u64 }
 }
 
 /// Times a program of fixed length, `pairs` pairs in all, as a single chunk.
@@ -70,10 +65,7 @@ pub fn sample_once(pairs: usize, program: impl FnOnce()) -> Samples {
     let begin = Instant::now();
     program();
     let ns = begin.elapsed().as_nanos() as f64 / pairs as f64;
-    Samples {
-        chunks: table(1, |_| ns),
-        pairs: pairs as u64,
-    }
+    Samples { chunks: table(1, |_| ns), pairs: pairs as u64 }
 }
 
 /// An array in pages of its own, mapped for the life of the process: it neither uses nor disturbs the
@@ -85,10 +77,7 @@ pub fn table<T>(length: usize, mut element: impl FnMut(usize) -> T) -> &'static 
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let start = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0).cast::<T>();
-        assert!(
-            start.cast() != libc::MAP_FAILED,
-            "no memory for a table of {bytes} bytes"
-        );
+        assert!(start.cast() != libc::MAP_FAILED, "no memory for a table of {bytes} bytes");
         for index in 0..length {
             start.add(index).write(element(index));
         }

@@ -51,11 +51,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut samples = if options.check {
         let samples = (options.row.check)(budget);
         let live = heap::live_blocks();
-        ensure!(
-            live == 0,
-            "{}: {live} blocks were not freed",
-            options.row.name
-        );
+        ensure!(live == 0, "{}: {live} blocks were not freed", options.row.name);
         samples
     } else {
         (options.row.measure)(budget)
@@ -91,9 +87,7 @@ fn malloc_from() -> String {
         if libc::dladdr(malloc, &mut info) == 0 {
             return "unknown".into();
         }
-        CStr::from_ptr(info.dli_fname)
-            .to_string_lossy()
-            .into_owned()
+        CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
     }
 }
 
@@ -104,11 +98,6 @@ fn peer_version() -> Option<String> {
         let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"peer_version".as_ptr());
         let function: Option<extern "C" fn() -> libc::c_int> = std::mem::transmute(symbol);
         let number = function?();
-        Some(format!(
-            "{}.{}.{}",
-            number / 10_000,
-            number / 100 % 100,
-            number % 100
-        ))
+        Some(format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100))
     }
 }

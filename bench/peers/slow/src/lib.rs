@@ -1,4 +1,4 @@
-//! glibc's malloc, made slow (it spins) and fat (it takes and touches eight times what is asked
+//! glibc's malloc, made slow (it spins) and fat (it takes and touches twice times what is asked
 //! for): if the benchmark does not show both, the benchmark is broken. The other functions stay
 //! glibc's, whose blocks these are.
 
@@ -11,10 +11,10 @@ unsafe extern "C" {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    for _ in 0..100 {
+    for _ in 0..10 {
         hint::spin_loop();
     }
-    let Some(fat) = size.checked_mul(8) else {
+    let Some(fat) = size.checked_mul(2) else {
         return ptr::null_mut();
     };
     // SAFETY: glibc's own malloc under its other name; a block of `fat` bytes.

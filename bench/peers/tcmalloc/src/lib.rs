@@ -23,4 +23,10 @@ unsafe extern "C" {
     fn TCMallocInternalAlignedAlloc(alignment: usize, size: usize) -> *mut c_void;
     fn TCMallocInternalMemalign(alignment: usize, size: usize) -> *mut c_void;
     fn TCMallocInternalMallocSize(block: *mut c_void) -> usize;
+    fn TCMalloc_Internal_ForceCpuCacheActivation();
 }
+
+/// Nothing else refers to the object file whose constructor turns the per-CPU caches on: without
+/// this the linker leaves it out, and tcmalloc falls back to its slow per-thread caches.
+#[used]
+static PER_CPU: unsafe extern "C" fn() = TCMalloc_Internal_ForceCpuCacheActivation;
