@@ -1,0 +1,78 @@
+// fork while other threads allocate: parent and child both go on, the child with threads of its own.
+// expect: exit 0
+#include "check.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+enum { THREADS = 8, FORKS = 200, KEPT = 64 };
+static int stop;
+
+static void churn(uint32_t seed, int steps) {
+    static __thread struct {
+        unsigned char *bytes;
+        size_t size;
+    } kept[KEPT];
+    uint32_t state = seed;
+    for (int step = 0; step < steps; step++) {
+        unsigned slot = random32(&state) % KEPT;
+        if (kept[slot].bytes) CHECK(intact(kept[slot].bytes, kept[slot].size, slot));
+        size_t size = random_size(&state) % 20000;
+        if (step % 5 == 0) {
+            CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
+        } else {
+            free(kept[slot].bytes);
+            CHECK((kept[slot].bytes = malloc(size)) != NULL);
+        }
+        kept[slot].size = size;
+        fill(kept[slot].bytes, size, slot);
+    }
+}
+
+static void *forever(void *seed) {
+    while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) churn((uint32_t)(uintptr_t)seed, 100);
+    return NULL;
+}
+
+static void *briefly(void *seed) {
+    churn((uint32_t)(uintptr_t)seed, 100);
+    return NULL;
+}
+
+static void child(int number) {
+    // A hang in the child must not leave it behind.
+    alarm(20);
+    churn((uint32_t)number + 77, 150);
+    if (number % 4 == 0) {
+        pthread_t threads[3];
+        for (uintptr_t i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, briefly, (void *)(i + 5)) == 0);
+        for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    }
+    if (number % 50 == 0) {
+        // A grandchild.
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) churn(3, 100), _exit(0);
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    _exit(0);
+}
+
+int main(void) {
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
+    for (int i = 0; i < FORKS; i++) {
+        churn((uint32_t)i + 1, 20);
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) child(i);
+        int status;
+        CHECK(waitpid(pid, &status, 0) == pid);
+        CHECK(WIFEXITED(status));
+        CHECK(WEXITSTATUS(status) == 0);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    return 0;
+}

@@ -1,0 +1,9 @@
+// free of the same small block twice in a row.
+// expect: abort "ebbmalloc: double free: 0x"
+#include "misuse.h"
+
+int main(void) {
+    char *block = malloc(100), *copy = OPAQUE(block);
+    free(block);
+    MUST_STOP(free(copy));
+}

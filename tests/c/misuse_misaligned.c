@@ -1,0 +1,8 @@
+// free of the address one past the start of a block.
+// expect: abort "ebbmalloc: interior pointer: 0x"
+#include "misuse.h"
+
+int main(void) {
+    char *block = malloc(100);
+    MUST_STOP(free(OPAQUE(block + 1)));
+}

@@ -1,0 +1,344 @@
+//! Step `c`: the contract programs under `tests/c`, each built and run in several ways.
+//!
+//! The header of a program declares, one setting a line (see `tests/c/README.md`):
+//! `expect: exit 0` or `expect: abort "start of the message"`; `ways:` how the library gets in;
+//! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
+//! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
+//! defined, that the program is linked to or loads from `PLUGIN_PATH`.
+
+use crate::header::Header;
+use crate::library::{Library, Mode};
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{packages, pool, process};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const COMPILE_LIMIT: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Way {
+    Preload,
+    Dynamic,
+    Static,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::Preload => "preload",
+            Way::Dynamic => "dynamic",
+            Way::Static => "static",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Plugin {
+    Link,
+    Load,
+}
+
+#[derive(PartialEq, Debug)]
+enum Expect {
+    Exit(i32),
+    /// SIGABRT, and exactly one line on standard error, which starts so.
+    Abort(String),
+}
+
+pub struct Program {
+    source: PathBuf,
+    name: String,
+    expect: Expect,
+    ways: Vec<Way>,
+    builds: Vec<Vec<String>>,
+    /// Bytes of address space; None: no limit.
+    limits: Vec<Option<u64>>,
+    plugin: Option<Plugin>,
+}
+
+/// All programs of the step whose name contains `filter`, in order of name.
+pub fn programs(root: &Path, filter: &str) -> Result<Vec<Program>> {
+    let dir = root.join("tests/c");
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        let is_program = path.extension().is_some_and(|ending| ending == "c" || ending == "cpp");
+        if is_program
+            && path.file_stem().is_some_and(|stem| stem.to_string_lossy().contains(filter))
+        {
+            programs
+                .push(Program::read(path.clone()).with_context(|| format!("{}", path.display()))?);
+        }
+    }
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+/// The packages that `programs` need.
+pub fn packages_of(programs: &[Program]) -> BTreeSet<String> {
+    programs
+        .iter()
+        .flat_map(|program| &program.builds)
+        .flat_map(|build| compiler_packages(&build[0]))
+        .collect()
+}
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let programs = programs(&context.root, &context.filter)?;
+    let modes = context.library.modes(&context.work)?;
+    Ok(pool::for_each(&programs, |program| {
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        if let Err(error) = program.test(context, &modes, &mut tally) {
+            tally.fail(&program.name, format!("{error:#}"));
+        }
+        println!("  c/{}: {tally}, {:.1} s", program.name, start.elapsed().as_secs_f64());
+        tally
+    }))
+}
+
+impl Program {
+    fn read(source: PathBuf) -> Result<Program> {
+        let text = fs::read_to_string(&source)?;
+        let header = Header::parse(&text, "//", &["expect", "ways", "build", "limit", "plugin"])?;
+        let cpp = source.extension().is_some_and(|ending| ending == "cpp");
+        let mut builds: Vec<Vec<String>> = header
+            .all("build")
+            .iter()
+            .map(|build| build.split_whitespace().map(str::to_string).collect())
+            .collect();
+        if builds.is_empty() {
+            builds.push(vec![if cpp { "g++" } else { "gcc" }.to_string()]);
+        }
+        let mut ways =
+            header.words("ways").iter().map(|way| parse_way(way)).collect::<Result<Vec<_>>>()?;
+        if ways.is_empty() {
+            ways = vec![Way::Preload, Way::Dynamic, Way::Static];
+        }
+        let mut limits =
+            header.words("limit").iter().map(|mib| parse_limit(mib)).collect::<Result<Vec<_>>>()?;
+        if limits.is_empty() {
+            limits.push(None);
+        }
+        let name = source.file_name().context("no file name")?.to_string_lossy().into_owned();
+        let plugin = match header.one("plugin") {
+            None => None,
+            Some("link") => Some(Plugin::Link),
+            Some("load") => Some(Plugin::Load),
+            Some(other) => bail!("`plugin: {other}` is neither `link` nor `load`"),
+        };
+        let expect = parse_expect(header.one("expect").context("the header has no `expect:`")?)?;
+        Ok(Program { name, expect, ways, builds, limits, plugin, source })
+    }
+
+    fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
+        if !context.library.is_ours() && matches!(self.expect, Expect::Abort(_)) {
+            tally.skip(&self.name, "the message is ebbmalloc's own");
+            return Ok(());
+        }
+        for (index, build) in self.builds.iter().enumerate() {
+            let title = format!("{} ({})", self.name, build.join(" "));
+            if let Some(package) = packages::missing(&compiler_packages(&build[0])) {
+                tally.skip(&title, format!("package {package} is not installed"));
+                continue;
+            }
+            let dir = context.work.join("c").join(format!("{}.{index}", self.name));
+            fs::create_dir_all(&dir)?;
+            for &way in &self.ways {
+                if way != Way::Preload && !context.library.is_ours() {
+                    continue;
+                }
+                match self.build(context, build, way, &dir) {
+                    Ok(executable) => {
+                        self.run_all(context, modes, way, &executable, &title, tally)?
+                    }
+                    Err(error) => tally.fail(&format!("{title} [{}]", way.name()), error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one executable under each limit in each mode.
+    fn run_all(
+        &self,
+        context: &Context,
+        modes: &[Mode],
+        way: Way,
+        executable: &Path,
+        title: &str,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        for &limit in &self.limits {
+            for mode in modes {
+                let mib = limit.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
+                let test = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
+                if let Some(why) = &mode.unavailable {
+                    tally.skip(&test, why);
+                    continue;
+                }
+                match self.run_once(&context.library, mode, way, executable, limit) {
+                    Ok(()) => tally.pass(),
+                    Err(error) => tally.fail(&test, error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run_once(
+        &self,
+        library: &Library,
+        mode: &Mode,
+        way: Way,
+        executable: &Path,
+        limit: Option<u64>,
+    ) -> Result<()> {
+        let mut command = Command::new(executable);
+        library.environment(&mut command, mode);
+        command.current_dir(executable.parent().context("no directory")?);
+        if way == Way::Preload {
+            command.env("LD_PRELOAD", library.preload());
+        }
+        let log = executable.with_extension(mode.name);
+        let run = process::run(&mut command, RUN_LIMIT, &log, limit)?;
+        match &self.expect {
+            Expect::Exit(code) => {
+                let exited = run.status.and_then(|status| status.code());
+                ensure!(exited == Some(*code), "expected exit {code}, got {}", run.describe());
+                ensure!(
+                    library.proves(&run.stderr, mode),
+                    "no statistics of mode {}: {}",
+                    mode.name,
+                    run.describe()
+                );
+            }
+            Expect::Abort(message) => {
+                ensure!(
+                    run.signal() == Some(libc::SIGABRT),
+                    "expected SIGABRT, got {}",
+                    run.describe()
+                );
+                let one_line = run.stderr.lines().count() == 1 && run.stderr.ends_with('\n');
+                ensure!(
+                    one_line && run.stderr.starts_with(message),
+                    "expected the one line `{message}...`, got {}",
+                    run.describe()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles and links the program, and its plugin if it has one.
+    fn build(&self, context: &Context, build: &[String], way: Way, dir: &Path) -> Result<PathBuf> {
+        let plugin = dir.join("plugin.so");
+        let mut base = build.to_vec();
+        base.extend(
+            ["-O1", "-g", "-pthread", "-fno-builtin", "-Wall", "-Wextra"].map(str::to_string),
+        );
+        base.push(
+            if self.name.ends_with(".cpp") { "-std=gnu++17" } else { "-std=gnu17" }.to_string(),
+        );
+        base.push(format!("-I{}", context.root.join("crates/capi/include").display()));
+        base.push(format!("-DPLUGIN_PATH=\"{}\"", plugin.display()));
+        base.push(self.source.display().to_string());
+
+        if self.plugin.is_some() {
+            let args = ["-shared", "-fPIC", "-DPLUGIN", "-o"].map(str::to_string);
+            compile(base.iter().chain(&args), &plugin)?;
+        }
+        let executable = dir.join(way.name());
+        let mut args = Vec::new();
+        if self.plugin == Some(Plugin::Link) {
+            args.push(plugin.display().to_string());
+        }
+        if let Library::Ours(libraries) = &context.library {
+            let libraries = libraries.display();
+            match way {
+                Way::Preload => {}
+                Way::Dynamic => {
+                    args.push(format!("-L{libraries}"));
+                    args.push(format!("-Wl,--no-as-needed,-rpath,{libraries}"));
+                    args.push("-lebbmalloc".to_string());
+                }
+                Way::Static => args.push(format!("{libraries}/libebbmalloc.a")),
+            }
+        }
+        args.push("-o".to_string());
+        compile(base.iter().chain(&args), &executable)?;
+        Ok(executable)
+    }
+}
+
+fn compile<'a>(words: impl Iterator<Item = &'a String>, output: &Path) -> Result<()> {
+    let words: Vec<&String> = words.collect();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]).arg(output);
+    let run = process::run(&mut command, COMPILE_LIMIT, &output.with_extension("build"), None)?;
+    ensure!(run.success(), "does not build: {}", run.describe());
+    Ok(())
+}
+
+fn compiler_packages(compiler: &str) -> Vec<String> {
+    let packages: &[&str] = match compiler {
+        "clang++" => &["clang", "libc++-dev", "libc++abi-dev"],
+        other => &[other],
+    };
+    packages.iter().map(|name| name.to_string()).collect()
+}
+
+fn parse_way(word: &str) -> Result<Way> {
+    match [Way::Preload, Way::Dynamic, Way::Static].into_iter().find(|way| way.name() == word) {
+        Some(way) => Ok(way),
+        None => bail!("unknown way `{word}` (known: preload, dynamic, static)"),
+    }
+}
+
+fn parse_limit(word: &str) -> Result<Option<u64>> {
+    if word == "none" {
+        return Ok(None);
+    }
+    let mib: u64 = word.parse().with_context(|| format!("limit `{word}` is no number of MiB"))?;
+    Ok(Some(mib << 20))
+}
+
+fn parse_expect(text: &str) -> Result<Expect> {
+    match text.split_once(' ') {
+        Some(("exit", code)) => Ok(Expect::Exit(code.parse().context("no exit code")?)),
+        Some(("abort", message)) => {
+            match message.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+                Some(message) => Ok(Expect::Abort(message.to_string())),
+                None => bail!("the message of `abort` must stand in quotation marks"),
+            }
+        }
+        _ => bail!("`expect: {text}` is neither `exit CODE` nor `abort \"MESSAGE\"`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn expectations() {
+        assert_eq!(parse_expect("exit 3").unwrap(), Expect::Exit(3));
+        assert_eq!(parse_expect("abort \"a b: \"").unwrap(), Expect::Abort("a b: ".into()));
+        for bad in ["", "exit", "exit x", "abort message", "succeed 1"] {
+            assert!(parse_expect(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn limits_are_mebibytes() {
+        assert_eq!(parse_limit("256").unwrap(), Some(256 << 20));
+        assert_eq!(parse_limit("none").unwrap(), None);
+        assert!(parse_limit("much").is_err());
+    }
+}

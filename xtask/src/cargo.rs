@@ -1,0 +1,171 @@
+//! Steps that are a cargo command: `unit`, `loom` and `miri`.
+
+use crate::tally::Tally;
+use crate::test::Context;
+use anyhow::{Context as _, Result, ensure};
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The package whose tests run under loom and Miri.
+const KIT: &str = "ebbmalloc-testkit";
+
+/// Leaves the command and the libraries in the release directory.
+pub fn build_release(root: &Path) -> Result<()> {
+    let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;
+    ensure!(status.success(), "cargo build --release failed");
+    Ok(())
+}
+
+pub fn unit(context: &Context) -> Result<Tally> {
+    test("unit", cargo(&context.root).args(["test", "--workspace", "--no-fail-fast"]))
+}
+
+pub fn loom(context: &Context) -> Result<Tally> {
+    if let Some(tally) = absent(context, "loom") {
+        return Ok(tally);
+    }
+    let mut command = cargo(&context.root);
+    command
+        .args(["test", "--package", KIT, "--release", "--test", "loom", "--target-dir"])
+        .arg(context.target.join("loom"))
+        .env("RUSTFLAGS", "--cfg loom");
+    test("loom", &mut command)
+}
+
+pub fn miri(context: &Context) -> Result<Tally> {
+    if let Some(tally) = absent(context, "miri") {
+        return Ok(tally);
+    }
+    if let Err(error) = install_miri() {
+        let mut tally = Tally::default();
+        tally.skip("miri", format!("{error:#}"));
+        return Ok(tally);
+    }
+    let mut command = Command::new("rustup");
+    command
+        .current_dir(&context.root)
+        .args([
+            "run",
+            "nightly",
+            "cargo",
+            "miri",
+            "test",
+            "--package",
+            KIT,
+            "--test",
+            "miri",
+            "--target-dir",
+        ])
+        .arg(context.target.join("miri"));
+    test("miri", &mut command)
+}
+
+/// A skip if the kit has no such test file.
+fn absent(context: &Context, name: &str) -> Option<Tally> {
+    let path = format!("crates/testkit/tests/{name}.rs");
+    if context.root.join(&path).exists() {
+        return None;
+    }
+    let mut tally = Tally::default();
+    tally.skip(name, format!("{path} does not exist"));
+    Some(tally)
+}
+
+fn install_miri() -> Result<()> {
+    let has = Command::new("rustup")
+        .args(["run", "nightly", "cargo", "miri", "--version"])
+        .output()
+        .context("Miri needs rustup, which cannot be started")?;
+    if has.status.success() {
+        return Ok(());
+    }
+    println!("  miri: installing it with rustup");
+    let install =
+        ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+    let done = Command::new("rustup").args(install).stdout(Stdio::null()).status()?;
+    ensure!(done.success(), "rustup could not install Miri of the nightly toolchain");
+    Ok(())
+}
+
+/// Cargo as it started this task.
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}
+
+/// Runs a `cargo test` command and reads its counts. What cargo itself says goes to the terminal; of what
+/// the tests print, only failures, ignored tests and the totals of each binary are shown.
+fn test(name: &str, command: &mut Command) -> Result<Tally> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
+    let mut tally = Tally::default();
+    let mut output = String::new();
+    for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
+        let line = line?;
+        if let Some((test, why)) = ignored(&line) {
+            tally.skip(test, why);
+        }
+        if let Some((passed, failed)) = totals(&line) {
+            tally.passed += passed;
+            tally.failed += failed;
+            if passed + failed > 0 {
+                println!("  {line}");
+            }
+        }
+        output.push_str(&line);
+        output.push('\n');
+    }
+    let status = child.wait()?;
+    if !status.success() {
+        print!("{output}");
+        if tally.failed == 0 {
+            tally.fail(name, format!("the command ended with {status}"));
+        }
+    }
+    Ok(tally)
+}
+
+/// The counts in `test result: ok. 3 passed; 0 failed; ...`.
+fn totals(line: &str) -> Option<(usize, usize)> {
+    let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+    let count = |word: &str| {
+        let part = counts.split("; ").find(|part| part.ends_with(word))?;
+        part.split(' ').next()?.parse().ok()
+    };
+    Some((count(" passed")?, count(" failed")?))
+}
+
+/// Name and reason in `test name ... ignored, reason`.
+fn ignored(line: &str) -> Option<(&str, &str)> {
+    let (test, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let why = outcome.strip_prefix("ignored")?;
+    Some((test, why.strip_prefix(", ").unwrap_or("no reason given")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read_from_the_result_line() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        assert_eq!(totals(line), Some((12, 3)));
+        assert_eq!(totals("test engine::walk ... ok"), None);
+    }
+
+    #[test]
+    fn ignored_tests_are_seen_with_their_reason() {
+        assert_eq!(
+            ignored("test a::b ... ignored, needs a terminal"),
+            Some(("a::b", "needs a terminal"))
+        );
+        assert_eq!(ignored("test a::b ... ignored"), Some(("a::b", "no reason given")));
+        assert_eq!(ignored("test a::b ... ok"), None);
+    }
+}

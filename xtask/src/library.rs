@@ -1,0 +1,104 @@
+//! The allocator under test, and the modes it can be run in here.
+
+use crate::process;
+use anyhow::{Context, Result, bail};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Names another allocator to run the C contract programs and the real programs on: the path of a shared
+/// library, or `glibc` for none. Good for checking the tests themselves.
+pub const VARIABLE: &str = "EBB_TEST_LIBRARY";
+
+pub enum Library {
+    /// ebbmalloc, as built in this directory.
+    Ours(PathBuf),
+    /// Another allocator's shared library: preloaded only, and with no modes.
+    Peer(PathBuf),
+    /// The C library's own allocator.
+    Glibc,
+}
+
+/// One way to run a program on the library.
+#[derive(Clone)]
+pub struct Mode {
+    pub name: &'static str,
+    /// Why this mode is not available here; its tests are skipped.
+    pub unavailable: Option<String>,
+}
+
+impl Library {
+    /// The library that `VARIABLE` names; ebbmalloc from the build directory `release` if it is not set.
+    pub fn find(release: &Path) -> Result<Library> {
+        match env::var_os(VARIABLE) {
+            None => Ok(Library::Ours(release.to_path_buf())),
+            Some(name) if name == "glibc" => Ok(Library::Glibc),
+            Some(path) => {
+                let path = PathBuf::from(path);
+                match path.canonicalize() {
+                    Ok(path) => Ok(Library::Peer(path)),
+                    Err(error) => bail!("{VARIABLE}={}: {error}", path.display()),
+                }
+            }
+        }
+    }
+
+    /// What `LD_PRELOAD` has to be; empty for none.
+    pub fn preload(&self) -> PathBuf {
+        match self {
+            Library::Ours(dir) => dir.join("libebbmalloc.so"),
+            Library::Peer(path) => path.clone(),
+            Library::Glibc => PathBuf::new(),
+        }
+    }
+
+    pub fn is_ours(&self) -> bool {
+        matches!(self, Library::Ours(_))
+    }
+
+    /// The modes to run everything in, each tried on a small program first.
+    pub fn modes(&self, work: &Path) -> Result<Vec<Mode>> {
+        if !self.is_ours() {
+            return Ok(vec![Mode { name: "peer", unavailable: None }]);
+        }
+        ["percpu", "slot"].into_iter().map(|name| self.probe(name, work)).collect()
+    }
+
+    /// Sets what makes a program run in `mode` and say so at its end. Preloading is left to the caller.
+    pub fn environment(&self, command: &mut Command, mode: &Mode) {
+        if self.is_ours() {
+            command.env("EBB_MODE", mode.name).env("EBB_STATS", "1");
+        }
+    }
+
+    /// Whether the statistics in `stderr` prove that the library was active in `mode`.
+    pub fn proves(&self, stderr: &str, mode: &Mode) -> bool {
+        !self.is_ours()
+            || mode_line(stderr).is_some_and(|line| line.contains(&format!(" mode {} ", mode.name)))
+    }
+
+    fn probe(&self, name: &'static str, work: &Path) -> Result<Mode> {
+        let mut mode = Mode { name, unavailable: None };
+        let mut command = Command::new("/bin/true");
+        self.environment(&mut command, &mode);
+        command.env("LD_PRELOAD", self.preload());
+        let run = process::run(&mut command, Duration::from_secs(10), &work.join("probe"), None)?;
+        let line = mode_line(&run.stderr).with_context(|| {
+            format!(
+                "{} prints no statistics in /bin/true: {}",
+                self.preload().display(),
+                run.describe()
+            )
+        })?;
+        if !self.proves(&run.stderr, &mode) {
+            mode.unavailable = Some(format!("not available here: {line}"));
+        }
+        Ok(mode)
+    }
+}
+
+/// The first line of the statistics: `ebbmalloc: <version> mode <mode> (<why>)`.
+fn mode_line(stderr: &str) -> Option<&str> {
+    stderr.lines().find(|line| line.starts_with("ebbmalloc: ") && line.contains(" mode "))
+}

@@ -1,0 +1,65 @@
+//! Installs the Debian packages that the tests need, asking only for what is missing.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+
+/// The first of `wanted` that is not installed.
+pub fn missing<'a>(wanted: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
+    wanted.into_iter().find(|package| !installed(package))
+}
+
+/// Installs those of `wanted` that are missing. What cannot be installed is said here once; the tests
+/// that need it are skipped, each with its reason.
+pub fn install(wanted: &BTreeSet<String>) {
+    let absent: Vec<&String> = wanted.iter().filter(|package| !installed(package)).collect();
+    if absent.is_empty() {
+        return;
+    }
+    let names = absent.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
+    println!("packages: installing {names}");
+    let done = apt_get(&["update", "-q"])
+        && apt_get(
+            &["install", "-q", "-y", "--no-install-recommends"]
+                .into_iter()
+                .chain(absent.iter().map(|name| name.as_str()))
+                .collect::<Vec<_>>(),
+        );
+    if !done {
+        println!("packages: could not install them; as root run: apt-get install {names}");
+    }
+}
+
+fn installed(package: &str) -> bool {
+    Command::new("dpkg-query")
+        .args(["--show", "--showformat=${db:Status-Status}", package])
+        .stderr(Stdio::null())
+        .output()
+        .is_ok_and(|output| output.stdout == b"installed")
+}
+
+/// Runs apt-get as root: directly, or through sudo where it asks no password. Its output is shown only
+/// if it fails.
+fn apt_get(args: &[&str]) -> bool {
+    // SAFETY: always succeeds and touches no memory.
+    let root = unsafe { libc::geteuid() } == 0;
+    let mut command = if root {
+        Command::new("apt-get")
+    } else {
+        let mut sudo = Command::new("sudo");
+        sudo.args(["--non-interactive", "--preserve-env=DEBIAN_FRONTEND", "apt-get"]);
+        sudo
+    };
+    match command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output()
+    {
+        Ok(output) if output.status.success() => true,
+        Ok(output) => {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            false
+        }
+        Err(error) => {
+            let name = command.get_program().display();
+            eprintln!("packages: cannot start {name}: {error}");
+            false
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Counts of passed, failed and skipped tests, printed as they come in.
+
+use std::fmt::{self, Display};
+use std::ops::AddAssign;
+
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub struct Tally {
+    pub passed: usize,
+    pub failed: usize,
+    pub skipped: usize,
+}
+
+impl Tally {
+    pub fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    /// Counts a failure and says what went wrong.
+    pub fn fail(&mut self, test: &str, why: impl Display) {
+        self.failed += 1;
+        println!("  FAILED {test}: {why}");
+    }
+
+    /// Counts a test that could not run and says why.
+    pub fn skip(&mut self, test: &str, why: impl Display) {
+        self.skipped += 1;
+        println!("  skipped {test}: {why}");
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Tally { passed, failed, skipped } = self;
+        write!(f, "{passed} passed, {failed} failed, {skipped} skipped")
+    }
+}

@@ -1,0 +1,166 @@
+//! `cargo xtask test`: all steps, what they need, and the count at the end.
+
+use crate::library::Library;
+use crate::tally::Tally;
+use crate::{c, cargo, packages, programs};
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run only these steps, for example `c,programs`
+    #[arg(long, value_delimiter = ',', value_name = "STEPS")]
+    only: Vec<String>,
+    /// Of the steps `c` and `programs`, run only what has this in its name
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    matching: String,
+    /// List the steps and leave
+    #[arg(long)]
+    list: bool,
+}
+
+/// What every step is given.
+pub struct Context {
+    pub root: PathBuf,
+    /// Cargo's target directory.
+    pub target: PathBuf,
+    /// Where steps keep what they build and print; left behind for a look.
+    pub work: PathBuf,
+    pub library: Library,
+    /// Part of the names of the programs to run.
+    pub filter: String,
+}
+
+struct Step {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Context) -> Result<Tally>,
+    packages: fn(&Context) -> Result<BTreeSet<String>>,
+}
+
+const STEPS: [Step; 5] = [
+    Step {
+        name: "unit",
+        about: "cargo test of the whole workspace",
+        run: cargo::unit,
+        packages: none,
+    },
+    Step {
+        name: "loom",
+        about: "every interleaving of the lock-free parts, with mutants that must fail",
+        run: cargo::loom,
+        packages: none,
+    },
+    Step {
+        name: "miri",
+        about: "the engine on a fake operating system under Miri",
+        run: cargo::miri,
+        packages: none,
+    },
+    Step {
+        name: "c",
+        about: "C and C++ programs that hold the library to its contract (tests/c)",
+        run: c::run,
+        packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+    },
+    Step {
+        name: "programs",
+        about: "real programs with the library preloaded (tests/programs)",
+        run: programs::run,
+        packages: |context| {
+            Ok(programs::packages_of(&programs::scripts(&context.root, &context.filter)?))
+        },
+    },
+];
+
+/// Whether every test that ran passed.
+pub fn run(args: &Args) -> Result<bool> {
+    if args.list {
+        for step in &STEPS {
+            println!("{:10}{}", step.name, step.about);
+        }
+        return Ok(true);
+    }
+    let steps = selected(&args.only)?;
+    let context = Context::new(args)?;
+
+    let start = Instant::now();
+    let mut wanted = BTreeSet::new();
+    for step in &steps {
+        wanted.extend((step.packages)(&context)?);
+    }
+    packages::install(&wanted);
+    if context.library.is_ours() {
+        cargo::build_release(&context.root)?;
+    }
+
+    let mut summary = Vec::new();
+    let mut total = Tally::default();
+    for step in &steps {
+        println!("{}: {}", step.name, step.about);
+        let start = Instant::now();
+        let tally = (step.run)(&context).unwrap_or_else(|error| {
+            let mut tally = Tally::default();
+            tally.fail(step.name, format!("{error:#}"));
+            tally
+        });
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{}: {tally}, {seconds:.1} s", step.name);
+        summary.push(format!("{:10}{tally}, {seconds:.1} s", step.name));
+        total += tally;
+    }
+    println!("\n{}\nin {:.1} s altogether", summary.join("\n"), start.elapsed().as_secs_f64());
+    println!("{total}");
+    Ok(total.failed == 0)
+}
+
+impl Context {
+    fn new(args: &Args) -> Result<Context> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("xtask lies in no workspace")?
+            .to_path_buf();
+        let target = env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        let work = target.join("test");
+        fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+        let library = Library::find(&target.join("release"))?;
+        Ok(Context { root, target, work, library, filter: args.matching.clone() })
+    }
+}
+
+/// The steps named in `only`, in their own order; all of them if it is empty.
+fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
+    if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
+        let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        bail!("there is no step `{unknown}` (there are: {})", known.join(", "));
+    }
+    Ok(STEPS
+        .iter()
+        .filter(|step| only.is_empty() || only.iter().any(|name| name == step.name))
+        .collect())
+}
+
+fn none(_: &Context) -> Result<BTreeSet<String>> {
+    Ok(BTreeSet::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_selected_by_name() {
+        let names = |only: &[&str]| -> Result<Vec<&str>> {
+            let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
+            Ok(selected(&only)?.iter().map(|step| step.name).collect())
+        };
+        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "programs"]);
+        assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
+        assert!(names(&["fuzz"]).is_err());
+    }
+}
