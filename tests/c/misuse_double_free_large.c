@@ -1,5 +1,5 @@
-// free of the same large block twice: once freed it is nobody's.
-// expect: abort "ebbmalloc: invalid free: 0x"
+// free of the same large block twice.
+// expect: abort "ebbmalloc: double free: 0x"
 #include "misuse.h"
 
 int main(void) {

@@ -1,5 +1,5 @@
 // realloc of a large block that was freed.
-// expect: abort "ebbmalloc: invalid free: 0x"
+// expect: abort "ebbmalloc: double free: 0x"
 #include "misuse.h"
 
 int main(void) {

@@ -6,6 +6,7 @@
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
 
+use crate::compiler::{self, Object, Plugin, WAYS, Way};
 use crate::header::Header;
 use crate::library::{Library, Mode};
 use crate::tally::Tally;
@@ -18,31 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const COMPILE_LIMIT: Duration = Duration::from_secs(120);
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Way {
-    Preload,
-    Dynamic,
-    Static,
-}
-
-impl Way {
-    fn name(self) -> &'static str {
-        match self {
-            Way::Preload => "preload",
-            Way::Dynamic => "dynamic",
-            Way::Static => "static",
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Plugin {
-    Link,
-    Load,
-}
 
 #[derive(PartialEq, Debug)]
 enum Expect {
@@ -85,7 +62,7 @@ pub fn packages_of(programs: &[Program]) -> BTreeSet<String> {
     programs
         .iter()
         .flat_map(|program| &program.builds)
-        .flat_map(|build| compiler_packages(&build[0]))
+        .flat_map(|build| compiler::packages(&build[0]))
         .collect()
 }
 
@@ -117,9 +94,9 @@ impl Program {
             builds.push(vec![if cpp { "g++" } else { "gcc" }.to_string()]);
         }
         let mut ways =
-            header.words("ways").iter().map(|way| parse_way(way)).collect::<Result<Vec<_>>>()?;
+            header.words("ways").iter().map(|way| Way::parse(way)).collect::<Result<Vec<_>>>()?;
         if ways.is_empty() {
-            ways = vec![Way::Preload, Way::Dynamic, Way::Static];
+            ways = WAYS.to_vec();
         }
         let mut limits =
             header.words("limit").iter().map(|mib| parse_limit(mib)).collect::<Result<Vec<_>>>()?;
@@ -144,17 +121,25 @@ impl Program {
         }
         for (index, build) in self.builds.iter().enumerate() {
             let title = format!("{} ({})", self.name, build.join(" "));
-            if let Some(package) = packages::missing(&compiler_packages(&build[0])) {
+            if let Some(package) = packages::missing(&compiler::packages(&build[0])) {
                 tally.skip(&title, format!("package {package} is not installed"));
                 continue;
             }
             let dir = context.work.join("c").join(format!("{}.{index}", self.name));
             fs::create_dir_all(&dir)?;
+            let object =
+                match Object::compile(&context.root, &self.source, build, self.plugin, &dir) {
+                    Ok(object) => object,
+                    Err(error) => {
+                        tally.fail(&title, error);
+                        continue;
+                    }
+                };
             for &way in &self.ways {
                 if way != Way::Preload && !context.library.is_ours() {
                     continue;
                 }
-                match self.build(context, build, way, &dir) {
+                match object.link(&context.library, way) {
                     Ok(executable) => {
                         self.run_all(context, modes, way, &executable, &title, tally)?
                     }
@@ -234,70 +219,6 @@ impl Program {
             }
         }
         Ok(())
-    }
-
-    /// Compiles and links the program, and its plugin if it has one.
-    fn build(&self, context: &Context, build: &[String], way: Way, dir: &Path) -> Result<PathBuf> {
-        let plugin = dir.join("plugin.so");
-        let mut base = build.to_vec();
-        base.extend(
-            ["-O1", "-g", "-pthread", "-fno-builtin", "-Wall", "-Wextra"].map(str::to_string),
-        );
-        base.push(
-            if self.name.ends_with(".cpp") { "-std=gnu++17" } else { "-std=gnu17" }.to_string(),
-        );
-        base.push(format!("-I{}", context.root.join("crates/capi/include").display()));
-        base.push(format!("-DPLUGIN_PATH=\"{}\"", plugin.display()));
-        base.push(self.source.display().to_string());
-
-        if self.plugin.is_some() {
-            let args = ["-shared", "-fPIC", "-DPLUGIN", "-o"].map(str::to_string);
-            compile(base.iter().chain(&args), &plugin)?;
-        }
-        let executable = dir.join(way.name());
-        let mut args = Vec::new();
-        if self.plugin == Some(Plugin::Link) {
-            args.push(plugin.display().to_string());
-        }
-        if let Library::Ours(libraries) = &context.library {
-            let libraries = libraries.display();
-            match way {
-                Way::Preload => {}
-                Way::Dynamic => {
-                    args.push(format!("-L{libraries}"));
-                    args.push(format!("-Wl,--no-as-needed,-rpath,{libraries}"));
-                    args.push("-lebbmalloc".to_string());
-                }
-                Way::Static => args.push(format!("{libraries}/libebbmalloc.a")),
-            }
-        }
-        args.push("-o".to_string());
-        compile(base.iter().chain(&args), &executable)?;
-        Ok(executable)
-    }
-}
-
-fn compile<'a>(words: impl Iterator<Item = &'a String>, output: &Path) -> Result<()> {
-    let words: Vec<&String> = words.collect();
-    let mut command = Command::new(words[0]);
-    command.args(&words[1..]).arg(output);
-    let run = process::run(&mut command, COMPILE_LIMIT, &output.with_extension("build"), None)?;
-    ensure!(run.success(), "does not build: {}", run.describe());
-    Ok(())
-}
-
-fn compiler_packages(compiler: &str) -> Vec<String> {
-    let packages: &[&str] = match compiler {
-        "clang++" => &["clang", "libc++-dev", "libc++abi-dev"],
-        other => &[other],
-    };
-    packages.iter().map(|name| name.to_string()).collect()
-}
-
-fn parse_way(word: &str) -> Result<Way> {
-    match [Way::Preload, Way::Dynamic, Way::Static].into_iter().find(|way| way.name() == word) {
-        Some(way) => Ok(way),
-        None => bail!("unknown way `{word}` (known: preload, dynamic, static)"),
     }
 }
 

@@ -80,13 +80,13 @@ impl Library {
 
     fn probe(&self, name: &'static str, work: &Path) -> Result<Mode> {
         let mut mode = Mode { name, unavailable: None };
-        let mut command = Command::new("/bin/true");
+        let mut command = Command::new("/bin/ls");
         self.environment(&mut command, &mode);
         command.env("LD_PRELOAD", self.preload());
         let run = process::run(&mut command, Duration::from_secs(10), &work.join("probe"), None)?;
         let line = mode_line(&run.stderr).with_context(|| {
             format!(
-                "{} prints no statistics in /bin/true: {}",
+                "{} prints no statistics in /bin/ls: {}",
                 self.preload().display(),
                 run.describe()
             )

@@ -2,6 +2,7 @@
 
 mod c;
 mod cargo;
+mod compiler;
 mod header;
 mod library;
 mod packages;

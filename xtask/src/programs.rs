@@ -148,7 +148,7 @@ impl Script {
             .arg(&self.path)
             .current_dir(dir.join("work"))
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", dir.join("work"))
             .env("LC_ALL", "C.UTF-8")
             .env("TZ", "UTC")
