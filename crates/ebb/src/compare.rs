@@ -63,7 +63,9 @@ pub struct Options {
 
 fn parse_allocator(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
-        Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok((name.into(), path.into())),
+        Some((name, path)) if !name.is_empty() && !path.is_empty() => {
+            Ok((name.into(), path.into()))
+        }
         _ => Err("expected NAME=PATH.so, such as jemalloc=/usr/lib/libjemalloc.so.2".into()),
     }
 }
@@ -81,14 +83,29 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(name: &str, library: Option<Library>, path: &Path, arguments: &[OsString]) -> anyhow::Result<Self> {
+    fn new(
+        name: &str,
+        library: Option<Library>,
+        path: &Path,
+        arguments: &[OsString],
+    ) -> anyhow::Result<Self> {
         let before = env::var_os("LD_PRELOAD");
         let set = match &library {
-            Some(library) => vec![("LD_PRELOAD", program::preload(&library.path, before.as_deref())?)],
+            Some(library) => {
+                vec![("LD_PRELOAD", program::preload(&library.path, before.as_deref())?)]
+            }
             None => Vec::new(),
         };
-        let command = Command::new(path, arguments, &set).context("an argument or variable has a zero byte in it")?;
-        Ok(Self { name: name.into(), library, command, samples: Vec::new(), loaded: None, succeeded: 0 })
+        let command = Command::new(path, arguments, &set)
+            .context("an argument or variable has a zero byte in it")?;
+        Ok(Self {
+            name: name.into(),
+            library,
+            command,
+            samples: Vec::new(),
+            loaded: None,
+            succeeded: 0,
+        })
     }
 }
 
@@ -103,17 +120,26 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
     let mut notes = Notes::new(&options.command[0]);
     notes.extend(notes::environment(env::var_os("LD_PRELOAD")));
     for contender in &contenders {
-        notes.extend(contender.library.iter().flat_map(|library| notes::library(&contender.name, library)));
+        notes.extend(
+            contender.library.iter().flat_map(|library| notes::library(&contender.name, library)),
+        );
     }
     notes.inspect(&inspected, &contenders);
     notes.warn();
     let perf = Perf::probe();
 
     interrupt::install()?;
-    let output = if options.output { File::options().append(true).open("/dev/stderr") } else { File::options().write(true).open("/dev/null") };
+    let output = if options.output {
+        File::options().append(true).open("/dev/stderr")
+    } else {
+        File::options().write(true).open("/dev/null")
+    };
     let output = output.context("the program's output has no place to go")?;
     let trace = !inspected.privileged();
-    let mut progress = Progress::new(u64::from(options.warmup + options.runs) * contenders.len() as u64, !options.output);
+    let mut progress = Progress::new(
+        u64::from(options.warmup + options.runs) * contenders.len() as u64,
+        !options.output,
+    );
     for round in 0..options.warmup + options.runs {
         let warming = round < options.warmup;
         let label = if warming {
@@ -127,9 +153,16 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
             let first = if warming { 0 } else { (round - options.warmup) as usize };
             let contender = (first + turn) % contenders.len();
             progress.begin(&label, &contenders[contender].name);
-            let setting = Setting { input: &File::open(&input)?, output: &output, catch: !options.output, perf: &perf, trace };
+            let setting = Setting {
+                input: &File::open(&input)?,
+                output: &output,
+                catch: !options.output,
+                perf: &perf,
+                trace,
+            };
             let run = one(&contenders[contender], &path, &setting)?;
-            progress.end(&contenders[contender].name, Duration::from_secs_f64(run.sample.wall_seconds));
+            progress
+                .end(&contenders[contender].name, Duration::from_secs_f64(run.sample.wall_seconds));
             if !run.status.success() && !options.ignore_failure {
                 drop(progress);
                 return Err(failure(&contenders, contender, &label, &run));
@@ -157,9 +190,16 @@ fn contenders(options: &Options, path: &Path) -> anyhow::Result<Vec<Contender>> 
     ];
     for (name, library) in &options.allocator {
         if contenders.iter().any(|contender| contender.name == *name) {
-            return Err(Stop::usage(format!("--allocator {name}=…: there is an allocator of the name {name} already")));
+            return Err(Stop::usage(format!(
+                "--allocator {name}=…: there is an allocator of the name {name} already"
+            )));
         }
-        contenders.push(Contender::new(name, Some(Library::open(library)?), path, &options.command)?);
+        contenders.push(Contender::new(
+            name,
+            Some(Library::open(library)?),
+            path,
+            &options.command,
+        )?);
     }
     Ok(contenders)
 }
@@ -169,7 +209,9 @@ fn one(contender: &Contender, path: &Path, setting: &Setting) -> anyhow::Result<
     measure(&contender.command, library, setting).map_err(|failed| match failed {
         Failed::Refused(error) => program::refused(path, error),
         Failed::Interrupted(signal) => Stop::with(128 + signal as u8, "interrupted"),
-        Failed::Measuring(error) => anyhow::Error::from(error).context("the program could not be measured"),
+        Failed::Measuring(error) => {
+            anyhow::Error::from(error).context("the program could not be measured")
+        }
     })
 }
 
@@ -188,8 +230,13 @@ fn record(contender: &mut Contender, run: Run, warming: bool) {
 
 /// The error for a failed run: where, how, whether elsewhere too, and the program's last words.
 fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> anyhow::Error {
-    let mut text = format!("the program failed on {} ({label}): {}", contenders[failed].name, run.status);
-    let fine: Vec<_> = contenders.iter().filter(|other| other.succeeded > 0).map(|other| other.name.as_str()).collect();
+    let mut text =
+        format!("the program failed on {} ({label}): {}", contenders[failed].name, run.status);
+    let fine: Vec<_> = contenders
+        .iter()
+        .filter(|other| other.succeeded > 0)
+        .map(|other| other.name.as_str())
+        .collect();
     text.push_str(&match (failed, fine.as_slice()) {
         (0, []) => "\nThis is without any other allocator preloaded: --ignore-failure compares all the same".into(),
         (_, []) => String::new(),
@@ -214,7 +261,13 @@ fn findings(options: &Options, contenders: Vec<Contender>, mut notes: Vec<String
         .enumerate()
         .map(|(index, contender)| {
             let library = contender.library.map(|library| library.path);
-            Allocator::new(contender.name, library, contender.loaded, contender.samples, (index > 0).then_some(&system))
+            Allocator::new(
+                contender.name,
+                library,
+                contender.loaded,
+                contender.samples,
+                (index > 0).then_some(&system),
+            )
         })
         .collect();
     Findings {
@@ -250,8 +303,10 @@ impl<'a> Notes<'a> {
     }
 
     fn inspect(&mut self, program: &Program, contenders: &[Contender]) {
-        self.inspected.extend([program.path.clone(), program.path.canonicalize().unwrap_or_default()]);
-        let libraries: Vec<_> = contenders.iter().filter_map(|contender| contender.library.as_ref()).collect();
+        self.inspected
+            .extend([program.path.clone(), program.path.canonicalize().unwrap_or_default()]);
+        let libraries: Vec<_> =
+            contenders.iter().filter_map(|contender| contender.library.as_ref()).collect();
         self.extend(notes::program(program, self.name, &libraries));
     }
 
@@ -268,11 +323,16 @@ impl<'a> Notes<'a> {
         if let Some(exe) = run.exe.as_ref().filter(|exe| !self.inspected.contains(exe)) {
             self.inspect(&Program::of(exe), contenders);
         }
-        if contender.library.is_some() && run.loaded == Some(false) && contender.loaded != Some(false) {
-            let exe = run.exe.as_ref().map_or("the program".into(), |exe| exe.display().to_string());
+        if contender.library.is_some()
+            && run.loaded == Some(false)
+            && contender.loaded != Some(false)
+        {
+            let exe =
+                run.exe.as_ref().map_or("the program".into(), |exe| exe.display().to_string());
             // The loader says on the program's standard error what hindered it.
             let stderr = String::from_utf8_lossy(&run.stderr);
-            let reason = stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
+            let reason =
+                stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
             let reason = reason.map_or(String::new(), |line| format!(" The loader said: {line}"));
             self.extend([Note::remark(format!(
                 "{} was not loaded into {exe} (it was not in its memory map at the end): its runs show the system's allocator.{reason}",

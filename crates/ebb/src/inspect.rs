@@ -11,6 +11,7 @@ use memchr::memmem;
 use object::elf::{DT_NEEDED, FileHeader32, FileHeader64};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader};
 use object::{Architecture, FileKind, Object, ObjectSymbol};
+use rustix::fs::StatVfsMountFlags;
 
 use crate::program;
 
@@ -70,12 +71,18 @@ impl Program {
         for _ in 0..SCRIPT_DEPTH {
             let head = match head(&path) {
                 Ok(head) => head,
-                Err(error) => return Self { path, kind: Kind::Unreadable(error) },
+                Err(error) => {
+                    return Self { path, kind: Kind::Unreadable(error) };
+                }
             };
-            let Some(name) = interpreter(&head) else { break };
+            let Some(name) = interpreter(&head) else {
+                break;
+            };
             match program::find(&name) {
                 Ok(next) => path = next,
-                Err(_) => return Self { path, kind: Kind::NoInterpreter(name) },
+                Err(_) => {
+                    return Self { path, kind: Kind::NoInterpreter(name) };
+                }
             }
         }
         let kind = match std::fs::read(&path) {
@@ -88,10 +95,19 @@ impl Program {
     /// Whether the loader will distrust its environment: the program starts with more privileges
     /// than its user has.
     pub fn privileged(&self) -> bool {
-        let Ok(meta) = self.path.metadata() else { return false };
-        let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        let Ok(meta) = self.path.metadata() else {
+            return false;
+        };
+        if rustix::fs::statvfs(&self.path)
+            .is_ok_and(|system| system.f_flag.contains(StatVfsMountFlags::NOSUID))
+        {
+            return false;
+        }
+        let (user, group) =
+            (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         changes_identity(meta.mode(), meta.uid(), meta.gid(), user, group)
-            || (user != 0 && rustix::fs::getxattr(&self.path, c"security.capability", &mut [0u8; 64]).is_ok())
+            || (user != 0
+                && rustix::fs::getxattr(&self.path, c"security.capability", &mut [0u8; 64]).is_ok())
     }
 }
 
@@ -114,7 +130,8 @@ fn interpreter(head: &[u8]) -> Option<OsString> {
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let interpreter = words.next()?;
     let is_env = Path::new(OsStr::from_bytes(interpreter)).file_name() == Some(OsStr::new("env"));
-    let name = is_env.then(|| words.find(|word| word[0] != b'-' && !word.contains(&b'='))).flatten();
+    let name =
+        is_env.then(|| words.find(|word| word[0] != b'-' && !word.contains(&b'='))).flatten();
     Some(OsStr::from_bytes(name.unwrap_or(interpreter)).to_owned())
 }
 
@@ -131,12 +148,21 @@ fn facts<H: FileHeader>(content: &[u8], bits: u8) -> Option<Elf> {
     let file = ElfFile::<H>::parse(content).ok()?;
     let endian = file.endian();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let loader = file.elf_program_headers().iter().find_map(|header| header.interpreter(endian, content).ok()?);
+    let loader = file
+        .elf_program_headers()
+        .iter()
+        .find_map(|header| header.interpreter(endian, content).ok()?);
     let dynamic = file.elf_dynamic_table().unwrap_or_default();
-    let needed = dynamic.iter().filter(|entry| entry.tag == DT_NEEDED).filter_map(|entry| dynamic.string(entry).ok());
-    let exports = |name: &str| file.dynamic_symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok(name));
+    let needed = dynamic
+        .iter()
+        .filter(|entry| entry.tag == DT_NEEDED)
+        .filter_map(|entry| dynamic.string(entry).ok());
+    let exports = |name: &str| {
+        file.dynamic_symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+    };
     let has = |name: &str| memmem::find(content, name.as_bytes()).is_some();
-    let ebbmalloc = exports("ebb_malloc") || file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok("ebb_malloc"));
+    let ebbmalloc = exports("ebb_malloc")
+        || file.symbols().any(|symbol| symbol.is_definition() && symbol.name() == Ok("ebb_malloc"));
     Some(Elf {
         architecture: file.architecture(),
         bits,
@@ -145,8 +171,12 @@ fn facts<H: FileHeader>(content: &[u8], bits: u8) -> Option<Elf> {
         needed: needed.map(text).collect(),
         defines_malloc: exports("malloc"),
         ebbmalloc,
-        embedded: EMBEDDED.iter().find(|(_, names)| names.iter().any(|name| has(name))).map(|&(name, _)| name),
-        go: file.section_by_name(".gopclntab").is_some() || file.section_by_name(".note.go.buildid").is_some(),
+        embedded: EMBEDDED
+            .iter()
+            .find(|(_, names)| names.iter().any(|name| has(name)))
+            .map(|&(name, _)| name),
+        go: file.section_by_name(".gopclntab").is_some()
+            || file.section_by_name(".note.go.buildid").is_some(),
     })
 }
 
@@ -158,7 +188,8 @@ mod tests {
 
     #[test]
     fn first_lines() {
-        let name = |line: &str| interpreter(line.as_bytes()).map(|name| name.into_string().unwrap());
+        let name =
+            |line: &str| interpreter(line.as_bytes()).map(|name| name.into_string().unwrap());
         assert_eq!(name("#!/bin/sh\necho").as_deref(), Some("/bin/sh"));
         assert_eq!(name("#! /usr/bin/perl -w\n").as_deref(), Some("/usr/bin/perl"));
         assert_eq!(name("#!/usr/bin/env python3\n").as_deref(), Some("python3"));
@@ -181,7 +212,11 @@ mod tests {
         let inner = script("inner", "#!/usr/bin/env sh\nexit 0\n".into());
         let outer = script("outer", format!("#!{}\n", inner.display()));
         let program = Program::of(&outer);
-        assert!(matches!(program.kind, Kind::Elf(_)) && program.path.ends_with("sh"), "{}", program.path.display());
+        assert!(
+            matches!(program.kind, Kind::Elf(_)) && program.path.ends_with("sh"),
+            "{}",
+            program.path.display()
+        );
 
         let lost = Program::of(&script("lost", "#!/no/such/interpreter\n".into()));
         assert!(matches!(lost.kind, Kind::NoInterpreter(name) if name == "/no/such/interpreter"));

@@ -33,7 +33,8 @@ impl Library {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let real = path.canonicalize().map_err(|error| Stop::usage(format!("{shown}: {error}")))?;
-        let content = std::fs::read(&real).map_err(|error| Stop::usage(format!("{shown}: {error}")))?;
+        let content =
+            std::fs::read(&real).map_err(|error| Stop::usage(format!("{shown}: {error}")))?;
         match inspect::elf(&content) {
             Some(elf) if elf.shared => Ok(Self { path: real, elf }),
             _ => Err(Stop::usage(format!("{shown}: not a shared library (an ELF .so file)"))),
@@ -44,7 +45,9 @@ impl Library {
 impl LibraryOption {
     /// The library that was named, or else the one that lies where it is built or installed.
     pub fn find(&self) -> anyhow::Result<Library> {
-        let named = self.library.clone().or_else(|| env::var_os("EBB_LIBRARY").filter(|value| !value.is_empty()).map(Into::into));
+        let named = self.library.clone().or_else(|| {
+            env::var_os("EBB_LIBRARY").filter(|value| !value.is_empty()).map(Into::into)
+        });
         if let Some(path) = named {
             return Library::open(&path);
         }
@@ -80,14 +83,19 @@ fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
         None => return Ok(()),
     };
     let mut command = Command::new(cargo);
-    command.args(["build", "-p", "ebbmalloc-capi", "--manifest-path"]).arg(manifest).arg("--profile").arg(profile);
+    command
+        .args(["build", "-p", "ebbmalloc-capi", "--manifest-path"])
+        .arg(manifest)
+        .arg("--profile")
+        .arg(profile);
     command.arg("--target-dir").arg(folder.parent().unwrap_or(folder)).stdout(Stdio::null());
     if folder.join(NAME).exists() {
         command.arg("--quiet");
     } else {
         eprintln!("ebb: building {NAME} ({BUILD})");
     }
-    let status = command.status().with_context(|| format!("{} cannot be started", cargo.display()))?;
+    let status =
+        command.status().with_context(|| format!("{} cannot be started", cargo.display()))?;
     anyhow::ensure!(status.success(), "building {NAME} failed ({status}); try `{BUILD}`");
     Ok(())
 }

@@ -25,7 +25,11 @@ mod tail;
 mod trace;
 
 #[derive(Parser)]
-#[command(name = "ebb", version, about = "Run programs on ebbmalloc, and compare allocators on them")]
+#[command(
+    name = "ebb",
+    version,
+    about = "Run programs on ebbmalloc, and compare allocators on them"
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -87,10 +87,15 @@ impl From<io::Error> for Failed {
 }
 
 /// Runs the program once. `library` is the one whose presence is to be seen.
-pub fn measure(command: &Command, library: Option<&Path>, setting: &Setting) -> Result<Run, Failed> {
+pub fn measure(
+    command: &Command,
+    library: Option<&Path>,
+    setting: &Setting,
+) -> Result<Run, Failed> {
     let (tail, error) = setting.catch.then(Tail::start).transpose()?.unzip();
     let inherited = procfs::own_resident();
-    let mut child = Child::spawn(command, Streams { input: setting.input, output: setting.output, error })?;
+    let mut child =
+        Child::spawn(command, Streams { input: setting.input, output: setting.output, error })?;
     interrupt::watch(child.pid);
     let untraced = if setting.trace {
         trace::attach(child.pid).err()
@@ -120,7 +125,11 @@ pub fn measure(command: &Command, library: Option<&Path>, setting: &Setting) -> 
         wall_seconds: (ended.at - started).saturating_sub(ended.paused).as_secs_f64(),
         user_seconds: seconds(usage.ru_utime),
         system_seconds: seconds(usage.ru_stime),
-        peak_bytes: peak(usage.ru_maxrss as u64 * 1024, ended.last.as_ref().and_then(|last| last.peak), inherited),
+        peak_bytes: peak(
+            usage.ru_maxrss as u64 * 1024,
+            ended.last.as_ref().and_then(|last| last.peak),
+            inherited,
+        ),
         end_bytes: ended.last.as_ref().map(|last| last.resident),
         minor_faults: usage.ru_minflt as u64,
         major_faults: usage.ru_majflt as u64,
@@ -131,7 +140,7 @@ pub fn measure(command: &Command, library: Option<&Path>, setting: &Setting) -> 
         exit_code: ended.status.code(),
         signal: ended.status.signal(),
     };
-    let loaded = ended.last.as_ref().map(|last| last.mapped);
+    let loaded = ended.last.as_ref().and_then(|last| last.mapped);
     let exe = ended.last.and_then(|last| last.exe);
     Ok(Run { sample, status: ended.status, loaded, exe, untraced, stderr })
 }

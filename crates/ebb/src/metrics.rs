@@ -28,16 +28,29 @@ pub const METRICS: [Metric; 11] = [
     metric("user_seconds", "user CPU time", Unit::Seconds, |run| Some(run.user_seconds)),
     metric("system_seconds", "system CPU time", Unit::Seconds, |run| Some(run.system_seconds)),
     metric(MEMORY, "peak memory", Unit::Bytes, |run| Some(run.peak_bytes as f64)),
-    metric("end_bytes", "memory at end", Unit::Bytes, |run| run.end_bytes.map(|bytes| bytes as f64)),
+    metric("end_bytes", "memory at end", Unit::Bytes, |run| {
+        run.end_bytes.map(|bytes| bytes as f64)
+    }),
     metric("minor_faults", "minor faults", Unit::Count, |run| Some(run.minor_faults as f64)),
     metric("major_faults", "major faults", Unit::Count, |run| Some(run.major_faults as f64)),
     metric("cycles", "cycles", Unit::Count, |run| run.cycles.map(|count| count as f64)),
-    metric("instructions", "instructions", Unit::Count, |run| run.instructions.map(|count| count as f64)),
-    metric("cache_misses", "cache misses", Unit::Count, |run| run.cache_misses.map(|count| count as f64)),
-    metric("branch_misses", "branch misses", Unit::Count, |run| run.branch_misses.map(|count| count as f64)),
+    metric("instructions", "instructions", Unit::Count, |run| {
+        run.instructions.map(|count| count as f64)
+    }),
+    metric("cache_misses", "cache misses", Unit::Count, |run| {
+        run.cache_misses.map(|count| count as f64)
+    }),
+    metric("branch_misses", "branch misses", Unit::Count, |run| {
+        run.branch_misses.map(|count| count as f64)
+    }),
 ];
 
-const fn metric(key: &'static str, label: &'static str, unit: Unit, of: fn(&Sample) -> Option<f64>) -> Metric {
+const fn metric(
+    key: &'static str,
+    label: &'static str,
+    unit: Unit,
+    of: fn(&Sample) -> Option<f64>,
+) -> Metric {
     Metric { key, label, unit, of }
 }
 
@@ -54,11 +67,16 @@ impl Scale {
         const KIB: f64 = 1024.0;
         let units: &[(&str, f64)] = match unit {
             Unit::Seconds => &[(" s", 1.0), (" ms", 1e-3), (" µs", 1e-6)],
-            Unit::Bytes => &[(" GiB", KIB * KIB * KIB), (" MiB", KIB * KIB), (" KiB", KIB), (" B", 1.0)],
+            Unit::Bytes => {
+                &[(" GiB", KIB * KIB * KIB), (" MiB", KIB * KIB), (" KiB", KIB), (" B", 1.0)]
+            }
             Unit::Count => &[(" G", 1e9), (" M", 1e6), (" k", 1e3), ("", 1.0)],
         };
         // From 0.9995 on, a value would be shown as 1.000 of the larger unit.
-        let (unit, size) = *units.iter().find(|(_, size)| largest >= size * 0.9995).unwrap_or(&units[units.len() - 1]);
+        let (unit, size) = *units
+            .iter()
+            .find(|(_, size)| largest >= size * 0.9995)
+            .unwrap_or(&units[units.len() - 1]);
         let decimals = match largest / size {
             _ if size == 1.0 && unit != " s" => 0,
             value if value < 9.995 => 2,

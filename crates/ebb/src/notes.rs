@@ -43,7 +43,9 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
             ))];
         }
         Kind::Unreadable(error) => {
-            return vec![Note::remark(format!("{path} cannot be read ({error}), so nothing can be said about it beforehand."))];
+            return vec![Note::remark(format!(
+                "{path} cannot be read ({error}), so nothing can be said about it beforehand."
+            ))];
         }
     };
     let mut notes = Vec::new();
@@ -57,7 +59,9 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
         )));
     }
     if elf.loader.is_some() {
-        notes.extend(libraries.iter().filter_map(|library| mismatch(&path.to_string(), elf, library)));
+        notes.extend(
+            libraries.iter().filter_map(|library| mismatch(&path.to_string(), elf, library)),
+        );
         if program.privileged() {
             notes.push(Note::futile(format!(
                 "{path} is set-user-id, set-group-id or has file capabilities: the loader ignores LD_PRELOAD for it. Compare a copy of it without them (cp drops them)."
@@ -79,7 +83,9 @@ pub fn library(name: &str, library: &Library) -> Vec<Note> {
     if !library.elf.defines_malloc {
         notes.push(Note::futile(format!("{path} ({name}) exports no malloc: preloading it replaces nothing. Check that it is the right file.")));
     }
-    if library.elf.ebbmalloc && library.path.parent().is_some_and(|folder| folder.ends_with("debug")) {
+    if library.elf.ebbmalloc
+        && library.path.parent().is_some_and(|folder| folder.ends_with("debug"))
+    {
         notes.push(Note::remark(format!("{path} is a debug build, slow by nature. Use `cargo run --release`, or build it with --release.")));
     }
     notes
@@ -96,7 +102,9 @@ pub fn environment(preloaded: Option<OsString>) -> Option<Note> {
 
 fn mismatch(path: &str, program: &Elf, library: &Library) -> Option<Note> {
     let shown = library.path.display();
-    let musl = |elf: &Elf| elf.loader.iter().chain(&elf.needed).any(|name| name.contains("musl") || name == "libc.so");
+    let musl = |elf: &Elf| {
+        elf.loader.iter().chain(&elf.needed).any(|name| name.contains("musl") || name == "libc.so")
+    };
     let libc = |elf: &Elf| if musl(elf) { "musl" } else { "glibc" };
     if (program.architecture, program.bits) != (library.elf.architecture, library.elf.bits) {
         let kind = |elf: &Elf| format!("{} ({} bits)", architecture(elf.architecture), elf.bits);
@@ -125,9 +133,12 @@ fn architecture(architecture: Architecture) -> String {
 
 fn own_allocator(path: &str, elf: &Elf) -> Vec<Note> {
     let linked = ["libjemalloc", "libtcmalloc", "libmimalloc", "libebbmalloc"];
-    let needed = elf.needed.iter().find(|name| linked.iter().any(|library| name.starts_with(library)));
+    let needed =
+        elf.needed.iter().find(|name| linked.iter().any(|library| name.starts_with(library)));
     let note = if elf.ebbmalloc {
-        Note::remark(format!("{path} contains ebbmalloc already, on \"system\" too. Compare a build without it."))
+        Note::remark(format!(
+            "{path} contains ebbmalloc already, on \"system\" too. Compare a build without it."
+        ))
     } else if elf.defines_malloc {
         Note::futile(format!(
             "{path} defines malloc itself, and its own definition comes before any preloaded one. Compare a build without its allocator."
@@ -149,7 +160,8 @@ fn own_allocator(path: &str, elf: &Elf) -> Vec<Note> {
 fn is_python(name: &OsStr) -> bool {
     Path::new(name).file_name().and_then(OsStr::to_str).is_some_and(|name| {
         let version = name.strip_prefix("python");
-        version.is_some_and(|version| version.chars().all(|char| char.is_ascii_digit() || char == '.'))
+        version
+            .is_some_and(|version| version.chars().all(|char| char.is_ascii_digit() || char == '.'))
     })
 }
 
@@ -204,7 +216,14 @@ mod tests {
             (Elf { loader: None, ..plain() }, "statically linked"),
             (Elf { loader: None, go: true, ..plain() }, "Go program"),
             (Elf { architecture: Architecture::I386, bits: 32, ..plain() }, "x86 (32 bits)"),
-            (Elf { loader: Some("/lib/ld-musl-x86_64.so.1".into()), needed: vec!["libc.so".into()], ..plain() }, "linked to musl"),
+            (
+                Elf {
+                    loader: Some("/lib/ld-musl-x86_64.so.1".into()),
+                    needed: vec!["libc.so".into()],
+                    ..plain()
+                },
+                "linked to musl",
+            ),
             (Elf { defines_malloc: true, ..plain() }, "defines malloc itself"),
         ];
         for (elf, words) in cases {

@@ -27,7 +27,11 @@ impl Perf {
         // Without privileges most systems allow counting in user space only.
         let with_kernel = EVENTS.map(|event| builder(event, 0, true).build().err());
         let kernel = with_kernel.iter().any(Option::is_none);
-        let errors = if kernel { with_kernel } else { EVENTS.map(|event| builder(event, 0, false).build().err()) };
+        let errors = if kernel {
+            with_kernel
+        } else {
+            EVENTS.map(|event| builder(event, 0, false).build().err())
+        };
         let available = errors.each_ref().map(Option::is_none);
         let note = match errors.into_iter().flatten().next() {
             Some(error) => Some(explain(&error)),

@@ -13,8 +13,8 @@ pub struct Snapshot {
     pub peak: Option<u64>,
     /// The file that is being executed.
     pub exe: Option<PathBuf>,
-    /// Whether the library that was asked about is mapped.
-    pub mapped: bool,
+    /// Whether the library that was asked about is mapped; none where that may not be seen.
+    pub mapped: Option<bool>,
 }
 
 impl Snapshot {
@@ -31,15 +31,16 @@ impl Snapshot {
             resident,
             peak: kib(&status, "VmHWM:"),
             exe: fs::read_link(format!("/proc/{tid}/exe")).ok(),
-            mapped: library.is_some_and(|library| is_mapped(tid, library)),
+            mapped: library.and_then(|library| is_mapped(tid, library)),
         })
     }
 }
 
-fn is_mapped(tid: libc::pid_t, library: &Path) -> bool {
+fn is_mapped(tid: libc::pid_t, library: &Path) -> Option<bool> {
     let path = library.as_os_str().as_bytes();
-    let maps = fs::read(format!("/proc/{tid}/maps")).unwrap_or_default();
-    maps.split(|&byte| byte == b'\n').any(|line| line.strip_suffix(path).is_some_and(|head| head.ends_with(b" ")))
+    let maps = fs::read(format!("/proc/{tid}/maps")).ok()?;
+    let mut lines = maps.split(|&byte| byte == b'\n');
+    Some(lines.any(|line| line.strip_suffix(path).is_some_and(|head| head.ends_with(b" "))))
 }
 
 /// The resident memory of this process, in bytes.
@@ -73,7 +74,8 @@ mod tests {
         let snapshot = Snapshot::take(pid, Some(&me)).unwrap();
         assert!(snapshot.resident > 64 * 1024 && snapshot.peak >= Some(64 * 1024));
         assert_eq!(snapshot.exe.as_deref(), Some(me.as_path()));
-        assert!(snapshot.mapped);
-        assert!(!Snapshot::take(pid, Some(Path::new("/lib/not-mapped.so"))).unwrap().mapped);
+        assert_eq!(snapshot.mapped, Some(true));
+        let other = Snapshot::take(pid, Some(Path::new("/lib/not-mapped.so"))).unwrap();
+        assert_eq!(other.mapped, Some(false));
     }
 }

@@ -19,7 +19,9 @@ pub fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(Stop::with(NOT_FOUND, format!("{shown}: no such file")))
             }
-            Err(error) => Err(Stop::with(NOT_EXECUTABLE, format!("{shown}: cannot be executed ({error})"))),
+            Err(error) => {
+                Err(Stop::with(NOT_EXECUTABLE, format!("{shown}: cannot be executed ({error})")))
+            }
         };
     }
     let mut denied = None;
@@ -27,12 +29,17 @@ pub fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
         let candidate = folder.join(name);
         match check(&candidate) {
             Ok(()) => return Ok(candidate),
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => denied = Some(candidate),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                denied = Some(candidate)
+            }
             Err(_) => {}
         }
     }
     Err(match denied {
-        Some(path) => Stop::with(NOT_EXECUTABLE, format!("{}: not executable (chmod +x makes it so)", path.display())),
+        Some(path) => Stop::with(
+            NOT_EXECUTABLE,
+            format!("{}: not executable (chmod +x makes it so)", path.display()),
+        ),
         None => Stop::with(NOT_FOUND, format!("{shown}: not found in any folder of PATH")),
     })
 }
@@ -79,7 +86,12 @@ mod tests {
     fn finds_programs_and_explains_failures() {
         assert!(find(OsStr::new("sh")).unwrap().is_absolute());
         assert_eq!(find(OsStr::new("/bin/sh")).unwrap(), Path::new("/bin/sh"));
-        for (name, code) in [("no-such-program-anywhere", 127), ("/no/such/file", 127), ("/etc/passwd", 126), ("/etc", 126)] {
+        for (name, code) in [
+            ("no-such-program-anywhere", 127),
+            ("/no/such/file", 127),
+            ("/etc/passwd", 126),
+            ("/etc", 126),
+        ] {
             let error = find(OsStr::new(name)).unwrap_err();
             assert_eq!(stop::code(&error), code, "{error}");
             assert!(error.to_string().contains(name), "{error}");

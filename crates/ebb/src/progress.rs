@@ -15,8 +15,11 @@ impl Progress {
     /// `drawn`: whether a bar may be drawn; the program's own output would tear it.
     pub fn new(runs: u64, drawn: bool) -> Self {
         let drawn = drawn && io::stderr().is_terminal();
-        let target = if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template("{bar:24.cyan/dim} {pos}/{len} runs, {eta} left  {msg:.dim}");
+        let target =
+            if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let style = ProgressStyle::with_template(
+            "{bar:24.cyan/dim} {pos}/{len} runs, {eta} left  {msg:.dim}",
+        );
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─");
         let bar = ProgressBar::with_draw_target(Some(runs), target).with_style(style);
         Self { bar, line: (!drawn).then(String::new) }

@@ -12,7 +12,10 @@ const WIDTH: usize = 100;
 
 /// Writes the table, the verdicts and the notes.
 pub fn print(findings: &Findings) {
-    let width = Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns)).clamp(40, WIDTH);
+    let width = Term::stdout()
+        .size_checked()
+        .map_or(80, |(_, columns)| usize::from(columns))
+        .clamp(40, WIDTH);
     let bold = Style::new().bold();
     let dim = Style::new().dim();
     let paragraph = |text: &str| textwrap::fill(text, width);
@@ -28,9 +31,13 @@ pub fn print(findings: &Findings) {
     println!("{}\n", table(&findings.allocators));
 
     for failure in &findings.failures {
-        println!("{}", Style::new().red().bold().apply_to(paragraph(&format!("FAILED: {failure}"))));
+        println!(
+            "{}",
+            Style::new().red().bold().apply_to(paragraph(&format!("FAILED: {failure}")))
+        );
     }
-    let name_width = findings.allocators.iter().map(|allocator| allocator.name.len()).max().unwrap_or(0);
+    let name_width =
+        findings.allocators.iter().map(|allocator| allocator.name.len()).max().unwrap_or(0);
     for allocator in &findings.allocators {
         if let Some(verdict) = &allocator.verdict {
             println!("{:name_width$}  {}", allocator.name, bold.apply_to(verdict));
@@ -38,7 +45,8 @@ pub fn print(findings: &Findings) {
     }
     println!("{}", dim.apply_to(paragraph(&findings.foundation)));
     for note in &findings.notes {
-        let options = textwrap::Options::new(width).initial_indent("Note: ").subsequent_indent("      ");
+        let options =
+            textwrap::Options::new(width).initial_indent("Note: ").subsequent_indent("      ");
         println!("\n{}", textwrap::fill(note, options));
     }
 }
@@ -46,10 +54,22 @@ pub fn print(findings: &Findings) {
 fn table(allocators: &[Allocator]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let heading = |text: &str| Cell::new(text).fg(Color::DarkGrey).set_alignment(CellAlignment::Right);
-    table.set_header([heading(""), heading(""), heading("median"), heading("min … max"), heading("ratio"), heading("interval")]);
+    let heading =
+        |text: &str| Cell::new(text).fg(Color::DarkGrey).set_alignment(CellAlignment::Right);
+    table.set_header([
+        heading(""),
+        heading(""),
+        heading("median"),
+        heading("min … max"),
+        heading("ratio"),
+        heading("interval"),
+    ]);
     for metric in &METRICS {
-        let measured = || allocators.iter().filter_map(|allocator| Some((allocator, allocator.metrics.get(metric.key)?)));
+        let measured = || {
+            allocators
+                .iter()
+                .filter_map(|allocator| Some((allocator, allocator.metrics.get(metric.key)?)))
+        };
         let largest = measured().map(|(_, measured)| measured.summary.median).fold(0.0, f64::max);
         let always_zero = measured().all(|(_, measured)| measured.summary.max == 0.0);
         if always_zero {
@@ -57,7 +77,12 @@ fn table(allocators: &[Allocator]) -> Table {
         }
         let scale = Scale::new(metric.unit, largest);
         for (index, (allocator, measured)) in measured().enumerate() {
-            table.add_row(row(if index == 0 { metric.label } else { "" }, &allocator.name, measured, &scale));
+            table.add_row(row(
+                if index == 0 { metric.label } else { "" },
+                &allocator.name,
+                measured,
+                &scale,
+            ));
         }
     }
     table

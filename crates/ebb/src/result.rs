@@ -57,8 +57,16 @@ pub struct Measured {
 
 impl Allocator {
     /// Sums up the runs of an allocator; `system` has those of the system's, and is none for itself.
-    pub fn new(name: String, library: Option<PathBuf>, loaded: Option<bool>, samples: Vec<Sample>, system: Option<&[Sample]>) -> Self {
-        let values = |of: fn(&Sample) -> Option<f64>, samples: &[Sample]| samples.iter().map(of).collect::<Option<Vec<_>>>();
+    pub fn new(
+        name: String,
+        library: Option<PathBuf>,
+        loaded: Option<bool>,
+        samples: Vec<Sample>,
+        system: Option<&[Sample]>,
+    ) -> Self {
+        let values = |of: fn(&Sample) -> Option<f64>, samples: &[Sample]| {
+            samples.iter().map(of).collect::<Option<Vec<_>>>()
+        };
         let metrics: BTreeMap<_, _> = METRICS
             .iter()
             .filter_map(|metric| {
@@ -69,7 +77,9 @@ impl Allocator {
             })
             .collect();
         let verdict = system.map(|_| match loaded {
-            Some(false) => "was not loaded into the program, so its runs say nothing about it".into(),
+            Some(false) => {
+                "was not loaded into the program, so its runs say nothing about it".into()
+            }
             _ => verdict(&metrics),
         });
         Self { name, library, loaded, metrics, verdict, samples }
@@ -82,13 +92,22 @@ impl Allocator {
 
 /// One line a allocator whose runs failed; loud where others' did not.
 pub fn failures(allocators: &[Allocator]) -> Vec<String> {
-    let clean = allocators.iter().filter(|allocator| allocator.failed() == 0).map(|allocator| allocator.name.as_str());
+    let clean = allocators
+        .iter()
+        .filter(|allocator| allocator.failed() == 0)
+        .map(|allocator| allocator.name.as_str());
     let clean = clean.collect::<Vec<_>>().join(", ");
-    let contrast = if clean.is_empty() { String::new() } else { format!(", and in none on {clean}") };
+    let contrast =
+        if clean.is_empty() { String::new() } else { format!(", and in none on {clean}") };
     let failing = allocators.iter().filter(|allocator| allocator.failed() > 0);
     failing
         .map(|allocator| {
-            format!("the program failed in {} of {} runs on {}{contrast}", allocator.failed(), allocator.samples.len(), allocator.name)
+            format!(
+                "the program failed in {} of {} runs on {}{contrast}",
+                allocator.failed(),
+                allocator.samples.len(),
+                allocator.name
+            )
         })
         .collect()
 }
@@ -96,7 +115,9 @@ pub fn failures(allocators: &[Allocator]) -> Vec<String> {
 fn verdict(metrics: &BTreeMap<&str, Measured>) -> String {
     let of = |key| metrics.get(key).and_then(|measured| measured.comparison);
     let (time, memory) = (of(TIME), of(MEMORY));
-    let is = |comparison: Option<Comparison>, verdict| comparison.is_some_and(|comparison| comparison.verdict == verdict);
+    let is = |comparison: Option<Comparison>, verdict| {
+        comparison.is_some_and(|comparison| comparison.verdict == verdict)
+    };
     if is(time, Verdict::TooFewRuns) || is(memory, Verdict::TooFewRuns) {
         return "too few runs for a verdict".into();
     }
@@ -125,20 +146,33 @@ mod tests {
     use super::*;
 
     fn runs(wall: f64, peak: u64, count: usize) -> Vec<Sample> {
-        let sample = Sample { wall_seconds: wall, peak_bytes: peak, exit_code: Some(0), ..Sample::default() };
+        let sample = Sample {
+            wall_seconds: wall,
+            peak_bytes: peak,
+            exit_code: Some(0),
+            ..Sample::default()
+        };
         vec![sample; count]
     }
 
     fn judged(wall: f64, peak: u64, count: usize) -> String {
         let system = runs(1.0, 1000, count);
-        Allocator::new("x".into(), None, Some(true), runs(wall, peak, count), Some(&system)).verdict.unwrap()
+        Allocator::new("x".into(), None, Some(true), runs(wall, peak, count), Some(&system))
+            .verdict
+            .unwrap()
     }
 
     #[test]
     fn verdicts_in_words() {
         assert_eq!(judged(0.88, 920, 5), "12 % less time, 8 % less peak memory");
-        assert_eq!(judged(1.01, 1300, 5), "no difference in time beyond noise, 30 % more peak memory");
-        assert_eq!(judged(2.5, 1000, 5), "2.5 × the time, no difference in peak memory beyond noise");
+        assert_eq!(
+            judged(1.01, 1300, 5),
+            "no difference in time beyond noise, 30 % more peak memory"
+        );
+        assert_eq!(
+            judged(2.5, 1000, 5),
+            "2.5 × the time, no difference in peak memory beyond noise"
+        );
         assert_eq!(judged(1.0, 1001, 5), "no difference beyond noise");
         assert!(judged(0.5, 500, 3).contains("too few runs"));
     }
@@ -146,14 +180,18 @@ mod tests {
     #[test]
     fn a_library_that_was_not_loaded_gets_no_verdict() {
         let system = runs(1.0, 1000, 5);
-        let allocator = Allocator::new("x".into(), None, Some(false), runs(0.5, 500, 5), Some(&system));
+        let allocator =
+            Allocator::new("x".into(), None, Some(false), runs(0.5, 500, 5), Some(&system));
         assert!(allocator.verdict.unwrap().contains("not loaded"));
     }
 
     #[test]
     fn metrics_that_were_not_measured_are_left_out() {
         let allocator = Allocator::new("x".into(), None, None, runs(1.0, 1000, 5), None);
-        assert!(!allocator.metrics.contains_key("cycles") && !allocator.metrics.contains_key("end_bytes"));
+        assert!(
+            !allocator.metrics.contains_key("cycles")
+                && !allocator.metrics.contains_key("end_bytes")
+        );
         assert!(allocator.metrics["minor_faults"].comparison.is_none());
     }
 
@@ -163,6 +201,9 @@ mod tests {
         let mut samples = runs(1.0, 1, 2);
         samples[1].exit_code = None;
         let bad = Allocator::new("bad".into(), None, None, samples, None);
-        assert_eq!(failures(&[good, bad]), ["the program failed in 1 of 2 runs on bad, and in none on good"]);
+        assert_eq!(
+            failures(&[good, bad]),
+            ["the program failed in 1 of 2 runs on bad, and in none on good"]
+        );
     }
 }

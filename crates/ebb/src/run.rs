@@ -48,10 +48,16 @@ impl Mode {
 
 /// Returns only if the program could not be started.
 pub fn run(options: Options) -> anyhow::Result<()> {
-    let [name, arguments @ ..] = options.command.as_slice() else { unreachable!("clap requires a program") };
+    let [name, arguments @ ..] = options.command.as_slice() else {
+        unreachable!("clap requires a program")
+    };
     let path = program::find(name)?;
     let library = options.library.find()?;
-    for note in notes::library("ebbmalloc", &library).into_iter().chain(notes::program(&Program::of(&path), name, &[&library])) {
+    for note in notes::library("ebbmalloc", &library).into_iter().chain(notes::program(
+        &Program::of(&path),
+        name,
+        &[&library],
+    )) {
         // Only what prevents the run from being one on ebbmalloc: the program's own output is what counts here.
         if note.futile {
             eprintln!("ebb: {}", note.text);
@@ -59,7 +65,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments);
-    command.env("LD_PRELOAD", program::preload(&library.path, env::var_os("LD_PRELOAD").as_deref())?);
+    command
+        .env("LD_PRELOAD", program::preload(&library.path, env::var_os("LD_PRELOAD").as_deref())?);
     if let Some(mode) = options.mode {
         command.env("EBB_MODE", mode.name());
     }

@@ -29,7 +29,10 @@ impl Command {
         });
         Ok(Self {
             path: c_string(path.as_os_str())?,
-            arguments: arguments.iter().map(|argument| c_string(argument)).collect::<io::Result<_>>()?,
+            arguments: arguments
+                .iter()
+                .map(|argument| c_string(argument))
+                .collect::<io::Result<_>>()?,
             environment: joined.map(|entry| c_string(&entry)).collect::<io::Result<_>>()?,
         })
     }
@@ -63,17 +66,30 @@ impl Child {
         let redirections = [
             (streams.input.as_raw_fd(), libc::STDIN_FILENO),
             (streams.output.as_raw_fd(), libc::STDOUT_FILENO),
-            (streams.error.as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd), libc::STDERR_FILENO),
+            (
+                streams.error.as_ref().map_or(libc::STDERR_FILENO, AsRawFd::as_raw_fd),
+                libc::STDERR_FILENO,
+            ),
         ];
         // SAFETY: the child only makes system calls before it executes the program or exits, as a
         // fork of a process with threads demands; everything it uses was allocated before.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => unsafe {
-                become_program(&redirections, wait.as_raw_fd(), go.as_raw_fd(), refuse.as_raw_fd(), || {
-                    // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
-                    libc::execvpe(command.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
-                })
+                become_program(
+                    &redirections,
+                    wait.as_raw_fd(),
+                    go.as_raw_fd(),
+                    refuse.as_raw_fd(),
+                    || {
+                        // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
+                        libc::execvpe(
+                            command.path.as_ptr(),
+                            arguments.as_ptr(),
+                            environment.as_ptr(),
+                        );
+                    },
+                )
             },
             pid => Ok(Self { pid, go, refusal }),
         }

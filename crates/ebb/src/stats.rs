@@ -70,7 +70,9 @@ impl Comparison {
             return None;
         }
         // Logarithms make the comparison symmetric: a ratio and its inverse are equally far from 1.
-        let logs = sorted(&base.iter().zip(other).map(|(base, other)| (other / base).ln()).collect::<Vec<_>>());
+        let logs = sorted(
+            &base.iter().zip(other).map(|(base, other)| (other / base).ln()).collect::<Vec<_>>(),
+        );
         let middle = median(&logs)?;
         let rank = interval_rank(logs.len());
         let outermost = rank.unwrap_or(0);
@@ -89,7 +91,9 @@ impl Comparison {
 /// What the verdicts of so many pairs rest on, in a sentence.
 pub fn foundation(pairs: usize) -> String {
     let Some(rank) = interval_rank(pairs) else {
-        return format!("Verdicts rest on paired runs that agree. {pairs} might agree by chance; {REMEDY}.");
+        return format!(
+            "Verdicts rest on paired runs that agree. {pairs} might agree by chance; {REMEDY}."
+        );
     };
     let which = match rank {
         0 => format!("all {pairs} paired runs agree"),
@@ -148,14 +152,16 @@ mod tests {
 
         fn runs(&mut self, count: usize, center: f64, spread: f64) -> Vec<f64> {
             // The sum of three uniform variables is close enough to a normal one; variance 1/4.
-            let normal = |noise: &mut Self| 2.0 * ((0..3).map(|_| noise.uniform()).sum::<f64>() - 1.5);
+            let normal =
+                |noise: &mut Self| 2.0 * ((0..3).map(|_| noise.uniform()).sum::<f64>() - 1.5);
             (0..count).map(|_| center * (spread * normal(self)).exp()).collect()
         }
 
         /// The share of 2000 comparisons that end in `verdict`.
         fn share(&mut self, verdict: Verdict, pairs: usize, effect: f64, spread: f64) -> f64 {
             let hits = (0..2000).filter(|_| {
-                let (base, other) = (self.runs(pairs, 1.0, spread), self.runs(pairs, effect, spread));
+                let (base, other) =
+                    (self.runs(pairs, 1.0, spread), self.runs(pairs, effect, spread));
                 Comparison::of(&base, &other).unwrap().verdict == verdict
             });
             hits.count() as f64 / 2000.0
@@ -212,8 +218,13 @@ mod tests {
         assert_eq!(chance(5, 0), 2.0 / 32.0);
         assert_eq!(chance(10, 1), 22.0 / 1024.0);
         assert!((chance(20, 5) - 43400.0 / 1048576.0).abs() < 1e-12);
-        assert_eq!((interval_rank(8), interval_rank(9), interval_rank(10), interval_rank(20)), (Some(0), Some(1), Some(1), Some(5)));
-        assert!(foundation(5).contains("all 5 paired runs agree") && foundation(5).contains("6.25 %"));
+        assert_eq!(
+            (interval_rank(8), interval_rank(9), interval_rank(10), interval_rank(20)),
+            (Some(0), Some(1), Some(1), Some(5))
+        );
+        assert!(
+            foundation(5).contains("all 5 paired runs agree") && foundation(5).contains("6.25 %")
+        );
         assert!(foundation(10).contains("at least 9 of 10"));
     }
 

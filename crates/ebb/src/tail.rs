@@ -22,7 +22,8 @@ impl Tail {
     pub fn start() -> io::Result<(Self, PipeWriter)> {
         let (source, target) = io::pipe()?;
         let (stopped, stop) = io::pipe()?;
-        let thread = thread::Builder::new().name("stderr".into()).spawn(move || read(source, &stopped))?;
+        let thread =
+            thread::Builder::new().name("stderr".into()).spawn(move || read(source, &stopped))?;
         Ok((Self { thread, stop }, target))
     }
 
@@ -46,7 +47,9 @@ fn read(mut source: PipeReader, stopped: &PipeReader) -> VecDeque<u8> {
         let readable = !fds[0].revents().is_empty();
         let stopping = !fds[1].revents().is_empty();
         if readable {
-            let Ok(count @ 1..) = source.read(&mut buffer) else { break };
+            let Ok(count @ 1..) = source.read(&mut buffer) else {
+                break;
+            };
             let excess = (kept.len() + count).saturating_sub(KEPT);
             kept.drain(..excess.min(kept.len()));
             kept.extend(&buffer[..count]);

@@ -66,7 +66,9 @@ pub fn follow(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
                 let left_behind = others(pid, &leaving);
                 let goes_alone = calls(tid, &[libc::SYS_exit]) && !left_behind.is_empty();
                 // A thread that executes another program makes all others leave, and lives on.
-                let replaced = left_behind.iter().any(|&other| calls(other, &[libc::SYS_execve, libc::SYS_execveat]));
+                let replaced = left_behind
+                    .iter()
+                    .any(|&other| calls(other, &[libc::SYS_execve, libc::SYS_execveat]));
                 last = if goes_alone || replaced { None } else { Snapshot::take(tid, library) };
                 resume(libc::PTRACE_CONT, tid, 0);
                 if last.is_some() {
@@ -76,7 +78,10 @@ pub fn follow(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
                 }
             }
             // The whole process is being stopped (as by Ctrl-Z): leave it so until SIGCONT comes.
-            (libc::PTRACE_EVENT_STOP, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => {
+            (
+                libc::PTRACE_EVENT_STOP,
+                libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU,
+            ) => {
                 resume(libc::PTRACE_LISTEN, tid, 0);
             }
             _ => resume(libc::PTRACE_CONT, tid, 0),
@@ -89,10 +94,15 @@ pub fn sample(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let sampler = scope.spawn(|| {
+            // Until it executes the program, the process is a copy of this one.
+            let copy = fs::read_link("/proc/self/exe").ok();
             let mut last: Option<Snapshot> = None;
             while !ended.load(Relaxed) {
-                if let Some(mut next) = Snapshot::take(pid, library) {
-                    next.mapped |= last.is_some_and(|last| last.mapped);
+                let next = Snapshot::take(pid, library);
+                if let Some(mut next) = next.filter(|next| next.exe.is_none() || next.exe != copy) {
+                    if last.is_some_and(|last| last.mapped == Some(true)) {
+                        next.mapped = Some(true);
+                    }
                     last = Some(next);
                 }
                 thread::park_timeout(SAMPLING);
@@ -112,7 +122,10 @@ pub fn sample(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
 /// The other threads of a process, less those that passed their exit stop.
 fn others(pid: pid_t, leaving: &HashSet<pid_t>) -> Vec<pid_t> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).filter(|tid| !leaving.contains(tid)).collect()
+    tasks
+        .filter_map(|task| task.file_name().to_str()?.parse().ok())
+        .filter(|tid| !leaving.contains(tid))
+        .collect()
 }
 
 /// Traces the threads of a process whose main thread left, and those they create.
@@ -153,7 +166,9 @@ fn wait() -> io::Result<(pid_t, c_int, libc::rusage)> {
     let mut usage = MaybeUninit::zeroed();
     loop {
         // SAFETY: both places are valid for writes. All-zero bytes are a valid rusage.
-        let tid = unsafe { libc::wait4(-1, &mut status, libc::__WALL | libc::__WNOTHREAD, usage.as_mut_ptr()) };
+        let tid = unsafe {
+            libc::wait4(-1, &mut status, libc::__WALL | libc::__WNOTHREAD, usage.as_mut_ptr())
+        };
         if tid >= 0 {
             return Ok((tid, status, unsafe { usage.assume_init() }));
         }

@@ -1,0 +1,63 @@
+//! A program for ebb's tests: takes memory, and ends in different ways.
+//!
+//! `holder WAY MIB`
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, exit};
+use std::{env, hint, thread};
+
+fn take(mib: usize) -> Vec<u8> {
+    hint::black_box(vec![1; mib << 20])
+}
+
+fn main() {
+    let mut arguments = env::args().skip(1);
+    let way = arguments.next().unwrap_or_default();
+    let mib = arguments.next().and_then(|number| number.parse().ok()).unwrap_or(0);
+    match way.as_str() {
+        "keep" => {
+            let _held = take(mib);
+            exit(0)
+        }
+        "free" => drop(take(mib)),
+        "exit-from-thread" => {
+            let _held = take(mib);
+            let _ = thread::spawn(|| exit(0)).join();
+        }
+        "main-thread-leaves" => {
+            thread::spawn(move || {
+                // Take memory only when the main thread is gone: had it been looked at, all would be missing.
+                while !main_thread_is_gone() {
+                    thread::yield_now();
+                }
+                let held = take(mib);
+                thread::spawn(move || drop(take(1))).join().unwrap();
+                std::mem::forget(held);
+            });
+            // SAFETY: nothing on this thread's stack is in use by others.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        "exec-from-thread" => {
+            let _held = take(mib);
+            let _ = thread::spawn(|| Command::new("true").exec()).join();
+        }
+        "real-time-signals" => {
+            // SAFETY: ignoring a signal and sending it to oneself touch no memory.
+            unsafe {
+                libc::signal(libc::SIGRTMIN() + 3, libc::SIG_IGN);
+                libc::raise(libc::SIGRTMIN() + 3);
+                libc::signal(libc::SIGRTMIN() + 4, libc::SIG_DFL);
+                libc::raise(libc::SIGRTMIN() + 4);
+            }
+        }
+        other => {
+            eprintln!("holder: no such way to end: {other}");
+            exit(2)
+        }
+    }
+}
+
+fn main_thread_is_gone() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" Z"))
+}
