@@ -1,12 +1,3 @@
-use tikv_jemalloc_sys as je;
+//! jemalloc under the standard names; the build script exports them.
 
-forward::forward! {
-    malloc = je::malloc,
-    free = je::free,
-    calloc = je::calloc,
-    realloc = je::realloc,
-    posix_memalign = je::posix_memalign,
-    aligned_alloc = je::aligned_alloc,
-    memalign = je::aligned_alloc,
-    malloc_usable_size = je::malloc_usable_size,
-}
+use tikv_jemalloc_sys as _;

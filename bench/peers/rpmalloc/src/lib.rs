@@ -1,12 +1,3 @@
-use rpmalloc_sys as rp;
+//! rpmalloc under the standard names; the build script exports them.
 
-forward::forward! {
-    malloc = rp::rpmalloc,
-    free = rp::rpfree,
-    calloc = rp::rpcalloc,
-    realloc = rp::rprealloc,
-    posix_memalign = rp::rpposix_memalign,
-    aligned_alloc = rp::rpaligned_alloc,
-    memalign = rp::rpmemalign,
-    malloc_usable_size = rp::rpmalloc_usable_size,
-}
+use rpmalloc_sys as _;

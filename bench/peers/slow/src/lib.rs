@@ -1,4 +1,4 @@
-//! glibc's malloc, made slow (it spins) and fat (it takes and touches twice times what is asked
+//! glibc's malloc, made slow (it spins) and fat (it takes and touches twice what is asked
 //! for): if the benchmark does not show both, the benchmark is broken. The other functions stay
 //! glibc's, whose blocks these are.
 

@@ -1,0 +1,3 @@
+fn main() {
+    export::export(|name| format!("_rjem_{name}"));
+}

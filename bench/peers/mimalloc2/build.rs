@@ -1,0 +1,3 @@
+fn main() {
+    export::export(|name| format!("mi_{name}"));
+}
