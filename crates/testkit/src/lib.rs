@@ -1,1 +1,33 @@
+//! What ebbmalloc is tested with: programs of operations, a shadow model that knows what every
+//! live block must look like, and a fake operating system that fails on demand.
+//!
+//! The tests themselves are in `tests/`:
+//!
+//! - `model.rs`: random programs, on one thread and on several that hand blocks to each other
+//! - `interrupts.rs`: percpu mode under signals and migrations
+//! - `oom.rs`: every single call of the operating system fails once
+//! - `miri.rs`: what Miri has to watch; small enough for it
+//! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail
 
+#![warn(missing_docs)]
+
+mod fake_os;
+pub use fake_os::FakeOs;
+
+#[cfg(not(loom))]
+mod linux_in;
+#[cfg(not(loom))]
+mod op;
+#[cfg(not(loom))]
+mod shadow;
+#[cfg(not(loom))]
+mod worker;
+
+#[cfg(not(loom))]
+pub use linux_in::LinuxIn;
+#[cfg(not(loom))]
+pub use op::{Op, Program};
+#[cfg(not(loom))]
+pub use shadow::{Block, Shadow};
+#[cfg(not(loom))]
+pub use worker::{TestOs, Worker};

@@ -1,0 +1,294 @@
+//! A fake operating system. Its memory comes from the Rust heap, so Miri watches every access to
+//! it; it holds the engine to the contract of [`Os`], and refuses calls on demand.
+
+use std::alloc::{self, Layout};
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use ebbmalloc::{Os, RseqArea, Usage};
+
+/// What memory that is not committed is filled with, so that a read of it shows.
+const POISON: u8 = 0xdb;
+/// What a purge that fails leaves behind: the contract leaves the contents open.
+const SPOILT: u8 = 0xd5;
+
+/// An operating system of a few MiB and no CPUs to run on, so in slot mode.
+pub struct FakeOs {
+    page: usize,
+    space: usize,
+    cpus: usize,
+    environment: Vec<(&'static str, &'static str)>,
+    /// Calls numbered from `fail_from` to below `fail_to` are refused.
+    fail_from: AtomicUsize,
+    fail_to: AtomicUsize,
+    calls: AtomicUsize,
+    refusals: AtomicUsize,
+    shortages: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reservations: Vec<Reservation>,
+    printed: String,
+}
+
+struct Reservation {
+    start: *mut u8,
+    layout: Layout,
+    /// For each page, whether it is committed.
+    committed: Vec<bool>,
+}
+
+// SAFETY: the memory belongs to the reservation alone.
+unsafe impl Send for Reservation {}
+
+impl Default for FakeOs {
+    fn default() -> Self {
+        Self {
+            page: 4096,
+            space: 24 << 20,
+            cpus: 2,
+            environment: Vec::new(),
+            fail_from: AtomicUsize::new(0),
+            fail_to: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
+            refusals: AtomicUsize::new(0),
+            shortages: AtomicUsize::new(0),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl FakeOs {
+    /// One with pages of `bytes`, a power of two.
+    pub fn page(self, bytes: usize) -> Self {
+        Self { page: bytes, ..self }
+    }
+
+    /// One that says it has `bytes` of address space left.
+    pub fn space(self, bytes: usize) -> Self {
+        Self { space: bytes, ..self }
+    }
+
+    /// One with so many CPUs.
+    pub fn cpus(self, cpus: usize) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// One with this environment variable set.
+    pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
+    /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
+    pub fn refusing(self, calls: Range<usize>) -> Self {
+        self.fail_from.store(calls.start, Ordering::Relaxed);
+        self.fail_to.store(calls.end, Ordering::Relaxed);
+        self
+    }
+
+    /// Refuses no call from now on.
+    pub fn heal(&self) {
+        self.fail_to.store(0, Ordering::Relaxed);
+    }
+
+    /// How often reserve, commit and purge were called.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// How many of these were refused.
+    pub fn refusals(&self) -> usize {
+        self.refusals.load(Ordering::Relaxed)
+    }
+
+    /// How often the engine said that it is out of memory.
+    pub fn shortages(&self) -> usize {
+        self.shortages.load(Ordering::Relaxed)
+    }
+
+    /// How many reservations were made.
+    pub fn reservations(&self) -> usize {
+        self.state().reservations.len()
+    }
+
+    /// Bytes that are reserved and not committed yet.
+    pub fn uncommitted(&self) -> usize {
+        let pages =
+            |reservation: &Reservation| reservation.committed.iter().filter(|&&c| !c).count();
+        self.state().reservations.iter().map(pages).sum::<usize>() * self.page
+    }
+
+    /// How many of the first `bytes` bytes reserved lie in pages that do not read as zero: what a
+    /// kernel would have to keep.
+    pub fn resident(&self, bytes: usize) -> usize {
+        let state = self.state();
+        let Some(reservation) = state.reservations.first() else {
+            return 0;
+        };
+        let touched = |&page: &usize| !is_zero(reservation.bytes(page * self.page, self.page));
+        (0..bytes / self.page).filter(touched).count() * self.page
+    }
+
+    /// All that was printed.
+    pub fn printed(&self) -> String {
+        self.state().printed.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A test may have ended in a panic on purpose: the state stays good for looking at.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refuses(&self) -> bool {
+        let call = self.calls.fetch_add(1, Ordering::Relaxed);
+        let range = self.fail_from.load(Ordering::Relaxed)..self.fail_to.load(Ordering::Relaxed);
+        let refused = range.contains(&call);
+        self.refusals.fetch_add(refused as usize, Ordering::Relaxed);
+        refused
+    }
+}
+
+impl State {
+    /// The reservation that a range lies in, and the range's pages.
+    fn pages_of(
+        &mut self,
+        page: usize,
+        start: *mut u8,
+        bytes: usize,
+    ) -> (&mut Reservation, Range<usize>) {
+        let found = self.reservations.iter_mut().find_map(|reservation| {
+            let offset = start.addr().checked_sub(reservation.start.addr())?;
+            (offset + bytes <= reservation.layout.size()).then_some((offset, reservation))
+        });
+        let (offset, reservation) = found.expect("a range outside of what was reserved");
+        assert!(bytes > 0 && offset % page == 0 && bytes % page == 0, "a range not of whole pages");
+        (reservation, offset / page..(offset + bytes) / page)
+    }
+}
+
+impl Reservation {
+    fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        assert!(offset + length <= self.layout.size());
+        // SAFETY: in the reservation, and committed or poisoned, so initialised.
+        unsafe { slice::from_raw_parts(self.start.add(offset), length) }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and the engine that used it is gone.
+        unsafe { alloc::dealloc(self.start, self.layout) }
+    }
+}
+
+/// True where all bytes are zero. By one comparison, since Miri counts every step.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
+}
+
+impl Os for FakeOs {
+    fn page_size(&self) -> usize {
+        self.page
+    }
+
+    fn address_space_left(&self) -> usize {
+        self.space
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        if self.refuses() {
+            return None;
+        }
+        assert_eq!(bytes % self.page, 0, "a reservation not of whole pages");
+        let layout = Layout::from_size_align(bytes, align).ok()?;
+        // SAFETY: the size is not zero; the memory is as long as said.
+        let start = unsafe {
+            let start = NonNull::new(alloc::alloc(layout))?;
+            start.write_bytes(POISON, bytes);
+            start
+        };
+        let committed = vec![false; bytes / self.page];
+        self.state().reservations.push(Reservation { start: start.as_ptr(), layout, committed });
+        Some(start)
+    }
+
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
+        if self.refuses() {
+            return false;
+        }
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        for page in pages {
+            let offset = page * self.page;
+            if reservation.committed[page] {
+                // Left over from a call that failed half-way: a kernel would not clear it again.
+                assert!(
+                    is_zero(reservation.bytes(offset, self.page)),
+                    "a used page committed again"
+                );
+            } else {
+                // SAFETY: in the reservation, and not in use before.
+                unsafe { ptr::write_bytes(reservation.start.add(offset), 0, self.page) };
+                reservation.committed[page] = true;
+            }
+        }
+        true
+    }
+
+    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
+        let refused = self.refuses();
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
+        // SAFETY: committed, and nobody uses the contents any more.
+        unsafe { ptr::write_bytes(start, if refused { SPOILT } else { 0 }, bytes) };
+        !refused
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    fn rseq(&self) -> Result<RseqArea, &'static str> {
+        Err("a fake has no rseq")
+    }
+
+    fn thread_key(&self) -> usize {
+        static KEYS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
+        KEY.with(|key| *key)
+    }
+
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
+        let length = value.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&value.as_bytes()[..length]);
+        Some(length)
+    }
+
+    fn print(&self, text: &[u8]) {
+        self.state().printed.push_str(&String::from_utf8_lossy(text));
+    }
+
+    fn out_of_memory(&self) {
+        self.shortages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn abort(&self) -> ! {
+        panic!("{}", self.printed());
+    }
+
+    fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
+
+    fn at_exit(&self, _: extern "C" fn()) {}
+
+    fn usage(&self) -> Usage {
+        Usage::default()
+    }
+}

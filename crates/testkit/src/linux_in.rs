@@ -1,0 +1,75 @@
+//! The real operating system, in a mode that the test chooses.
+
+use std::ptr::NonNull;
+
+use ebbmalloc::{Linux, Os, RseqArea, Usage};
+
+/// [`Linux`] with `EBB_MODE` as given, and no other variable set.
+pub struct LinuxIn(pub &'static str);
+
+impl Os for LinuxIn {
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        let Self(mode) = self;
+        let value = buffer.get_mut(..mode.len()).filter(|_| name == "EBB_MODE")?;
+        value.copy_from_slice(mode.as_bytes());
+        Some(mode.len())
+    }
+
+    fn page_size(&self) -> usize {
+        Linux.page_size()
+    }
+
+    fn address_space_left(&self) -> usize {
+        Linux.address_space_left()
+    }
+
+    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+        Linux.reserve(bytes, align)
+    }
+
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.commit(start, bytes) }
+    }
+
+    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.purge(start, bytes) }
+    }
+
+    fn cpus(&self) -> usize {
+        Linux.cpus()
+    }
+
+    fn rseq(&self) -> Result<RseqArea, &'static str> {
+        Linux.rseq()
+    }
+
+    fn thread_key(&self) -> usize {
+        Linux.thread_key()
+    }
+
+    fn print(&self, text: &[u8]) {
+        Linux.print(text);
+    }
+
+    fn out_of_memory(&self) {
+        Linux.out_of_memory();
+    }
+
+    fn abort(&self) -> ! {
+        Linux.abort()
+    }
+
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        Linux.at_fork(before, parent, child);
+    }
+
+    fn at_exit(&self, call: extern "C" fn()) {
+        Linux.at_exit(call);
+    }
+
+    fn usage(&self) -> Usage {
+        Linux.usage()
+    }
+}

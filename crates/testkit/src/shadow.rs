@@ -1,0 +1,114 @@
+//! The shadow model: what each live block must look like.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use crate::fake_os::is_zero;
+
+/// A live block, every usable byte of which is filled with its tag, over and over.
+#[derive(Debug)]
+pub struct Block {
+    /// Where it begins.
+    pub start: *mut u8,
+    /// Bytes asked for.
+    pub size: usize,
+    /// Alignment asked for.
+    pub align: usize,
+    /// Bytes that may be used.
+    pub usable: usize,
+    tag: [u8; TAG],
+}
+
+const TAG: usize = 8;
+
+// SAFETY: whoever has the value has the block.
+unsafe impl Send for Block {}
+
+impl Block {
+    /// Takes a block that the allocator has just handed out.
+    ///
+    /// # Panics
+    /// If it is not as was asked for.
+    pub fn new(start: *mut u8, size: usize, align: usize, usable: usize) -> Self {
+        assert!(start.addr().is_multiple_of(align.max(16)), "{start:p} is not aligned to {align}");
+        assert!(usable >= size.max(1), "{usable} of {size} bytes usable at {start:p}");
+        Self { start, size, align, usable, tag: [0; TAG] }
+    }
+
+    /// Panics unless the bytes asked for are zero.
+    pub fn check_zero(&self) {
+        // SAFETY: the block has so many bytes.
+        let zero = unsafe { is_zero(slice::from_raw_parts(self.start, self.size)) };
+        assert!(zero, "{} bytes not zero: {self:?}", self.size);
+    }
+
+    /// Fills every usable byte from a new tag.
+    pub fn fill(&mut self, tag: u64) {
+        self.tag = tag.to_le_bytes();
+        // SAFETY: the allocator says that so many bytes are ours; Miri or a crash will tell.
+        let bytes = unsafe { slice::from_raw_parts_mut(self.start, self.usable) };
+        let mut filled = bytes.len().min(TAG);
+        bytes[..filled].copy_from_slice(&self.tag[..filled]);
+        // By doubling, since Miri counts every step.
+        while filled < bytes.len() {
+            let more = filled.min(bytes.len() - filled);
+            bytes.copy_within(..more, filled);
+            filled += more;
+        }
+    }
+
+    /// Panics unless every usable byte is as it was filled.
+    pub fn check(&self) {
+        self.check_kept(self.start, self.usable);
+    }
+
+    /// Panics unless the first `length` bytes at `start` are as this block was filled.
+    pub fn check_kept(&self, start: *mut u8, length: usize) {
+        // SAFETY: the block itself, or what it was moved to.
+        let bytes = unsafe { slice::from_raw_parts(start, length) };
+        let once = length.min(TAG);
+        let kept = bytes[..once] == self.tag[..once] && bytes[once..] == bytes[..length - once];
+        assert!(kept, "contents changed in {length} bytes at {start:p}: {self:?}");
+    }
+}
+
+/// The blocks that one worker holds.
+#[derive(Default, Debug)]
+pub struct Shadow {
+    blocks: Vec<Block>,
+    /// End of each block by its start, as far as it is usable.
+    ranges: BTreeMap<usize, usize>,
+}
+
+impl Shadow {
+    /// Adds a block.
+    ///
+    /// # Panics
+    /// If it overlaps another one.
+    pub fn insert(&mut self, block: Block) {
+        let (start, end) = (block.start.addr(), block.start.addr() + block.usable);
+        if let Some((&other, &other_end)) = self.ranges.range(..end).next_back() {
+            assert!(other_end <= start, "{start:#x}..{end:#x} overlaps {other:#x}..{other_end:#x}");
+        }
+        self.ranges.insert(start, end);
+        self.blocks.push(block);
+    }
+
+    /// Takes out a block, if there is any.
+    pub fn take(&mut self, nth: usize) -> Option<Block> {
+        let index = nth.checked_rem(self.blocks.len())?;
+        let block = self.blocks.swap_remove(index);
+        self.ranges.remove(&block.start.addr());
+        Some(block)
+    }
+
+    /// The blocks.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// Checks the contents of every block.
+    pub fn check(&self) {
+        self.blocks.iter().for_each(Block::check);
+    }
+}

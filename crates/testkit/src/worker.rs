@@ -1,0 +1,162 @@
+//! A thread of a program: performs operations and compares with the shadow model.
+
+use ebbmalloc::{Engine, Os};
+
+use crate::{Block, FakeOs, LinuxIn, Op, Shadow};
+
+/// An operating system of which a test knows when the engine may be short of memory.
+pub trait TestOs: Os {
+    /// How many calls it has refused.
+    fn refusals(&self) -> usize;
+    /// How many bytes it has left to give.
+    fn room(&self) -> usize;
+}
+
+impl TestOs for FakeOs {
+    fn refusals(&self) -> usize {
+        FakeOs::refusals(self)
+    }
+
+    fn room(&self) -> usize {
+        self.uncommitted()
+    }
+}
+
+impl TestOs for LinuxIn {
+    fn refusals(&self) -> usize {
+        0
+    }
+
+    fn room(&self) -> usize {
+        1 << 39
+    }
+}
+
+/// What the engine may leave unused of a room too small: its largest span, and tables.
+const SLACK: usize = 2 << 20;
+
+/// One thread's blocks, and the engine that they come from.
+pub struct Worker<'a, O: TestOs> {
+    engine: &'a Engine<O>,
+    shadow: Shadow,
+    tag: u64,
+    nulls: usize,
+}
+
+impl<'a, O: TestOs> Worker<'a, O> {
+    /// A worker; its number tells its blocks from those of others.
+    pub fn new(engine: &'a Engine<O>, number: u32) -> Self {
+        Self { engine, shadow: Shadow::default(), tag: (number as u64 + 1) << 32, nulls: 0 }
+    }
+
+    /// Performs one operation. Returns the block that it gave away, if it did.
+    pub fn apply(&mut self, op: Op) -> Option<Block> {
+        match op {
+            Op::Alloc { size, align } => self.alloc(size, align, false),
+            Op::AllocZeroed { size } => self.alloc(size, 1, true),
+            Op::Free { nth } => {
+                if let Some(block) = self.shadow.take(nth) {
+                    block.check();
+                    // SAFETY: out of the shadow, so nobody's.
+                    unsafe { self.engine.free(block.start) };
+                }
+            }
+            Op::FreeSized { nth } => {
+                if let Some(block) = self.shadow.take(nth) {
+                    block.check();
+                    // SAFETY: as above.
+                    unsafe { self.engine.free_sized(block.start, block.size, block.align) };
+                }
+            }
+            Op::Realloc { nth, size } => self.realloc(nth, size),
+            Op::UsableSize { nth } => {
+                if let Some(block) = self.shadow.take(nth) {
+                    assert_eq!(self.engine.usable_size(block.start), block.usable);
+                    self.shadow.insert(block);
+                }
+            }
+            Op::Trim => {
+                self.engine.trim();
+                self.shadow.check();
+            }
+            Op::HandOver { nth } => return self.shadow.take(nth),
+        }
+        None
+    }
+
+    /// Takes over a block that another worker gave away.
+    pub fn receive(&mut self, block: Block) {
+        block.check();
+        self.shadow.insert(block);
+    }
+
+    /// The blocks held.
+    pub fn shadow(&self) -> &Shadow {
+        &self.shadow
+    }
+
+    /// How often the engine had no memory.
+    pub fn nulls(&self) -> usize {
+        self.nulls
+    }
+
+    /// Checks and frees all blocks held.
+    pub fn free_all(&mut self) {
+        while !self.shadow.blocks().is_empty() {
+            self.apply(Op::Free { nth: 0 });
+        }
+    }
+
+    fn alloc(&mut self, size: usize, align: usize, zeroed: bool) {
+        let refusals = self.engine.os().refusals();
+        let start = match (zeroed, align) {
+            (true, _) => self.engine.alloc_zeroed(size),
+            (false, 1) => self.engine.alloc(size),
+            (false, _) => self.engine.alloc_aligned(size, align),
+        };
+        if start.is_null() {
+            return self.note_null(size, align, refusals);
+        }
+        let mut block = Block::new(start, size, align, self.engine.usable_size(start));
+        if zeroed {
+            block.check_zero();
+        }
+        block.fill(self.next_tag());
+        self.shadow.insert(block);
+    }
+
+    fn realloc(&mut self, nth: usize, size: usize) {
+        let Some(old) = self.shadow.take(nth) else {
+            return;
+        };
+        old.check();
+        let refusals = self.engine.os().refusals();
+        // SAFETY: out of the shadow, so nobody's; the alignment is the one it was made with.
+        let start = unsafe { self.engine.realloc(old.start, size, old.align) };
+        if start.is_null() {
+            self.note_null(size, old.align, refusals);
+            old.check();
+            return self.shadow.insert(old);
+        }
+        let mut new = Block::new(start, size, old.align, self.engine.usable_size(start));
+        old.check_kept(start, old.usable.min(size));
+        new.fill(self.next_tag());
+        self.shadow.insert(new);
+    }
+
+    fn note_null(&mut self, size: usize, align: usize, refusals_before: usize) {
+        let os = self.engine.os();
+        let needed = size.saturating_add(align).saturating_add(SLACK);
+        assert!(
+            os.refusals() > refusals_before || os.room() < needed,
+            "null for {size} bytes aligned to {align} though {} bytes are left",
+            os.room()
+        );
+        self.nulls += 1;
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.tag += 1;
+        self.tag
+    }
+}

@@ -1,0 +1,109 @@
+//! Addresses that must not be freed: each ends the program with one line that says why.
+#![cfg(not(loom))]
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::FakeOs;
+
+fn engine() -> Engine<FakeOs> {
+    // Small, since Miri runs these as well.
+    Engine::new(FakeOs::default().space(8 << 20).cpus(1), None)
+}
+
+/// What `free` prints about an address that is this far into a block, freed `times` times before.
+fn free(size: usize, times: usize, offset: usize) {
+    let engine = engine();
+    let block = engine.alloc(size);
+    let others = [engine.alloc(size), engine.alloc(size)];
+    assert!(others.iter().all(|other| !other.is_null()));
+    for _ in 0..times {
+        // SAFETY: nobody uses it; what is wrong is for the engine to notice.
+        unsafe { engine.free(block) };
+    }
+    // SAFETY: as above.
+    unsafe { engine.free(block.wrapping_add(offset)) };
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: double free: 0x")]
+fn small_block_twice() {
+    free(100, 1, 0);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: double free: 0x")]
+fn large_block_twice() {
+    free(100_000, 1, 0);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn inside_a_small_block() {
+    free(100, 0, 16);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn inside_the_first_unit_of_a_large_block() {
+    free(200_000, 0, 16);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn at_the_second_unit_of_a_large_block() {
+    free(200_000, 0, 1 << 16);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x")]
+fn below_everything() {
+    free(100, 0, (1usize << 20).wrapping_neg());
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x")]
+fn above_everything() {
+    free(100, 0, 1 << 30);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x10 passed to free")]
+fn before_anything_was_allocated() {
+    // SAFETY: no block is anybody's yet.
+    unsafe { engine().free(std::ptr::without_provenance_mut(0x10)) };
+}
+
+#[test]
+#[should_panic(expected = "passed to realloc")]
+fn realloc_of_a_freed_block() {
+    let engine = engine();
+    let block = engine.alloc(100_000);
+    // SAFETY: as in `free`.
+    unsafe {
+        engine.free(block);
+        engine.realloc(block, 10, 1);
+    }
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn usable_size_of_an_interior_pointer() {
+    let engine = engine();
+    engine.usable_size(engine.alloc(100).wrapping_add(8));
+}
+
+#[test]
+fn null_is_freed_in_peace() {
+    let engine = engine();
+    // SAFETY: null is no block.
+    unsafe { engine.free(std::ptr::null_mut()) };
+    assert_eq!(engine.os().printed(), "");
+}
+
+#[test]
+fn a_variable_that_makes_no_sense_is_named() {
+    let engine = Engine::new(FakeOs::default().environment("EBB_MODE", "perthread"), None);
+    assert!(!engine.alloc(1).is_null());
+    let printed = engine.os().printed();
+    assert!(printed.contains("EBB_MODE=perthread is not understood"), "{printed}");
+    assert!(printed.contains("auto|percpu|slot"), "{printed}");
+}

@@ -1,0 +1,190 @@
+//! Random programs against the shadow model, on one thread and on several.
+#![cfg(not(any(miri, loom)))]
+
+use std::sync::mpsc;
+use std::thread;
+
+use ebbmalloc::{Engine, SMALL_MAX};
+use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, Op, Program, TestOs, Worker};
+use proptest::prelude::*;
+
+/// Small, large, and impossible; not so large that filling it takes long.
+fn size() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        6 => 0usize..=256,
+        4 => 0usize..=4096,
+        2 => SMALL_MAX - 4096..=SMALL_MAX + 64,
+        1 => Just(0),
+        1 => 0usize..=1 << 20,
+        1 => prop_oneof![0..20u32, 41..64u32].prop_map(|shift| 1usize << shift),
+        1 => usize::MAX - (1 << 20)..=usize::MAX,
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let nth = 0usize..1 << 16;
+    prop_oneof![
+        8 => size().prop_map(|size| Op::Alloc { size, align: 1 }),
+        3 => (size(), 0..22u32).prop_map(|(size, shift)| Op::Alloc { size, align: 1 << shift }),
+        3 => size().prop_map(|size| Op::AllocZeroed { size }),
+        5 => nth.clone().prop_map(|nth| Op::Free { nth }),
+        4 => nth.clone().prop_map(|nth| Op::FreeSized { nth }),
+        6 => (nth.clone(), size()).prop_map(|(nth, size)| Op::Realloc { nth, size }),
+        2 => nth.clone().prop_map(|nth| Op::UsableSize { nth }),
+        1 => Just(Op::Trim),
+        2 => nth.prop_map(|nth| Op::HandOver { nth }),
+    ]
+}
+
+fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
+    prop::collection::vec(op(), 0..most)
+}
+
+/// Panics unless the engine, at rest, agrees with a program that holds nothing.
+fn check_empty<O: TestOs>(engine: &Engine<O>) {
+    engine.check();
+    let stats = engine.stats();
+    assert_eq!((stats.live_bytes, stats.large_blocks), (0, 0), "{stats:?}");
+}
+
+/// Two workers on one thread, so that what is handed over is freed by somebody else.
+fn run_single<O: TestOs>(engine: &Engine<O>, ops: &[Op]) {
+    let (mut one, mut other) = (Worker::new(engine, 0), Worker::new(engine, 1));
+    for &op in ops {
+        if let Some(block) = one.apply(op) {
+            std::mem::swap(&mut one, &mut other);
+            one.receive(block);
+        }
+    }
+    engine.check();
+    let blocks = one.shadow().blocks().iter().chain(other.shadow().blocks());
+    let live: usize = blocks.map(|block| block.usable).sum();
+    assert_eq!(engine.stats().live_bytes, live as u64, "live bytes");
+    one.free_all();
+    other.free_all();
+    check_empty(engine);
+}
+
+/// One thread a program; what a thread hands over goes to the next one, round and round.
+fn run_threads<O: TestOs + Send>(
+    engine: &Engine<O>,
+    programs: Vec<impl Iterator<Item = Op> + Send>,
+) {
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        programs.iter().map(|_| mpsc::channel::<Block>()).unzip();
+    thread::scope(|scope| {
+        for (number, (ops, inbox)) in programs.into_iter().zip(receivers).enumerate() {
+            let next = senders[(number + 1) % senders.len()].clone();
+            scope.spawn(move || {
+                let mut worker = Worker::new(engine, number as u32);
+                for op in ops {
+                    if let Some(block) = worker.apply(op) {
+                        // Everybody receives until nobody sends, unless a check has failed there.
+                        let Ok(()) = next.send(block) else { return };
+                    }
+                    inbox.try_iter().for_each(|block| worker.receive(block));
+                }
+                drop(next);
+                inbox.iter().for_each(|block| worker.receive(block));
+                worker.shadow().check();
+                worker.free_all();
+            });
+        }
+        drop(senders);
+    });
+    check_empty(engine);
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config(100))]
+
+    #[test]
+    fn programs_on_a_fake(ops in ops(400), page_shift in 12..17u32, cpus in 1..4usize) {
+        let os = FakeOs::default().page(1 << page_shift).cpus(cpus);
+        run_single(&Engine::new(os, None), &ops);
+    }
+
+    #[test]
+    fn programs_in_little_space(ops in ops(400)) {
+        run_single(&Engine::new(FakeOs::default().space(8 << 20), None), &ops);
+    }
+}
+
+proptest! {
+    #![proptest_config(config(40))]
+
+    #[test]
+    fn programs_in_slot_mode(ops in ops(1000)) {
+        run_single(&Engine::new(LinuxIn("slot"), None), &ops);
+    }
+
+    #[test]
+    fn programs_in_percpu_mode(ops in ops(1000)) {
+        run_single(&Engine::new(LinuxIn("percpu"), None), &ops);
+    }
+
+    #[test]
+    fn threads_on_a_fake(programs in prop::collection::vec(ops(400), 1..4)) {
+        let engine = Engine::new(FakeOs::default(), None);
+        run_threads(&engine, programs.into_iter().map(Vec::into_iter).collect());
+    }
+}
+
+/// Long programs on more threads than there are caches.
+fn threads_in(mode: &'static str) {
+    let engine = Engine::new(LinuxIn(mode), None);
+    for round in 0..3 {
+        let programs = (0..8).map(|seed| Program::new(round * 8 + seed).take(10_000)).collect();
+        run_threads(&engine, programs);
+    }
+}
+
+#[test]
+fn threads_in_slot_mode() {
+    threads_in("slot");
+}
+
+#[test]
+fn threads_in_percpu_mode() {
+    threads_in("percpu");
+}
+
+#[test]
+fn memory_ebbs_back() {
+    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let mut worker = Worker::new(&engine, 0);
+    for op in Program::new(7).take(4000) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.free_all();
+    engine.trim();
+    engine.check();
+    let stats = engine.stats();
+    assert_eq!((stats.spans, stats.cached_bytes, stats.dirty_bytes), (0, 0, 0), "{stats:?}");
+    assert!(stats.purged_bytes > 0);
+    assert_eq!(engine.os().resident(stats.committed_bytes as usize), 0);
+}
+
+#[test]
+fn freed_blocks_are_not_written() {
+    let engine = Engine::new(FakeOs::default(), None);
+    let blocks: Vec<Block> = (0..2000)
+        .map(|i| {
+            let start = engine.alloc(i % 700);
+            let mut block = Block::new(start, i % 700, 1, engine.usable_size(start));
+            block.fill(i as u64);
+            block
+        })
+        .collect();
+    for block in &blocks {
+        // SAFETY: freed once; what follows looks at memory of the fake, which still exists.
+        unsafe { engine.free(block.start) };
+    }
+    blocks.iter().for_each(Block::check);
+}
