@@ -8,7 +8,7 @@
 //! clean up. What is thrown is the C++ library's own, which is found at run time: programs
 //! without C++ have none, and never get here.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
@@ -57,42 +57,81 @@ unsafe fn allocate(size: usize, align: usize) -> *mut c_void {
     unsafe { allocate_slow(size, align) }
 }
 
+/// A function of the C++ library in this process, as the linker or the loader found it; else that
+/// of a library that was loaded for some module alone.
+macro_rules! cxx_library_symbol {
+    ($name:literal) => {{
+        let linked: *mut c_void;
+        // A weak symbol that nobody defines has address 0.
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!(
+            concat!(".weak ", $name),
+            concat!("mov {linked}, qword ptr [rip + ", $name, "@GOTPCREL]"),
+            linked = out(reg) linked,
+            options(nomem, nostack, preserves_flags),
+        );
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            concat!(".weak ", $name),
+            concat!("adrp {linked}, :got:", $name),
+            concat!("ldr {linked}, [{linked}, :got_lo12:", $name, "]"),
+            linked = out(reg) linked,
+            options(nomem, nostack, preserves_flags),
+        );
+        if linked.is_null() { loaded_symbol(concat!($name, "\0")) } else { Some(linked) }
+    }};
+}
+
 /// Calls the new-handler and tries again, as long as there is one; then throws.
 #[cold]
 unsafe extern "C-unwind" fn allocate_slow(size: usize, align: usize) -> *mut c_void {
-    type Handler = Option<unsafe extern "C-unwind" fn()>;
-    type GetHandler = unsafe extern "C-unwind" fn() -> Handler;
     type Thrower = unsafe extern "C-unwind" fn() -> *mut c_void;
-    // SAFETY: these names are `std::get_new_handler` and `std::__throw_bad_alloc`, in libstdc++
-    // and in libc++. A handler frees memory, throws, or ends the program.
+    // SAFETY: exceptions may pass; the name is `std::__throw_bad_alloc`, in libstdc++ and in
+    // libc++.
     unsafe {
-        if let Some(get_handler) = cxx_library_symbol(c"_ZSt15get_new_handlerv") {
-            while let Some(handler) = transmute::<*mut c_void, GetHandler>(get_handler)() {
-                handler();
-                let block = ENGINE.alloc_aligned(size, align);
-                if !block.is_null() {
-                    return block.cast();
-                }
-            }
+        let block = allocate_by_handler(size, align);
+        if !block.is_null() {
+            return block;
         }
-        match cxx_library_symbol(c"_ZSt17__throw_bad_allocv") {
+        match cxx_library_symbol!("_ZSt17__throw_bad_allocv") {
             Some(thrower) => transmute::<*mut c_void, Thrower>(thrower)(),
             None => ENGINE.fail("operator new: no memory, and no C++ library to throw bad_alloc"),
         }
     }
 }
 
-/// A function of the C++ library in this process: one that is visible to all, else that of a
-/// library that was loaded for some module alone.
-fn cxx_library_symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: looks names up; loads nothing that is not there.
+/// Calls the new-handler and tries again, until there is memory, or no handler any more.
+#[cold]
+unsafe extern "C-unwind" fn allocate_by_handler(size: usize, align: usize) -> *mut c_void {
+    type Handler = Option<unsafe extern "C-unwind" fn()>;
+    type GetHandler = unsafe extern "C-unwind" fn() -> Handler;
+    // SAFETY: the name is `std::get_new_handler`. A handler frees memory, throws, or ends the
+    // program.
     unsafe {
-        let mut symbol = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
+        let Some(get_handler) = cxx_library_symbol!("_ZSt15get_new_handlerv") else {
+            return ptr::null_mut();
+        };
+        while let Some(handler) = transmute::<*mut c_void, GetHandler>(get_handler)() {
+            handler();
+            let block = ENGINE.alloc_aligned(size, align);
+            if !block.is_null() {
+                return block.cast();
+            }
+        }
+    }
+    ptr::null_mut()
+}
+
+fn loaded_symbol(name: &str) -> Option<*mut c_void> {
+    let name = name.as_ptr().cast();
+    // SAFETY: a terminated name; looks it up and loads nothing that is not there.
+    unsafe {
+        let mut symbol = libc::dlsym(libc::RTLD_DEFAULT, name);
         for library in [c"libstdc++.so.6", c"libc++.so.1"] {
             if symbol.is_null() {
                 let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
                 if !library.is_null() {
-                    symbol = libc::dlsym(library, name.as_ptr());
+                    symbol = libc::dlsym(library, name);
                 }
             }
         }
@@ -101,48 +140,45 @@ fn cxx_library_symbol(name: &CStr) -> Option<*mut c_void> {
 }
 
 /// The next definition of `name` after ours, looked up once.
-unsafe fn next_symbol(cache: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+fn next_symbol(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
     let known = cache.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: looks a name up.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    // SAFETY: a terminated name; looks it up.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
     cache.store(found, Ordering::Relaxed);
     found
 }
 
 /// Forms of `new` that give null instead of throwing. Whatever a replaced `new` or a new-handler
 /// throws must be caught, which takes C++: the C++ library's own form, the next definition after
-/// ours, calls the base operator in a `try`. Where there is none, nobody can throw.
+/// ours, calls the base operator in a `try`. Where there is none, nothing was replaced.
 macro_rules! nothrow {
-    ($($name:ident($($arg:ident),+) or $fallback:expr;)+) => {$(
+    ($($name:ident($($arg:ident),+) $size:ident $align:expr;)+) => {$(
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn $name($($arg: usize,)+ tag: *const c_void) -> *mut c_void {
-            type Next = unsafe extern "C-unwind" fn($(nothrow!(@size $arg),)+ *const c_void) -> *mut c_void;
+            type Next = unsafe extern "C-unwind" fn($(nothrow!(@usize $arg),)+ *const c_void) -> *mut c_void;
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            const NAME: &CStr = match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
-                Ok(name) => name,
-                Err(_) => unreachable!(),
-            };
             // SAFETY: the next function of this name has this type.
             unsafe {
-                let next = next_symbol(&NEXT, NAME);
-                if next.is_null() {
-                    return $fallback.cast();
+                let next = next_symbol(&NEXT, concat!(stringify!($name), "\0"));
+                if !next.is_null() {
+                    return transmute::<*mut c_void, Next>(next)($($arg,)+ tag);
                 }
-                transmute::<*mut c_void, Next>(next)($($arg,)+ tag)
+                let block = ENGINE.alloc_aligned($size, $align);
+                if block.is_null() { allocate_by_handler($size, $align) } else { block.cast() }
             }
         }
     )+};
-    (@size $arg:ident) => { usize };
+    (@usize $arg:ident) => { usize };
 }
 
 nothrow! {
-    _ZnwmRKSt9nothrow_t(size) or ENGINE.alloc(size);
-    _ZnamRKSt9nothrow_t(size) or ENGINE.alloc(size);
-    _ZnwmSt11align_val_tRKSt9nothrow_t(size, align) or ENGINE.alloc_aligned(size, align);
-    _ZnamSt11align_val_tRKSt9nothrow_t(size, align) or ENGINE.alloc_aligned(size, align);
+    _ZnwmRKSt9nothrow_t(size) size MIN_ALIGN;
+    _ZnamRKSt9nothrow_t(size) size MIN_ALIGN;
+    _ZnwmSt11align_val_tRKSt9nothrow_t(size, align) size align.next_power_of_two();
+    _ZnamSt11align_val_tRKSt9nothrow_t(size, align) size align.next_power_of_two();
 }
 
 #[unsafe(no_mangle)]

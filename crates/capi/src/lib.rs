@@ -9,6 +9,8 @@
 
 #![no_std]
 
+use engine::ENGINE;
+
 mod cxx;
 mod malloc;
 mod report;
@@ -37,14 +39,36 @@ fn set_errno(value: libc::c_int) {
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    engine::ENGINE.broken(info)
+    ENGINE.broken(info)
 }
 
-// `core` comes compiled for unwinding and names the unwinder's routine, which nothing here can
-// reach: panics abort. It must not be visible outside, where Rust programs have the real one.
+// `core` comes compiled for unwinding and names the routine that an unwinder asks about Rust
+// frames. Panics abort, so there is nothing to clean up: C++ exceptions may just pass
+// (_URC_CONTINUE_UNWIND, 8). Hidden, because Rust programs have the real one.
 core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",
     ".type rust_eh_personality, @function",
-    "rust_eh_personality: ud2",
+    "rust_eh_personality:",
+    #[cfg(target_arch = "x86_64")]
+    "mov eax, 8",
+    #[cfg(target_arch = "aarch64")]
+    "mov w0, #8",
+    "ret",
 );
+
+// The libc crate leaves this to std where its feature `std` is on, which another member of the
+// workspace may ask for.
+#[link(name = "c")]
+unsafe extern "C" {}
+
+/// Sets the engine up, if no earlier allocation has: also a program that allocates nothing gets
+/// its statistics.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = {
+    extern "C" fn start() {
+        ENGINE.start();
+    }
+    start
+};

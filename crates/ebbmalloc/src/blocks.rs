@@ -3,14 +3,13 @@
 
 use core::ptr;
 
-use crate::cache::header_at;
 use crate::central::BadBlock;
 use crate::engine::Engine;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::{MapEntry, UnitIndex};
-use crate::rseq::{self, Place, Pushed};
-use crate::size_class::{SizeClass, UNIT, starts_block};
+use crate::rseq;
+use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
 use crate::text::Line;
 
@@ -126,24 +125,22 @@ impl<O: Os> Engine<O> {
         if offset >= region.committed() {
             return None;
         }
-        let entry = region.entry((offset / UNIT) as UnitIndex);
-        let in_span = offset % UNIT + entry.nth() as usize * UNIT;
-        if starts_block(entry.code(), in_span) { entry.class() } else { None }
+        let entry = region.entry(offset / UNIT);
+        class_of_start(entry.code(), offset % UNIT + entry.nth() * UNIT)
     }
 
-    /// What the restartable sequences of the hot path need; none where they are not in use.
+    /// Offset of the rseq area where the hot path may use it; else 0.
     #[inline(always)]
-    fn hot_place(&self) -> Option<Place> {
-        let area = self.hot_area.load(Ordering::Acquire);
-        let Place { id_at, slabs, count, .. } = self.setup().place;
-        (area != 0).then_some(Place { area, id_at, slabs, count })
+    fn hot_area(&self) -> isize {
+        self.hot_area.load(Ordering::Acquire)
     }
 
     #[inline(always)]
     fn alloc_small(&self, class: SizeClass) -> *mut u8 {
-        if let Some(place) = self.hot_place() {
-            // SAFETY: the place is set up.
-            let block = unsafe { rseq::pop(&place, header_at(class)) };
+        let area = self.hot_area();
+        if area != 0 {
+            // SAFETY: the place is set up before its area is published.
+            let block = unsafe { rseq::pop(area, &self.setup().place, class) };
             if !block.is_null() {
                 return block;
             }
@@ -155,13 +152,11 @@ impl<O: Os> Engine<O> {
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
     unsafe fn free_small(&self, block: *mut u8, class: SizeClass) {
-        if let Some(place) = self.hot_place() {
-            // SAFETY: the place is set up, and the block is the caller's to give.
-            if unsafe { rseq::push(&place, header_at(class), block) } == Pushed::Done {
-                return;
-            }
+        let area = self.hot_area();
+        // SAFETY: as in `alloc_small`; the block is the caller's to give.
+        if area == 0 || !unsafe { rseq::push(area, &self.setup().place, class, block) } {
+            self.free_small_slow(block, class);
         }
-        self.free_small_slow(block, class);
     }
 
     #[cold]
@@ -188,10 +183,16 @@ impl<O: Os> Engine<O> {
         if self.counting() {
             self.totals.count_free(class.size());
         }
-        match self.front(|front| front.push(class, block)) {
-            Pushed::Done => return,
-            Pushed::Twice => self.fault("double free", block, "free"),
-            Pushed::Full => {}
+        if self.front(|front| front.push(class, block)) {
+            return;
+        }
+        // No room, or on top already. A look at the top tells.
+        let top = self.front(|front| front.pop(class));
+        if top == block {
+            self.fault("double free", block, "free");
+        }
+        if !top.is_null() && self.front(|front| front.push_batch(class, &[top])) == 0 {
+            self.release(class, &[top]);
         }
         let grown = self.front(|front| front.grow(class));
         if let Some((old, new)) = grown
@@ -304,7 +305,7 @@ impl<O: Os> Engine<O> {
 
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
     fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
-        let Ok(wanted) = u32::try_from(size.div_ceil(UNIT)) else {
+        let Ok(wanted) = u32::try_from(size.max(1).div_ceil(UNIT)) else {
             return false;
         };
         let mut pages = self.pages.lock();
@@ -336,7 +337,7 @@ impl<O: Os> Engine<O> {
             self.fault("invalid free", block, operation);
         }
         let unit = (offset / UNIT) as UnitIndex;
-        let entry = region.entry(unit);
+        let entry = region.entry(unit as usize);
         if offset % UNIT == 0 && entry == MapEntry::LARGE {
             // SAFETY: the unit is committed; its record stays as it is while the block lives.
             return (unit, unsafe { (*region.run(unit)).units });
@@ -347,20 +348,20 @@ impl<O: Os> Engine<O> {
     /// What is wrong with an address in the region at which no block begins.
     fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
         let region = self.region();
-        match region.entry(unit) {
+        match region.entry(unit as usize) {
             MapEntry::LARGE => "interior pointer",
             MapEntry::LARGE_FREED if offset == 0 => "double free",
             entry if entry.class().is_some() => "interior pointer",
             _ => {
                 // Inside a large block, perhaps: look for the nearest one that begins below.
                 let below = (1..unit).rev().find(|&unit| {
-                    let entry = region.entry(unit);
+                    let entry = region.entry(unit as usize);
                     entry == MapEntry::LARGE || entry.class().is_some()
                 });
                 match below {
                     // SAFETY: committed; the process is about to end, so a torn read is no loss.
                     Some(first)
-                        if region.entry(first) == MapEntry::LARGE
+                        if region.entry(first as usize) == MapEntry::LARGE
                             && first + unsafe { (*region.run(first)).units } > unit =>
                     {
                         "interior pointer"

@@ -128,10 +128,12 @@ pub struct Slab {
     slots: [u8; (1 << SLAB_SHIFT) - size_of::<SlabStart>()],
 }
 
+/// Offset of the headers from the start of a slab, by class index.
+pub(crate) const HEADERS_AT: usize = offset_of!(SlabStart, headers);
+
 /// Offset of the class's header from the start of a slab.
-#[inline(always)]
-pub(crate) const fn header_at(class: SizeClass) -> usize {
-    offset_of!(SlabStart, headers) + class.index() * size_of::<Header>()
+fn header_at(class: SizeClass) -> usize {
+    HEADERS_AT + class.index() * size_of::<Header>()
 }
 
 /// Offset of the bottom slot of the class's stack.

@@ -276,7 +276,7 @@ fn span_unit(region: &Region, class: SizeClass, address: *mut u8) -> Option<Unit
     if offset >= region.committed() {
         return None;
     }
-    let unit = (offset / UNIT) as UnitIndex;
+    let unit = offset / UNIT;
     let entry = region.entry(unit);
-    (entry.code() as usize == class.index()).then(|| unit - entry.nth())
+    (entry.code() as usize == class.index()).then(|| (unit - entry.nth()) as UnitIndex)
 }

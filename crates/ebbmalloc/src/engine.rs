@@ -137,8 +137,10 @@ impl<O: Os> Engine<O> {
         self.state.load(Ordering::Acquire) == READY || self.start()
     }
 
+    /// Sets the engine up, which otherwise the first allocation does. False if no address space
+    /// can be had; the next call tries again.
     #[cold]
-    fn start(&self) -> bool {
+    pub fn start(&self) -> bool {
         let guard = self.starting.lock();
         if self.state.load(Ordering::Acquire) == READY {
             return true;

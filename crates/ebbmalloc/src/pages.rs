@@ -189,9 +189,9 @@ impl Pages {
         if let Some(first) = found {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *region.run(first) };
-            self.remove(region, first);
-            let start = first.next_multiple_of(align);
+            let start = region.align_unit(first, align)?;
             let end = start + units;
+            self.remove(region, first);
             self.mark_in_use(region, start, units);
             if start > first {
                 self.insert(region, first, start - first, run.state);
@@ -202,7 +202,7 @@ impl Pages {
             return Some(Granted { first: start, zeroed: run.state == State::Clean });
         }
         let old_frontier = self.frontier.max(1);
-        let start = old_frontier.checked_next_multiple_of(align)?;
+        let start = region.align_unit(old_frontier, align)?;
         let end = start.checked_add(units)?;
         if !region.commit_up_to(os, end as usize) {
             return None;

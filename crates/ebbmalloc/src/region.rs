@@ -50,8 +50,8 @@ impl MapEntry {
 
     /// The unit's place in its span.
     #[inline(always)]
-    pub const fn nth(self) -> u32 {
-        (self.0 >> 8) as u32
+    pub const fn nth(self) -> usize {
+        (self.0 >> 8) as usize
     }
 
     /// The class, for a unit of a span.
@@ -92,8 +92,15 @@ impl Region {
     /// Reserves the largest region that fits, up to `units_max` units, with `slabs` caches.
     /// False if not even a small one does.
     pub fn set_up(&mut self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
-        let page = os.page_size();
         let slab_bytes = slabs * size_of::<Slab>();
+        // Reserved already where an earlier attempt was refused the memory for the caches.
+        let reserved = self.units > 0 || self.reserve(os, slab_bytes, units_max);
+        // SAFETY: reserved, not committed.
+        reserved && unsafe { os.commit(self.slabs.cast(), slab_bytes) }
+    }
+
+    fn reserve(&mut self, os: &impl Os, slab_bytes: usize, units_max: usize) -> bool {
+        let page = os.page_size();
         // Leave a quarter of a limited address space to stacks, libraries and other mappings.
         let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
         let per_unit = UNIT + TABLES.iter().sum::<usize>();
@@ -115,8 +122,7 @@ impl Region {
                 self.runs = carve(table_bytes[1]).cast();
                 self.spans = carve(table_bytes[2]).cast();
                 self.units = units;
-                // SAFETY: just reserved, not committed.
-                return unsafe { os.commit(self.slabs.cast(), slab_bytes) };
+                return true;
             }
             units /= 2;
         }
@@ -186,12 +192,19 @@ impl Region {
         unsafe { self.start.add((unit as usize) << UNIT_SHIFT) }
     }
 
+    /// The first unit from `unit` on whose address is a multiple of `align` units, a power of two.
+    pub fn align_unit(&self, unit: UnitIndex, align: u32) -> Option<UnitIndex> {
+        let start = self.start.addr() / UNIT;
+        let aligned = (start + unit as usize).checked_next_multiple_of(align as usize)?;
+        UnitIndex::try_from(aligned - start).ok()
+    }
+
     /// What the map says of a committed unit.
     #[inline(always)]
-    pub fn entry(&self, unit: UnitIndex) -> MapEntry {
-        debug_assert!((unit as usize) << UNIT_SHIFT < self.committed());
+    pub fn entry(&self, unit: usize) -> MapEntry {
+        debug_assert!(unit << UNIT_SHIFT < self.committed());
         // SAFETY: the entry of a committed unit is committed.
-        MapEntry(unsafe { (*self.map.add(unit as usize)).load(Ordering::Relaxed) })
+        MapEntry(unsafe { (*self.map.add(unit)).load(Ordering::Relaxed) })
     }
 
     /// Enters what a committed unit is used for.

@@ -95,15 +95,16 @@ impl SizeClass {
     }
 }
 
-/// True where `offset` (from the start of its span) is a multiple of the block size of the class
-/// with map code `code`. Codes without a class are multiples of nothing.
+/// The class with map code `code`, if `offset` (from the start of its span) is a multiple of its
+/// block size. Codes without a class have none.
 ///
 /// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019: `n` is divisible by `d`
 /// exactly where `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`.
 #[inline(always)]
-pub const fn starts_block(code: u8, offset: usize) -> bool {
+pub(crate) const fn class_of_start(code: u8, offset: usize) -> Option<SizeClass> {
     let inverse = INVERSE[code as usize];
-    (offset as u64).wrapping_mul(inverse) < inverse
+    let starts = (offset as u64).wrapping_mul(inverse) < inverse;
+    if starts { Some(SizeClass(code)) } else { None }
 }
 
 const fn class_size(index: usize) -> usize {
@@ -150,6 +151,7 @@ static RECIPROCAL: [u64; CLASSES] = {
     table
 };
 
+/// Zero where there is no class: nothing is below that.
 static INVERSE: [u64; 256] = {
     let mut table = [0; 256];
     let mut i = 1;
@@ -222,6 +224,6 @@ mod tests {
                 assert_eq!(starts_block(class.index() as u8, offset), offset % class.size() == 0);
             }
         }
-        assert!(!starts_block(0, 0) && !starts_block(255, 0));
+        assert!(class_of_start(0, 0).is_none() && class_of_start(255, 0).is_none());
     }
 }

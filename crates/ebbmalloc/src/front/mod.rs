@@ -11,15 +11,14 @@ pub(crate) use percpu::PerCpu;
 pub(crate) use slot::{Preferred, Slots};
 
 use crate::cache::Header;
-use crate::rseq::Pushed;
 use crate::size_class::SizeClass;
 
 /// What a front end can do with the calling thread's cache.
 pub(crate) trait Front {
     /// The newest block; null if there is none.
     fn pop(&self, class: SizeClass) -> *mut u8;
-    /// Puts a free block on top.
-    fn push(&self, class: SizeClass, block: *mut u8) -> Pushed;
+    /// Puts a free block on top; false if there is no room, or if it is there already.
+    fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// As many of the newest blocks as fit; how many.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
     /// Puts blocks on top, the last one topmost; how many went.

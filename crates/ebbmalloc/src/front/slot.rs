@@ -7,7 +7,6 @@
 
 use super::Front;
 use crate::cache::{Header, OwnedStack, Slab, lock_of};
-use crate::rseq::Pushed;
 use crate::size_class::SizeClass;
 use crate::sync::{AtomicU8, Ordering};
 
@@ -69,16 +68,8 @@ impl Front for Slots<'_> {
         block[0]
     }
 
-    fn push(&self, class: SizeClass, block: *mut u8) -> Pushed {
-        self.with(class, |stack| {
-            if stack.top() == block {
-                Pushed::Twice
-            } else if stack.push_batch(&[block]) == 1 {
-                Pushed::Done
-            } else {
-                Pushed::Full
-            }
-        })
+    fn push(&self, class: SizeClass, block: *mut u8) -> bool {
+        self.with(class, |stack| stack.top() != block && stack.push_batch(&[block]) == 1)
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

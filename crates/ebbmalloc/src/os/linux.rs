@@ -128,7 +128,7 @@ impl Os for Linux {
         // SAFETY: `environ` is null before the C library has started, else a list of C strings.
         unsafe {
             if environ.is_null() {
-                return None;
+                return initial_environment(name.as_bytes(), buffer);
             }
             let mut entry = environ;
             while !(*entry).is_null() {
@@ -233,6 +233,51 @@ fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     })
 }
 
+/// A variable of the environment that the process was started with, where the C library does not
+/// know it yet: /proc/self/environ, entries that end in a zero byte.
+#[cold]
+fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    let mut chunk = [0; 512];
+    // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
+    let mut matched = Some(0);
+    let mut length = 0;
+    keeping_errno(|| {
+        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
+        let file =
+            unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if file < 0 {
+            return None;
+        }
+        let mut found = None;
+        'file: loop {
+            // SAFETY: as above.
+            let n = unsafe { libc::read(file, chunk.as_mut_ptr().cast::<c_void>(), chunk.len()) };
+            let Ok(n @ 1..) = usize::try_from(n) else { break };
+            for &byte in &chunk[..n] {
+                matched = match matched {
+                    Some(at) if at > name.len() => {
+                        if byte == 0 {
+                            found = Some(length);
+                            break 'file;
+                        }
+                        if length < buffer.len() {
+                            buffer[length] = byte;
+                            length += 1;
+                        }
+                        matched
+                    }
+                    _ if byte == 0 => Some(0),
+                    Some(at) if byte == *name.get(at).unwrap_or(&b'=') => Some(at + 1),
+                    _ => None,
+                };
+            }
+        }
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(file) };
+        found
+    })
+}
+
 /// The unsigned decimal numbers in a text, in order.
 fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()).map(|digits| {
@@ -318,5 +363,9 @@ mod tests {
         let mut buffer = [0; 2];
         assert_eq!(Linux.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
         assert_eq!(Linux.environment("PATH", &mut buffer), Some(2));
+        let mut early = [0; 2];
+        assert_eq!(initial_environment(b"PATH", &mut early), Some(2));
+        assert_eq!(early, buffer);
+        assert_eq!(initial_environment(b"PAT", &mut early), None);
     }
 }

@@ -25,15 +25,3 @@ pub(crate) struct Place {
     /// How many there are. A thread with a higher number is served without a cache.
     pub count: usize,
 }
-
-/// What became of a [`push`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u32)]
-pub(crate) enum Pushed {
-    /// The block is in the cache.
-    Done = 0,
-    /// The cache is full, or this thread has none.
-    Full = 1,
-    /// The block was there already, on top: freed twice.
-    Twice = 2,
-}

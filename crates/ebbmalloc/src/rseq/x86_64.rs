@@ -6,9 +6,11 @@
 //! a sequence by a jump needs nothing: the kernel sees that the address is outside of it.
 
 use core::arch::asm;
+use core::mem::offset_of;
 
-use super::{Place, Pushed};
-use crate::cache::{Header, SLAB_SHIFT};
+use super::Place;
+use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
+use crate::size_class::SizeClass;
 
 /// Offset and size of the area that the C library registered for each thread, if it has any.
 pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
@@ -32,11 +34,11 @@ pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
     }
 }
 
-/// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab, jumps to `9f`
-/// to give up, and ends with its committing store. What must be set before each try stands
-/// before the `;`. Clobbers `{slab}` and flags.
+/// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
+/// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
+/// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
 macro_rules! sequence {
-    ($place:expr; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
+    ($area:expr, $place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
         asm!(
             // The descriptor: version and flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\"",
@@ -57,19 +59,22 @@ macro_rules! sequence {
             "33:",
             // A thread that is not registered has a negative cpu_id, and no protection.
             "cmp dword ptr fs:[{area} + 4], 0",
-            "jl 9f",
-            "mov {slab:e}, dword ptr fs:[{id_at}]",
-            "cmp {slab}, {count}",
-            "jae 9f",
+            concat!("jl ", $leave),
+            "mov {slab}, qword ptr [{place} + {id_at}]",
+            "mov {slab:e}, dword ptr fs:[{slab}]",
+            "cmp {slab}, qword ptr [{place} + {count}]",
+            concat!("jae ", $leave),
             "shl {slab}, {shift}",
-            "add {slab}, {slabs}",
+            "add {slab}, qword ptr [{place} + {slabs}]",
             $($body,)+
             "44:",
             "9:",
-            area = in(reg) $place.area,
-            id_at = in(reg) $place.id_at,
-            slabs = in(reg) $place.slabs,
-            count = in(reg) $place.count,
+            area = in(reg) $area,
+            place = in(reg) $place,
+            id_at = const offset_of!(Place, id_at),
+            count = const offset_of!(Place, count),
+            slabs = const offset_of!(Place, slabs),
+            headers = const HEADERS_AT,
             shift = const SLAB_SHIFT,
             slab = out(reg) _,
             $($operands)*
@@ -81,22 +86,22 @@ macro_rules! sequence {
 /// Takes the newest block; null if there is none.
 ///
 /// # Safety
-/// `place` is set up; `header` is the offset of a class's header in a slab.
+/// `place` is set up, and `area` is its area.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: &Place, header: usize) -> *mut u8 {
+pub(crate) unsafe fn pop(area: isize, place: &Place, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
     unsafe {
-        sequence!(place;
+        sequence!(area, place, give up by "9f";
             "xor {block:e}, {block:e}";
-            "mov {top:e}, dword ptr [{slab} + {header}]",
+            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
             "mov {block}, qword ptr [{slab} + {top}]",
             "test {block}, {block}",
             "je 9f",
             "sub {top:e}, 8",
-            "mov dword ptr [{slab} + {header}], {top:e}";
-            header = in(reg) header,
+            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            class = in(reg) class.index(),
             top = out(reg) _,
             block = out(reg) block,
         );
@@ -104,38 +109,31 @@ pub(crate) unsafe fn pop(place: &Place, header: usize) -> *mut u8 {
     block
 }
 
-/// Puts a block on top.
+/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is on top
+/// already, or if this thread has no cache.
 ///
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: &Place, header: usize, block: *mut u8) -> Pushed {
-    let pushed: u32;
+pub(crate) unsafe fn push(area: isize, place: &Place, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
-        sequence!(place;
-            "mov {pushed:e}, 1";
-            "mov {top:e}, dword ptr [{slab} + {header}]",
-            "cmp {top:e}, dword ptr [{slab} + {header} + 4]",
-            "jae 9f",
-            "mov {pushed:e}, 2",
+        sequence!(area, place, give up by "{refused}";;
+            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
+            "cmp {top:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
+            "jae {refused}",
             "cmp qword ptr [{slab} + {top}], {block}",
-            "je 9f",
-            "xor {pushed:e}, {pushed:e}",
+            "je {refused}",
             "mov qword ptr [{slab} + {top} + 8], {block}",
             "add {top:e}, 8",
-            "mov dword ptr [{slab} + {header}], {top:e}";
-            header = in(reg) header,
+            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
             block = in(reg) block,
+            class = in(reg) class.index(),
             top = out(reg) _,
-            pushed = out(reg) pushed,
+            refused = label { return false },
         );
     }
-    match pushed {
-        0 => Pushed::Done,
-        1 => Pushed::Full,
-        _ => Pushed::Twice,
-    }
+    true
 }
 
 /// Puts as many blocks on top as there is room for, the last one topmost; how many went.
@@ -145,14 +143,14 @@ pub(crate) unsafe fn push(place: &Place, header: usize, block: *mut u8) -> Pushe
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: &Place, header: usize, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: &Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
-        sequence!(place;
+        sequence!(place.area, place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {top:e}, dword ptr [{slab} + {header}]",
-            "mov {room:e}, dword ptr [{slab} + {header} + 4]",
+            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {room:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
             "sub {room:e}, {top:e}",
             "jbe 9f",
             "shr {room:e}, 3",
@@ -165,8 +163,8 @@ pub(crate) unsafe fn push_batch(place: &Place, header: usize, blocks: &[*mut u8]
             "mov qword ptr [{slab} + {top}], {block}",
             "inc {taken}",
             "jmp 2b",
-            "3: mov dword ptr [{slab} + {header}], {top:e}";
-            header = in(reg) header,
+            "3: mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            class = in(reg) class.index(),
             blocks = in(reg) blocks.as_ptr(),
             length = in(reg) blocks.len(),
             top = out(reg) _,
@@ -186,16 +184,16 @@ pub(crate) unsafe fn push_batch(place: &Place, header: usize, blocks: &[*mut u8]
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
     place: &Place,
-    header: usize,
+    class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
 ) -> usize {
     let taken: usize;
     // SAFETY: as for `pop`; writes to `blocks` are private until the commit and may be repeated.
     unsafe {
-        sequence!(place;
+        sequence!(place.area, place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {top:e}, dword ptr [{slab} + {header}]",
+            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
             "2: cmp {taken}, {length}",
             "je 3f",
             "cmp {top:e}, {bottom:e}",
@@ -207,8 +205,8 @@ pub(crate) unsafe fn pop_batch(
             "jmp 2b",
             "3: test {taken}, {taken}",
             "je 9f",
-            "mov dword ptr [{slab} + {header}], {top:e}";
-            header = in(reg) header,
+            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            class = in(reg) class.index(),
             bottom = in(reg) bottom,
             blocks = in(reg) blocks.as_mut_ptr(),
             length = in(reg) blocks.len(),
@@ -228,21 +226,21 @@ pub(crate) unsafe fn pop_batch(
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
     place: &Place,
-    header: usize,
+    class: SizeClass,
     old: Header,
     new: Header,
 ) -> Option<Header> {
     let (found, known): (u64, u32);
     // SAFETY: as for `pop`; a header is one aligned word, replaced by one store.
     unsafe {
-        sequence!(place;
+        sequence!(place.area, place, give up by "9f";
             "xor {known:e}, {known:e}";
-            "mov {found}, qword ptr [{slab} + {header}]",
+            "mov {found}, qword ptr [{slab} + {class}*8 + {headers}]",
             "mov {known:e}, 1",
             "cmp {found}, {old}",
             "jne 9f",
-            "mov qword ptr [{slab} + {header}], {new}";
-            header = in(reg) header,
+            "mov qword ptr [{slab} + {class}*8 + {headers}], {new}";
+            class = in(reg) class.index(),
             old = in(reg) old.to_bits(),
             new = in(reg) new.to_bits(),
             found = out(reg) found,
