@@ -1,0 +1,123 @@
+//! Memory runs short: each call of the operating system in turn is refused, once or from then on.
+//! The engine returns null and goes on; nothing that lives is harmed.
+#![cfg(not(any(miri, loom)))]
+
+use std::ops::Range;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
+
+/// Blocks of all kinds, more and more of them, some resized, most freed in the end.
+fn program(seed: u64) -> impl Iterator<Item = Op> {
+    let mixed = Program::new(seed).take(400);
+    // A few blocks that need runs of their own, grow in place, and leave holes to be purged.
+    let large = (1..6usize).flat_map(|n| {
+        [
+            Op::Alloc { size: n * 300_000, align: 1 << (10 + n) },
+            Op::AllocZeroed { size: n * 70_000 },
+            Op::Realloc { nth: 3 * n, size: n * 150_000 },
+            Op::Realloc { nth: 5 * n, size: 40_000 },
+            Op::Trim,
+        ]
+    });
+    mixed.chain(large).chain(Program::new(seed + 1).take(400))
+}
+
+/// Runs the program while these calls are refused; then they no longer are. Returns how many
+/// calls there were, up to then.
+fn run_refusing(calls: Range<usize>, seed: u64) -> usize {
+    let engine = Engine::new(FakeOs::default().cpus(1).refusing(calls.clone()), None);
+    let mut worker = Worker::new(&engine, 0);
+    for op in program(seed) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.shadow().check();
+    engine.check();
+    let os = engine.os();
+    assert_eq!(
+        os.shortages(),
+        worker.nulls(),
+        "nulls that the platform was not told of, {calls:?}"
+    );
+    let made = os.calls();
+
+    os.heal();
+    // Null now means that the region is full; the worker checks that it is.
+    for op in program(seed).take(100) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.shadow().check();
+    worker.free_all();
+    engine.check();
+    assert_eq!(engine.stats().live_bytes, 0);
+    engine.trim();
+    for size in [10, 1000, 30_000, 100_000, 1 << 20] {
+        assert!(
+            !engine.alloc(size).is_null(),
+            "null for {size} bytes of an empty region, {calls:?}"
+        );
+    }
+    assert!(os.reservations() <= 1, "reserved {} times, {calls:?}", os.reservations());
+    made
+}
+
+/// Every call in turn, until there are no more.
+fn refuse_each(seed: u64, range: impl Fn(usize) -> Range<usize>) {
+    let all = run_refusing(0..0, seed);
+    assert!(all > 40, "the program makes only {all} calls");
+    let mut call = 0;
+    while run_refusing(range(call), seed) > call {
+        call += 1;
+    }
+    assert!(call >= all, "stopped at call {call} of {all}");
+}
+
+#[test]
+fn each_call_is_refused_once() {
+    refuse_each(1, |call| call..call + 1);
+}
+
+#[test]
+fn all_calls_from_each_on_are_refused() {
+    refuse_each(2, |call| call..usize::MAX);
+}
+
+#[test]
+fn some_calls_in_a_row_are_refused() {
+    refuse_each(3, |call| call..call + 5);
+}
+
+#[test]
+fn a_region_that_cannot_be_reserved_is_told_once() {
+    let engine = Engine::new(FakeOs::default().refusing(0..usize::MAX), None);
+    for size in [1, 100, 100_000] {
+        assert!(engine.alloc(size).is_null());
+    }
+    assert!(!engine.trim());
+    let printed = engine.os().printed();
+    assert_eq!(printed.matches("cannot reserve address space").count(), 1, "{printed}");
+    engine.os().heal();
+    assert!(!engine.alloc(1).is_null());
+    engine.check();
+}
+
+#[test]
+fn a_full_region_serves_again_after_frees() {
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1), None);
+    for size in [16, 5000, 32_768, 100_000, 1 << 20] {
+        let mut worker = Worker::new(&engine, 0);
+        while worker.nulls() == 0 {
+            worker.apply(Op::Alloc { size, align: 1 });
+        }
+        worker.shadow().check();
+        let usable: usize = worker.shadow().blocks().iter().map(|block| block.usable).sum();
+        assert!(usable > 4 << 20, "only {usable} bytes in blocks of {size}");
+        worker.free_all();
+        engine.trim();
+        engine.check();
+    }
+}
