@@ -37,7 +37,7 @@ fn set_errno(value: libc::c_int) {
     unsafe { *libc::__errno_location() = value }
 }
 
-#[panic_handler]
+#[cfg_attr(not(test), panic_handler)]
 fn panic(info: &core::panic::PanicInfo) -> ! {
     ENGINE.broken(info)
 }

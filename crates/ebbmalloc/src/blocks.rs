@@ -338,7 +338,7 @@ impl<O: Os> Engine<O> {
         }
         let unit = (offset / UNIT) as UnitIndex;
         let entry = region.entry(unit as usize);
-        if offset % UNIT == 0 && entry == MapEntry::LARGE {
+        if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
             // SAFETY: the unit is committed; its record stays as it is while the block lives.
             return (unit, unsafe { (*region.run(unit)).units });
         }

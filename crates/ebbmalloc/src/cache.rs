@@ -7,7 +7,7 @@
 use core::mem::offset_of;
 
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::Lock;
+use crate::sync::{AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -131,9 +131,13 @@ pub struct Slab {
 /// Offset of the headers from the start of a slab, by class index.
 pub(crate) const HEADERS_AT: usize = offset_of!(SlabStart, headers);
 
-/// Offset of the class's header from the start of a slab.
-fn header_at(class: SizeClass) -> usize {
-    HEADERS_AT + class.index() * size_of::<Header>()
+/// The header of the class's stack. Only the owner writes it; statistics read it any time.
+///
+/// # Safety
+/// `slab` is a slab that lives as long as the reference.
+unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
+    // SAFETY: in the slab, and an aligned word.
+    unsafe { &*slab.byte_add(HEADERS_AT).cast::<AtomicU64>().add(class.index()) }
 }
 
 /// Offset of the bottom slot of the class's stack.
@@ -155,8 +159,9 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
 /// # Safety
 /// `slab` is a slab.
 pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
-    // SAFETY: the header lies in the slab; the kernel of a word's read is one load.
-    let header = unsafe { slab.byte_add(header_at(class)).cast::<Header>().read_volatile() };
+    // SAFETY: the caller's.
+    let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
+    let header = Header::from_bits(header);
     header.held(class)
 }
 
@@ -175,13 +180,13 @@ impl OwnedStack {
     }
 
     pub fn header(&self) -> Header {
-        // SAFETY: in the slab, and ours.
-        unsafe { self.at(header_at(self.class)).cast::<Header>().read() }
+        // SAFETY: the slab lives while we own it.
+        Header::from_bits(unsafe { header_of(self.slab, self.class) }.load(Ordering::Relaxed))
     }
 
     pub fn set_header(&mut self, header: Header) {
         // SAFETY: as above.
-        unsafe { self.at(header_at(self.class)).cast::<Header>().write(header) }
+        unsafe { header_of(self.slab, self.class) }.store(header.to_bits(), Ordering::Relaxed);
     }
 
     /// Takes as many blocks as `blocks` has room for, the newest first; how many came.

@@ -9,7 +9,7 @@ use crate::os::Os;
 use crate::pages::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
-use crate::sync::{AtomicU16, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -63,8 +63,10 @@ impl MapEntry {
 /// The reserved range and its tables. All zero bytes are a region that was never set up.
 #[repr(C)]
 pub struct Region {
-    start: *mut u8,
-    /// Bytes at the region's start that may be used.
+    /// Atomic, like the next, because a wild pointer may be freed while the region is set up.
+    start: AtomicPtr<u8>,
+    /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
+    /// of the region set up.
     committed: AtomicUsize,
     map: *mut AtomicU16,
     runs: *mut Run,
@@ -90,43 +92,51 @@ impl Region {
     }
 
     /// Reserves the largest region that fits, up to `units_max` units, with `slabs` caches.
-    /// False if not even a small one does.
+    /// False if not even a small one does; may be called again then.
     pub fn set_up(&mut self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
+        let page = os.page_size();
         let slab_bytes = slabs * size_of::<Slab>();
-        // Reserved already where an earlier attempt was refused the memory for the caches.
-        let reserved = self.units > 0 || self.reserve(os, slab_bytes, units_max);
-        // SAFETY: reserved, not committed.
-        reserved && unsafe { os.commit(self.slabs.cast(), slab_bytes) }
+        if self.units == 0 {
+            // Leave a quarter of a limited address space to stacks, libraries, other mappings.
+            let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
+            let per_unit = UNIT + TABLES.iter().sum::<usize>();
+            let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
+            while self.units == 0 {
+                if units * UNIT < REGION_MIN {
+                    return false;
+                }
+                let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page));
+                let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
+                match os.reserve(total, REGION_ALIGN) {
+                    Some(start) => self.carve(start.as_ptr(), units, slab_bytes, tables),
+                    None => units /= 2,
+                }
+            }
+        }
+        // SAFETY: reserved, and not committed before unless that failed.
+        unsafe { os.commit(self.slabs.cast(), slab_bytes) }
     }
 
-    fn reserve(&mut self, os: &impl Os, slab_bytes: usize, units_max: usize) -> bool {
-        let page = os.page_size();
-        // Leave a quarter of a limited address space to stacks, libraries and other mappings.
-        let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
-        let per_unit = UNIT + TABLES.iter().sum::<usize>();
-        let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
-        while units * UNIT >= REGION_MIN {
-            let table_bytes = TABLES.map(|entry| (entry * units).next_multiple_of(page));
-            let total = units * UNIT + table_bytes.iter().sum::<usize>() + slab_bytes;
-            if let Some(start) = os.reserve(total, REGION_ALIGN) {
-                let mut next = start.as_ptr();
-                let mut carve = |bytes: usize| {
-                    let part = next;
-                    // SAFETY: the parts add up to what was reserved.
-                    next = unsafe { next.add(bytes) };
-                    part
-                };
-                self.start = carve(units * UNIT);
-                self.slabs = carve(slab_bytes).cast();
-                self.map = carve(table_bytes[0]).cast();
-                self.runs = carve(table_bytes[1]).cast();
-                self.spans = carve(table_bytes[2]).cast();
-                self.units = units;
-                return true;
-            }
-            units /= 2;
-        }
-        false
+    /// Divides what was reserved: units, caches, tables.
+    fn carve(&mut self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 3]) {
+        let mut next = start;
+        let mut carve = |bytes: usize| {
+            let part = next;
+            // SAFETY: the parts add up to what was reserved.
+            next = unsafe { next.add(bytes) };
+            part
+        };
+        self.start = AtomicPtr::new(carve(units * UNIT));
+        self.slabs = carve(slab_bytes).cast();
+        self.map = carve(tables[0]).cast();
+        self.runs = carve(tables[1]).cast();
+        self.spans = carve(tables[2]).cast();
+        self.units = units;
+    }
+
+    #[inline(always)]
+    fn start(&self) -> *mut u8 {
+        self.start.load(Ordering::Relaxed)
     }
 
     /// The caches, one after the other.
@@ -137,7 +147,7 @@ impl Region {
     /// Bytes that may be used.
     #[inline(always)]
     pub fn committed(&self) -> usize {
-        self.committed.load(Ordering::Relaxed)
+        self.committed.load(Ordering::Acquire)
     }
 
     /// Bytes of table entries that go with `units` committed units.
@@ -164,7 +174,7 @@ impl Region {
         let page = os.page_size();
         let starts = [self.map.cast::<u8>(), self.runs.cast(), self.spans.cast()];
         let tables = starts.into_iter().zip(TABLES);
-        let parts = tables.chain([(self.start, UNIT)]);
+        let parts = tables.chain([(self.start(), UNIT)]);
         for (start, entry) in parts {
             let begin = (from * entry).next_multiple_of(page);
             let end = (to * entry).next_multiple_of(page);
@@ -174,7 +184,7 @@ impl Region {
                 return false;
             }
         }
-        self.committed.store(to * UNIT, Ordering::Relaxed);
+        self.committed.store(to * UNIT, Ordering::Release);
         true
     }
 
@@ -182,19 +192,19 @@ impl Region {
     /// the address does not lie in the region.
     #[inline(always)]
     pub fn offset(&self, address: *const u8) -> usize {
-        address.addr().wrapping_sub(self.start.addr())
+        address.addr().wrapping_sub(self.start().addr())
     }
 
     /// The address of a unit that is committed.
     #[inline(always)]
     pub fn address(&self, unit: UnitIndex) -> *mut u8 {
         // SAFETY: units that are handed around lie in the region.
-        unsafe { self.start.add((unit as usize) << UNIT_SHIFT) }
+        unsafe { self.start().add((unit as usize) << UNIT_SHIFT) }
     }
 
     /// The first unit from `unit` on whose address is a multiple of `align` units, a power of two.
     pub fn align_unit(&self, unit: UnitIndex, align: u32) -> Option<UnitIndex> {
-        let start = self.start.addr() / UNIT;
+        let start = self.start().addr() / UNIT;
         let aligned = (start + unit as usize).checked_next_multiple_of(align as usize)?;
         UnitIndex::try_from(aligned - start).ok()
     }

@@ -13,6 +13,7 @@ pub(crate) struct RunTree {
 /// Order in the tree: shorter first, then lower address.
 type Key = (u32, UnitIndex);
 
+#[allow(clippy::mut_from_ref)]
 fn node(region: &Region, at: UnitIndex) -> &mut Run {
     // SAFETY: whoever uses a tree holds the lock of the pages, and no reference to a node is
     // kept across the next call of this function for the same node.

@@ -221,7 +221,8 @@ mod tests {
             assert!(class.span_units() <= 16);
             for offset in 0..end {
                 assert_eq!(class.block_at(offset), offset / class.size());
-                assert_eq!(starts_block(class.index() as u8, offset), offset % class.size() == 0);
+                let found = class_of_start(class.0, offset);
+                assert_eq!(found, (offset % class.size() == 0).then_some(class));
             }
         }
         assert!(class_of_start(0, 0).is_none() && class_of_start(255, 0).is_none());

@@ -30,7 +30,7 @@ impl Span {
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
         let words = blocks.div_ceil(64);
         self.bits[..words].fill(!0);
-        if blocks % 64 != 0 {
+        if !blocks.is_multiple_of(64) {
             self.bits[words - 1] = (1 << (blocks % 64)) - 1;
         }
         self.occupied = !0 >> (64 - words);
