@@ -26,7 +26,8 @@ pub struct Script {
     limit: Duration,
 }
 
-/// All scripts of the step whose name contains `filter`, in order of name.
+/// All scripts of the step whose name contains `filter`, the long ones first, so that they do not run
+/// alone at the end.
 pub fn scripts(root: &Path, filter: &str) -> Result<Vec<Script>> {
     let dir = root.join("tests/programs");
     let mut scripts = Vec::new();
@@ -41,7 +42,7 @@ pub fn scripts(root: &Path, filter: &str) -> Result<Vec<Script>> {
             scripts.push(Script::read(path, name.clone()).with_context(|| format!("{name}.sh"))?);
         }
     }
-    scripts.sort_by(|a, b| a.name.cmp(&b.name));
+    scripts.sort_by(|a, b| b.limit.cmp(&a.limit).then_with(|| a.name.cmp(&b.name)));
     Ok(scripts)
 }
 
