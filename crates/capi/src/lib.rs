@@ -1,74 +1,29 @@
-//! ebbmalloc as a C library: the names and the rules of libc and of C++, nothing else. What
-//! they do is the engine's (`crates/ebbmalloc`).
-//!
-//! - `malloc`: allocation, `malloc.h` and C23
-//! - `report`: what `malloc.h` offers to look inside
-//! - `cxx`: every form of C++ operator new and delete
-//!
-//! The header is `include/ebbmalloc.h`.
+//! libebbmalloc.so: to preload, or to link. A program's own C++ operators come before the
+//! library's in the order in which the loader looks names up.
 
 #![no_std]
 
-use engine::ENGINE;
-
-mod cxx;
-mod malloc;
-mod report;
-
-/// Defines C functions under their libc name and under the same name with the prefix `ebb_`.
+/// Defines an exported symbol that jumps to a function.
 macro_rules! export {
-    ($($(#[$meta:meta])* fn $name:ident / $prefixed:ident
-        ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)+) => {$(
-        $(#[$meta])*
+    ($($symbol:ident = $function:ident;)+) => {$(
+        #[unsafe(naked)]
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? $body
-
-        #[doc = concat!("As [`", stringify!($name), "`], whatever else is linked.")]
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $prefixed($($arg: $ty),*) $(-> $ret)? $body
+        extern "C" fn $symbol() {
+            core::arch::naked_asm!(
+                #[cfg(target_arch = "x86_64")]
+                "jmp {function}",
+                #[cfg(target_arch = "aarch64")]
+                "b {function}",
+                function = sym cabi::cxx::$function,
+            )
+        }
     )+};
 }
-use export;
 
-/// Sets the calling thread's `errno`.
-#[cold]
-fn set_errno(value: libc::c_int) {
-    // SAFETY: the address of this thread's errno is valid.
-    unsafe { *libc::__errno_location() = value }
-}
+cabi::cxx_operators!(export);
 
-#[cfg_attr(not(test), panic_handler)]
+#[cfg(not(test))]
+#[panic_handler]
 fn panic(info: &core::panic::PanicInfo) -> ! {
-    ENGINE.broken(info)
+    cabi::panicked(info)
 }
-
-// `core` comes compiled for unwinding and names the routine that an unwinder asks about Rust
-// frames. Panics abort, so there is nothing to clean up: C++ exceptions may just pass
-// (_URC_CONTINUE_UNWIND, 8). Hidden, because Rust programs have the real one.
-core::arch::global_asm!(
-    ".weak rust_eh_personality",
-    ".hidden rust_eh_personality",
-    ".type rust_eh_personality, @function",
-    "rust_eh_personality:",
-    #[cfg(target_arch = "x86_64")]
-    "mov eax, 8",
-    #[cfg(target_arch = "aarch64")]
-    "mov w0, #8",
-    "ret",
-);
-
-// The libc crate leaves this to std where its feature `std` is on, which another member of the
-// workspace may ask for.
-#[link(name = "c")]
-unsafe extern "C" {}
-
-/// Sets the engine up, if no earlier allocation has: also a program that allocates nothing gets
-/// its statistics.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = {
-    extern "C" fn start() {
-        ENGINE.start();
-    }
-    start
-};

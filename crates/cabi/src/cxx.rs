@@ -15,12 +15,52 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::{ENGINE, MIN_ALIGN};
 
+/// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, and the function
+/// here that does its work.
+#[macro_export]
+macro_rules! cxx_operators {
+    ($define:ident) => {
+        $define! {
+            _Znwm = new;
+            _Znam = array_new;
+            _ZnwmRKSt9nothrow_t = nothrow_new;
+            _ZnamRKSt9nothrow_t = nothrow_array_new;
+            _ZnwmSt11align_val_t = aligned_new;
+            _ZnamSt11align_val_t = aligned_array_new;
+            _ZnwmSt11align_val_tRKSt9nothrow_t = nothrow_aligned_new;
+            _ZnamSt11align_val_tRKSt9nothrow_t = nothrow_aligned_array_new;
+            _ZdlPv = delete;
+            _ZdlPvm = to_delete;
+            _ZdlPvRKSt9nothrow_t = to_delete;
+            _ZdaPv = to_delete;
+            _ZdaPvm = to_array_delete;
+            _ZdaPvRKSt9nothrow_t = to_array_delete;
+            _ZdlPvSt11align_val_t = aligned_delete;
+            _ZdlPvmSt11align_val_t = sized_to_aligned_delete;
+            _ZdlPvSt11align_val_tRKSt9nothrow_t = to_aligned_delete;
+            _ZdaPvSt11align_val_t = to_aligned_delete;
+            _ZdaPvmSt11align_val_t = sized_to_aligned_array_delete;
+            _ZdaPvSt11align_val_tRKSt9nothrow_t = to_aligned_array_delete;
+        }
+    };
+}
+
+unsafe extern "C-unwind" {
+    fn _Znwm(size: usize) -> *mut c_void;
+    fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void;
+    fn _ZdlPv(block: *mut c_void);
+    fn _ZdaPv(block: *mut c_void);
+    fn _ZdlPvSt11align_val_t(block: *mut c_void, align: usize);
+    fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize);
+}
+
 type New = unsafe extern "C-unwind" fn(usize) -> *mut c_void;
 type AlignedNew = unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void;
 type Delete = unsafe extern "C-unwind" fn(*mut c_void);
 type AlignedDelete = unsafe extern "C-unwind" fn(*mut c_void, usize);
 
-/// The operators that others forward to, as the dynamic linker resolved their names.
+/// The operators that others forward to, as the linker or the loader resolved their names: the
+/// program's own, where it has some.
 struct Base {
     new: New,
     aligned_new: AlignedNew,
@@ -151,65 +191,35 @@ fn next_symbol(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
     found
 }
 
-/// Forms of `new` that give null instead of throwing. Whatever a replaced `new` or a new-handler
-/// throws must be caught, which takes C++: the C++ library's own form, the next definition after
-/// ours, calls the base operator in a `try`. Where there is none, nothing was replaced.
-macro_rules! nothrow {
-    ($($name:ident($($arg:ident),+) $size:ident $align:expr;)+) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($arg: usize,)+ tag: *const c_void) -> *mut c_void {
-            type Next = unsafe extern "C-unwind" fn($(nothrow!(@usize $arg),)+ *const c_void) -> *mut c_void;
-            static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            // SAFETY: the next function of this name has this type.
-            unsafe {
-                let next = next_symbol(&NEXT, concat!(stringify!($name), "\0"));
-                if !next.is_null() {
-                    return transmute::<*mut c_void, Next>(next)($($arg,)+ tag);
-                }
-                let block = ENGINE.alloc_aligned($size, $align);
-                if block.is_null() { allocate_by_handler($size, $align) } else { block.cast() }
-            }
-        }
-    )+};
-    (@usize $arg:ident) => { usize };
-}
-
-nothrow! {
-    _ZnwmRKSt9nothrow_t(size) size MIN_ALIGN;
-    _ZnamRKSt9nothrow_t(size) size MIN_ALIGN;
-    _ZnwmSt11align_val_tRKSt9nothrow_t(size, align) size align.next_power_of_two();
-    _ZnamSt11align_val_tRKSt9nothrow_t(size, align) size align.next_power_of_two();
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn _Znwm(size: usize) -> *mut c_void {
+/// `new(size)`.
+pub unsafe extern "C-unwind" fn new(size: usize) -> *mut c_void {
     // SAFETY: exceptions may pass.
     unsafe { allocate(size, MIN_ALIGN) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void {
+/// `new(size, align)`.
+pub unsafe extern "C-unwind" fn aligned_new(size: usize, align: usize) -> *mut c_void {
     // SAFETY: exceptions may pass.
     unsafe { allocate(size, align.next_power_of_two()) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn _ZdlPv(block: *mut c_void) {
+/// `delete(block)`.
+pub unsafe extern "C-unwind" fn delete(block: *mut c_void) {
     // SAFETY: the caller gives the block up.
     unsafe { ENGINE.free(block.cast()) }
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn _ZdlPvSt11align_val_t(block: *mut c_void, _align: usize) {
+/// `delete(block, align)`.
+pub unsafe extern "C-unwind" fn aligned_delete(block: *mut c_void, _align: usize) {
     // SAFETY: the caller gives the block up.
     unsafe { ENGINE.free(block.cast()) }
 }
 
-/// Forms that only forward.
+/// Defines forms that only forward to an operator of [`BASE`], which takes some of the arguments.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $ty:ty),+) $(-> $ret:ty)? => $base:ident($($passed:ident),+);)+) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C-unwind" fn $name($($arg: $ty),+) $(-> $ret)? {
+        #[doc = concat!("Forwards to the program's `", stringify!($base), "`.")]
+        pub unsafe extern "C-unwind" fn $name($($arg: $ty),+) $(-> $ret)? {
             // SAFETY: the caller's, passed on.
             unsafe { base!($base($($passed),+)) }
         }
@@ -217,20 +227,54 @@ macro_rules! forward {
 }
 
 forward! {
-    _Znam(size: usize) -> *mut c_void => new(size);
-    _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void => aligned_new(size, align);
-    _ZdlPvm(block: *mut c_void, _size: usize) => delete(block);
-    _ZdlPvRKSt9nothrow_t(block: *mut c_void, _tag: *const c_void) => delete(block);
-    _ZdaPv(block: *mut c_void) => delete(block);
-    _ZdaPvm(block: *mut c_void, _size: usize) => array_delete(block);
-    _ZdaPvRKSt9nothrow_t(block: *mut c_void, _tag: *const c_void) => array_delete(block);
-    _ZdlPvmSt11align_val_t(block: *mut c_void, _size: usize, align: usize)
-        => aligned_delete(block, align);
-    _ZdlPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, align: usize, _tag: *const c_void)
-        => aligned_delete(block, align);
-    _ZdaPvSt11align_val_t(block: *mut c_void, align: usize) => aligned_delete(block, align);
-    _ZdaPvmSt11align_val_t(block: *mut c_void, _size: usize, align: usize)
+    array_new(size: usize) -> *mut c_void => new(size);
+    aligned_array_new(size: usize, align: usize) -> *mut c_void => aligned_new(size, align);
+    to_delete(block: *mut c_void) => delete(block);
+    to_array_delete(block: *mut c_void) => array_delete(block);
+    to_aligned_delete(block: *mut c_void, align: usize) => aligned_delete(block, align);
+    to_aligned_array_delete(block: *mut c_void, align: usize)
         => aligned_array_delete(block, align);
-    _ZdaPvSt11align_val_tRKSt9nothrow_t(block: *mut c_void, align: usize, _tag: *const c_void)
+    sized_to_aligned_delete(block: *mut c_void, _size: usize, align: usize)
+        => aligned_delete(block, align);
+    sized_to_aligned_array_delete(block: *mut c_void, _size: usize, align: usize)
         => aligned_array_delete(block, align);
+}
+
+/// Defines forms of `new` that give null instead of throwing. Whatever a replaced `new` or a
+/// new-handler throws must be caught, which takes C++: the C++ library's own form, the next
+/// definition of the symbol after ours, calls the base operator in a `try`. Where there is none,
+/// the base operator is ours, and the C++ library, if any, is in the program itself.
+macro_rules! nothrow {
+    ($($name:ident($($arg:ident),+) = $symbol:literal, align $align:expr;)+) => {$(
+        #[doc = concat!("`", $symbol, "`: null where there is no memory.")]
+        pub unsafe extern "C-unwind" fn $name(
+            $($arg: usize,)+ tag: *const c_void
+        ) -> *mut c_void {
+            type Next = unsafe extern "C-unwind" fn(
+                $(nothrow!(@usize $arg),)+ *const c_void
+            ) -> *mut c_void;
+            static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+            // SAFETY: the next function of this name has this type.
+            unsafe {
+                let next = next_symbol(&NEXT, concat!($symbol, "\0"));
+                if !next.is_null() {
+                    return transmute::<*mut c_void, Next>(next)($($arg,)+ tag);
+                }
+                let (size, align) = nothrow!(@size $($arg),+; $align);
+                let block = ENGINE.alloc_aligned(size, align);
+                if block.is_null() { allocate_by_handler(size, align) } else { block.cast() }
+            }
+        }
+    )+};
+    (@usize $arg:ident) => { usize };
+    (@size $size:ident $(, $arg:ident)?; $align:expr) => { ($size, $align) };
+}
+
+nothrow! {
+    nothrow_new(size) = "_ZnwmRKSt9nothrow_t", align MIN_ALIGN;
+    nothrow_array_new(size) = "_ZnamRKSt9nothrow_t", align MIN_ALIGN;
+    nothrow_aligned_new(size, align) = "_ZnwmSt11align_val_tRKSt9nothrow_t",
+        align align.next_power_of_two();
+    nothrow_aligned_array_new(size, align) = "_ZnamSt11align_val_tRKSt9nothrow_t",
+        align align.next_power_of_two();
 }

@@ -1,0 +1,28 @@
+//! libebbmalloc.a. Its C++ operators are weak symbols, so that a program that defines some of
+//! them itself can be linked with it.
+
+#![no_std]
+
+/// Defines a weak symbol that jumps to a function.
+macro_rules! export_weak {
+    ($($symbol:ident = $function:ident;)+) => {$(
+        core::arch::global_asm!(
+            concat!(".weak ", stringify!($symbol)),
+            concat!(".type ", stringify!($symbol), ", @function"),
+            concat!(stringify!($symbol), ":"),
+            #[cfg(target_arch = "x86_64")]
+            "jmp {function}",
+            #[cfg(target_arch = "aarch64")]
+            "b {function}",
+            function = sym cabi::cxx::$function,
+        );
+    )+};
+}
+
+cabi::cxx_operators!(export_weak);
+
+#[cfg(not(test))]
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo) -> ! {
+    cabi::panicked(info)
+}
