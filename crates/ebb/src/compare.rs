@@ -9,21 +9,25 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
+use crate::contender::Contender;
 use crate::inspect::Program;
 use crate::library::{Library, LibraryOption};
 use crate::measure::{Failed, Run, Sample, Setting, measure};
-use crate::notes::{self, Note};
+use crate::notebook::Notebook;
+use crate::notes;
 use crate::perf::Perf;
 use crate::progress::Progress;
 use crate::result::{self, Allocator, Findings};
-use crate::spawn::Command;
+use crate::stats::{self, Summary};
 use crate::stop::Stop;
-use crate::{interrupt, program, report, stats};
+use crate::{interrupt, program, report};
 
 const SYSTEM: &str = "system";
 const OURS: &str = "ebbmalloc";
 /// Below this, starting the process outweighs what its allocator does.
 const SHORT: Duration = Duration::from_millis(50);
+/// The spread of equal runs, as a share of their median, that is worth a word.
+const RESTLESS: f64 = 0.25;
 /// How many of a failed program's last lines are shown.
 const LAST_LINES: usize = 10;
 
@@ -70,45 +74,6 @@ fn parse_allocator(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// An allocator on its way through the runs.
-struct Contender {
-    name: String,
-    library: Option<Library>,
-    command: Command,
-    samples: Vec<Sample>,
-    /// Whether its library was in the program, in every run so far.
-    loaded: Option<bool>,
-    /// Runs without failure, warm-ups included.
-    succeeded: u32,
-}
-
-impl Contender {
-    fn new(
-        name: &str,
-        library: Option<Library>,
-        path: &Path,
-        arguments: &[OsString],
-    ) -> anyhow::Result<Self> {
-        let before = env::var_os("LD_PRELOAD");
-        let set = match &library {
-            Some(library) => {
-                vec![("LD_PRELOAD", program::preload(&library.path, before.as_deref())?)]
-            }
-            None => Vec::new(),
-        };
-        let command = Command::new(path, arguments, &set)
-            .context("an argument or variable has a zero byte in it")?;
-        Ok(Self {
-            name: name.into(),
-            library,
-            command,
-            samples: Vec::new(),
-            loaded: None,
-            succeeded: 0,
-        })
-    }
-}
-
 /// Runs the comparison and prints its result.
 pub fn compare(options: Options) -> anyhow::Result<()> {
     let path = program::find(&options.command[0])?;
@@ -117,7 +82,7 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
     File::open(&input).map_err(|error| Stop::usage(format!("{}: {error}", input.display())))?;
 
     let inspected = Program::of(&path);
-    let mut notes = Notes::new(&options.command[0]);
+    let mut notes = Notebook::new(&options.command[0]);
     notes.extend(notes::environment(env::var_os("LD_PRELOAD")));
     for contender in &contenders {
         notes.extend(
@@ -168,7 +133,7 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
                 return Err(failure(&contenders, contender, &label, &run));
             }
             notes.observe(&run, &contenders, contender);
-            record(&mut contenders[contender], run, warming);
+            contenders[contender].record(run, warming);
         }
         progress.round(&label);
     }
@@ -215,19 +180,6 @@ fn one(contender: &Contender, path: &Path, setting: &Setting) -> anyhow::Result<
     })
 }
 
-fn record(contender: &mut Contender, run: Run, warming: bool) {
-    contender.succeeded += u32::from(run.status.success());
-    if contender.library.is_some() {
-        contender.loaded = match (contender.loaded, run.loaded) {
-            (Some(before), Some(now)) => Some(before && now),
-            (before, now) => before.or(now),
-        };
-    }
-    if !warming {
-        contender.samples.push(run.sample);
-    }
-}
-
 /// The error for a failed run: where, how, whether elsewhere too, and the program's last words.
 fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> anyhow::Error {
     let mut text =
@@ -238,7 +190,7 @@ fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> a
         .map(|other| other.name.as_str())
         .collect();
     text.push_str(&match (failed, fine.as_slice()) {
-        (0, []) => "\nThis is without any other allocator preloaded: --ignore-failure compares all the same".into(),
+        (0, []) => "\nNo allocator was preloaded in this run: the program itself fails. --ignore-failure compares it all the same".into(),
         (_, []) => String::new(),
         (_, fine) => format!("\nIt had succeeded on: {}", fine.join(", ")),
     });
@@ -253,9 +205,7 @@ fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> a
 
 fn findings(options: &Options, contenders: Vec<Contender>, mut notes: Vec<String>) -> Findings {
     let system = contenders[0].samples.clone();
-    if system.iter().all(|run| run.wall_seconds < SHORT.as_secs_f64()) {
-        notes.push(format!("The program ends within {} ms: much of that is starting it. Give it more to do to learn about its allocator.", SHORT.as_millis()));
-    }
+    notes.extend(restlessness(&system));
     let allocators: Vec<_> = contenders
         .into_iter()
         .enumerate()
@@ -282,74 +232,39 @@ fn findings(options: &Options, contenders: Vec<Contender>, mut notes: Vec<String
     }
 }
 
-/// Collects what is to be said, each thing once.
-struct Notes<'a> {
-    name: &'a OsString,
-    notes: Vec<Note>,
-    inspected: Vec<PathBuf>,
+/// What the system's own wall times say about the measurement.
+fn restlessness(system: &[Sample]) -> Option<String> {
+    let times: Vec<_> = system.iter().map(|run| run.wall_seconds).collect();
+    let Summary { median, min, max } = Summary::of(&times)?;
+    if max < SHORT.as_secs_f64() {
+        return Some(format!(
+            "The program ends within {} ms: much of that is starting it. Give it more to do to learn about its allocator.",
+            SHORT.as_millis()
+        ));
+    }
+    let spread = (max - min) / median;
+    (spread > RESTLESS).then(|| format!("Wall times on one and the same allocator lie {:.0} % apart: the machine is busy, or the program does not always do the same. Compare when it is quiet, or more often (-n {}).", spread * 100.0, (times.len() * 4).max(20)))
 }
 
-impl<'a> Notes<'a> {
-    fn new(name: &'a OsString) -> Self {
-        Self { name, notes: Vec::new(), inspected: Vec::new() }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn extend(&mut self, notes: impl IntoIterator<Item = Note>) {
-        for note in notes {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
+    #[test]
+    fn allocators_have_a_name_and_a_path() {
+        assert_eq!(parse_allocator("a=/b=c.so"), Ok(("a".into(), "/b=c.so".into())));
+        for text in ["", "=", "a", "a=", "=b"] {
+            assert!(parse_allocator(text).is_err(), "{text}");
         }
     }
 
-    fn inspect(&mut self, program: &Program, contenders: &[Contender]) {
-        self.inspected
-            .extend([program.path.clone(), program.path.canonicalize().unwrap_or_default()]);
-        let libraries: Vec<_> =
-            contenders.iter().filter_map(|contender| contender.library.as_ref()).collect();
-        self.extend(notes::program(program, self.name, &libraries));
-    }
-
-    /// Says at once what makes the comparison futile: its user may not want to wait for it.
-    fn warn(&self) {
-        for note in self.notes.iter().filter(|note| note.futile) {
-            eprintln!("ebb: {}", note.text);
-        }
-    }
-
-    /// Learns from a run: scripts may have started a program that was not known before.
-    fn observe(&mut self, run: &Run, contenders: &[Contender], index: usize) {
-        let contender = &contenders[index];
-        if let Some(exe) = run.exe.as_ref().filter(|exe| !self.inspected.contains(exe)) {
-            self.inspect(&Program::of(exe), contenders);
-        }
-        if contender.library.is_some()
-            && run.loaded == Some(false)
-            && contender.loaded != Some(false)
-        {
-            let exe =
-                run.exe.as_ref().map_or("the program".into(), |exe| exe.display().to_string());
-            // The loader says on the program's standard error what hindered it.
-            let stderr = String::from_utf8_lossy(&run.stderr);
-            let reason =
-                stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
-            let reason = reason.map_or(String::new(), |line| format!(" The loader said: {line}"));
-            self.extend([Note::remark(format!(
-                "{} was not loaded into {exe} (it was not in its memory map at the end): its runs show the system's allocator.{reason}",
-                contender.name
-            ))]);
-        }
-        if let Some(error) = &run.untraced {
-            self.extend([Note::remark(format!(
-                "Memory at end is what was last seen, looking every 10 ms: the program could not be traced ({error})."
-            ))]);
-        } else if run.sample.end_bytes.is_none() {
-            self.extend([Note::remark("Memory at end is not known: the program's last thread left unseen, or replaced it by another program.")]);
-        }
-    }
-
-    fn finish(mut self, perf: Option<String>) -> Vec<String> {
-        self.extend(perf.map(Note::remark));
-        self.notes.into_iter().map(|note| note.text).collect()
+    #[test]
+    fn restless_machines_and_short_programs_are_told() {
+        let said = |times: [f64; 3]| {
+            restlessness(&times.map(|wall_seconds| Sample { wall_seconds, ..Sample::default() }))
+        };
+        assert_eq!(said([1.0, 1.1, 1.2]), None);
+        assert!(said([1.0, 1.1, 1.5]).unwrap().contains("45 % apart"));
+        assert!(said([0.001, 0.002, 0.01]).unwrap().contains("within 50 ms"));
     }
 }

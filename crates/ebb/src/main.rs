@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod compare;
+mod contender;
 mod inspect;
 mod interrupt;
 mod library;
 mod measure;
 mod metrics;
+mod notebook;
 mod notes;
 mod perf;
 mod procfs;

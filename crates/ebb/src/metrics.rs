@@ -19,18 +19,17 @@ pub enum Unit {
     Count,
 }
 
-/// Names of the two metrics that verdicts are about.
+/// Names of the metrics that verdicts are about.
 pub const TIME: &str = "wall_seconds";
-pub const MEMORY: &str = "peak_bytes";
+pub const PEAK: &str = "peak_bytes";
+pub const END: &str = "end_bytes";
 
 pub const METRICS: [Metric; 11] = [
     metric(TIME, "wall time", Unit::Seconds, |run| Some(run.wall_seconds)),
     metric("user_seconds", "user CPU time", Unit::Seconds, |run| Some(run.user_seconds)),
     metric("system_seconds", "system CPU time", Unit::Seconds, |run| Some(run.system_seconds)),
-    metric(MEMORY, "peak memory", Unit::Bytes, |run| Some(run.peak_bytes as f64)),
-    metric("end_bytes", "memory at end", Unit::Bytes, |run| {
-        run.end_bytes.map(|bytes| bytes as f64)
-    }),
+    metric(PEAK, "peak memory", Unit::Bytes, |run| Some(run.peak_bytes as f64)),
+    metric(END, "memory at end", Unit::Bytes, |run| run.end_bytes.map(|bytes| bytes as f64)),
     metric("minor_faults", "minor faults", Unit::Count, |run| Some(run.minor_faults as f64)),
     metric("major_faults", "major faults", Unit::Count, |run| Some(run.major_faults as f64)),
     metric("cycles", "cycles", Unit::Count, |run| run.cycles.map(|count| count as f64)),

@@ -50,9 +50,10 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
     };
     let mut notes = Vec::new();
     if elf.go {
-        notes.push(Note::futile(format!(
+        let note = format!(
             "{path} is a Go program: Go's runtime has its own allocator, and only C code called through cgo reaches malloc. There is little to compare."
-        )));
+        );
+        notes.push(Note { futile: elf.loader.is_none(), text: note });
     } else if elf.loader.is_none() {
         notes.push(Note::futile(format!(
             "{path} is statically linked: nothing can be preloaded into it. Link it dynamically, or build it with libebbmalloc.a or the ebbmalloc crate."

@@ -17,11 +17,7 @@ impl Progress {
         let drawn = drawn && io::stderr().is_terminal();
         let target =
             if drawn { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let style = ProgressStyle::with_template(
-            "{bar:24.cyan/dim} {pos}/{len} runs, {eta} left  {msg:.dim}",
-        );
-        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─");
-        let bar = ProgressBar::with_draw_target(Some(runs), target).with_style(style);
+        let bar = ProgressBar::with_draw_target(Some(runs), target).with_style(style(""));
         Self { bar, line: (!drawn).then(String::new) }
     }
 
@@ -34,6 +30,8 @@ impl Progress {
     /// It has ended.
     pub fn end(&mut self, allocator: &str, wall: Duration) {
         self.bar.inc(1);
+        // There is something to estimate from only now.
+        self.bar.set_style(style(", {eta} left"));
         if let Some(line) = &mut self.line {
             let comma = if line.is_empty() { "" } else { ", " };
             line.push_str(&format!("{comma}{allocator} {:.3} s", wall.as_secs_f64()));
@@ -47,6 +45,12 @@ impl Progress {
             line.clear();
         }
     }
+}
+
+fn style(left: &str) -> ProgressStyle {
+    let template = format!("{{bar:24.cyan/dim}} {{pos}} of {{len}} runs{left}  {{msg:.dim}}");
+    let style = ProgressStyle::with_template(&template);
+    style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━━─")
 }
 
 impl Drop for Progress {

@@ -1,6 +1,6 @@
 //! The result of a comparison as a person reads it.
 
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use console::{Style, Term};
 
 use crate::metrics::{METRICS, Scale};
@@ -28,7 +28,7 @@ pub fn print(findings: &Findings) {
     };
     let runs = if findings.runs == 1 { "1 run".into() } else { format!("{} runs", findings.runs) };
     println!("{}\n", dim.apply_to(format!("{runs} on each allocator in turn{warmup}")));
-    println!("{}\n", table(&findings.allocators));
+    println!("{}\n", table(&findings.allocators).trim_fmt());
 
     for failure in &findings.failures {
         println!(
@@ -54,8 +54,7 @@ pub fn print(findings: &Findings) {
 fn table(allocators: &[Allocator]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    let heading =
-        |text: &str| Cell::new(text).fg(Color::DarkGrey).set_alignment(CellAlignment::Right);
+    let heading = |text: &str| dim(right(text));
     table.set_header([
         heading(""),
         heading(""),
@@ -71,8 +70,7 @@ fn table(allocators: &[Allocator]) -> Table {
                 .filter_map(|allocator| Some((allocator, allocator.metrics.get(metric.key)?)))
         };
         let largest = measured().map(|(_, measured)| measured.summary.median).fold(0.0, f64::max);
-        let always_zero = measured().all(|(_, measured)| measured.summary.max == 0.0);
-        if always_zero {
+        if largest == 0.0 {
             continue;
         }
         let scale = Scale::new(metric.unit, largest);
@@ -85,17 +83,27 @@ fn table(allocators: &[Allocator]) -> Table {
             ));
         }
     }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     table
 }
 
+fn right(text: &str) -> Cell {
+    Cell::new(text).set_alignment(CellAlignment::Right)
+}
+
+fn dim(cell: Cell) -> Cell {
+    cell.add_attribute(Attribute::Dim)
+}
+
 fn row(label: &str, name: &str, measured: &Measured, scale: &Scale) -> [Cell; 6] {
-    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
     let summary = &measured.summary;
     let range = format!("{} … {}", scale.number(summary.min), scale.number(summary.max));
     let (ratio, interval) = match &measured.comparison {
         None => (Cell::new(""), String::new()),
         Some(comparison) => {
-            let cell = right(format!("{:.2}", comparison.ratio));
+            let cell = right(&format!("{:.2}", comparison.ratio));
             let cell = match comparison.verdict {
                 Verdict::Less => cell.fg(Color::Green),
                 Verdict::More => cell.fg(Color::Red),
@@ -107,9 +115,9 @@ fn row(label: &str, name: &str, measured: &Measured, scale: &Scale) -> [Cell; 6]
     [
         Cell::new(label),
         Cell::new(name),
-        right(scale.show(summary.median)),
-        right(range).fg(Color::DarkGrey),
+        right(&scale.show(summary.median)),
+        dim(right(&range)),
         ratio,
-        right(interval).fg(Color::DarkGrey),
+        dim(right(&interval)),
     ]
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use crate::measure::Sample;
-use crate::metrics::{MEMORY, METRICS, TIME};
+use crate::metrics::{END, METRICS, PEAK, TIME};
 use crate::stats::{Comparison, Summary, Verdict};
 
 /// The whole result. Times are in seconds, memory in bytes.
@@ -114,21 +114,19 @@ pub fn failures(allocators: &[Allocator]) -> Vec<String> {
 
 fn verdict(metrics: &BTreeMap<&str, Measured>) -> String {
     let of = |key| metrics.get(key).and_then(|measured| measured.comparison);
-    let (time, memory) = (of(TIME), of(MEMORY));
-    let is = |comparison: Option<Comparison>, verdict| {
-        comparison.is_some_and(|comparison| comparison.verdict == verdict)
-    };
-    if is(time, Verdict::TooFewRuns) || is(memory, Verdict::TooFewRuns) {
+    let (time, peak, end) = (of(TIME), of(PEAK), of(END));
+    let all = || [time, peak, end].into_iter().flatten();
+    if all().any(|comparison| comparison.verdict == Verdict::TooFewRuns) {
         return "too few runs for a verdict".into();
     }
-    if is(time, Verdict::Same) && is(memory, Verdict::Same) {
+    if all().all(|comparison| comparison.verdict == Verdict::Same) {
         return "no difference beyond noise".into();
     }
-    [(time, "time"), (memory, "peak memory")]
-        .into_iter()
-        .filter_map(|(comparison, what)| Some(clause(comparison?, what)))
-        .collect::<Vec<_>>()
-        .join(", ")
+    // Memory at the end is worth a word only where it differs.
+    let end = end.filter(|comparison| comparison.verdict != Verdict::Same);
+    let clauses = [(time, "time"), (peak, "peak memory"), (end, "memory at end")];
+    let clauses = clauses.into_iter().filter_map(|(comparison, of)| Some(clause(comparison?, of)));
+    clauses.collect::<Vec<_>>().join(", ")
 }
 
 fn clause(comparison: Comparison, what: &str) -> String {

@@ -1,0 +1,79 @@
+//! What is to be said with a comparison, as it comes to light.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::contender::Contender;
+use crate::inspect::Program;
+use crate::measure::Run;
+use crate::notes::{self, Note};
+
+/// Collects what is to be said, each thing once.
+pub struct Notebook<'a> {
+    name: &'a OsStr,
+    notes: Vec<Note>,
+    inspected: Vec<PathBuf>,
+}
+
+impl<'a> Notebook<'a> {
+    pub fn new(name: &'a OsStr) -> Self {
+        Self { name, notes: Vec::new(), inspected: Vec::new() }
+    }
+
+    pub fn extend(&mut self, notes: impl IntoIterator<Item = Note>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    pub fn inspect(&mut self, program: &Program, contenders: &[Contender]) {
+        self.inspected
+            .extend([program.path.clone(), program.path.canonicalize().unwrap_or_default()]);
+        let libraries: Vec<_> =
+            contenders.iter().filter_map(|contender| contender.library.as_ref()).collect();
+        self.extend(notes::program(program, self.name, &libraries));
+    }
+
+    /// Says at once what makes the comparison futile: its user may not want to wait for it.
+    pub fn warn(&self) {
+        for note in self.notes.iter().filter(|note| note.futile) {
+            eprintln!("ebb: {}", note.text);
+        }
+    }
+
+    /// Learns from a run: scripts may have started a program that was not known before.
+    pub fn observe(&mut self, run: &Run, contenders: &[Contender], index: usize) {
+        let contender = &contenders[index];
+        if let Some(exe) = run.exe.as_ref().filter(|exe| !self.inspected.contains(exe)) {
+            self.inspect(&Program::of(exe), contenders);
+        }
+        let known = self.notes.iter().any(|note| note.futile) || contender.loaded == Some(false);
+        if contender.library.is_some() && run.loaded == Some(false) && !known {
+            let exe =
+                run.exe.as_ref().map_or("the program".into(), |exe| exe.display().to_string());
+            // The loader says on the program's standard error what hindered it.
+            let stderr = String::from_utf8_lossy(&run.stderr);
+            let reason =
+                stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
+            let reason = reason.map_or(String::new(), |line| format!(" The loader said: {line}"));
+            self.extend([Note::remark(format!(
+                "{} was not loaded into {exe} (it was not in its memory map at the end): its runs show the system's allocator.{reason}",
+                contender.name
+            ))]);
+        }
+        if let Some(error) = &run.untraced {
+            self.extend([Note::remark(format!(
+                "Memory at end is what was last seen, looking every 10 ms: the program could not be traced ({error})."
+            ))]);
+        } else if run.sample.end_bytes.is_none() {
+            self.extend([Note::remark("Memory at end is not known: the program's last thread left unseen, or replaced it by another program.")]);
+        }
+    }
+
+    pub fn finish(mut self, perf: Option<String>) -> Vec<String> {
+        self.extend(perf.map(Note::remark));
+        self.notes.into_iter().map(|note| note.text).collect()
+    }
+}
