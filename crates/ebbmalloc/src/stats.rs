@@ -215,6 +215,10 @@ impl<O: Os> Engine<O> {
     /// work they may disagree by a few batches. Does not allocate.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::EMPTY;
+        // Not for its own sake: what set-up decides may not be read while another thread is at it.
+        if !self.ready() {
+            return stats;
+        }
         let totals = &self.totals;
         let setup = self.setup();
         (stats.mode, stats.why, stats.id) = (setup.mode.name(), setup.why, setup.id);

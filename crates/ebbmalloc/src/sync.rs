@@ -26,13 +26,9 @@ mod cell {
     }
     pub struct MutPtr<T>(*mut T);
     impl<T> MutPtr<T> {
-        /// # Safety
-        /// Nobody else may access the value while the reference lives.
         #[inline(always)]
-        #[allow(clippy::mut_from_ref)]
-        pub unsafe fn deref(&self) -> &mut T {
-            // SAFETY: the caller's promise.
-            unsafe { &mut *self.0 }
+        pub fn with<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+            work(self.0)
         }
     }
 }
@@ -146,7 +142,7 @@ impl<T> core::ops::Deref for Guard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: the guard exists, so the lock is held, by us.
-        unsafe { MutPtr::deref(&self.value) }
+        unsafe { &*self.value.with(|value| value) }
     }
 }
 
@@ -154,7 +150,7 @@ impl<T> core::ops::DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and the guard is borrowed exclusively.
-        unsafe { MutPtr::deref(&self.value) }
+        unsafe { &mut *self.value.with(|value| value) }
     }
 }
 
