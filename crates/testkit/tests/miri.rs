@@ -1,0 +1,137 @@
+//! Small programs for Miri, which watches every access of the engine to the fake's memory:
+//!
+//! ```sh
+//! cargo +nightly miri test -p ebbmalloc-testkit --test miri --test misuse
+//! ```
+//!
+//! They also run without it.
+#![cfg(not(loom))]
+
+use std::sync::Barrier;
+use std::sync::mpsc;
+use std::thread;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::{Block, FakeOs, Op, Program, Worker};
+
+fn engine() -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().space(12 << 20), None)
+}
+
+fn finish(engine: &Engine<FakeOs>) {
+    engine.check();
+    assert_eq!(engine.stats().live_bytes, 0);
+}
+
+#[test]
+fn one_thread() {
+    let engine = engine();
+    let mut worker = Worker::new(&engine, 0);
+    for op in Program::new(1).take(150) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.free_all();
+    engine.trim();
+    finish(&engine);
+}
+
+#[test]
+fn one_of_every_kind() {
+    let engine = engine();
+    let mut worker = Worker::new(&engine, 0);
+    for align in [1, 32, 4096, 1 << 16, 1 << 20] {
+        worker.apply(Op::Alloc { size: 100, align });
+        worker.apply(Op::Realloc { nth: 0, size: 40_000 });
+        worker.apply(Op::AllocZeroed { size: align });
+        // In place, both ways; then away from there.
+        worker.apply(Op::Alloc { size: 200_000, align });
+        worker.apply(Op::Realloc { nth: 2, size: 300_000 });
+        worker.apply(Op::Realloc { nth: 2, size: 70_000 });
+        worker.apply(Op::Realloc { nth: 2, size: 0 });
+        worker.free_all();
+    }
+    engine.trim();
+    finish(&engine);
+}
+
+/// Two threads, both of which find an engine that was never used.
+#[test]
+fn two_threads_start_it() {
+    let engine = engine();
+    let barrier = Barrier::new(2);
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let (engine, barrier) = (&engine, &barrier);
+            scope.spawn(move || {
+                let mut worker = Worker::new(engine, number);
+                barrier.wait();
+                for op in Program::new(number as u64).take(25) {
+                    worker.apply(op).into_iter().for_each(|block| worker.receive(block));
+                }
+                worker.free_all();
+            });
+        }
+    });
+    finish(&engine);
+}
+
+#[test]
+fn null_is_freed_while_another_thread_starts() {
+    let engine = engine();
+    thread::scope(|scope| {
+        scope.spawn(|| assert!(!engine.alloc(1).is_null()));
+        // SAFETY: null is no block.
+        unsafe { engine.free(std::ptr::null_mut()) };
+    });
+}
+
+/// Blocks of one size go back and forth; nothing but the channel keeps the threads in step.
+#[test]
+fn two_threads_hand_over() {
+    let engine = engine();
+    let (to_one, from_other) = mpsc::channel::<Block>();
+    let (to_other, from_one) = mpsc::channel::<Block>();
+    thread::scope(|scope| {
+        for (number, out, inbox) in [(0, to_other, from_other), (1, to_one, from_one)] {
+            let engine = &engine;
+            scope.spawn(move || {
+                let mut worker = Worker::new(engine, number);
+                for round in 0..30 {
+                    worker.apply(Op::Alloc { size: 2000 + 40_000 * (round % 10 / 9), align: 1 });
+                    if round % 2 == 0
+                        && let Some(block) = worker.apply(Op::HandOver { nth: 0 })
+                    {
+                        let Ok(()) = out.send(block) else { return };
+                    }
+                    inbox.try_iter().for_each(|block| worker.receive(block));
+                    worker.apply(Op::Free { nth: round });
+                }
+                drop(out);
+                inbox.iter().for_each(|block| worker.receive(block));
+                worker.free_all();
+            });
+        }
+    });
+    finish(&engine);
+}
+
+/// Statistics are read while others work.
+#[test]
+fn statistics_meanwhile() {
+    let engine = engine();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut worker = Worker::new(&engine, 0);
+            for op in Program::new(9).take(20) {
+                worker.apply(op).into_iter().for_each(|block| worker.receive(block));
+            }
+            worker.free_all();
+        });
+        while engine.stats().refills < 2 {
+            thread::yield_now();
+        }
+    });
+    finish(&engine);
+}
