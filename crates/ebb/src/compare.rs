@@ -32,10 +32,13 @@ const RESTLESS: f64 = 0.25;
 const LAST_LINES: usize = 10;
 
 #[derive(Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "ebb compare [OPTIONS] -- PROGRAM [ARGS]...",
+    after_help = "\
 Times, faults and counters include the child processes that the program waits for. Peak memory is that \
 of the program or of its largest child, whichever is more; memory at end is the program's own, resident \
-when it begins to exit.")]
+when it begins to exit."
+)]
 pub struct Options {
     /// Counted runs on each allocator; 5 or more allow a verdict
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -61,7 +64,7 @@ pub struct Options {
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
 }
 

@@ -20,7 +20,8 @@ pub fn print(findings: &Findings) {
     let dim = Style::new().dim();
     let paragraph = |text: &str| textwrap::fill(text, width);
 
-    println!("{}", bold.apply_to(findings.program.join(" ")));
+    let program = findings.program.join(" ").replace('\n', " ");
+    println!("{}", bold.apply_to(console::truncate_str(&program, width, "…")));
     let warmup = match findings.warmup {
         0 => String::new(),
         1 => ", after 1 warm-up".into(),
@@ -40,7 +41,11 @@ pub fn print(findings: &Findings) {
         findings.allocators.iter().map(|allocator| allocator.name.len()).max().unwrap_or(0);
     for allocator in &findings.allocators {
         if let Some(verdict) = &allocator.verdict {
-            println!("{:name_width$}  {}", allocator.name, bold.apply_to(verdict));
+            let name = format!("{:name_width$}  ", allocator.name);
+            let indent = " ".repeat(name_width + 2);
+            let options =
+                textwrap::Options::new(width).initial_indent(&name).subsequent_indent(&indent);
+            println!("{}", bold.apply_to(textwrap::fill(verdict, options)));
         }
     }
     println!("{}", dim.apply_to(paragraph(&findings.foundation)));

@@ -12,6 +12,7 @@ use crate::library::LibraryOption;
 use crate::{notes, program};
 
 #[derive(Args)]
+#[command(override_usage = "ebb run [OPTIONS] -- PROGRAM [ARGS]...")]
 pub struct Options {
     /// How ebbmalloc shares its caches: sets EBB_MODE
     #[arg(long, value_enum)]
@@ -22,7 +23,7 @@ pub struct Options {
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM ARGS")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
 }
 

@@ -16,8 +16,6 @@ use serde::Serialize;
 
 /// The least effect that is called a difference.
 const FLOOR: f64 = 0.02;
-/// What to do about too few runs.
-pub const REMEDY: &str = "5 or more are needed: -n 5";
 /// The largest chance of an interval that misses the true median.
 const CHANCE: f64 = 1.0 / 16.0;
 
@@ -91,9 +89,7 @@ impl Comparison {
 /// What the verdicts of so many pairs rest on, in a sentence.
 pub fn foundation(pairs: usize) -> String {
     let Some(rank) = interval_rank(pairs) else {
-        return format!(
-            "Verdicts rest on paired runs that agree. {pairs} might agree by chance; {REMEDY}."
-        );
+        return "No verdicts: they rest on paired runs that agree, and fewer than 5 agree too easily by chance (-n 5).".into();
     };
     let which = match rank {
         0 => format!("all {pairs} paired runs agree"),
@@ -192,7 +188,7 @@ mod tests {
             let comparison = Comparison::of(&vec![1.0; pairs], &vec![0.5; pairs]).unwrap();
             assert_eq!(comparison.verdict, Verdict::TooFewRuns);
             assert!((comparison.ratio - 0.5).abs() < 1e-12);
-            assert!(foundation(pairs).contains(REMEDY));
+            assert!(foundation(pairs).contains("No verdicts"));
         }
         assert_eq!(Comparison::of(&[1.0; 5], &[0.5; 5]).unwrap().verdict, Verdict::Less);
     }
