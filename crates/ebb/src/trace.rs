@@ -97,15 +97,20 @@ pub fn sample(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
             // Until it executes the program, the process is a copy of this one.
             let copy = fs::read_link("/proc/self/exe").ok();
             let mut last: Option<Snapshot> = None;
-            while !ended.load(Relaxed) {
+            loop {
+                thread::park_timeout(SAMPLING);
+                if ended.load(Relaxed) {
+                    break;
+                }
                 let next = Snapshot::take(pid, library);
                 if let Some(mut next) = next.filter(|next| next.exe.is_none() || next.exe != copy) {
+                    // What was seen on the way says nothing about the peak.
+                    next.peak = None;
                     if last.is_some_and(|last| last.mapped == Some(true)) {
                         next.mapped = Some(true);
                     }
                     last = Some(next);
                 }
-                thread::park_timeout(SAMPLING);
             }
             last
         });
