@@ -154,6 +154,16 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
     unsafe { &(*slab).start.lock }
 }
 
+/// Makes the lock of a slab, which for loom's types zero bytes are not.
+///
+/// # Safety
+/// `slab` is a slab that nobody uses yet.
+#[cfg(loom)]
+pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
+    // SAFETY: the caller's.
+    unsafe { (&raw mut (*slab).start.lock).write(Lock::new(())) }
+}
+
 /// How many blocks of the class the slab holds. Exact for a slab at rest; a glance otherwise.
 ///
 /// # Safety

@@ -20,6 +20,8 @@
 
 #![no_std]
 #![warn(missing_docs)]
+// The models use only a part of the lower layers.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -52,6 +54,10 @@ mod engine;
 mod global;
 #[cfg(not(loom))]
 mod stats;
+
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;
 
 #[cfg(not(loom))]
 pub use engine::{Engine, Hooks};

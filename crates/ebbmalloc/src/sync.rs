@@ -1,14 +1,12 @@
-//! Atomics, and the one lock of the engine. Under `--cfg loom` the same names are loom's, so
-//! that the tests in `crates/testkit/tests/loom.rs` explore every interleaving of this code.
+//! Atomics, and the one lock of the engine. Under `--cfg loom` what the lock is made of is loom's,
+//! so that the tests in `crates/testkit/tests/loom.rs` explore every interleaving of this code;
+//! other atomics are none of a protocol, or lie in raw memory, where loom's cannot.
 
 #[cfg(not(loom))]
-pub use core::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+pub use core::sync::atomic::AtomicU32;
+pub use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 #[cfg(loom)]
-pub use loom::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+pub use loom::sync::atomic::AtomicU32;
 
 #[cfg(not(loom))]
 mod cell {
@@ -57,7 +55,7 @@ const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 /// How often a waiter looks before it sleeps. Sections are short; longer than this and the
 /// holder is probably not running.
-const SPINS: u32 = 100;
+const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
 /// A lock around a value: spins briefly, then sleeps on a futex. All zero bytes are a free lock.
 ///

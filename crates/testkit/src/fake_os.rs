@@ -207,12 +207,13 @@ impl Os for FakeOs {
         }
         assert_eq!(bytes % self.page, 0, "a reservation not of whole pages");
         let layout = Layout::from_size_align(bytes, align).ok()?;
-        // SAFETY: the size is not zero; the memory is as long as said.
-        let start = unsafe {
-            let start = NonNull::new(alloc::alloc(layout))?;
-            start.write_bytes(POISON, bytes);
-            start
-        };
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
+        // Loom sets up thousands of these.
+        if !cfg!(loom) {
+            // SAFETY: the memory is as long as said.
+            unsafe { start.write_bytes(POISON, bytes) };
+        }
         let committed = vec![false; bytes / self.page];
         self.state().reservations.push(Reservation { start: start.as_ptr(), layout, committed });
         Some(start)

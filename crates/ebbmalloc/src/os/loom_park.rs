@@ -1,12 +1,25 @@
-//! Under loom a sleeping thread is one that lets the others run.
+//! Sleeping and waking on a word under loom: as futex(2) promises, a sleeper looks at the word and
+//! goes to sleep in one step, so a lost wake-up is a deadlock, which loom reports.
 
-use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Condvar, Mutex};
 
-pub(crate) fn futex_wait(_: &AtomicU32, _: u32) {
-    loom::thread::yield_now();
+loom::lazy_static! {
+    static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 }
 
-pub(crate) fn futex_wake(_: &AtomicU32) {}
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
+    let sleepers = SLEEPERS.0.lock().unwrap();
+    if word.load(Ordering::Relaxed) == expected {
+        drop(SLEEPERS.1.wait(sleepers));
+    }
+}
+
+pub(crate) fn futex_wake(_: &AtomicU32) {
+    // All of them, as they may sleep on different words; a sleeper looks again anyway.
+    let _sleepers = SLEEPERS.0.lock().unwrap();
+    SLEEPERS.1.notify_all();
+}
 
 pub(crate) fn spin_hint() {
     loom::thread::yield_now();

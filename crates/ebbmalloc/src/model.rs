@@ -1,0 +1,119 @@
+//! What `crates/testkit/tests/loom.rs` explores: the layers below the engine, for one size class.
+//! Exists under `--cfg loom` only.
+
+use core::ptr;
+use std::vec;
+use std::vec::Vec;
+
+use crate::cache::{Header, OwnedStack, lock_of, set_up_lock};
+use crate::central::Central;
+use crate::front::{Front, Preferred, Slots};
+use crate::os::Os;
+use crate::pages::Pages;
+use crate::region::Region;
+use crate::size_class::SizeClass;
+pub use crate::sync::Lock;
+
+/// A central over its own page heap, and caches in slot mode.
+pub struct Layers<O> {
+    os: O,
+    class: SizeClass,
+    region: Region,
+    pages: Lock<Pages>,
+    central: Central,
+    caches: usize,
+    preferred: Preferred,
+}
+
+// SAFETY: as for the engine.
+unsafe impl<O: Os> Sync for Layers<O> {}
+// SAFETY: as for the engine.
+unsafe impl<O: Os + Send> Send for Layers<O> {}
+
+impl<O: Os> Layers<O> {
+    /// Layers for blocks of `size` bytes, with so many caches, all of which have room.
+    pub fn new(os: O, size: usize, caches: usize) -> Self {
+        let class = SizeClass::of(size).expect("a small size");
+        let mut region = Region::unset();
+        assert!(region.set_up(&os, caches, usize::MAX));
+        for cache in 0..caches {
+            // SAFETY: there are so many, and nobody uses them yet.
+            unsafe {
+                let slab = region.slabs().add(cache);
+                set_up_lock(slab);
+                OwnedStack::new(slab, class).set_header(Header::default().grown(class));
+            }
+        }
+        let (pages, central, preferred) =
+            (Lock::new(Pages::new()), Central::new(), Preferred::new());
+        Self { os, class, region, pages, central, caches, preferred }
+    }
+
+    /// Claims up to `most` blocks from the central.
+    pub fn claim(&self, most: usize) -> Vec<*mut u8> {
+        let mut blocks = vec![ptr::null_mut(); most];
+        let Self { central, region, os, pages, class, .. } = self;
+        let claimed = central.claim(region, os, pages, *class, &mut blocks);
+        blocks.split_off(most - claimed)
+    }
+
+    /// Gives blocks back to the central.
+    pub fn release(&self, blocks: &[*mut u8]) {
+        let Self { central, region, os, pages, class, .. } = self;
+        assert_eq!(central.release(region, os, pages, *class, blocks), Ok(()));
+    }
+
+    /// Panics unless everything is booked well. Returns the spans, and the blocks claimed.
+    pub fn check(&self) -> (usize, usize) {
+        let free = self.central.check(&self.region);
+        let counts = self.central.spans().lock().counts;
+        assert_eq!(free + counts.claimed, counts.spans * self.class.span_blocks());
+        let in_use = self.pages.lock().check(&self.region);
+        assert_eq!(in_use, counts.spans * self.class.span_units() as usize);
+        (counts.spans, counts.claimed)
+    }
+
+    /// The front end of a thread with this key.
+    fn front(&self, key: usize) -> Slots<'_> {
+        let (slabs, count) = (self.region.slabs(), self.caches);
+        Slots { slabs, count, preferred: &self.preferred, key }
+    }
+
+    /// Takes a block from a cache; null if there is none.
+    pub fn pop(&self, key: usize) -> *mut u8 {
+        self.front(key).pop(self.class)
+    }
+
+    /// Puts a block into a cache; false if there is no room.
+    pub fn push(&self, key: usize, block: *mut u8) -> bool {
+        self.front(key).push(self.class, block)
+    }
+
+    /// Takes all blocks from all caches.
+    pub fn drain(&self) -> Vec<*mut u8> {
+        let mut blocks = vec![ptr::null_mut(); 64];
+        let mut drained = Vec::new();
+        for cache in 0..self.caches {
+            // SAFETY: there are so many.
+            let slab = unsafe { self.region.slabs().add(cache) };
+            // SAFETY: as above.
+            let _guard = unsafe { lock_of(slab) }.lock();
+            // SAFETY: the lock is held.
+            let taken = unsafe { OwnedStack::new(slab, self.class) }.pop_batch(&mut blocks);
+            drained.extend_from_slice(&blocks[..taken]);
+        }
+        drained
+    }
+
+    /// For mutants: frees the lock of the class, whoever holds it.
+    pub fn break_class_lock(&self) {
+        // SAFETY: none; that it is unsound is what the mutant shows.
+        unsafe { self.central.spans().force_unlock() }
+    }
+
+    /// For mutants: frees the lock of a cache, whoever holds it.
+    pub fn break_cache_lock(&self, cache: usize) {
+        // SAFETY: as above.
+        unsafe { lock_of(self.region.slabs().add(cache)).force_unlock() }
+    }
+}

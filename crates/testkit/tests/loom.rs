@@ -1,0 +1,242 @@
+//! Every interleaving (with up to three preemptions) of the code that threads share, by loom:
+//!
+//! ```sh
+//! RUSTFLAGS="--cfg loom" cargo test --release -p ebbmalloc-testkit --test loom
+//! ```
+//!
+//! Each model has a mutant that must fail, which shows that the model would notice.
+#![cfg(loom)]
+
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use ebbmalloc::model::{Layers, Lock};
+use ebbmalloc_testkit::FakeOs;
+use loom::thread;
+
+/// Two blocks of this size share a span, which has eight of them.
+const SIZE: usize = 8 * 1024;
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// Runs `work` on two more threads, and waits for them.
+fn on_two_threads<T: Send + Sync + 'static>(shared: &Arc<T>, work: fn(&T, usize)) {
+    let threads = [0, 1].map(|number| {
+        let shared = Arc::clone(shared);
+        thread::spawn(move || work(&shared, number))
+    });
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+fn layers(caches: usize) -> Layers<FakeOs> {
+    Layers::new(FakeOs::default().space(8 << 20), SIZE, caches)
+}
+
+/// Who holds which block, by the block's number. Not one of loom's types: it takes no part.
+#[derive(Default)]
+struct Held([AtomicUsize; 32]);
+
+impl Held {
+    fn slot(&self, block: *mut u8) -> &AtomicUsize {
+        &self.0[block.addr() / SIZE % self.0.len()]
+    }
+
+    fn take(&self, block: *mut u8) {
+        assert_eq!(self.slot(block).swap(1, Relaxed), 0, "{block:p} handed out twice");
+    }
+
+    fn give(&self, block: *mut u8) {
+        assert_eq!(self.slot(block).swap(0, Relaxed), 1, "{block:p} given back twice");
+    }
+}
+
+mod lock {
+    use super::*;
+
+    #[test]
+    fn excludes_and_orders() {
+        explore(|| {
+            let count = Arc::new(Lock::new(0));
+            on_two_threads(&count, |count, _| {
+                *count.lock() += 1;
+                *count.lock() += 1;
+            });
+            assert_eq!(*count.lock(), 4);
+        });
+    }
+
+    #[test]
+    fn wakes_every_sleeper() {
+        explore(|| {
+            let count = Arc::new(Lock::new(0));
+            let guard = count.lock();
+            let threads = [0, 1].map(|_| {
+                let count = Arc::clone(&count);
+                thread::spawn(move || *count.lock() += 1)
+            });
+            thread::yield_now();
+            drop(guard);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            assert_eq!(*count.lock(), 2);
+        });
+    }
+
+    #[test]
+    fn try_lock_excludes() {
+        explore(|| {
+            let count = Arc::new((Lock::new(0), AtomicUsize::new(0)));
+            on_two_threads(&count, |(count, successes), _| {
+                if let Some(mut count) = count.try_lock() {
+                    *count += 1;
+                    successes.fetch_add(1, Relaxed);
+                }
+            });
+            assert_eq!(*count.0.lock(), count.1.load(Relaxed));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_that_does_not_exclude() {
+        explore(|| {
+            let count = Arc::new(Lock::new(0));
+            on_two_threads(&count, |count, number| {
+                if number == 0 {
+                    // SAFETY: none; that is the mutant.
+                    unsafe { count.force_unlock() };
+                }
+                *count.lock() += 1;
+            });
+        });
+    }
+
+    /// As [`Lock`] without a slow path, but unlocked by a store that orders nothing.
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_that_does_not_order() {
+        use loom::cell::UnsafeCell;
+        use loom::sync::atomic::{AtomicU32, Ordering};
+        struct Relaxed(AtomicU32, UnsafeCell<u32>);
+        // SAFETY: none; that is the mutant.
+        unsafe impl Sync for Relaxed {}
+
+        explore(|| {
+            let count = Arc::new(Relaxed(AtomicU32::new(0), UnsafeCell::new(0)));
+            on_two_threads(&count, |Relaxed(state, count), _| {
+                if state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    // SAFETY: as above.
+                    count.with_mut(|count| unsafe { *count += 1 });
+                    state.store(0, Ordering::Relaxed);
+                }
+            });
+        });
+    }
+}
+
+mod central {
+    use super::*;
+
+    /// Claims and releases on two threads, each of which also releases a block of a span that
+    /// the other one has a block in.
+    fn claim_and_release(before: usize, mutate: bool) {
+        explore(move || {
+            let layers = layers(1);
+            let given = layers.claim(before);
+            let shared = Arc::new((layers, Held::default(), Blocks(given), mutate));
+            shared.2.0.iter().for_each(|&block| shared.1.take(block));
+            on_two_threads(&shared, |(layers, held, Blocks(given), mutate), number| {
+                if *mutate && number == 0 {
+                    layers.break_class_lock();
+                }
+                let mut blocks = layers.claim(2);
+                assert_eq!(blocks.len(), 2);
+                blocks.iter().for_each(|&block| held.take(block));
+                blocks.extend(given.get(number));
+                blocks.iter().for_each(|&block| held.give(block));
+                layers.release(&blocks);
+            });
+            assert_eq!(shared.0.check(), (0, 0), "spans and blocks that remain");
+        });
+    }
+
+    /// Blocks that a thread gives to others.
+    struct Blocks(Vec<*mut u8>);
+    // SAFETY: they are only compared and given back.
+    unsafe impl Send for Blocks {}
+    // SAFETY: as above.
+    unsafe impl Sync for Blocks {}
+
+    #[test]
+    fn spans_start_and_retire() {
+        claim_and_release(0, false);
+    }
+
+    #[test]
+    fn spans_are_shared_and_retire_once() {
+        claim_and_release(2, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        claim_and_release(2, true);
+    }
+}
+
+mod slots {
+    use super::*;
+
+    /// A block that exists by number only: caches do not look into blocks.
+    fn block(number: usize) -> *mut u8 {
+        ptr::without_provenance_mut(number * SIZE)
+    }
+
+    /// Each of two threads takes blocks from the caches and puts one back; no block is lost or
+    /// doubled.
+    fn push_and_pop(caches: usize, mutate: bool) {
+        explore(move || {
+            let shared = Arc::new((layers(caches), Held::default(), mutate));
+            let (layers, held, _) = &*shared;
+            assert!(layers.push(0, block(1)) && layers.push(0, block(2)));
+            on_two_threads(&shared, |(layers, held, mutate), number| {
+                if *mutate && number == 0 {
+                    layers.break_cache_lock(0);
+                }
+                let popped = [layers.pop(number), layers.pop(number)];
+                let mut popped = popped.into_iter().filter(|block| !block.is_null());
+                let returned = popped.next();
+                returned.into_iter().chain(popped).for_each(|block| held.take(block));
+                if let Some(block) = returned {
+                    held.give(block);
+                    assert!(layers.push(number, block), "no room");
+                }
+            });
+            layers.drain().into_iter().for_each(|block| held.take(block));
+            for number in [1, 2] {
+                let holders = held.slot(block(number)).load(Relaxed);
+                assert_eq!(holders, 1, "block {number} is lost");
+            }
+        });
+    }
+
+    #[test]
+    fn one_cache_for_two_threads() {
+        push_and_pop(1, false);
+    }
+
+    #[test]
+    fn two_caches_for_two_threads() {
+        push_and_pop(2, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        push_and_pop(1, true);
+    }
+}
