@@ -125,7 +125,7 @@ fn the_table_has_medians_and_verdicts() {
 fn stops_and_signals_take_effect_as_without_tracing() {
     let folder = tempfile::tempdir().unwrap();
     let seen = folder.path().join("seen");
-    // A helper sees the program stopped, and only then lets it go on.
+    // A process beside it sees the program stopped, and only then lets it go on.
     let script = format!(
         "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; do sleep 0.01; done; echo stopped >> {0}; kill -CONT $me) & \
          trap 'echo usr1 >> {0}' USR1; kill -USR1 $me; kill -STOP $me; wait; echo went on >> {0}",
