@@ -1,0 +1,147 @@
+//! Percpu mode while the kernel does its worst: timers interrupt every thread, and threads are
+//! moved from CPU to CPU, so that restartable sequences do restart.
+#![cfg(not(any(miri, loom)))]
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{mem, ptr, thread};
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::LinuxIn;
+
+const THREADS: usize = 4;
+const ROUNDS: usize = 4000;
+/// How often each thread is interrupted, in nanoseconds of its own CPU time.
+const PERIOD_NS: i64 = 30_000;
+
+static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count_interrupt(_: libc::c_int) {
+    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+}
+
+fn handle_interrupts() {
+    // SAFETY: all zero bytes are a valid action; the handler only counts.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = count_interrupt as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
+    }
+}
+
+/// A timer that interrupts the calling thread as long as the value lives.
+struct Timer(libc::timer_t);
+
+impl Timer {
+    fn start() -> Self {
+        let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS };
+        // SAFETY: all zero bytes are a valid event; the calls read and fill what they are given.
+        unsafe {
+            let mut event: libc::sigevent = mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = libc::SIGUSR1;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer = ptr::null_mut();
+            assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut timer), 0);
+            let every = libc::itimerspec { it_interval: period, it_value: period };
+            assert_eq!(libc::timer_settime(timer, 0, &every, ptr::null_mut()), 0);
+            Self(timer)
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        // SAFETY: created above.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// The CPUs that this process may run on.
+fn cpus() -> Vec<usize> {
+    // SAFETY: all zero bytes are an empty set, which the call fills.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&set), &mut set), 0);
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// Moves a thread to a CPU; false if it has ended.
+fn move_to(thread: libc::pid_t, cpu: usize) -> bool {
+    // SAFETY: as above; the call reads the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(thread, size_of_val(&set), &set) == 0
+    }
+}
+
+/// Bursts of blocks, from a few to more than a cache holds. Each block carries a number of its
+/// own, which it must still carry when it is freed: nobody else was given it meanwhile.
+fn work(engine: &Engine<LinuxIn>, thread: usize) {
+    let mut blocks: Vec<*mut u64> = Vec::new();
+    for round in 0..ROUNDS {
+        let size = [16, 64, 16, 8192][round % 4];
+        let burst = if size == 8192 { 40 } else { 1 + round * 37 % 1500 };
+        let number = |nth: usize| (thread << 48 | round << 16 | nth) as u64;
+        for nth in 0..burst {
+            let block = engine.alloc(size).cast::<u64>();
+            assert!(!block.is_null());
+            // SAFETY: ours.
+            unsafe { block.write_volatile(number(nth)) };
+            blocks.push(block);
+        }
+        for (nth, block) in blocks.drain(..).enumerate() {
+            // SAFETY: still ours, and not used after.
+            unsafe {
+                assert_eq!(block.read_volatile(), number(nth), "{block:p} is somebody else's too");
+                engine.free(block.cast());
+            }
+        }
+    }
+}
+
+#[test]
+fn sequences_restart() {
+    let engine = Engine::new(LinuxIn("percpu"), None);
+    assert!(!engine.alloc(1).is_null());
+    let stats = engine.stats();
+    if stats.mode != "percpu" {
+        eprintln!("SKIPPED: no percpu mode here ({})", stats.why);
+        return;
+    }
+    handle_interrupts();
+    let (cpus, mut moves) = (cpus(), 0);
+    let threads = [const { AtomicUsize::new(0) }; THREADS];
+    thread::scope(|scope| {
+        let workers: Vec<_> = threads
+            .iter()
+            .enumerate()
+            .map(|(number, id)| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    // SAFETY: asks for a number.
+                    id.store(unsafe { libc::gettid() } as usize, Ordering::Relaxed);
+                    let _timer = Timer::start();
+                    work(engine, number);
+                })
+            })
+            .collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            for (nth, id) in threads.iter().enumerate() {
+                let id = id.load(Ordering::Relaxed) as libc::pid_t;
+                // Two threads change places, two stay together.
+                let cpu = cpus[(moves / THREADS + nth / 2) % cpus.len()];
+                moves += (id != 0 && move_to(id, cpu)) as usize;
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+    });
+    engine.check();
+    assert_eq!(engine.stats().live_bytes, 16, "the one block from the beginning");
+    let interrupts = INTERRUPTS.load(Ordering::Relaxed);
+    println!("{interrupts} interrupts, {moves} moves among {} CPUs", cpus.len());
+    assert!(interrupts > 0 && moves > 0);
+}
