@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::{MapEntry, UnitIndex};
-use crate::rseq;
+use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
 use crate::text::Line;
@@ -126,21 +126,22 @@ impl<O: Os> Engine<O> {
             return None;
         }
         let entry = region.entry(offset / UNIT);
-        class_of_start(entry.code(), offset % UNIT + entry.nth() * UNIT)
+        class_of_start(entry.code(), entry.span_offset() | offset % UNIT)
     }
 
-    /// Offset of the rseq area where the hot path may use it; else 0.
+    /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_area(&self) -> isize {
-        self.hot_area.load(Ordering::Acquire)
+    fn hot_place(&self) -> Option<Place> {
+        let offsets = self.hot_offsets.load(Ordering::Acquire);
+        let Place { slabs_and_count, .. } = self.setup().place;
+        (offsets != 0).then_some(Place { offsets, slabs_and_count })
     }
 
     #[inline(always)]
     fn alloc_small(&self, class: SizeClass) -> *mut u8 {
-        let area = self.hot_area();
-        if area != 0 {
-            // SAFETY: the place is set up before its area is published.
-            let block = unsafe { rseq::pop(area, &self.setup().place, class) };
+        if let Some(place) = self.hot_place() {
+            // SAFETY: the place is set up before it is published.
+            let block = unsafe { rseq::pop(place, class) };
             if !block.is_null() {
                 return block;
             }
@@ -152,11 +153,13 @@ impl<O: Os> Engine<O> {
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
     unsafe fn free_small(&self, block: *mut u8, class: SizeClass) {
-        let area = self.hot_area();
-        // SAFETY: as in `alloc_small`; the block is the caller's to give.
-        if area == 0 || !unsafe { rseq::push(area, &self.setup().place, class, block) } {
-            self.free_small_slow(block, class);
+        if let Some(place) = self.hot_place() {
+            // SAFETY: as in `alloc_small`; the block is the caller's to give.
+            if unsafe { rseq::push(place, class, block) } {
+                return;
+            }
         }
+        self.free_small_slow(block, class);
     }
 
     #[cold]

@@ -2,7 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicIsize;
+use core::sync::atomic::AtomicU64;
 
 use crate::cache::lock_of;
 use crate::central::Central;
@@ -38,9 +38,9 @@ pub struct Hooks {
 /// An allocator over an operating system. Sets itself up on first use.
 #[repr(C)]
 pub struct Engine<O: Os> {
-    /// Offset of the rseq area on the hot path; 0 sends every operation through the slow path:
+    /// [`Place::offsets`] for the hot path; 0 sends every operation through the slow path:
     /// before set-up, in slot mode, and while operations are counted.
-    pub(crate) hot_area: AtomicIsize,
+    pub(crate) hot_offsets: AtomicU64,
     /// Written during set-up only.
     setup: UnsafeCell<Setup>,
     state: AtomicU32,
@@ -57,6 +57,8 @@ pub struct Engine<O: Os> {
 #[repr(C)]
 pub(crate) struct Setup {
     pub place: Place,
+    /// How many caches there are.
+    pub caches: usize,
     pub region: Region,
     pub options: Options,
     pub mode: Mode,
@@ -91,11 +93,11 @@ unsafe impl<O: Os + Send> Send for Engine<O> {}
 impl<O: Os> Engine<O> {
     /// An engine that will set itself up on first use.
     pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
-        let place = Place { area: 0, id_at: 0, slabs: core::ptr::null_mut(), count: 0 };
         Self {
-            hot_area: AtomicIsize::new(0),
+            hot_offsets: AtomicU64::new(0),
             setup: UnsafeCell::new(Setup {
-                place,
+                place: Place::UNSET,
+                caches: 0,
                 region: Region::unset(),
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
@@ -148,8 +150,8 @@ impl<O: Os> Engine<O> {
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
-        let caches = self.os.cpus();
-        if !setup.region.set_up(&self.os, caches, usize::MAX) {
+        setup.caches = self.os.cpus();
+        if !setup.region.set_up(&self.os, setup.caches, usize::MAX) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -158,12 +160,10 @@ impl<O: Os> Engine<O> {
             }
             return false;
         }
-        setup.place.slabs = setup.region.slabs();
-        setup.place.count = caches;
         (setup.mode, setup.why) = match (setup.options.mode, self.os.rseq()) {
             (ModeChoice::Slot, _) => (Mode::Slot, "asked for by EBB_MODE"),
             (asked, Ok(area)) => {
-                (setup.place.area, setup.place.id_at) = (area.offset, area.id_at);
+                setup.place = Place::new(area, setup.region.slabs(), setup.caches);
                 setup.id = area.id;
                 let asked = asked == ModeChoice::PerCpu;
                 (
@@ -180,11 +180,11 @@ impl<O: Os> Engine<O> {
             }
             (ModeChoice::Auto, Err(why)) => (Mode::Slot, why),
         };
-        let (mode, area) = (setup.mode, setup.place.area);
+        let (mode, offsets) = (setup.mode, setup.place.offsets);
         let counting = setup.options.stats != StatsChoice::Off;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !counting {
-            self.hot_area.store(area, Ordering::Release);
+            self.hot_offsets.store(offsets, Ordering::Release);
         }
         drop(guard);
         // These may allocate, which by now is possible.
@@ -208,10 +208,10 @@ impl<O: Os> Engine<O> {
     pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
         let setup = self.setup();
         match setup.mode {
-            Mode::PerCpu => work(&PerCpu(&setup.place)),
+            Mode::PerCpu => work(&PerCpu(setup.place)),
             Mode::Slot => work(&Slots {
-                slabs: setup.place.slabs,
-                count: setup.place.count,
+                slabs: setup.region.slabs(),
+                count: setup.caches,
                 preferred: &self.preferred,
                 key: self.os.thread_key(),
             }),
@@ -262,9 +262,9 @@ impl<O: Os> Engine<O> {
     fn for_each_slot_lock(&self, work: impl Fn(&Lock<()>)) {
         let setup = self.setup();
         if setup.mode == Mode::Slot {
-            for slot in 0..setup.place.count {
-                // SAFETY: there are `count` slabs.
-                work(unsafe { lock_of(setup.place.slabs.add(slot)) });
+            for slot in 0..setup.caches {
+                // SAFETY: there are as many slabs.
+                work(unsafe { lock_of(setup.region.slabs().add(slot)) });
             }
         }
     }

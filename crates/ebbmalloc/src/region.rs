@@ -9,7 +9,7 @@ use crate::os::Os;
 use crate::pages::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
-use crate::sync::{AtomicPtr, AtomicU16, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -28,7 +28,7 @@ const COMMIT_STEP_MAX: usize = 1024;
 
 /// What the address map says of a unit. Zero: no block begins or lies here as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MapEntry(u16);
+pub(crate) struct MapEntry(u32);
 
 impl MapEntry {
     pub const NONE: Self = Self(0);
@@ -39,7 +39,7 @@ impl MapEntry {
 
     /// The unit lies `nth` units into a span of this class.
     pub const fn small(class: SizeClass, nth: u32) -> Self {
-        Self(class.index() as u16 | (nth as u16) << 8)
+        Self(class.index() as u32 | nth << UNIT_SHIFT)
     }
 
     /// The class's index for a unit of a span; else a code that is no class's index.
@@ -48,10 +48,10 @@ impl MapEntry {
         self.0 as u8
     }
 
-    /// The unit's place in its span.
+    /// Bytes from the start of the unit's span to the unit: at hand without a shift.
     #[inline(always)]
-    pub const fn nth(self) -> usize {
-        (self.0 >> 8) as usize
+    pub const fn span_offset(self) -> usize {
+        (self.0 & !0xffff) as usize
     }
 
     /// The class, for a unit of a span.
@@ -68,7 +68,7 @@ pub struct Region {
     /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
     /// of the region set up.
     committed: AtomicUsize,
-    map: *mut AtomicU16,
+    map: *mut AtomicU32,
     runs: *mut Run,
     spans: *mut Span,
     slabs: *mut Slab,
@@ -82,7 +82,7 @@ unsafe impl Sync for Region {}
 unsafe impl Send for Region {}
 
 /// A table beside the region: bytes for one unit's entry.
-const TABLES: [usize; 3] = [size_of::<AtomicU16>(), size_of::<Run>(), size_of::<Span>()];
+const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
 impl Region {
     /// A region that was not set up yet: no address lies in it.
@@ -102,6 +102,8 @@ impl Region {
             let per_unit = UNIT + TABLES.iter().sum::<usize>();
             let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
             while self.units == 0 {
+                // The slabs come next and must be aligned.
+                units -= units % (size_of::<Slab>() / UNIT);
                 if units * UNIT < REGION_MIN {
                     return false;
                 }

@@ -206,9 +206,10 @@ impl Totals {
 impl<O: Os> Engine<O> {
     /// How many blocks of a class all caches hold; a glance while others work.
     pub(crate) fn held(&self, class: SizeClass) -> usize {
-        let place = &self.setup().place;
-        // SAFETY: there are `count` slabs.
-        (0..place.count).map(|slab| unsafe { cache::held(place.slabs.add(slab), class) }).sum()
+        let setup = self.setup();
+        let slabs = setup.region.slabs();
+        // SAFETY: there are as many slabs.
+        (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) }).sum()
     }
 
     /// What is where right now. Parts are read one after the other, so while other threads

@@ -5,18 +5,18 @@ use crate::cache::{Header, bottom_of};
 use crate::rseq::{self, Place};
 use crate::size_class::SizeClass;
 
-/// The front end of threads whose kernel area `place` tells how to find.
-pub(crate) struct PerCpu<'a>(pub &'a Place);
+/// The front end of threads that the place tells how to find caches for.
+pub(crate) struct PerCpu(pub Place);
 
-impl Front for PerCpu<'_> {
+impl Front for PerCpu {
     fn pop(&self, class: SizeClass) -> *mut u8 {
         // SAFETY: a `PerCpu` exists only once the place is set up.
-        unsafe { rseq::pop(self.0.area, self.0, class) }
+        unsafe { rseq::pop(self.0, class) }
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: as above; the caller gives the block up.
-        unsafe { rseq::push(self.0.area, self.0, class, block) }
+        unsafe { rseq::push(self.0, class, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

@@ -12,16 +12,41 @@ mod arch;
 pub(crate) use arch::{pop, pop_batch, push, push_batch, registered_by_libc, replace_header};
 
 use crate::cache::Slab;
+use crate::os::RseqArea;
 
-/// Where a thread finds the cache of its virtual CPU. Offsets are from the thread pointer.
-#[repr(C)]
+/// Where a thread finds the cache of its virtual CPU: four numbers in two words.
+#[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// Offset of the rseq area; 0 where the mode in force does not use it on the hot path.
-    pub area: isize,
-    /// Offset of the number of the virtual CPU.
-    pub id_at: isize,
-    /// The caches, one after the other.
-    pub slabs: *mut Slab,
-    /// How many there are. A thread with a higher number is served without a cache.
-    pub count: usize,
+    /// Offsets from the thread pointer, 32 bits each: low, of the virtual CPU's number; high, of
+    /// the rseq area. Never 0 in a place that is set up.
+    pub offsets: u64,
+    /// The address of the first slab, and in its low 16 bits how many slabs there are. A thread
+    /// with a higher number is served without a cache.
+    pub slabs_and_count: usize,
+}
+
+impl Place {
+    /// No thread has a cache here.
+    pub const UNSET: Self = Self { offsets: 0, slabs_and_count: 0 };
+
+    /// The place of an rseq area, over `count` slabs. Numbers from 2^16 on get no cache.
+    pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
+        let (id_at, area) = (area.id_at as u32 as u64, area.offset as u32 as u64);
+        let count = count.min(0xffff);
+        Self { offsets: id_at | area << 32, slabs_and_count: slabs.expose_provenance() | count }
+    }
+
+    /// Offset of the virtual CPU's number from the thread pointer.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    fn id_at(self) -> isize {
+        self.offsets as i32 as isize
+    }
+
+    /// Offset of the rseq area from the thread pointer.
+    #[inline(always)]
+    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    fn area(self) -> isize {
+        (self.offsets as i64 >> 32) as isize
+    }
 }

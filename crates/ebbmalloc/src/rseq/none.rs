@@ -8,24 +8,24 @@ pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
     None
 }
 
-pub(crate) unsafe fn pop(_: isize, _: &Place, _: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-pub(crate) unsafe fn push(_: isize, _: &Place, _: SizeClass, _: *mut u8) -> bool {
+pub(crate) unsafe fn push(_: Place, _: SizeClass, _: *mut u8) -> bool {
     false
 }
 
-pub(crate) unsafe fn push_batch(_: &Place, _: SizeClass, _: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(_: Place, _: SizeClass, _: &[*mut u8]) -> usize {
     0
 }
 
-pub(crate) unsafe fn pop_batch(_: &Place, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
+pub(crate) unsafe fn pop_batch(_: Place, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
     0
 }
 
 pub(crate) unsafe fn replace_header(
-    _: &Place,
+    _: Place,
     _: SizeClass,
     _: Header,
     _: Header,

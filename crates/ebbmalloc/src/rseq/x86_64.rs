@@ -6,7 +6,6 @@
 //! a sequence by a jump needs nothing: the kernel sees that the address is outside of it.
 
 use core::arch::asm;
-use core::mem::offset_of;
 
 use super::Place;
 use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
@@ -37,8 +36,11 @@ pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
 /// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
 /// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
+///
+/// Loads are what this path has most of, so they are saved where a shift can do instead: two
+/// words hold the four numbers of a [`Place`].
 macro_rules! sequence {
-    ($area:expr, $place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
+    ($place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
         asm!(
             // The descriptor: version and flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\"",
@@ -60,22 +62,22 @@ macro_rules! sequence {
             // A thread that is not registered has a negative cpu_id, and no protection.
             "cmp dword ptr fs:[{area} + 4], 0",
             concat!("jl ", $leave),
-            "mov {slab}, qword ptr [{place} + {id_at}]",
-            "mov {slab:e}, dword ptr fs:[{slab}]",
-            "cmp {slab}, qword ptr [{place} + {count}]",
+            // Numbers are below the count, which is below 2^16; -1 is not.
+            "mov {slab:e}, dword ptr fs:[{id_at}]",
+            "cmp {slab:x}, {slabs:x}",
             concat!("jae ", $leave),
             "shl {slab}, {shift}",
-            "add {slab}, qword ptr [{place} + {slabs}]",
+            "add {slab}, {slabs}",
+            "and {slab}, {start_mask}",
             $($body,)+
             "44:",
             "9:",
-            area = in(reg) $area,
-            place = in(reg) $place,
-            id_at = const offset_of!(Place, id_at),
-            count = const offset_of!(Place, count),
-            slabs = const offset_of!(Place, slabs),
+            id_at = in(reg) $place.id_at(),
+            area = in(reg) $place.area(),
+            slabs = in(reg) $place.slabs_and_count,
             headers = const HEADERS_AT,
             shift = const SLAB_SHIFT,
+            start_mask = const -1 << SLAB_SHIFT,
             slab = out(reg) _,
             $($operands)*
             options(nostack),
@@ -86,22 +88,25 @@ macro_rules! sequence {
 /// Takes the newest block; null if there is none.
 ///
 /// # Safety
-/// `place` is set up, and `area` is its area.
+/// `place` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(area: isize, place: &Place, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
     unsafe {
-        sequence!(area, place, give up by "9f";
+        sequence!(place, give up by "9f";
             "xor {block:e}, {block:e}";
-            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
+            // The whole header, as `push` stores it: a narrower store would stall its load.
+            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {top:e}, {header:e}",
             "mov {block}, qword ptr [{slab} + {top}]",
             "test {block}, {block}",
             "je 9f",
-            "sub {top:e}, 8",
-            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            "sub {header}, 8",
+            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
+            header = out(reg) _,
             top = out(reg) _,
             block = out(reg) block,
         );
@@ -115,20 +120,25 @@ pub(crate) unsafe fn pop(area: isize, place: &Place, class: SizeClass) -> *mut u
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(area: isize, place: &Place, class: SizeClass, block: *mut u8) -> bool {
+pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
-        sequence!(area, place, give up by "{refused}";;
-            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
-            "cmp {top:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
+        sequence!(place, give up by "{refused}";;
+            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            // First the limit, then the top: a register more would have to be saved.
+            "mov {top}, {header}",
+            "shr {top}, 32",
+            "cmp {header:e}, {top:e}",
             "jae {refused}",
+            "mov {top:e}, {header:e}",
             "cmp qword ptr [{slab} + {top}], {block}",
             "je {refused}",
             "mov qword ptr [{slab} + {top} + 8], {block}",
-            "add {top:e}, 8",
-            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            "add {header}, 8",
+            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             block = in(reg) block,
             class = in(reg) class.index(),
+            header = out(reg) _,
             top = out(reg) _,
             refused = label { return false },
         );
@@ -143,11 +153,11 @@ pub(crate) unsafe fn push(area: isize, place: &Place, class: SizeClass, block: *
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: &Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
-        sequence!(place.area, place, give up by "9f";
+        sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
             "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
             "mov {room:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
@@ -183,7 +193,7 @@ pub(crate) unsafe fn push_batch(place: &Place, class: SizeClass, blocks: &[*mut 
 /// As for [`pop`].
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: &Place,
+    place: Place,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
@@ -191,7 +201,7 @@ pub(crate) unsafe fn pop_batch(
     let taken: usize;
     // SAFETY: as for `pop`; writes to `blocks` are private until the commit and may be repeated.
     unsafe {
-        sequence!(place.area, place, give up by "9f";
+        sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
             "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
             "2: cmp {taken}, {length}",
@@ -225,7 +235,7 @@ pub(crate) unsafe fn pop_batch(
 /// As for [`pop`]; `new` describes the same stack contents as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: &Place,
+    place: Place,
     class: SizeClass,
     old: Header,
     new: Header,
@@ -233,7 +243,7 @@ pub(crate) unsafe fn replace_header(
     let (found, known): (u64, u32);
     // SAFETY: as for `pop`; a header is one aligned word, replaced by one store.
     unsafe {
-        sequence!(place.area, place, give up by "9f";
+        sequence!(place, give up by "9f";
             "xor {known:e}, {known:e}";
             "mov {found}, qword ptr [{slab} + {class}*8 + {headers}]",
             "mov {known:e}, 1",
