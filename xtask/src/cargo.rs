@@ -23,9 +23,6 @@ pub fn unit(context: &Context) -> Result<Tally> {
 }
 
 pub fn loom(context: &Context) -> Result<Tally> {
-    if let Some(tally) = absent(context, "loom") {
-        return Ok(tally);
-    }
     let mut command = cargo(&context.root);
     command
         .args(["test", "--package", KIT, "--release", "--test", "loom", "--target-dir"])
@@ -35,9 +32,6 @@ pub fn loom(context: &Context) -> Result<Tally> {
 }
 
 pub fn miri(context: &Context) -> Result<Tally> {
-    if let Some(tally) = absent(context, "miri") {
-        return Ok(tally);
-    }
     if let Err(error) = install_miri() {
         let mut tally = Tally::default();
         tally.skip("miri", format!("{error:#}"));
@@ -60,17 +54,6 @@ pub fn miri(context: &Context) -> Result<Tally> {
         ])
         .arg(context.target.join("miri"));
     test("miri", &mut command)
-}
-
-/// A skip if the kit has no such test file.
-fn absent(context: &Context, name: &str) -> Option<Tally> {
-    let path = format!("crates/testkit/tests/{name}.rs");
-    if context.root.join(&path).exists() {
-        return None;
-    }
-    let mut tally = Tally::default();
-    tally.skip(name, format!("{path} does not exist"));
-    Some(tally)
 }
 
 fn install_miri() -> Result<()> {
