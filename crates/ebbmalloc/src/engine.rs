@@ -150,8 +150,8 @@ impl<O: Os> Engine<O> {
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
-        setup.caches = self.os.cpus();
-        if !setup.region.set_up(&self.os, setup.caches, usize::MAX) {
+        let caches = self.os.cpus();
+        if !setup.region.set_up(&self.os, caches, usize::MAX) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -160,10 +160,11 @@ impl<O: Os> Engine<O> {
             }
             return false;
         }
+        setup.caches = caches;
         (setup.mode, setup.why) = match (setup.options.mode, self.os.rseq()) {
             (ModeChoice::Slot, _) => (Mode::Slot, "asked for by EBB_MODE"),
             (asked, Ok(area)) => {
-                setup.place = Place::new(area, setup.region.slabs(), setup.caches);
+                setup.place = Place::new(area, setup.region.slabs(), caches);
                 setup.id = area.id;
                 let asked = asked == ModeChoice::PerCpu;
                 (

@@ -27,6 +27,7 @@ pub struct FakeOs {
     calls: AtomicUsize,
     refusals: AtomicUsize,
     shortages: AtomicUsize,
+    looks: std::sync::atomic::AtomicU64,
     state: Mutex<State>,
 }
 
@@ -58,6 +59,7 @@ impl Default for FakeOs {
             calls: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shortages: AtomicUsize::new(0),
+            looks: Default::default(),
             state: Mutex::default(),
         }
     }
@@ -167,7 +169,10 @@ impl State {
             (offset + bytes <= reservation.layout.size()).then_some((offset, reservation))
         });
         let (offset, reservation) = found.expect("a range outside of what was reserved");
-        assert!(bytes > 0 && offset % page == 0 && bytes % page == 0, "a range not of whole pages");
+        assert!(
+            bytes > 0 && offset.is_multiple_of(page) && bytes.is_multiple_of(page),
+            "a range not of whole pages"
+        );
         (reservation, offset / page..(offset + bytes) / page)
     }
 }
@@ -288,6 +293,11 @@ impl Os for FakeOs {
     fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
     fn at_exit(&self, _: extern "C" fn()) {}
+
+    fn now_ms(&self) -> u64 {
+        // Every look takes a millisecond, so that what waits for time to pass happens.
+        self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+    }
 
     fn usage(&self) -> Usage {
         Usage::default()

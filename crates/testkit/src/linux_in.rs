@@ -69,6 +69,10 @@ impl Os for LinuxIn {
         Linux.at_exit(call);
     }
 
+    fn now_ms(&self) -> u64 {
+        Linux.now_ms()
+    }
+
     fn usage(&self) -> Usage {
         Linux.usage()
     }

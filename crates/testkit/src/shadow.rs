@@ -59,16 +59,20 @@ impl Block {
 
     /// Panics unless every usable byte is as it was filled.
     pub fn check(&self) {
-        self.check_kept(self.start, self.usable);
+        self.check_tag(self.tag, self.usable);
     }
 
-    /// Panics unless the first `length` bytes at `start` are as this block was filled.
-    pub fn check_kept(&self, start: *mut u8, length: usize) {
-        // SAFETY: the block itself, or what it was moved to.
-        let bytes = unsafe { slice::from_raw_parts(start, length) };
+    /// Panics unless this block, just resized from `old`, has kept what fits.
+    pub fn check_kept(&self, old: &Self) {
+        self.check_tag(old.tag, old.usable.min(self.size));
+    }
+
+    fn check_tag(&self, tag: [u8; TAG], length: usize) {
+        // SAFETY: the block has so many bytes.
+        let bytes = unsafe { slice::from_raw_parts(self.start, length) };
         let once = length.min(TAG);
-        let kept = bytes[..once] == self.tag[..once] && bytes[once..] == bytes[..length - once];
-        assert!(kept, "contents changed in {length} bytes at {start:p}: {self:?}");
+        let kept = bytes[..once] == tag[..once] && bytes[once..] == bytes[..length - once];
+        assert!(kept, "the first {length} bytes are not {tag:?}: {self:?}");
     }
 }
 

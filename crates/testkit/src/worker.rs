@@ -139,7 +139,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return self.shadow.insert(old);
         }
         let mut new = Block::new(start, size, old.align, self.engine.usable_size(start));
-        old.check_kept(start, old.usable.min(size));
+        new.check_kept(&old);
         new.fill(self.next_tag());
         self.shadow.insert(new);
     }

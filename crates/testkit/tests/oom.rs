@@ -98,6 +98,11 @@ fn a_region_that_cannot_be_reserved_is_told_once() {
         assert!(engine.alloc(size).is_null());
     }
     assert!(!engine.trim());
+    // What else may come along meanwhile: a fork, statistics, a look from a test.
+    engine.before_fork();
+    engine.after_fork();
+    assert_eq!(engine.stats().committed_bytes, 0);
+    engine.check();
     let printed = engine.os().printed();
     assert_eq!(printed.matches("cannot reserve address space").count(), 1, "{printed}");
     engine.os().heal();
