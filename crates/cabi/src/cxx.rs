@@ -125,19 +125,40 @@ macro_rules! cxx_library_symbol {
 /// Calls the new-handler and tries again, as long as there is one; then throws.
 #[cold]
 unsafe extern "C-unwind" fn allocate_slow(size: usize, align: usize) -> *mut c_void {
-    type Thrower = unsafe extern "C-unwind" fn() -> *mut c_void;
-    // SAFETY: exceptions may pass; the name is `std::__throw_bad_alloc`, in libstdc++ and in
-    // libc++.
+    // SAFETY: exceptions may pass.
     unsafe {
         let block = allocate_by_handler(size, align);
-        if !block.is_null() {
-            return block;
+        if block.is_null() { throw_bad_alloc() } else { block }
+    }
+}
+
+/// Throws `std::bad_alloc`: by the C++ library's own function, else, where a program has linked
+/// the library without it, by what that would do (Itanium C++ ABI, "Exception Handling").
+#[cold]
+unsafe extern "C-unwind" fn throw_bad_alloc() -> *mut c_void {
+    type Thrower = unsafe extern "C-unwind" fn() -> *mut c_void;
+    type AllocateException = unsafe extern "C-unwind" fn(usize) -> *mut *mut c_void;
+    type Throw = unsafe extern "C-unwind" fn(*mut *mut c_void, *mut c_void, *mut c_void) -> !;
+    // SAFETY: the symbols are what their names say. A `bad_alloc` is a pointer to its virtual
+    // functions, which follow two words of its virtual table.
+    unsafe {
+        if let Some(thrower) = cxx_library_symbol!("_ZSt17__throw_bad_allocv") {
+            return transmute::<*mut c_void, Thrower>(thrower)();
         }
-        match cxx_library_symbol!("_ZSt17__throw_bad_allocv") {
-            Some(thrower) => transmute::<*mut c_void, Thrower>(thrower)(),
-            None => ENGINE.fail("operator new: no memory, and no C++ library to throw bad_alloc"),
+        if let (Some(allocate), Some(throw), Some(class), Some(table), Some(destructor)) = (
+            cxx_library_symbol!("__cxa_allocate_exception"),
+            cxx_library_symbol!("__cxa_throw"),
+            cxx_library_symbol!("_ZTISt9bad_alloc"),
+            cxx_library_symbol!("_ZTVSt9bad_alloc"),
+            cxx_library_symbol!("_ZNSt9bad_allocD1Ev"),
+        ) {
+            let exception =
+                transmute::<*mut c_void, AllocateException>(allocate)(size_of::<*mut c_void>());
+            exception.write(table.byte_add(2 * size_of::<*mut c_void>()));
+            transmute::<*mut c_void, Throw>(throw)(exception, class, destructor);
         }
     }
+    ENGINE.fail("operator new: no memory, and no C++ library to throw bad_alloc")
 }
 
 /// Calls the new-handler and tries again, until there is memory, or no handler any more.

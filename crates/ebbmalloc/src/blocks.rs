@@ -120,7 +120,7 @@ impl<O: Os> Engine<O> {
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
     fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
-        let region = self.region();
+        let region = &self.region;
         let offset = region.offset(block);
         if offset >= region.committed() {
             return None;
@@ -133,8 +133,11 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     fn hot_place(&self) -> Option<Place> {
         let offsets = self.hot_offsets.load(Ordering::Acquire);
+        if offsets == 0 {
+            return None;
+        }
         let Place { slabs_and_count, .. } = self.setup().place;
-        (offsets != 0).then_some(Place { offsets, slabs_and_count })
+        Some(Place { offsets, slabs_and_count })
     }
 
     #[inline(always)]
@@ -217,7 +220,7 @@ impl<O: Os> Engine<O> {
         while wanted > 0 {
             let batch = &mut batch[..wanted.min(BATCH)];
             let central = &self.centrals[class.index()];
-            let claimed = central.claim(self.region(), &self.os, &self.pages, class, batch);
+            let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
             let start = batch.len() - claimed;
             let mut blocks = &batch[start..];
             if block.is_null() {
@@ -257,7 +260,7 @@ impl<O: Os> Engine<O> {
 
     fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
         let central = &self.centrals[class.index()];
-        match central.release(self.region(), &self.os, &self.pages, class, blocks) {
+        match central.release(&self.region, &self.os, &self.pages, class, blocks) {
             Ok(()) => {}
             Err(BadBlock::Twice(block)) => self.fault("double free", block, "free"),
             Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, "free"),
@@ -272,12 +275,12 @@ impl<O: Os> Engine<O> {
             self.os.out_of_memory();
             return (ptr::null_mut(), false);
         };
-        self.region().set_entry(granted.first, MapEntry::LARGE);
+        self.region.set_entry(granted.first, MapEntry::LARGE);
         self.totals.add_large(units);
         if self.counting() {
             self.totals.count_alloc(units as usize * UNIT);
         }
-        (self.region().address(granted.first), granted.zeroed)
+        (self.region.address(granted.first), granted.zeroed)
     }
 
     fn large_run(&self, size: usize, align: usize) -> Option<(Granted, u32)> {
@@ -286,7 +289,7 @@ impl<O: Os> Engine<O> {
         }
         let units = u32::try_from(size.max(1).div_ceil(UNIT)).ok()?;
         let align = u32::try_from(align.div_ceil(UNIT)).ok()?;
-        let granted = self.pages.lock().alloc(self.region(), &self.os, units, align)?;
+        let granted = self.pages.lock().alloc(&self.region, &self.os, units, align)?;
         Some((granted, units))
     }
 
@@ -298,12 +301,12 @@ impl<O: Os> Engine<O> {
             return;
         }
         let (first, units) = self.large_units(block, operation);
-        self.region().set_entry(first, MapEntry::LARGE_FREED);
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.totals.remove_large(units);
         if self.counting() {
             self.totals.count_free(units as usize * UNIT);
         }
-        self.pages.lock().free(self.region(), &self.os, first, units);
+        self.pages.lock().free(&self.region, &self.os, first, units);
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
@@ -313,9 +316,9 @@ impl<O: Os> Engine<O> {
         };
         let mut pages = self.pages.lock();
         if wanted < units {
-            pages.shrink(self.region(), &self.os, first, units, wanted);
+            pages.shrink(&self.region, &self.os, first, units, wanted);
         } else if wanted > units
-            && !pages.extend(self.region(), &self.os, first, units, wanted - units)
+            && !pages.extend(&self.region, &self.os, first, units, wanted - units)
         {
             return false;
         }
@@ -334,7 +337,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
-        let region = self.region();
+        let region = &self.region;
         let offset = region.offset(block);
         if offset >= region.committed() {
             self.fault("invalid free", block, operation);
@@ -350,7 +353,7 @@ impl<O: Os> Engine<O> {
 
     /// What is wrong with an address in the region at which no block begins.
     fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
-        let region = self.region();
+        let region = &self.region;
         match region.entry(unit as usize) {
             MapEntry::LARGE => "interior pointer",
             MapEntry::LARGE_FREED if offset == 0 => "double free",

@@ -41,7 +41,8 @@ pub struct Engine<O: Os> {
     /// [`Place::offsets`] for the hot path; 0 sends every operation through the slow path:
     /// before set-up, in slot mode, and while operations are counted.
     pub(crate) hot_offsets: AtomicU64,
-    /// Written during set-up only.
+    pub(crate) region: Region,
+    /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
     state: AtomicU32,
     starting: Lock<()>,
@@ -59,7 +60,6 @@ pub(crate) struct Setup {
     pub place: Place,
     /// How many caches there are.
     pub caches: usize,
-    pub region: Region,
     pub options: Options,
     pub mode: Mode,
     /// Why this mode.
@@ -95,10 +95,10 @@ impl<O: Os> Engine<O> {
     pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
         Self {
             hot_offsets: AtomicU64::new(0),
+            region: Region::unset(),
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
                 caches: 0,
-                region: Region::unset(),
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
                 why: "",
@@ -123,14 +123,8 @@ impl<O: Os> Engine<O> {
     /// What set-up decided; the initial values before it.
     #[inline(always)]
     pub(crate) fn setup(&self) -> &Setup {
-        // SAFETY: set-up writes before anybody can hold a block, or reach this by a slow path;
-        // a free of a wild pointer before that reads initial values.
+        // SAFETY: callers have seen `state` or `hot_offsets`, which are set after the last write.
         unsafe { &*self.setup.get() }
-    }
-
-    #[inline(always)]
-    pub(crate) fn region(&self) -> &Region {
-        &self.setup().region
     }
 
     /// True once the engine can serve. Sets it up if need be.
@@ -151,7 +145,7 @@ impl<O: Os> Engine<O> {
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
         let caches = self.os.cpus();
-        if !setup.region.set_up(&self.os, caches, usize::MAX) {
+        if !self.region.set_up(&self.os, caches, usize::MAX) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -164,7 +158,7 @@ impl<O: Os> Engine<O> {
         (setup.mode, setup.why) = match (setup.options.mode, self.os.rseq()) {
             (ModeChoice::Slot, _) => (Mode::Slot, "asked for by EBB_MODE"),
             (asked, Ok(area)) => {
-                setup.place = Place::new(area, setup.region.slabs(), caches);
+                setup.place = Place::new(area, self.region.slabs(), caches);
                 setup.id = area.id;
                 let asked = asked == ModeChoice::PerCpu;
                 (
@@ -211,7 +205,7 @@ impl<O: Os> Engine<O> {
         match setup.mode {
             Mode::PerCpu => work(&PerCpu(setup.place)),
             Mode::Slot => work(&Slots {
-                slabs: setup.region.slabs(),
+                slabs: self.region.slabs(),
                 count: setup.caches,
                 preferred: &self.preferred,
                 key: self.os.thread_key(),
@@ -230,7 +224,7 @@ impl<O: Os> Engine<O> {
         }
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
-        pages.purge(self.region(), &self.os, 0);
+        pages.purge(&self.region, &self.os, 0);
         pages.counts.purged > before
     }
 
@@ -265,7 +259,7 @@ impl<O: Os> Engine<O> {
         if setup.mode == Mode::Slot {
             for slot in 0..setup.caches {
                 // SAFETY: there are as many slabs.
-                work(unsafe { lock_of(setup.region.slabs().add(slot)) });
+                work(unsafe { lock_of(self.region.slabs().add(slot)) });
             }
         }
     }
@@ -290,7 +284,7 @@ impl<O: Os> Engine<O> {
         let mut span_units = 0;
         for class in SizeClass::all() {
             let central = &self.centrals[class.index()];
-            let free = central.check(self.region());
+            let free = central.check(&self.region);
             let counts = central.spans().lock().counts;
             assert_eq!(
                 free + counts.claimed,
@@ -301,7 +295,7 @@ impl<O: Os> Engine<O> {
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
             span_units += counts.spans * class.span_units() as usize;
         }
-        let in_use = self.pages.lock().check(self.region());
+        let in_use = self.pages.lock().check(&self.region);
         assert_eq!(span_units + self.totals.large_units(), in_use, "units in use");
     }
 }

@@ -9,10 +9,16 @@ use crate::region::{Region, UnitIndex};
 use crate::run_tree::RunTree;
 use crate::size_class::UNIT;
 
-/// Free memory that may stay resident whatever the program's size, in units.
-const DIRTY_MIN: usize = (16 << 20) / UNIT;
-/// Beyond that, the part of the memory in use that may stay resident while free: one in so many.
-const DIRTY_SHARE: usize = 8;
+/// How much free memory may stay resident for a while: so many units, or as much as is in use.
+/// Beyond that it is purged at once.
+const DIRTY_HARD: usize = (32 << 20) / UNIT;
+/// How much may stay longer: so many units, or one in so many of those in use.
+const DIRTY_SOFT: usize = (4 << 20) / UNIT;
+const DIRTY_SOFT_SHARE: usize = 8;
+/// Time between two purges down to that, in milliseconds. It doubles where purged memory was
+/// soon wanted back, which costs page faults, and halves where it was not.
+const PURGE_WAIT_MIN: u32 = 10;
+const PURGE_WAIT_MAX: u32 = 1280;
 
 /// The page heap's record of a unit. Those of a run's first and last unit are kept up to date;
 /// between them anything may stand.
@@ -55,6 +61,13 @@ pub(crate) struct Pages {
     clean: RunTree,
     /// Units that were ever handed out, unit 0 included.
     frontier: UnitIndex,
+    /// When free memory may be purged next, by the clock of the operating system below.
+    purge_due: u64,
+    /// The time from one purge to the next, in milliseconds.
+    purge_wait: u32,
+    /// Units that the last purge returned, and that clean runs have handed out since.
+    purged_last: usize,
+    faulted_back: usize,
     pub counts: PageCounts,
 }
 
@@ -78,6 +91,10 @@ impl Pages {
             dirty: RunTree::new(),
             clean: RunTree::new(),
             frontier: 0,
+            purge_due: 0,
+            purge_wait: PURGE_WAIT_MIN,
+            purged_last: 0,
+            faulted_back: 0,
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }
@@ -104,9 +121,20 @@ impl Pages {
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
-        let allowed = DIRTY_MIN.max(self.counts.in_use / DIRTY_SHARE);
-        if self.counts.dirty > allowed {
-            self.purge(region, os, allowed / 2);
+        let soft = DIRTY_SOFT.max(self.counts.in_use / DIRTY_SOFT_SHARE);
+        if self.counts.dirty <= soft {
+            return;
+        }
+        let now = os.now_ms();
+        let hard = DIRTY_HARD.max(self.counts.in_use);
+        if self.counts.dirty > hard || now >= self.purge_due {
+            let wanted_back = self.faulted_back * 2 > self.purged_last;
+            let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };
+            self.purge_wait = wait.clamp(PURGE_WAIT_MIN, PURGE_WAIT_MAX);
+            self.purge_due = now + self.purge_wait as u64;
+            self.purged_last = self.counts.dirty - soft / 2;
+            self.faulted_back = 0;
+            self.purge(region, os, soft / 2);
         }
     }
 
@@ -199,7 +227,9 @@ impl Pages {
             if first + run.units > end {
                 self.insert(region, end, first + run.units - end, run.state);
             }
-            return Some(Granted { first: start, zeroed: run.state == State::Clean });
+            let zeroed = run.state == State::Clean;
+            self.faulted_back += if zeroed { units as usize } else { 0 };
+            return Some(Granted { first: start, zeroed });
         }
         let old_frontier = self.frontier.max(1);
         let start = region.align_unit(old_frontier, align)?;

@@ -4,12 +4,16 @@
 //! Units are committed (made usable) from the bottom up, and their table entries with them, so
 //! an entry may be read wherever its unit is committed.
 
+use core::ptr;
+// Not `sync`'s, which loom may replace: the map lies in raw memory.
+use core::sync::atomic::AtomicU32;
+
 use crate::cache::Slab;
 use crate::os::Os;
 use crate::pages::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
-use crate::sync::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -60,26 +64,21 @@ impl MapEntry {
     }
 }
 
-/// The reserved range and its tables. All zero bytes are a region that was never set up.
+/// The reserved range and its tables. Its fields are written once, when it is set up, but are
+/// atomic: a wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
-    /// Atomic, like the next, because a wild pointer may be freed while the region is set up.
     start: AtomicPtr<u8>,
     /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
     /// of the region set up.
     committed: AtomicUsize,
-    map: *mut AtomicU32,
-    runs: *mut Run,
-    spans: *mut Span,
-    slabs: *mut Slab,
+    map: AtomicPtr<AtomicU32>,
+    runs: AtomicPtr<Run>,
+    spans: AtomicPtr<Span>,
+    slabs: AtomicPtr<Slab>,
     /// Units that are reserved.
-    units: usize,
+    units: AtomicUsize,
 }
-
-// SAFETY: the pointers are set once, before the region is shared.
-unsafe impl Sync for Region {}
-// SAFETY: as above.
-unsafe impl Send for Region {}
 
 /// A table beside the region: bytes for one unit's entry.
 const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
@@ -87,21 +86,28 @@ const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<
 impl Region {
     /// A region that was not set up yet: no address lies in it.
     pub const fn unset() -> Self {
-        // SAFETY: null pointers and zero counters are valid values of every field.
-        unsafe { core::mem::zeroed() }
+        Self {
+            start: AtomicPtr::new(ptr::null_mut()),
+            committed: AtomicUsize::new(0),
+            map: AtomicPtr::new(ptr::null_mut()),
+            runs: AtomicPtr::new(ptr::null_mut()),
+            spans: AtomicPtr::new(ptr::null_mut()),
+            slabs: AtomicPtr::new(ptr::null_mut()),
+            units: AtomicUsize::new(0),
+        }
     }
 
     /// Reserves the largest region that fits, up to `units_max` units, with `slabs` caches.
-    /// False if not even a small one does; may be called again then.
-    pub fn set_up(&mut self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
+    /// False if not even a small one does; may be called again then. One thread at a time.
+    pub fn set_up(&self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
         let page = os.page_size();
         let slab_bytes = slabs * size_of::<Slab>();
-        if self.units == 0 {
+        if self.units() == 0 {
             // Leave a quarter of a limited address space to stacks, libraries, other mappings.
             let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
             let per_unit = UNIT + TABLES.iter().sum::<usize>();
             let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
-            while self.units == 0 {
+            while self.units() == 0 {
                 // The slabs come next and must be aligned.
                 units -= units % (size_of::<Slab>() / UNIT);
                 if units * UNIT < REGION_MIN {
@@ -116,11 +122,11 @@ impl Region {
             }
         }
         // SAFETY: reserved, and not committed before unless that failed.
-        unsafe { os.commit(self.slabs.cast(), slab_bytes) }
+        unsafe { os.commit(self.slabs().cast(), slab_bytes) }
     }
 
     /// Divides what was reserved: units, caches, tables.
-    fn carve(&mut self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 3]) {
+    fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 3]) {
         let mut next = start;
         let mut carve = |bytes: usize| {
             let part = next;
@@ -128,12 +134,12 @@ impl Region {
             next = unsafe { next.add(bytes) };
             part
         };
-        self.start = AtomicPtr::new(carve(units * UNIT));
-        self.slabs = carve(slab_bytes).cast();
-        self.map = carve(tables[0]).cast();
-        self.runs = carve(tables[1]).cast();
-        self.spans = carve(tables[2]).cast();
-        self.units = units;
+        self.start.store(carve(units * UNIT), Ordering::Relaxed);
+        self.slabs.store(carve(slab_bytes).cast(), Ordering::Relaxed);
+        self.map.store(carve(tables[0]).cast(), Ordering::Relaxed);
+        self.runs.store(carve(tables[1]).cast(), Ordering::Relaxed);
+        self.spans.store(carve(tables[2]).cast(), Ordering::Relaxed);
+        self.units.store(units, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -143,7 +149,11 @@ impl Region {
 
     /// The caches, one after the other.
     pub fn slabs(&self) -> *mut Slab {
-        self.slabs
+        self.slabs.load(Ordering::Relaxed)
+    }
+
+    fn units(&self) -> usize {
+        self.units.load(Ordering::Relaxed)
     }
 
     /// Bytes that may be used.
@@ -164,17 +174,21 @@ impl Region {
         if units <= now {
             return true;
         }
-        if units > self.units {
+        if units > self.units() {
             return false;
         }
         let step = (now / 8).clamp(COMMIT_STEP_MIN, COMMIT_STEP_MAX);
-        let ahead = units.max((now + step).min(self.units));
+        let ahead = units.max((now + step).min(self.units()));
         self.commit_range(os, now, ahead) || self.commit_range(os, now, units)
     }
 
     fn commit_range(&self, os: &impl Os, from: usize, to: usize) -> bool {
         let page = os.page_size();
-        let starts = [self.map.cast::<u8>(), self.runs.cast(), self.spans.cast()];
+        let starts = [
+            self.map.load(Ordering::Relaxed).cast::<u8>(),
+            self.runs.load(Ordering::Relaxed).cast(),
+            self.spans.load(Ordering::Relaxed).cast(),
+        ];
         let tables = starts.into_iter().zip(TABLES);
         let parts = tables.chain([(self.start(), UNIT)]);
         for (start, entry) in parts {
@@ -211,30 +225,38 @@ impl Region {
         UnitIndex::try_from(aligned - start).ok()
     }
 
+    /// # Safety
+    /// The unit is committed, and so is its entry.
+    #[inline(always)]
+    unsafe fn map_entry(&self, unit: usize) -> &AtomicU32 {
+        // SAFETY: the caller's.
+        unsafe { &*self.map.load(Ordering::Relaxed).add(unit) }
+    }
+
     /// What the map says of a committed unit.
     #[inline(always)]
     pub fn entry(&self, unit: usize) -> MapEntry {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
         // SAFETY: the entry of a committed unit is committed.
-        MapEntry(unsafe { (*self.map.add(unit)).load(Ordering::Relaxed) })
+        MapEntry(unsafe { self.map_entry(unit) }.load(Ordering::Relaxed))
     }
 
     /// Enters what a committed unit is used for.
     pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
         // SAFETY: as for `entry`.
-        unsafe { (*self.map.add(unit as usize)).store(entry.0, Ordering::Relaxed) }
+        unsafe { self.map_entry(unit as usize) }.store(entry.0, Ordering::Relaxed)
     }
 
     /// The page heap's record of a committed unit.
     pub fn run(&self, unit: UnitIndex) -> *mut Run {
         // SAFETY: the entry of a committed unit is committed.
-        unsafe { self.runs.add(unit as usize) }
+        unsafe { self.runs.load(Ordering::Relaxed).add(unit as usize) }
     }
 
     /// The record of the span that begins at a committed unit.
     #[inline(always)]
     pub fn span(&self, unit: UnitIndex) -> *mut Span {
         // SAFETY: as above.
-        unsafe { self.spans.add(unit as usize) }
+        unsafe { self.spans.load(Ordering::Relaxed).add(unit as usize) }
     }
 }

@@ -1,6 +1,6 @@
 //! Size classes: which block sizes exist, and how many units a span of each takes.
 //!
-//! Steps of 16 bytes up to 128, then eight classes per doubling up to 32 KiB, so that rounding
+//! Steps of 16 bytes up to 128, then eight classes per doubling up to 64 KiB, so that rounding
 //! wastes at most 1/9 of a block above 128 bytes. Everything here is computed at compile time.
 
 /// Bytes in a unit, the granule of the page heap and of the address map.
@@ -8,11 +8,11 @@ pub const UNIT: usize = 1 << UNIT_SHIFT;
 /// log2 of [`UNIT`].
 pub const UNIT_SHIFT: u32 = 16;
 /// The largest size, in bytes, that is served from spans; anything above is a run of its own.
-pub const SMALL_MAX: usize = 32 * 1024;
+pub const SMALL_MAX: usize = 64 * 1024;
 /// Every block is aligned to this many bytes at least (the C library's `max_align_t`).
 pub const MIN_ALIGN: usize = 16;
 /// Number of class indices, including index 0, which stands for "no class".
-pub const CLASSES: usize = 1 + 8 + 8 * 8;
+pub const CLASSES: usize = 1 + 8 + 8 * 9;
 /// The most blocks that a span can hold: a unit of the smallest blocks.
 pub const SPAN_BLOCKS_MAX: usize = UNIT / MIN_ALIGN;
 
@@ -90,7 +90,7 @@ impl SizeClass {
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> usize {
         // Exact: the reciprocal is at most a block size too large, which offsets below 2^20 times
-        // block sizes up to 2^15 do not carry up to bit 40.
+        // block sizes up to 2^16 do not carry up to bit 40.
         ((offset as u64 * RECIPROCAL[self.0 as usize]) >> 40) as usize
     }
 }
@@ -115,24 +115,24 @@ const fn class_size(index: usize) -> usize {
     base + base / 8 * ((index - 9) % 8 + 1)
 }
 
-static SIZE: [u16; CLASSES] = {
+static SIZE: [u32; CLASSES] = {
     let mut table = [0; CLASSES];
     let mut i = 1;
     while i < CLASSES {
-        table[i] = class_size(i) as u16;
+        table[i] = class_size(i) as u32;
         i += 1;
     }
     table
 };
 
-/// The fewest units that hold eight blocks and leave at most a sixteenth at the end unused.
+/// The fewest units that hold four blocks and leave at most a sixteenth at the end unused.
 static SPAN_UNITS: [u8; CLASSES] = {
     let mut table = [0; CLASSES];
     let mut i = 1;
     while i < CLASSES {
         let size = class_size(i);
         let mut units = 1;
-        while units * UNIT / size < 8 || (units * UNIT % size) * 16 > units * UNIT {
+        while units * UNIT / size < 4 || (units * UNIT % size) * 16 > units * UNIT {
             units += 1;
         }
         table[i] = units as u8;
@@ -217,7 +217,7 @@ mod tests {
     fn block_arithmetic_is_exact_for_every_offset() {
         for class in SizeClass::all() {
             let end = class.span_units() as usize * UNIT;
-            assert!(class.span_blocks() >= 8 && class.span_blocks() <= SPAN_BLOCKS_MAX);
+            assert!(class.span_blocks() >= 4 && class.span_blocks() <= SPAN_BLOCKS_MAX);
             assert!(class.span_units() <= 16);
             for offset in 0..end {
                 assert_eq!(class.block_at(offset), offset / class.size());

@@ -65,7 +65,7 @@ stats! {
     pinned_bytes: Bytes,
     /** In free runs that still are resident. */
     dirty_bytes: Bytes,
-    /** In blocks above 32 KiB that the program holds, each a run of its own. */
+    /** In blocks above 64 KiB that the program holds, each a run of its own. */
     large_bytes: Bytes,
     /** Address space made usable, in use or not, resident or not. */
     committed_bytes: Bytes,
@@ -75,7 +75,7 @@ stats! {
     purged_bytes: Bytes,
     /** System calls that returned it. */
     purges: Count,
-    /** Blocks above 32 KiB that the program holds. */
+    /** Blocks above 64 KiB that the program holds. */
     large_blocks: Count,
     /** Spans, all size classes together. */
     spans: Count,
@@ -207,7 +207,7 @@ impl<O: Os> Engine<O> {
     /// How many blocks of a class all caches hold; a glance while others work.
     pub(crate) fn held(&self, class: SizeClass) -> usize {
         let setup = self.setup();
-        let slabs = setup.region.slabs();
+        let slabs = self.region.slabs();
         // SAFETY: there are as many slabs.
         (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) }).sum()
     }
@@ -253,7 +253,7 @@ impl<O: Os> Engine<O> {
         stats.freed_bytes = totals.freed.load(Ordering::Relaxed);
 
         let counts = self.pages.lock().counts;
-        let committed = self.region().committed();
+        let committed = self.region.committed();
         stats.committed_bytes = committed as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;

@@ -121,6 +121,11 @@ impl Os for Linux {
         unsafe { libc::pthread_self() as usize >> 12 }
     }
 
+    fn now_ms(&self) -> u64 {
+        let now = clock(libc::CLOCK_MONOTONIC_COARSE);
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
         unsafe extern "C" {
             static environ: *const *const c_char;
@@ -196,13 +201,12 @@ impl Os for Linux {
 
     fn usage(&self) -> Usage {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        let mut now = MaybeUninit::<libc::timespec>::zeroed();
-        // SAFETY: both calls fill the struct that they are given; all zero bytes are valid.
-        let (usage, now) = unsafe {
+        // SAFETY: fills the struct that it is given; all zero bytes are valid.
+        let usage = unsafe {
             libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
-            libc::clock_gettime(libc::CLOCK_BOOTTIME, now.as_mut_ptr());
-            (usage.assume_init(), now.assume_init())
+            usage.assume_init()
         };
+        let now = clock(libc::CLOCK_BOOTTIME);
         let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
         let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
         Usage {
@@ -214,6 +218,16 @@ impl Os for Linux {
             resident: (status_pages(1) * self.page_size()) as u64,
             peak_resident: usage.ru_maxrss as u64 * 1024,
         }
+    }
+}
+
+/// The time on one of the kernel's clocks.
+fn clock(id: libc::clockid_t) -> libc::timespec {
+    let mut now = MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: fills the struct that it is given; all zero bytes are valid.
+    unsafe {
+        libc::clock_gettime(id, now.as_mut_ptr());
+        now.assume_init()
     }
 }
 

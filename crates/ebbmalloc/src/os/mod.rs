@@ -62,6 +62,9 @@ pub trait Os: Sync {
     /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;
 
+    /// Milliseconds since some moment; cheap, so it may move in steps of a few.
+    fn now_ms(&self) -> u64;
+
     /// Copies the environment variable `name` into `buffer`; its length there, cut to fit.
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
 
