@@ -34,7 +34,7 @@ impl<O: Os> Layers<O> {
     /// Layers for blocks of `size` bytes, with so many caches, all of which have room.
     pub fn new(os: O, size: usize, caches: usize) -> Self {
         let class = SizeClass::of(size).expect("a small size");
-        let mut region = Region::unset();
+        let region = Region::unset();
         assert!(region.set_up(&os, caches, usize::MAX));
         for cache in 0..caches {
             // SAFETY: there are so many, and nobody uses them yet.

@@ -5,8 +5,9 @@
 //!
 //! - `model.rs`: random programs, on one thread and on several that hand blocks to each other
 //! - `interrupts.rs`: percpu mode under signals and migrations
+//! - `misuse.rs`: addresses that must not be freed
 //! - `oom.rs`: every single call of the operating system fails once
-//! - `miri.rs`: what Miri has to watch; small enough for it
+//! - `miri.rs`: what Miri has to watch, and small enough for it
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail
 
 #![warn(missing_docs)]
