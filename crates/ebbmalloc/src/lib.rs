@@ -7,14 +7,15 @@
 //! static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 //! ```
 //!
-//! The engine below is layered; each layer calls only those above it in this list of its files
+//! The engine below is layered; each layer uses only those above it in this list of its files
 //! (`docs/architecture.md` says more):
 //!
 //! - `os`, `sync`, `text`: the platform, locks, messages
-//! - `size_class`, `cache`, `region`: sizes, the layout of a cache, addresses and tables
-//! - `run_tree`, `pages`: runs of units
-//! - `span`, `central`: blocks of one size class
-//! - `rseq`, `front`: caches of virtual CPUs
+//! - `size_class`: which sizes there are
+//! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
+//! - `region`, `run_tree`, `pages`, `span`: addresses and tables, runs of units, blocks of a run
+//! - `central`: the spans of one size class
+//! - `front`: which cache a thread uses
 //! - `engine`, `blocks`, `stats`: all of it together
 //! - `global`: the engine of this process
 

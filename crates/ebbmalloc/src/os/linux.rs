@@ -6,8 +6,8 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicI32, Ordering};
 
+use super::rseq_area::registered_by_libc;
 use super::{Os, RseqArea, Usage};
-use crate::rseq;
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -101,9 +101,7 @@ impl Os for Linux {
     }
 
     fn rseq(&self) -> Result<RseqArea, &'static str> {
-        let Some((offset, size)) = rseq::registered_by_libc() else {
-            return Err("the C library has no rseq support");
-        };
+        let (offset, size) = registered_by_libc()?;
         if size == 0 {
             return Err("the C library did not register rseq");
         }

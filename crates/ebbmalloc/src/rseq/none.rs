@@ -1,12 +1,8 @@
-//! No restartable sequences: nothing below is ever called, since `registered_by_libc` says no.
+//! No restartable sequences: nothing below is ever called, since `Linux::rseq` says why not.
 
 use super::Place;
 use crate::cache::Header;
 use crate::size_class::SizeClass;
-
-pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
-    None
-}
 
 pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()

@@ -11,28 +11,6 @@ use super::Place;
 use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
 use crate::size_class::SizeClass;
 
-/// Offset and size of the area that the C library registered for each thread, if it has any.
-pub(crate) fn registered_by_libc() -> Option<(isize, usize)> {
-    let (offset, size): (*const isize, *const u32);
-    // SAFETY: reads two addresses from the global offset table; a weak symbol that nobody
-    // defines (musl, glibc before 2.35) has address 0.
-    unsafe {
-        asm!(
-            ".weak __rseq_offset",
-            ".weak __rseq_size",
-            "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
-            "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
-            offset = out(reg) offset,
-            size = out(reg) size,
-            options(nomem, nostack, preserves_flags),
-        );
-        if offset.is_null() || size.is_null() {
-            return None;
-        }
-        Some((*offset, *size as usize))
-    }
-}
-
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
 /// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
 /// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
