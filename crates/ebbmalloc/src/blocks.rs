@@ -121,12 +121,14 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
         let region = &self.region;
+        // In this order: whoever sees that something is committed sees where.
+        let committed = region.committed();
         let offset = region.offset(block);
-        if offset >= region.committed() {
+        if offset >= committed {
             return None;
         }
         let entry = region.entry(offset / UNIT);
-        class_of_start(entry.code(), entry.span_offset() | offset % UNIT)
+        class_of_start(entry.code(), entry.span_offset() | (offset % UNIT))
     }
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.

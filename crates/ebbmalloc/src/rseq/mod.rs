@@ -38,14 +38,14 @@ impl Place {
 
     /// Offset of the virtual CPU's number from the thread pointer.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), expect(dead_code))]
     fn id_at(self) -> isize {
         self.offsets as i32 as isize
     }
 
     /// Offset of the rseq area from the thread pointer.
     #[inline(always)]
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code))]
+    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), expect(dead_code))]
     fn area(self) -> isize {
         (self.offsets as i64 >> 32) as isize
     }
