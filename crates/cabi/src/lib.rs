@@ -10,6 +10,8 @@
 //! different ways. The header is `crates/capi/include/ebbmalloc.h`.
 
 #![no_std]
+// The contracts of these functions are those of libc and of C++, for callers in those languages.
+#![allow(clippy::missing_safety_doc)]
 
 use engine::ENGINE;
 
