@@ -43,11 +43,11 @@ fn layouts_of_every_alignment() {
             // SAFETY: layouts are not empty, and each block goes back with its own.
             unsafe {
                 let block = alloc_zeroed(layout);
-                assert!(!block.is_null() && block.addr() % (1 << shift) == 0);
+                assert!(!block.is_null() && block.addr().is_multiple_of(1 << shift));
                 assert!((0..layout.size()).all(|i| block.add(i).read() == 0));
                 block.write(7);
                 let grown = realloc(block, layout, layout.size() * 3);
-                assert!(grown.read() == 7 && grown.addr() % (1 << shift) == 0);
+                assert!(grown.read() == 7 && grown.addr().is_multiple_of(1 << shift));
                 let layout = Layout::from_size_align(layout.size() * 3, 1 << shift).unwrap();
                 dealloc(grown, layout);
             }
