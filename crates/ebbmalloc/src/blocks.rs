@@ -6,12 +6,9 @@ use core::ptr;
 use crate::central::BadBlock;
 use crate::engine::Engine;
 use crate::os::Os;
-use crate::pages::Granted;
-use crate::region::{MapEntry, UnitIndex};
 use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
-use crate::text::Line;
 
 /// Blocks that move between a cache and its central at a time.
 const BATCH: usize = 256;
@@ -115,6 +112,21 @@ impl<O: Os> Engine<O> {
             }
         }
         new
+    }
+
+    /// Gives the calling thread's cache back to the spans and all free memory to the kernel.
+    /// True if any memory went.
+    pub fn trim(&self) -> bool {
+        if !self.ready() {
+            return false;
+        }
+        for class in SizeClass::all() {
+            self.flush(class, usize::MAX);
+        }
+        let mut pages = self.pages.lock();
+        let before = pages.counts.purged;
+        pages.purge(&self.region, &self.os, 0);
+        pages.counts.purged > before
     }
 
     /// The class of the span in which a block begins at this address, if one does.
@@ -267,124 +279,5 @@ impl<O: Os> Engine<O> {
             Err(BadBlock::Twice(block)) => self.fault("double free", block, "free"),
             Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, "free"),
         }
-    }
-
-    /// A run of its own for a block, and whether it reads as zero.
-    #[cold]
-    #[inline(never)]
-    fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
-        let Some((granted, units)) = self.large_run(size, align) else {
-            self.os.out_of_memory();
-            return (ptr::null_mut(), false);
-        };
-        self.region.set_entry(granted.first, MapEntry::LARGE);
-        self.totals.add_large(units);
-        if self.counting() {
-            self.totals.count_alloc(units as usize * UNIT);
-        }
-        (self.region.address(granted.first), granted.zeroed)
-    }
-
-    fn large_run(&self, size: usize, align: usize) -> Option<(Granted, u32)> {
-        if size > isize::MAX as usize || !self.ready() {
-            return None;
-        }
-        let units = u32::try_from(size.max(1).div_ceil(UNIT)).ok()?;
-        let align = u32::try_from(align.div_ceil(UNIT)).ok()?;
-        let granted = self.pages.lock().alloc(&self.region, &self.os, units, align)?;
-        Some((granted, units))
-    }
-
-    /// Frees what is no block of a span: nothing, a large block, or a mistake.
-    #[cold]
-    #[inline(never)]
-    fn free_slow(&self, block: *mut u8, operation: &str) {
-        if block.is_null() {
-            return;
-        }
-        let (first, units) = self.large_units(block, operation);
-        self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.totals.remove_large(units);
-        if self.counting() {
-            self.totals.count_free(units as usize * UNIT);
-        }
-        self.pages.lock().free(&self.region, &self.os, first, units);
-    }
-
-    /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
-    fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
-        let Ok(wanted) = u32::try_from(size.max(1).div_ceil(UNIT)) else {
-            return false;
-        };
-        let mut pages = self.pages.lock();
-        if wanted < units {
-            pages.shrink(&self.region, &self.os, first, units, wanted);
-        } else if wanted > units
-            && !pages.extend(&self.region, &self.os, first, units, wanted - units)
-        {
-            return false;
-        }
-        drop(pages);
-        self.totals.remove_large(units);
-        self.totals.add_large(wanted);
-        if self.counting() {
-            self.totals.count_free(units as usize * UNIT);
-            self.totals.count_alloc(wanted as usize * UNIT);
-        }
-        true
-    }
-
-    /// First unit and length of the large block at this address; an address that is none stops
-    /// the program.
-    #[cold]
-    #[inline(never)]
-    fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
-        let region = &self.region;
-        let offset = region.offset(block);
-        if offset >= region.committed() {
-            self.fault("invalid free", block, operation);
-        }
-        let unit = (offset / UNIT) as UnitIndex;
-        let entry = region.entry(unit as usize);
-        if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
-            // SAFETY: the unit is committed; its record stays as it is while the block lives.
-            return (unit, unsafe { (*region.run(unit)).units });
-        }
-        self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
-    }
-
-    /// What is wrong with an address in the region at which no block begins.
-    fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
-        let region = &self.region;
-        match region.entry(unit as usize) {
-            MapEntry::LARGE => "interior pointer",
-            MapEntry::LARGE_FREED if offset == 0 => "double free",
-            entry if entry.class().is_some() => "interior pointer",
-            _ => {
-                // Inside a large block, perhaps: look for the nearest one that begins below.
-                let below = (1..unit).rev().find(|&unit| {
-                    let entry = region.entry(unit as usize);
-                    entry == MapEntry::LARGE || entry.class().is_some()
-                });
-                match below {
-                    // SAFETY: committed; the process is about to end, so a torn read is no loss.
-                    Some(first)
-                        if region.entry(first as usize) == MapEntry::LARGE
-                            && first + unsafe { (*region.run(first)).units } > unit =>
-                    {
-                        "interior pointer"
-                    }
-                    _ => "invalid free",
-                }
-            }
-        }
-    }
-
-    /// Says what was wrong and ends the process.
-    #[cold]
-    #[inline(never)]
-    fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
-        Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
-        self.os.abort()
     }
 }

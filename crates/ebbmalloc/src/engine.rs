@@ -12,10 +12,10 @@ use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::Region;
 use crate::rseq::Place;
-use crate::size_class::{CLASSES, SizeClass};
-use crate::stats::Totals;
+use crate::size_class::CLASSES;
 use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
+use crate::totals::Totals;
 
 /// Not set up yet.
 const COLD: u32 = 0;
@@ -213,21 +213,6 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives the calling thread's cache back to the spans and all free memory to the kernel.
-    /// True if any memory went.
-    pub fn trim(&self) -> bool {
-        if !self.ready() {
-            return false;
-        }
-        for class in SizeClass::all() {
-            self.flush(class, usize::MAX);
-        }
-        let mut pages = self.pages.lock();
-        let before = pages.counts.purged;
-        pages.purge(&self.region, &self.os, 0);
-        pages.counts.purged > before
-    }
-
     /// Waits until no other thread is inside the engine and keeps all out, so that the child of
     /// a fork finds it whole. Followed by [`Engine::after_fork`] in the same thread.
     ///
@@ -276,26 +261,5 @@ impl<O: Os> Engine<O> {
     pub fn broken(&self, info: &core::panic::PanicInfo) -> ! {
         Line::print(&self.os, format_args!("bug in ebbmalloc, please report: {info}"));
         self.os.abort()
-    }
-
-    /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
-    /// else may use the engine meanwhile.
-    pub fn check(&self) {
-        let mut span_units = 0;
-        for class in SizeClass::all() {
-            let central = &self.centrals[class.index()];
-            let free = central.check(&self.region);
-            let counts = central.spans().lock().counts;
-            assert_eq!(
-                free + counts.claimed,
-                counts.spans * class.span_blocks(),
-                "blocks of class {} bytes",
-                class.size()
-            );
-            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
-            span_units += counts.spans * class.span_units() as usize;
-        }
-        let in_use = self.pages.lock().check(&self.region);
-        assert_eq!(span_units + self.totals.large_units(), in_use, "units in use");
     }
 }

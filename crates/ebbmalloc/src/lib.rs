@@ -13,10 +13,12 @@
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
-//! - `region`, `run_tree`, `pages`, `span`: addresses and tables, runs of units, blocks of a run
+//! - `run`, `span`: records of a run, and of one that is cut into blocks
+//! - `region`: addresses and tables
+//! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
-//! - `engine`, `blocks`, `stats`: all of it together
+//! - `engine`, `large`, `blocks`, `stats`: all of it together
 //! - `global`: the engine of this process
 
 #![no_std]
@@ -41,11 +43,13 @@ mod os;
 mod pages;
 mod region;
 mod rseq;
+mod run;
 mod run_tree;
 mod size_class;
 mod span;
 mod sync;
 mod text;
+mod totals;
 
 #[cfg(not(loom))]
 mod blocks;
@@ -53,6 +57,8 @@ mod blocks;
 mod engine;
 #[cfg(not(loom))]
 mod global;
+#[cfg(not(loom))]
+mod large;
 #[cfg(not(loom))]
 mod stats;
 

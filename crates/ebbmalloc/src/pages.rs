@@ -6,6 +6,7 @@
 
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
+use crate::run::{Run, State};
 use crate::run_tree::RunTree;
 use crate::size_class::UNIT;
 
@@ -19,31 +20,6 @@ const DIRTY_SOFT_SHARE: usize = 8;
 /// soon wanted back, which costs page faults, and halves where it was not.
 const PURGE_WAIT_MIN: u32 = 10;
 const PURGE_WAIT_MAX: u32 = 1280;
-
-/// The page heap's record of a unit. Those of a run's first and last unit are kept up to date;
-/// between them anything may stand.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Run {
-    pub(crate) state: State,
-    /// Units in the run; in the first and the last record of a free run.
-    pub(crate) units: u32,
-    /// Children in the tree of free runs.
-    pub(crate) left: UnitIndex,
-    pub(crate) right: UnitIndex,
-}
-
-/// What a run is used for. All zero bytes are a unit that was never used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[repr(u8)]
-pub(crate) enum State {
-    #[default]
-    InUse,
-    /// Free, resident, with old contents.
-    Dirty,
-    /// Free, not resident, reads as zero.
-    Clean,
-}
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]

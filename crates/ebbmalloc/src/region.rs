@@ -10,7 +10,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::cache::Slab;
 use crate::os::Os;
-use crate::pages::Run;
+use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 //! trees", 1996) whose links lie in the runs' records. A run's rank is a hash of its address, so
 //! the shape depends on the contents alone.
 
-use crate::pages::Run;
 use crate::region::{Region, UnitIndex};
+use crate::run::Run;
 
 /// A set of free runs.
 pub(crate) struct RunTree {

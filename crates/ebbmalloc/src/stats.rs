@@ -9,7 +9,6 @@ use crate::options::StatsChoice;
 use crate::os::Os;
 use crate::region::Region;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::text::Line;
 
 /// Declares the statistics that are one number each: name, unit, and what it says.
@@ -158,51 +157,6 @@ impl Display for Shown {
     }
 }
 
-/// Counters that no lock protects: large blocks always, every operation where asked for.
-pub(crate) struct Totals {
-    large_blocks: AtomicUsize,
-    large_units: AtomicUsize,
-    allocated: AtomicU64,
-    freed: AtomicU64,
-    peak: AtomicU64,
-}
-
-impl Totals {
-    pub const fn new() -> Self {
-        Self {
-            large_blocks: AtomicUsize::new(0),
-            large_units: AtomicUsize::new(0),
-            allocated: AtomicU64::new(0),
-            freed: AtomicU64::new(0),
-            peak: AtomicU64::new(0),
-        }
-    }
-
-    pub fn add_large(&self, units: u32) {
-        self.large_blocks.fetch_add(1, Ordering::Relaxed);
-        self.large_units.fetch_add(units as usize, Ordering::Relaxed);
-    }
-
-    pub fn remove_large(&self, units: u32) {
-        self.large_blocks.fetch_sub(1, Ordering::Relaxed);
-        self.large_units.fetch_sub(units as usize, Ordering::Relaxed);
-    }
-
-    pub fn large_units(&self) -> usize {
-        self.large_units.load(Ordering::Relaxed)
-    }
-
-    pub fn count_alloc(&self, bytes: usize) {
-        let allocated = self.allocated.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64;
-        let live = allocated.saturating_sub(self.freed.load(Ordering::Relaxed));
-        self.peak.fetch_max(live, Ordering::Relaxed);
-    }
-
-    pub fn count_free(&self, bytes: usize) {
-        self.freed.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-}
-
 impl<O: Os> Engine<O> {
     /// How many blocks of a class all caches hold; a glance while others work.
     pub(crate) fn held(&self, class: SizeClass) -> usize {
@@ -220,7 +174,7 @@ impl<O: Os> Engine<O> {
         if !self.ready() {
             return stats;
         }
-        let totals = &self.totals;
+        let totals = self.totals.read();
         let setup = self.setup();
         (stats.mode, stats.why, stats.id) = (setup.mode.name(), setup.why, setup.id);
 
@@ -245,12 +199,12 @@ impl<O: Os> Engine<O> {
             stats.flushes += row.flushes;
             stats.classes[class.index()] = row;
         }
-        stats.large_blocks = totals.large_blocks.load(Ordering::Relaxed) as u64;
-        stats.large_bytes = (totals.large_units() * UNIT) as u64;
+        stats.large_blocks = totals.large_blocks as u64;
+        stats.large_bytes = (totals.large_units * UNIT) as u64;
         stats.live_bytes += stats.large_bytes;
-        stats.peak_bytes = totals.peak.load(Ordering::Relaxed);
-        stats.allocated_bytes = totals.allocated.load(Ordering::Relaxed);
-        stats.freed_bytes = totals.freed.load(Ordering::Relaxed);
+        stats.peak_bytes = totals.peak;
+        stats.allocated_bytes = totals.allocated;
+        stats.freed_bytes = totals.freed;
 
         let counts = self.pages.lock().counts;
         let committed = self.region.committed();
@@ -266,6 +220,27 @@ impl<O: Os> Engine<O> {
         (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
         (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
         stats
+    }
+
+    /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
+    /// else may use the engine meanwhile.
+    pub fn check(&self) {
+        let mut span_units = 0;
+        for class in SizeClass::all() {
+            let central = &self.centrals[class.index()];
+            let free = central.check(&self.region);
+            let counts = central.spans().lock().counts;
+            assert_eq!(
+                free + counts.claimed,
+                counts.spans * class.span_blocks(),
+                "blocks of class {} bytes",
+                class.size()
+            );
+            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+            span_units += counts.spans * class.span_units() as usize;
+        }
+        let in_use = self.pages.lock().check(&self.region);
+        assert_eq!(span_units + self.totals.read().large_units, in_use, "units in use");
     }
 
     /// Prints the statistics to standard error, as text or as one line of JSON.
