@@ -264,7 +264,8 @@ forward! {
 /// Defines forms of `new` that give null instead of throwing. Whatever a replaced `new` or a
 /// new-handler throws must be caught, which takes C++: the C++ library's own form, the next
 /// definition of the symbol after ours, calls the base operator in a `try`. Where there is none,
-/// the base operator is ours, and the C++ library, if any, is in the program itself.
+/// the base operator is ours, and the C++ library, if any, is in the program itself: there
+/// alone, what a new-handler throws passes.
 macro_rules! nothrow {
     ($($name:ident($($arg:ident),+) = $symbol:literal, align $align:expr;)+) => {$(
         #[doc = concat!("`", $symbol, "`: null where there is no memory.")]

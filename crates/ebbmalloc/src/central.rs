@@ -131,8 +131,11 @@ impl Central {
                 if offset >= span_bytes {
                     break;
                 }
-                if !span.release(class.block_at(offset)) {
-                    bad = Some(BadBlock::Twice(block));
+                let number = class.block_at(offset);
+                if !span.release(number) {
+                    // Behind the last block there may be room that looks like one more.
+                    let exists = number < class.span_blocks();
+                    bad = Some(if exists { BadBlock::Twice } else { BadBlock::Foreign }(block));
                     break;
                 }
                 taken += 1;

@@ -53,6 +53,20 @@ fn at_the_second_unit_of_a_large_block() {
     free(200_000, 0, 1 << 16);
 }
 
+/// Behind the last block of a span there is room that looks like the start of one more. It is
+/// noticed when it leaves the cache.
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x")]
+fn behind_the_last_block_of_a_span() {
+    // Blocks of 176 bytes: 372 of them in 64 KiB, and 64 bytes left.
+    let engine = engine();
+    let block = engine.alloc(176);
+    let start = block.wrapping_sub(block.addr() % (1 << 16));
+    // SAFETY: as above.
+    unsafe { engine.free(start.wrapping_add(372 * 176)) };
+    engine.trim();
+}
+
 #[test]
 #[should_panic(expected = "ebbmalloc: invalid free: 0x")]
 fn below_everything() {
