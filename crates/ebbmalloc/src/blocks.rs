@@ -12,6 +12,9 @@ use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
 const BATCH: usize = 256;
+/// The same for classes of which caches hold few: clearing room for more would take longer than
+/// moving them.
+const SMALL_BATCH: usize = 16;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -228,11 +231,17 @@ impl<O: Os> Engine<O> {
     /// Fills half of the cache's room for a class and takes one block more; null if there is none.
     fn refill(&self, class: SizeClass) -> *mut u8 {
         let room = self.front(|front| front.grow(class)).map_or(0, |(_, new)| new.room(class));
-        let mut wanted = room / 2 + 1;
+        match room / 2 + 1 {
+            wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
+            wanted => self.refill_by::<BATCH>(class, wanted),
+        }
+    }
+
+    fn refill_by<const AT_A_TIME: usize>(&self, class: SizeClass, mut wanted: usize) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
-        let mut batch = [ptr::null_mut(); BATCH];
+        let mut batch = [ptr::null_mut(); AT_A_TIME];
         while wanted > 0 {
-            let batch = &mut batch[..wanted.min(BATCH)];
+            let batch = &mut batch[..wanted.min(AT_A_TIME)];
             let central = &self.centrals[class.index()];
             let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
             let start = batch.len() - claimed;
@@ -258,11 +267,18 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
-    pub(crate) fn flush(&self, class: SizeClass, most: usize) {
-        let mut batch = [ptr::null_mut(); BATCH];
+    fn flush(&self, class: SizeClass, most: usize) {
+        match most {
+            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
+            _ => self.flush_by::<BATCH>(class, most),
+        }
+    }
+
+    fn flush_by<const AT_A_TIME: usize>(&self, class: SizeClass, most: usize) {
+        let mut batch = [ptr::null_mut(); AT_A_TIME];
         let mut left = most;
         while left > 0 {
-            let wanted = left.min(BATCH);
+            let wanted = left.min(AT_A_TIME);
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
             self.release(class, &batch[..popped]);
             if popped < wanted {

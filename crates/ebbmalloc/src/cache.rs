@@ -12,9 +12,9 @@ use crate::sync::{AtomicU64, Lock, Ordering};
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
 /// The most that one stack holds, in bytes of blocks and in blocks.
-const STACK_BYTES: usize = 64 * 1024;
+const STACK_BYTES: usize = 32 * 1024;
 const STACK_BLOCKS: usize = 2048;
-const STACK_BLOCKS_MIN: usize = 8;
+const STACK_BLOCKS_MIN: usize = 4;
 /// What a stack is first set up for; each miss doubles it.
 const FIRST_BYTES: usize = 8 * 1024;
 const FIRST_BLOCKS: usize = 64;

@@ -281,6 +281,5 @@ fn span_unit(region: &Region, class: SizeClass, address: *mut u8) -> Option<Unit
     }
     let unit = offset / UNIT;
     let entry = region.entry(unit);
-    (entry.code() as usize == class.index())
-        .then(|| (unit - entry.span_offset() / UNIT) as UnitIndex)
+    (entry.code() == class.index()).then(|| (unit - entry.span_offset() / UNIT) as UnitIndex)
 }

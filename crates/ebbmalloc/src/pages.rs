@@ -103,7 +103,7 @@ impl Pages {
         }
         let now = os.now_ms();
         let hard = DIRTY_HARD.max(self.counts.in_use);
-        if self.counts.dirty > hard || now >= self.purge_due {
+        if now >= self.purge_due {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };
             self.purge_wait = wait.clamp(PURGE_WAIT_MIN, PURGE_WAIT_MAX);
@@ -111,6 +111,8 @@ impl Pages {
             self.purged_last = self.counts.dirty - soft / 2;
             self.faulted_back = 0;
             self.purge(region, os, soft / 2);
+        } else if self.counts.dirty > hard {
+            self.purge(region, os, hard - hard / 8);
         }
     }
 

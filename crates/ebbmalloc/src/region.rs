@@ -48,8 +48,8 @@ impl MapEntry {
 
     /// The class's index for a unit of a span; else a code that is no class's index.
     #[inline(always)]
-    pub const fn code(self) -> u8 {
-        self.0 as u8
+    pub const fn code(self) -> usize {
+        (self.0 & 0xff) as usize
     }
 
     /// Bytes from the start of the unit's span to the unit: at hand without a shift.
@@ -60,7 +60,7 @@ impl MapEntry {
 
     /// The class, for a unit of a span.
     pub fn class(self) -> Option<SizeClass> {
-        SizeClass::from_index(self.code() as usize)
+        SizeClass::from_index(self.code())
     }
 }
 
