@@ -45,7 +45,7 @@ pub(crate) struct ClassSpans {
     pub counts: CentralCounts,
 }
 
-/// One class's central. All zero bytes are one without spans.
+/// One class's central.
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,

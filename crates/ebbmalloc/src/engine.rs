@@ -145,7 +145,7 @@ impl<O: Os> Engine<O> {
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
         let caches = self.os.cpus();
-        if !self.region.set_up(&self.os, caches, usize::MAX) {
+        if !self.region.set_up(&self.os, caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,

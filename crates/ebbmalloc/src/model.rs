@@ -35,7 +35,7 @@ impl<O: Os> Layers<O> {
     pub fn new(os: O, size: usize, caches: usize) -> Self {
         let class = SizeClass::of(size).expect("a small size");
         let region = Region::unset();
-        assert!(region.set_up(&os, caches, usize::MAX));
+        assert!(region.set_up(&os, caches));
         for cache in 0..caches {
             // SAFETY: there are so many, and nobody uses them yet.
             unsafe {

@@ -30,8 +30,7 @@ pub(crate) struct Granted {
     pub zeroed: bool,
 }
 
-/// Everything free, and the frontier behind which nothing was ever used. All zero bytes are a
-/// page heap that has handed out nothing.
+/// Everything free, and the frontier behind which nothing was ever used.
 pub(crate) struct Pages {
     dirty: RunTree,
     clean: RunTree,

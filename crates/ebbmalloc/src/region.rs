@@ -97,16 +97,16 @@ impl Region {
         }
     }
 
-    /// Reserves the largest region that fits, up to `units_max` units, with `slabs` caches.
+    /// Reserves the largest region that fits, with `slabs` caches.
     /// False if not even a small one does; may be called again then. One thread at a time.
-    pub fn set_up(&self, os: &impl Os, slabs: usize, units_max: usize) -> bool {
+    pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
         let page = os.page_size();
         let slab_bytes = slabs * size_of::<Slab>();
         if self.units() == 0 {
             // Leave a quarter of a limited address space to stacks, libraries, other mappings.
             let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
             let per_unit = UNIT + TABLES.iter().sum::<usize>();
-            let mut units = (budget / per_unit).min(REGION_MAX / UNIT).min(units_max);
+            let mut units = (budget / per_unit).min(REGION_MAX / UNIT);
             while self.units() == 0 {
                 // The slabs come next and must be aligned.
                 units -= units % (size_of::<Slab>() / UNIT);

@@ -1,11 +1,12 @@
 //! Linux, through libc. Nothing here needs the C library to be initialised: the first block may
 //! be asked for by the dynamic loader, before any constructor has run.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicI32, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
 use super::rseq_area::registered_by_libc;
 use super::{Os, RseqArea, Usage};
 
@@ -18,9 +19,10 @@ const RSEQ_SIZE_WITH_MM_CID: usize = 28;
 /// getauxval(3) key: the size of the rseq features that the kernel fills.
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
-/// Where messages go: standard error, or a duplicate of it, since many programs close theirs
-/// before the statistics are printed.
-static MESSAGES: AtomicI32 = AtomicI32::new(libc::STDERR_FILENO);
+/// A duplicate of standard error, since many programs close theirs before the statistics are
+/// printed; -1 for none. And which file it is, since some close all and open others.
+static COPY: AtomicI32 = AtomicI32::new(-1);
+static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 
 /// Runs `call` and puts `errno` back: an allocator's own system calls are nobody's business.
 pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
@@ -149,16 +151,13 @@ impl Os for Linux {
         None
     }
 
-    fn print(&self, mut text: &[u8]) {
-        let messages = MESSAGES.load(Ordering::Relaxed);
+    fn print(&self, text: &[u8]) {
         keeping_errno(|| {
-            while !text.is_empty() {
-                // SAFETY: the buffer is as long as said.
-                let n = unsafe { libc::write(messages, text.as_ptr().cast(), text.len()) };
-                let Ok(written @ 1..) = usize::try_from(n) else {
-                    break;
-                };
-                text = &text[written..];
+            let copy = COPY.load(Ordering::Relaxed);
+            if !write_all(libc::STDERR_FILENO, text)
+                && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
+            {
+                write_all(copy, text);
             }
         });
     }
@@ -189,8 +188,9 @@ impl Os for Linux {
             // SAFETY: plain system call; the function lives as long as the program.
             unsafe {
                 let copy = libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 200);
-                if copy >= 0 {
-                    MESSAGES.store(copy, Ordering::Relaxed);
+                if let Some(file) = file_of(copy) {
+                    COPY_FILE.store(file, Ordering::Relaxed);
+                    COPY.store(copy, Ordering::Relaxed);
                 }
                 libc::atexit(call);
             }
@@ -219,6 +219,29 @@ impl Os for Linux {
     }
 }
 
+/// Writes as much as it can; false if that was nothing.
+fn write_all(file: c_int, text: &[u8]) -> bool {
+    let mut rest = text;
+    while !rest.is_empty() {
+        // SAFETY: the buffer is as long as said.
+        let n = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
+        let Ok(written @ 1..) = usize::try_from(n) else { break };
+        rest = &rest[written..];
+    }
+    rest.len() < text.len()
+}
+
+/// A number that tells the open file of a descriptor from others; `None` if it is not open.
+fn file_of(descriptor: c_int) -> Option<u64> {
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fills the struct that it is given; all zero bytes are valid.
+    let (result, status) = unsafe {
+        let result = libc::fstat(descriptor, status.as_mut_ptr());
+        (result, status.assume_init())
+    };
+    (result == 0).then(|| status.st_ino.wrapping_mul(31).wrapping_add(status.st_dev))
+}
+
 /// The time on one of the kernel's clocks.
 fn clock(id: libc::clockid_t) -> libc::timespec {
     let mut now = MaybeUninit::<libc::timespec>::zeroed();
@@ -227,99 +250,6 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
         libc::clock_gettime(id, now.as_mut_ptr());
         now.assume_init()
     }
-}
-
-/// Reads the start of a file; what could be read, empty if nothing.
-fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
-    keeping_errno(|| {
-        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
-        unsafe {
-            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if file < 0 {
-                return &buffer[..0];
-            }
-            let n = libc::read(file, buffer.as_mut_ptr().cast::<c_void>(), buffer.len());
-            libc::close(file);
-            &buffer[..n.max(0) as usize]
-        }
-    })
-}
-
-/// A variable of the environment that the process was started with, where the C library does not
-/// know it yet: /proc/self/environ, entries that end in a zero byte.
-#[cold]
-fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
-    let mut chunk = [0; 512];
-    // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
-    let mut matched = Some(0);
-    let mut length = 0;
-    keeping_errno(|| {
-        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
-        let file =
-            unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if file < 0 {
-            return None;
-        }
-        let mut found = None;
-        'file: loop {
-            // SAFETY: as above.
-            let n = unsafe { libc::read(file, chunk.as_mut_ptr().cast::<c_void>(), chunk.len()) };
-            let Ok(n @ 1..) = usize::try_from(n) else { break };
-            for &byte in &chunk[..n] {
-                matched = match matched {
-                    Some(at) if at > name.len() => {
-                        if byte == 0 {
-                            found = Some(length);
-                            break 'file;
-                        }
-                        if length < buffer.len() {
-                            buffer[length] = byte;
-                            length += 1;
-                        }
-                        matched
-                    }
-                    _ if byte == 0 => Some(0),
-                    Some(at) if byte == *name.get(at).unwrap_or(&b'=') => Some(at + 1),
-                    _ => None,
-                };
-            }
-        }
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(file) };
-        found
-    })
-}
-
-/// The unsigned decimal numbers in a text, in order.
-fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
-    text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()).map(|digits| {
-        digits.iter().fold(0usize, |value, digit| {
-            value.saturating_mul(10).saturating_add((digit - b'0') as usize)
-        })
-    })
-}
-
-/// The last CPU in a list such as "0-3,8-11".
-fn highest_number(list: &[u8]) -> Option<usize> {
-    numbers(list).max()
-}
-
-/// Field `index` of /proc/self/statm: 0 is the address space in use, 1 what is resident, in pages.
-fn status_pages(index: usize) -> usize {
-    let mut text = [0; 128];
-    numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
-}
-
-/// When this process started, in microseconds since boot: field 22 of proc_pid_stat(5), which
-/// counts in ticks. The name in field 2 may contain anything, so counting starts behind it.
-fn start_us() -> Option<u64> {
-    let mut text = [0; 1024];
-    let text = read_file(c"/proc/self/stat", &mut text);
-    let after_name = text.iter().rposition(|&byte| byte == b')')?;
-    let field = text[after_name..].split(|&byte| byte == b' ').nth(20)?;
-    // SAFETY: reads a number.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
-    Some(numbers(field).next()? as u64 * (1_000_000 / ticks_per_second.max(1)))
 }
 
 /// How many CPUs this thread may run on, counted up to the last of them.
@@ -341,10 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_lists_and_their_absence() {
-        assert_eq!(highest_number(b"0-1\n"), Some(1));
-        assert_eq!(highest_number(b"0,3,8-63\n"), Some(63));
-        assert_eq!(highest_number(b"garbage"), None);
+    fn there_is_a_cpu() {
         assert!(Linux.cpus() >= 1 && affinity_cpus() >= 1);
     }
 
@@ -375,9 +302,5 @@ mod tests {
         let mut buffer = [0; 2];
         assert_eq!(Linux.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
         assert_eq!(Linux.environment("PATH", &mut buffer), Some(2));
-        let mut early = [0; 2];
-        assert_eq!(initial_environment(b"PATH", &mut early), Some(2));
-        assert_eq!(early, buffer);
-        assert_eq!(initial_environment(b"PAT", &mut early), None);
     }
 }

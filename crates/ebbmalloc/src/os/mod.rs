@@ -15,6 +15,7 @@ mod loom_park;
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod linux;
+mod proc;
 mod rseq_area;
 pub use linux::Linux;
 

@@ -1,0 +1,118 @@
+//! What /proc and /sys tell, read without allocating and without the C library's help.
+
+use core::ffi::{CStr, c_void};
+
+use super::linux::keeping_errno;
+
+/// Reads the start of a file; what could be read, empty if nothing.
+pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
+    keeping_errno(|| {
+        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
+        unsafe {
+            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            if file < 0 {
+                return &buffer[..0];
+            }
+            let n = libc::read(file, buffer.as_mut_ptr().cast::<c_void>(), buffer.len());
+            libc::close(file);
+            &buffer[..n.max(0) as usize]
+        }
+    })
+}
+
+/// A variable of the environment that the process was started with, where the C library does not
+/// know it yet: /proc/self/environ, entries that end in a zero byte.
+#[cold]
+pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
+    let mut chunk = [0; 512];
+    // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
+    let mut matched = Some(0);
+    let mut length = 0;
+    keeping_errno(|| {
+        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
+        let file =
+            unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if file < 0 {
+            return None;
+        }
+        let mut found = None;
+        'file: loop {
+            // SAFETY: as above.
+            let n = unsafe { libc::read(file, chunk.as_mut_ptr().cast::<c_void>(), chunk.len()) };
+            let Ok(n @ 1..) = usize::try_from(n) else { break };
+            for &byte in &chunk[..n] {
+                matched = match matched {
+                    Some(at) if at > name.len() => {
+                        if byte == 0 {
+                            found = Some(length);
+                            break 'file;
+                        }
+                        if length < buffer.len() {
+                            buffer[length] = byte;
+                            length += 1;
+                        }
+                        matched
+                    }
+                    _ if byte == 0 => Some(0),
+                    Some(at) if byte == *name.get(at).unwrap_or(&b'=') => Some(at + 1),
+                    _ => None,
+                };
+            }
+        }
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(file) };
+        found
+    })
+}
+
+/// The unsigned decimal numbers in a text, in order.
+fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
+    text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()).map(|digits| {
+        digits.iter().fold(0usize, |value, digit| {
+            value.saturating_mul(10).saturating_add((digit - b'0') as usize)
+        })
+    })
+}
+
+/// The last CPU in a list such as "0-3,8-11".
+pub(super) fn highest_number(list: &[u8]) -> Option<usize> {
+    numbers(list).max()
+}
+
+/// Field `index` of /proc/self/statm: 0 is the address space in use, 1 what is resident, in pages.
+pub(super) fn status_pages(index: usize) -> usize {
+    let mut text = [0; 128];
+    numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
+}
+
+/// When this process started, in microseconds since boot: field 22 of proc_pid_stat(5), which
+/// counts in ticks. The name in field 2 may contain anything, so counting starts behind it.
+pub(super) fn start_us() -> Option<u64> {
+    let mut text = [0; 1024];
+    let text = read_file(c"/proc/self/stat", &mut text);
+    let after_name = text.iter().rposition(|&byte| byte == b')')?;
+    let field = text[after_name..].split(|&byte| byte == b' ').nth(20)?;
+    // SAFETY: reads a number.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
+    Some(numbers(field).next()? as u64 * (1_000_000 / ticks_per_second.max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_lists_and_their_absence() {
+        assert_eq!(highest_number(b"0-1\n"), Some(1));
+        assert_eq!(highest_number(b"0,3,8-63\n"), Some(63));
+        assert_eq!(highest_number(b"garbage"), None);
+    }
+
+    #[test]
+    fn the_environment_before_the_c_library_knows_it() {
+        let mut early = [0; 2];
+        assert_eq!(initial_environment(b"PATH", &mut early), Some(2));
+        assert_eq!(std::env::var("PATH").unwrap().as_bytes()[..2], early);
+        assert_eq!(initial_environment(b"PAT", &mut early), None);
+    }
+}
