@@ -23,7 +23,7 @@ impl<O: Os> Engine<O> {
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
             Some(class) => self.alloc_small(class),
-            None => self.alloc_large(size, 1).0,
+            None => self.alloc_large_slow(size, 1).0,
         }
     }
 
@@ -32,7 +32,7 @@ impl<O: Os> Engine<O> {
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let (block, zeroed) = match SizeClass::of(size) {
             Some(class) => (self.alloc_small(class), false),
-            None => self.alloc_large(size, 1),
+            None => self.alloc_large_slow(size, 1),
         };
         if !zeroed && !block.is_null() {
             // SAFETY: the block has `size` bytes and is ours until we return it.
@@ -48,7 +48,7 @@ impl<O: Os> Engine<O> {
         debug_assert!(align.is_power_of_two());
         match SizeClass::of_aligned(size, align) {
             Some(class) => self.alloc_small(class),
-            None => self.alloc_large(size, align).0,
+            None => self.alloc_large_slow(size, align).0,
         }
     }
 
@@ -123,9 +123,7 @@ impl<O: Os> Engine<O> {
         if !self.ready() {
             return false;
         }
-        for class in SizeClass::all() {
-            self.flush(class, usize::MAX);
-        }
+        self.flush_all();
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
@@ -191,6 +189,10 @@ impl<O: Os> Engine<O> {
             if block.is_null() {
                 block = self.refill(class);
             }
+            if block.is_null() {
+                self.flush_all();
+                block = self.refill(class);
+            }
         }
         if block.is_null() {
             self.os.out_of_memory();
@@ -198,6 +200,22 @@ impl<O: Os> Engine<O> {
             self.totals.count_alloc(class.size());
         }
         block
+    }
+
+    /// A large block, and whether it reads as zero. Where there is no room, free blocks in this
+    /// thread's cache may be all that keeps spans from going back.
+    #[cold]
+    #[inline(never)]
+    fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        let mut granted = self.alloc_large(size, align);
+        if granted.0.is_null() && self.ready() {
+            self.flush_all();
+            granted = self.alloc_large(size, align);
+        }
+        if granted.0.is_null() {
+            self.os.out_of_memory();
+        }
+        granted
     }
 
     #[cold]
@@ -264,6 +282,13 @@ impl<O: Os> Engine<O> {
             wanted -= claimed;
         }
         block
+    }
+
+    /// Gives all blocks in the calling thread's cache back to their spans.
+    fn flush_all(&self) {
+        for class in SizeClass::all() {
+            self.flush(class, usize::MAX);
+        }
     }
 
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.

@@ -11,12 +11,9 @@ use crate::size_class::UNIT;
 use crate::text::Line;
 
 impl<O: Os> Engine<O> {
-    /// A run of its own for a block, and whether it reads as zero.
-    #[cold]
-    #[inline(never)]
+    /// A run of its own for a block, and whether it reads as zero; null if there is no room.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
         let Some((granted, units)) = self.large_run(size, align) else {
-            self.os.out_of_memory();
             return (ptr::null_mut(), false);
         };
         self.region.set_entry(granted.first, MapEntry::LARGE);

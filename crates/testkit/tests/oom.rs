@@ -126,3 +126,27 @@ fn a_full_region_serves_again_after_frees() {
         engine.check();
     }
 }
+
+/// A few free blocks in the cache, each of another span, must not keep the region from large
+/// blocks.
+#[test]
+fn cached_blocks_do_not_stand_in_the_way() {
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1), None);
+    let fill = |size| {
+        let blocks = std::iter::repeat_with(|| engine.alloc(size));
+        blocks.take_while(|block| !block.is_null()).collect::<Vec<_>>()
+    };
+    let free = |block: &*mut u8| {
+        // SAFETY: each block is freed once, and nobody uses it.
+        unsafe { engine.free(*block) }
+    };
+    let large = fill(1 << 20);
+    large.iter().for_each(free);
+    let small = fill(200);
+    // Those that are freed last stay in the cache: one of each span, more or less.
+    let (last, first): (Vec<_>, Vec<_>) =
+        small.iter().enumerate().partition(|(nth, _)| nth % 300 == 0);
+    first.iter().chain(&last).for_each(|(_, block)| free(block));
+    // One fewer, because the first may have found room between two such spans.
+    assert!(fill(1 << 20).len() + 1 >= large.len());
+}
