@@ -92,7 +92,7 @@ impl Pages {
         Some(granted)
     }
 
-    /// Takes a run back. `dirty` where its memory may be resident.
+    /// Takes a run back, and purges if too much free memory is resident for too long.
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);

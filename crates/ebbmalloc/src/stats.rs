@@ -120,6 +120,42 @@ pub struct ClassStats {
 impl ClassStats {
     const EMPTY: Self =
         Self { block_bytes: 0, spans: 0, live: 0, cached: 0, free: 0, refills: 0, flushes: 0 };
+
+    /// Each number with its name and its width in the text: what text and JSON are made from.
+    fn columns(&self) -> [(&'static str, usize, u64); 7] {
+        [
+            ("block_bytes", 11, self.block_bytes),
+            ("spans", 8, self.spans),
+            ("live", 10, self.live),
+            ("cached", 10, self.cached),
+            ("free", 10, self.free),
+            ("refills", 10, self.refills),
+            ("flushes", 10, self.flushes),
+        ]
+    }
+}
+
+/// A line of the table of size classes: the names of the columns, or the numbers of a class.
+enum TableLine<'a> {
+    Names,
+    Numbers(&'a ClassStats),
+}
+
+impl Display for TableLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let class = match self {
+            Self::Names => &ClassStats::EMPTY,
+            Self::Numbers(class) => class,
+        };
+        for (i, (name, width, number)) in class.columns().into_iter().enumerate() {
+            let space = if i > 0 { " " } else { "" };
+            match self {
+                Self::Names => write!(f, "{space}{name:>width$}")?,
+                Self::Numbers(_) => write!(f, "{space}{number:>width$}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -269,26 +305,9 @@ impl Stats {
         self.for_each(|name, unit, value| {
             Line::print(os, format_args!("{name:<20} {}", Shown(unit, value)));
         });
-        Line::print(
-            os,
-            format_args!(
-                "block_bytes    spans       live     cached       free    refills    flushes"
-            ),
-        );
+        Line::print(os, format_args!("{}", TableLine::Names));
         for row in self.used_classes() {
-            Line::print(
-                os,
-                format_args!(
-                    "{:>11} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}",
-                    row.block_bytes,
-                    row.spans,
-                    row.live,
-                    row.cached,
-                    row.free,
-                    row.refills,
-                    row.flushes
-                ),
-            );
+            Line::print(os, format_args!("{}", TableLine::Numbers(row)));
         }
     }
 
@@ -309,19 +328,11 @@ impl Stats {
         result?;
         out.write_str(",\"classes\":[")?;
         for (i, row) in self.used_classes().enumerate() {
-            let comma = if i > 0 { "," } else { "" };
-            write!(
-                out,
-                "{comma}{{\"block_bytes\":{},\"spans\":{},\"live\":{},\"cached\":{},\"free\":{},\
-                 \"refills\":{},\"flushes\":{}}}",
-                row.block_bytes,
-                row.spans,
-                row.live,
-                row.cached,
-                row.free,
-                row.refills,
-                row.flushes
-            )?;
+            out.write_str(if i > 0 { ",{" } else { "{" })?;
+            for (i, (name, _, number)) in row.columns().into_iter().enumerate() {
+                write!(out, "{}\"{name}\":{number}", if i > 0 { "," } else { "" })?;
+            }
+            out.write_str("}")?;
         }
         out.write_str("]}")
     }
