@@ -1,5 +1,6 @@
 //! The workspace's own tasks, started with `cargo xtask <task>`.
 
+mod bench;
 mod c;
 mod cargo;
 mod compiler;
@@ -26,11 +27,14 @@ struct Cli {
 enum Task {
     /// Run every test there is, installing what they need
     Test(test::Args),
+    /// Measure beside other allocators: tables and pictures in target/bench
+    Bench(bench::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Bench(args) => bench::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

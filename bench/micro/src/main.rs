@@ -1,7 +1,6 @@
 //! `micro`: tight loops over malloc and free, for one allocator and its peers in the same run.
 
 mod heap;
-mod peers;
 mod report;
 mod rows;
 mod run;
@@ -23,7 +22,7 @@ enum Command {
     /// Compare allocators on all rows, or on some
     Run(run::Options),
     /// Install and build the peers; says which cannot be had and why
-    Setup(peers::Options),
+    Setup(allocators::Options),
     /// Run one row on the allocator of this process (LD_PRELOAD) and print one line of JSON
     Worker(worker::Options),
 }
@@ -31,7 +30,7 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
-        Command::Setup(options) => peers::setup(&options),
+        Command::Setup(options) => allocators::setup(&options),
         Command::Worker(options) => worker::run(&options),
     }
 }

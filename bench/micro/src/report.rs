@@ -4,9 +4,9 @@ use std::fs;
 
 use comfy_table::{CellAlignment, Table, presets};
 
-use crate::peers::{Ready, command_output, libc_version};
 use crate::rows::Row;
 use crate::worker::Outcome;
+use allocators::{Ready, command_output, libc_version};
 
 /// Above this relative spread (interquartile range over median) a cell is noisy.
 const NOISY: f64 = 0.10;

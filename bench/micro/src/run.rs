@@ -11,10 +11,10 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::peers::{self, Peer, Ready};
 use crate::report::{self, Entrant, Measured, Report};
 use crate::rows::{self, ROWS, Row};
 use crate::worker::Outcome;
+use allocators::{self, Peer, Ready};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -22,7 +22,7 @@ pub struct Options {
     #[arg(long, value_name = "[NAME=]PATH")]
     library: Vec<String>,
     /// Peers (comma-separated; default: all)
-    #[arg(long, value_delimiter = ',', value_parser = peers::parse)]
+    #[arg(long, value_delimiter = ',', value_parser = allocators::parse)]
     peers: Vec<&'static Peer>,
     /// Rows (comma-separated; default: all)
     #[arg(long, value_delimiter = ',', value_parser = rows::parse)]
@@ -53,7 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
 
     let mut notes = Vec::new();
     let mut entrants = Vec::new();
-    for peer in peers::select(&options.peers) {
+    for peer in allocators::select(&options.peers) {
         match peer.prepare() {
             Ok(ready) => entrants.push(Entrant::new(ready, true)),
             Err(error) => notes.push(format!("{} is missing: {error:#}", peer.name)),

@@ -3,28 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-mod compare;
-mod contender;
-mod inspect;
-mod interrupt;
-mod library;
-mod measure;
-mod metrics;
-mod notebook;
-mod notes;
-mod perf;
-mod procfs;
-mod program;
-mod progress;
-mod report;
-mod result;
-mod run;
-mod spawn;
-mod stats;
-mod stop;
-mod tail;
-mod trace;
+use ebb::{compare, run, stop};
 
 #[derive(Parser)]
 #[command(

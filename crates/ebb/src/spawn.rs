@@ -15,6 +15,7 @@ pub struct Command {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    limit: u32,
 }
 
 impl Command {
@@ -34,7 +35,13 @@ impl Command {
                 .map(|argument| c_string(argument))
                 .collect::<io::Result<_>>()?,
             environment: joined.map(|entry| c_string(&entry)).collect::<io::Result<_>>()?,
+            limit: 0,
         })
+    }
+
+    /// Ends the program by `SIGALRM` after so many seconds, unless it sets an alarm of its own.
+    pub fn limit(self, seconds: u32) -> Self {
+        Self { limit: seconds, ..self }
     }
 }
 
@@ -82,6 +89,8 @@ impl Child {
                     go.as_raw_fd(),
                     refuse.as_raw_fd(),
                     || {
+                        // Alarms outlive `execve`; zero seconds are none.
+                        libc::alarm(command.limit);
                         // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
                         libc::execvpe(
                             command.path.as_ptr(),

@@ -62,7 +62,7 @@ pub struct Ready {
 pub struct Options {
     /// Peers to set up (comma-separated; default: all)
     #[arg(long, value_delimiter = ',', value_parser = parse)]
-    peers: Vec<&'static Peer>,
+    pub peers: Vec<&'static Peer>,
 }
 
 pub fn parse(name: &str) -> Result<&'static Peer> {
@@ -134,8 +134,9 @@ impl Peer {
     }
 }
 
-fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("micro lies in its workspace")
+/// The directory of the benchmarks' workspace.
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in its workspace")
 }
 
 fn locked_version(name: &str) -> Result<String> {

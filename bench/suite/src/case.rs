@@ -1,0 +1,134 @@
+//! What is measured: a case is one program with its input; a job is a case on one allocator.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+/// An allocator on its way through the suite.
+pub struct Allocator {
+    /// As in the tables: a peer's name, `ebbmalloc`, or `ebbmalloc-MODE` where the mode is forced.
+    pub name: String,
+    /// To preload; the C library's own needs nothing.
+    pub library: Option<PathBuf>,
+    /// What it needs in the environment.
+    pub env: Vec<(String, String)>,
+    /// Where it comes from, with the version.
+    pub origin: String,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Peer,
+    /// The one under test.
+    Ours,
+    /// The one under test with its mode forced: only in cases that compare modes.
+    OurMode,
+}
+
+/// One program with its input. All allocators do the same work.
+pub struct Case {
+    /// `group/name`, without spaces or commas.
+    pub name: String,
+    /// What it does, in a line.
+    pub about: String,
+    /// Part of `--quick`.
+    pub quick: bool,
+    /// For the pictures over the number of threads: which line it lies on, and where.
+    pub threads: Option<(String, u32)>,
+    /// Also measure the forced modes of the allocator under test.
+    pub modes: bool,
+    /// The program for an allocator.
+    pub job: Box<dyn Fn(&Allocator) -> Result<Job>>,
+}
+
+impl Case {
+    /// A case on the allocator that is preloaded into the program.
+    pub fn new(name: impl Into<String>, about: impl Into<String>, job: Job) -> Self {
+        Self::chosen(name, about, move |_| Ok(job.clone()))
+    }
+
+    /// A case whose program depends on the allocator.
+    pub fn chosen(
+        name: impl Into<String>,
+        about: impl Into<String>,
+        job: impl Fn(&Allocator) -> Result<Job> + 'static,
+    ) -> Self {
+        let (name, about) = (name.into(), about.into());
+        Self { name, about, quick: false, threads: None, modes: false, job: Box::new(job) }
+    }
+
+    pub fn quick(self) -> Self {
+        Self { quick: true, ..self }
+    }
+
+    /// `line` names what differs only in the number of threads.
+    pub fn threads(self, line: impl Into<String>, threads: u32) -> Self {
+        Self { threads: Some((line.into(), threads)), ..self }
+    }
+
+    pub fn modes(self) -> Self {
+        Self { modes: true, ..self }
+    }
+
+    pub fn group(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+}
+
+/// A program with its arguments and environment.
+///
+/// If the last line that it prints on standard output is a JSON object, its numbers are figures of the
+/// run. `time_s` and `peak_kib` replace the time and the peak of the whole process.
+#[derive(Clone)]
+pub struct Job {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+    pub env: Vec<(String, OsString)>,
+    /// Whether the allocator is preloaded; else the program has it built in, or preloads it itself
+    /// from what its arguments say.
+    pub preload: bool,
+}
+
+impl Job {
+    pub fn new(program: impl AsRef<Path>) -> Self {
+        Self {
+            program: program.as_ref().into(),
+            arguments: Vec::new(),
+            env: Vec::new(),
+            preload: true,
+        }
+    }
+
+    pub fn arg(mut self, argument: impl Into<OsString>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    pub fn args<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// The program does without preloading.
+    pub fn built_in(self) -> Self {
+        Self { preload: false, ..self }
+    }
+}
+
+/// Figures of one run by name; of each, less is better unless its name says otherwise (`…_per_s`).
+/// Units are the name's end: `_s`, `_kib`, `_mib_per_s`.
+pub type Figures = BTreeMap<String, f64>;
+
+/// Points of seconds since the start, resident KiB, live KiB.
+pub type Series = Vec<(f64, f64, f64)>;
+
+pub const TIME: &str = "time_s";
+pub const PEAK: &str = "peak_kib";

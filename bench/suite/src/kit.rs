@@ -1,0 +1,103 @@
+//! What workloads are set up with: packages, builds, downloads, a place for their input.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+pub struct Kit {
+    /// Where workloads keep what they build, download and generate; kept between runs.
+    pub work: PathBuf,
+    /// The shared library of the allocator under test.
+    pub library: PathBuf,
+    /// The allocator's own workspace, for programs that build it in.
+    pub repository: PathBuf,
+    /// CPUs that this process may run on.
+    pub cpus: u32,
+}
+
+impl Kit {
+    pub fn new(out: &Path, library: &Path) -> Result<Self> {
+        let work = out.join("work");
+        fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
+        let cpus = std::thread::available_parallelism()?.get() as u32;
+        let repository =
+            allocators::workspace().parent().expect("the benchmarks lie in the repository").into();
+        Ok(Self { work: work.canonicalize()?, library: library.into(), repository, cpus })
+    }
+
+    /// A file or directory of the benchmarks' workspace.
+    pub fn source(&self, path: &str) -> PathBuf {
+        allocators::workspace().join(path)
+    }
+
+    /// Installs those of Debian's packages that are missing.
+    pub fn packages(&self, names: &[&str]) -> Result<()> {
+        let installed = |name: &&&str| {
+            let status = ["--show", "--showformat=${db:Status-Status}", name];
+            allocators::command_output("dpkg-query", &status).is_ok_and(|text| text == "installed")
+        };
+        let missing: Vec<_> = names.iter().filter(|name| !installed(name)).copied().collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        eprintln!("installing Debian's {}", missing.join(", "));
+        let mut install = Command::new("apt-get");
+        install.args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing);
+        run(install.env("DEBIAN_FRONTEND", "noninteractive"))
+            .with_context(|| format!("as root: apt-get install {}", missing.join(" ")))
+    }
+
+    /// Python with packages from PyPI, in an environment of the workload's own. Returns the interpreter.
+    pub fn python(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
+        self.packages(&["python3", "python3-venv"])?;
+        let home = self.work.join(format!("python-{name}"));
+        let python = home.join("bin/python");
+        self.once(&format!("python-{name}.done"), |_| {
+            run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+            run(Command::new(&python)
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+                .args(packages))
+        })?;
+        Ok(python)
+    }
+
+    /// Builds a package of the benchmarks' workspace with some features, in a directory of its own so that
+    /// builds with other features do not replace it. Returns the directory of its programs.
+    pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
+        let name = if features.is_empty() { "default" } else { features };
+        let target = self.work.join("build").join(name);
+        eprintln!("building {package} ({name})");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(["build", "--quiet", "--release", "--package", package, "--features", features]);
+        run(cargo.arg("--target-dir").arg(&target).current_dir(allocators::workspace()))?;
+        Ok(target.join("release"))
+    }
+
+    /// A file of the work directory that `make` writes, unless it is there already.
+    pub fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        let path = self.work.join(name);
+        if !path.exists() {
+            eprintln!("making {name}");
+            let partial = self.work.join(format!("{name}.partial"));
+            make(&partial).with_context(|| format!("making {name}"))?;
+            if partial.exists() {
+                fs::rename(&partial, &path)?;
+            } else {
+                // There is no file to make, only something to have done.
+                fs::write(&path, "")?;
+            }
+        }
+        Ok(path)
+    }
+}
+
+/// Runs a command of the set-up; its messages are shown only if it fails.
+pub fn run(command: &mut Command) -> Result<()> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().with_context(|| format!("starting {name}"))?;
+    let messages = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name}: {}: {}", output.status, messages.trim());
+    Ok(())
+}

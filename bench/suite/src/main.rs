@@ -1,0 +1,37 @@
+//! `suite`: allocators side by side, in one run, on work that nobody tuned to.
+//!
+//! From the command line down: `plan` (which cases, which allocators), `run` (interleaved, resumable),
+//! `results` (the CSV file), `report` (tables and pictures). The work itself is in `workloads/`.
+
+mod case;
+mod kit;
+mod machine;
+mod plan;
+mod report;
+mod results;
+mod run;
+mod workloads;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Allocators side by side on real programs and classic workloads", after_help = workloads::list())]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Set up peers and workloads, measure, and draw the result
+    Run(run::Options),
+    /// Draw the result of a run again
+    Report(report::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Run(options) => run::run(&options),
+        Command::Report(options) => report::write(&options.out),
+    }
+}

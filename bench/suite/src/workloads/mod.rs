@@ -1,0 +1,27 @@
+//! The groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
+
+mod nothing;
+
+use anyhow::Result;
+
+use crate::case::Case;
+use crate::kit::Kit;
+
+pub struct Group {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// Sets up and lists. An error makes the group missing from the run, which the report says.
+    pub cases: fn(&Kit) -> Result<Vec<Case>>,
+}
+
+pub const GROUPS: &[Group] = &[Group {
+    name: "nothing",
+    about: "an empty program: what a process costs",
+    cases: nothing::cases,
+}];
+
+/// The groups with their meaning, for `--help`.
+pub fn list() -> String {
+    let line = |group: &Group| format!("  {:<12} {}\n", group.name, group.about);
+    format!("Groups of cases:\n{}", GROUPS.iter().map(line).collect::<String>())
+}

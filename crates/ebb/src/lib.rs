@@ -1,0 +1,25 @@
+//! The parts of the command `ebb`: measuring a program ([`measure`]), judging what was measured
+//! ([`stats`]), and its subcommands ([`run`], [`compare`]). The benchmark suite measures and judges
+//! with the same code.
+
+pub mod compare;
+mod contender;
+mod inspect;
+pub mod interrupt;
+mod library;
+pub mod measure;
+mod metrics;
+mod notebook;
+mod notes;
+pub mod perf;
+mod procfs;
+mod program;
+mod progress;
+mod report;
+mod result;
+pub mod run;
+pub mod spawn;
+pub mod stats;
+pub mod stop;
+mod tail;
+mod trace;

@@ -1,0 +1,32 @@
+//! `cargo xtask bench`: builds the library and hands over to the suite in `bench/`, a workspace of its own.
+
+use crate::cargo;
+use anyhow::{Context as _, Result};
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub struct Args {
+    /// Options of the suite; `cargo xtask bench --help` tells them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    options: Vec<OsString>,
+}
+
+/// Whether the suite ran to its end.
+pub fn run(args: &Args) -> Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);
+    cargo::build_release(root)?;
+    let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["run", "--quiet", "--release", "--locked", "--package", "suite", "--", "run"])
+        .args([OsString::from("--library"), target.join("release/libebbmalloc.so").into()])
+        .args([OsString::from("--out"), target.join("bench").into()])
+        .args(&args.options)
+        .current_dir(root.join("bench"))
+        .status()
+        .context("cannot start cargo")?;
+    Ok(status.success())
+}
