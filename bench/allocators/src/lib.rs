@@ -1,5 +1,8 @@
 //! The allocators to compare with: where each comes from, how it is built and preloaded.
 
+pub mod debian;
+pub mod machine;
+
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,6 +49,10 @@ pub const PEERS: &[Peer] = &[
     ),
     peer("tbbmalloc", Debian { package: "libtbbmalloc2", file: "libtbbmalloc_proxy.so.2" }),
     peer("jemalloc-debian", Debian { package: "libjemalloc2", file: "libjemalloc.so.2" }),
+    peer(
+        "scudo",
+        Debian { package: "libclang-rt-19-dev", file: "libclang_rt.scudo_standalone-x86_64.so" },
+    ),
 ];
 
 /// An allocator that can be measured.
@@ -77,32 +84,31 @@ pub fn select(named: &[&'static Peer]) -> Vec<&'static Peer> {
 }
 
 /// `micro setup`: installs Debian's peers and builds the others.
-pub fn setup(options: &Options) -> Result<()> {
+pub fn setup(options: &Options) {
     for peer in select(&options.peers) {
-        if let Debian { package, .. } = peer.source
-            && peer.prepare().is_err()
-        {
-            eprintln!("{}: apt-get install {package}", peer.name);
-            let arguments = ["install", "-y", "--no-install-recommends", package];
-            // Whether it worked shows below.
-            let _ = Command::new("apt-get").args(arguments).status();
-        }
-        match peer.prepare() {
+        match peer.set_up() {
             Ok(ready) => println!("{}: ready, {}", peer.name, ready.origin),
             Err(error) => println!("{}: MISSING, {error:#}", peer.name),
         }
     }
-    Ok(())
 }
 
 impl Peer {
+    /// Like `prepare`, but a Debian package that is missing is installed.
+    pub fn set_up(&self) -> Result<Ready> {
+        if let Debian { package, .. } = self.source {
+            debian::install(&[package])?;
+        }
+        self.prepare()
+    }
+
     /// Builds the peer if it is not built yet, and finds its library.
     pub fn prepare(&self) -> Result<Ready> {
         let (library, origin) = match self.source {
             Libc => (None, format!("the system's {}", libc_version())),
             Crate(of) => (Some(self.build()?), format!("crate {of} {}", locked_version(of)?)),
             Debian { package, file } => {
-                (Some(debian_file(package, file)?), debian_version(package)?)
+                (Some(debian::file(package, file)?), debian::version(package)?)
             }
         };
         Ok(Ready { name: self.name.into(), library, env: self.env, origin })
@@ -147,23 +153,22 @@ fn locked_version(name: &str) -> Result<String> {
     Ok(rest.split('"').next().unwrap_or_default().into())
 }
 
-fn debian_file(package: &str, file: &str) -> Result<PathBuf> {
-    let hint = || format!("Debian's {package} is not installed: micro setup, as root, does that");
-    let listing = command_output("dpkg", &["-L", package]).with_context(hint)?;
-    let line = listing.lines().find(|line| line.ends_with(&format!("/{file}")));
-    Ok(line.with_context(|| format!("{package} has no {file}"))?.into())
-}
-
-fn debian_version(package: &str) -> Result<String> {
-    let version = command_output("dpkg-query", &["-W", "-f", "${Version}", package])?;
-    Ok(format!("Debian's {package} {version}"))
-}
-
 /// For example "glibc 2.36".
 pub fn libc_version() -> String {
     // SAFETY: a static string.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
+}
+
+/// Asks the allocator of this process, if it exports `peer_version`: a number like 20302 for 2.3.2.
+pub fn own_version() -> Option<String> {
+    // SAFETY: the peers of this workspace alone export this name, as a function of this type.
+    unsafe {
+        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"peer_version".as_ptr());
+        let function: Option<extern "C" fn() -> libc::c_int> = std::mem::transmute(symbol);
+        let number = function?();
+        Some(format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100))
+    }
 }
 
 /// What a program prints, trimmed.

@@ -30,7 +30,10 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
-        Command::Setup(options) => allocators::setup(&options),
+        Command::Setup(options) => {
+            allocators::setup(&options);
+            Ok(())
+        }
         Command::Worker(options) => worker::run(&options),
     }
 }

@@ -1,12 +1,12 @@
 //! Medians, spreads and paired ratios of what the workers measured, as Markdown.
 
-use std::fs;
-
 use comfy_table::{CellAlignment, Table, presets};
 
 use crate::rows::Row;
 use crate::worker::Outcome;
-use allocators::{Ready, command_output, libc_version};
+use allocators::Ready;
+use allocators::machine;
+use ebb::stats::Quartiles;
 
 /// Above this relative spread (interquartile range over median) a cell is noisy.
 const NOISY: f64 = 0.10;
@@ -31,33 +31,6 @@ pub struct Measured {
     pub entrant: usize,
     pub round: u32,
     pub outcome: Outcome,
-}
-
-/// Quartiles of a sample, interpolated.
-struct Quartiles {
-    low: f64,
-    median: f64,
-    high: f64,
-}
-
-impl Quartiles {
-    /// None for an empty sample.
-    fn of(values: impl IntoIterator<Item = f64>) -> Option<Quartiles> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)? as f64;
-        let at = |share: f64| {
-            let place = share * last;
-            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
-            below + (above - below) * place.fract()
-        };
-        Some(Quartiles { low: at(0.25), median: at(0.5), high: at(0.75) })
-    }
-
-    /// Interquartile range over median.
-    fn spread(&self) -> f64 {
-        (self.high - self.low) / self.median
-    }
 }
 
 /// Which of a worker's figures a table shows.
@@ -96,7 +69,12 @@ impl Report {
         );
         println!("Memory, resident MiB: peak (after everything was freed)\n");
         println!("{}\n", self.table(|o| o.peak_kib as f64, memory_cell));
-        println!("{}, load {} before and {} after\n", machine(), self.load, load());
+        println!(
+            "{}, load {} before and {} after\n",
+            machine::describe(),
+            self.load,
+            machine::load()
+        );
         for Entrant { ready, version, .. } in &self.entrants {
             let version = version.as_ref().map(|v| format!("{v}, ")).unwrap_or_default();
             let env = ready.env.iter().map(|(name, value)| format!("; {name}={value}"));
@@ -171,43 +149,9 @@ fn ratio(results: Results, best: Results, value: Value) -> Option<String> {
     Some(format!("{:.2} ({:.2}..{:.2})", q.median, q.low, q.high))
 }
 
-/// The load averages of the last 1, 5 and 15 minutes.
-pub fn load() -> String {
-    let text = fs::read_to_string("/proc/loadavg").unwrap_or("unknown".into());
-    text.split(' ').take(3).collect::<Vec<_>>().join(" ")
-}
-
-/// What the figures depend on, in one line.
-fn machine() -> String {
-    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let pages = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
-    let pages = pages.unwrap_or_default();
-    let pages = pages.split(['[', ']']).nth(1).unwrap_or("unknown");
-    let unknown = |_| "unknown".to_string();
-    format!(
-        "{}, {cores} cores, Linux {}, {}, transparent huge pages {pages}, {}",
-        model.map_or("unknown CPU", |(_, model)| model),
-        command_output("uname", &["-r"]).unwrap_or_else(unknown),
-        libc_version(),
-        command_output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_else(unknown),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quartiles_are_interpolated() {
-        let q = Quartiles::of([4.0, 1.0, 2.0, 3.0]).unwrap();
-        assert_eq!((q.low, q.median, q.high), (1.75, 2.5, 3.25));
-        assert_eq!(q.spread(), 0.6);
-        let one = Quartiles::of([5.0]).unwrap();
-        assert_eq!((one.low, one.median, one.high), (5.0, 5.0, 5.0));
-        assert!(Quartiles::of([]).is_none());
-    }
 
     #[test]
     fn ratios_pair_results_of_one_round() {

@@ -11,7 +11,7 @@ use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::report::{self, Entrant, Measured, Report};
+use crate::report::{Entrant, Measured, Report};
 use crate::rows::{self, ROWS, Row};
 use crate::worker::Outcome;
 use allocators::{self, Peer, Ready};
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Result<()> {
         rounds,
         seconds,
         mean: options.mean,
-        load: report::load(),
+        load: allocators::machine::load(),
         notes,
     };
     let mut progress = Progress::new(report.rows.len() * (rounds as usize + 1));

@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<()> {
         mean_ns: samples.mean_ns(),
         pairs: samples.pairs,
         malloc_from: malloc_from(),
-        version: peer_version(),
+        version: allocators::own_version(),
     };
     println!("{}", serde_json::to_string(&outcome)?);
     Ok(())
@@ -88,16 +88,5 @@ fn malloc_from() -> String {
             return "unknown".into();
         }
         CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
-    }
-}
-
-/// Asks a peer that exports `peer_version`, a number like 20302 for 2.3.2.
-fn peer_version() -> Option<String> {
-    // SAFETY: the peers of this benchmark alone export this name, as a function of this type.
-    unsafe {
-        let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"peer_version".as_ptr());
-        let function: Option<extern "C" fn() -> libc::c_int> = std::mem::transmute(symbol);
-        let number = function?();
-        Some(format!("{}.{}.{}", number / 10_000, number / 100 % 100, number % 100))
     }
 }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 /// An allocator on its way through the suite.
 pub struct Allocator {
@@ -19,7 +20,7 @@ pub struct Allocator {
     pub kind: Kind,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Peer,
     /// The one under test.

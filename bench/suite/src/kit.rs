@@ -34,19 +34,7 @@ impl Kit {
 
     /// Installs those of Debian's packages that are missing.
     pub fn packages(&self, names: &[&str]) -> Result<()> {
-        let installed = |name: &&&str| {
-            let status = ["--show", "--showformat=${db:Status-Status}", name];
-            allocators::command_output("dpkg-query", &status).is_ok_and(|text| text == "installed")
-        };
-        let missing: Vec<_> = names.iter().filter(|name| !installed(name)).copied().collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        eprintln!("installing Debian's {}", missing.join(", "));
-        let mut install = Command::new("apt-get");
-        install.args(["install", "-q", "-y", "--no-install-recommends"]).args(&missing);
-        run(install.env("DEBIAN_FRONTEND", "noninteractive"))
-            .with_context(|| format!("as root: apt-get install {}", missing.join(" ")))
+        allocators::debian::install(names)
     }
 
     /// Python with packages from PyPI, in an environment of the workload's own. Returns the interpreter.
@@ -68,7 +56,9 @@ impl Kit {
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
         let name = if features.is_empty() { "default" } else { features };
         let target = self.work.join("build").join(name);
-        eprintln!("building {package} ({name})");
+        if !target.join("release").exists() {
+            eprintln!("building {package} ({name}), which can take minutes");
+        }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo.args(["build", "--quiet", "--release", "--package", package, "--features", features]);
         run(cargo.arg("--target-dir").arg(&target).current_dir(allocators::workspace()))?;
@@ -81,6 +71,8 @@ impl Kit {
         if !path.exists() {
             eprintln!("making {name}");
             let partial = self.work.join(format!("{name}.partial"));
+            // Of an attempt that was interrupted.
+            let _ = fs::remove_dir_all(&partial).or_else(|_| fs::remove_file(&partial));
             make(&partial).with_context(|| format!("making {name}"))?;
             if partial.exists() {
                 fs::rename(&partial, &path)?;

@@ -3,10 +3,12 @@
 //! From the command line down: `plan` (which cases, which allocators), `run` (interleaved, resumable),
 //! `results` (the CSV file), `report` (tables and pictures). The work itself is in `workloads/`.
 
+mod bench;
 mod case;
+mod conditions;
 mod kit;
-mod machine;
 mod plan;
+mod progress;
 mod report;
 mod results;
 mod run;
@@ -27,11 +29,18 @@ enum Command {
     Run(run::Options),
     /// Draw the result of a run again
     Report(report::Options),
+    /// Print the version that the allocator of this process gives itself
+    #[command(hide = true)]
+    Version,
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Report(options) => report::write(&options.out),
+        Command::Version => {
+            println!("{}", allocators::own_version().unwrap_or_default());
+            Ok(())
+        }
     }
 }

@@ -1,17 +1,19 @@
-//! Which cases on which allocators: builds the peers, sets up the groups, and says what is missing.
+//! Which cases on which allocators: sets up the groups, builds the peers, and says what is missing.
 
 use std::path::Path;
 
-use allocators::Peer;
-use anyhow::{Context, Result, ensure};
+use allocators::{Peer, Ready};
+use anyhow::{Result, ensure};
 
 use crate::case::{Allocator, Case, Kind};
+use crate::conditions;
 use crate::kit::Kit;
-use crate::workloads::GROUPS;
+use crate::workloads::{self, GROUPS};
 
 pub struct Plan {
-    pub allocators: Vec<Allocator>,
     pub cases: Vec<Case>,
+    pub allocators: Vec<Allocator>,
+    /// Groups and peers that cannot be had, and why.
     pub missing: Vec<String>,
 }
 
@@ -19,74 +21,90 @@ pub struct Plan {
 const MODES: [&str; 2] = ["percpu", "slot"];
 
 impl Plan {
-    /// `only`: parts of case names; all cases if there are none.
-    pub fn make(kit: &Kit, peers: &[&'static Peer], only: &[String], quick: bool) -> Result<Self> {
-        let mut missing = Vec::new();
-        let mut allocators = Vec::new();
-        for peer in peers {
-            match peer.prepare() {
-                Ok(ready) => allocators.push(Allocator {
-                    name: ready.name,
-                    library: ready.library,
-                    env: ready
-                        .env
-                        .iter()
-                        .map(|&(name, value)| (name.into(), value.into()))
-                        .collect(),
-                    origin: ready.origin,
-                    kind: Kind::Peer,
-                }),
-                Err(error) => missing.push(format!("{} is missing: {error:#}", peer.name)),
-            }
+    /// Sets up cases, as yet without allocators. `only`: parts of case names; all cases if there are none.
+    pub fn of_cases(kit: &Kit, only: &[String], quick: bool) -> Result<Self> {
+        // A part may name a group, or cases of one.
+        let may_be_in = |part: &str, group: &str| {
+            group.contains(part) || part.starts_with(&format!("{group}/"))
+        };
+        for part in only {
+            let known = GROUPS.iter().any(|group| may_be_in(part, group.name));
+            ensure!(known, "--only {part}: no such group\n\n{}", workloads::list());
         }
-        allocators.push(ours(&kit.library, None));
-        allocators.extend(MODES.map(|mode| ours(&kit.library, Some(mode))));
-
-        let wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part));
         let mut cases = Vec::new();
+        let mut missing = Vec::new();
         for group in GROUPS {
-            // A part may name a group, or a case of it.
-            let may = |part: &String| {
-                group.name.contains(part.as_str()) || part.starts_with(&format!("{}/", group.name))
-            };
-            if !only.is_empty() && !only.iter().any(may) {
+            if !only.is_empty() && !only.iter().any(|part| may_be_in(part, group.name)) {
                 continue;
             }
             match (group.cases)(kit) {
-                Ok(all) => {
-                    cases
-                        .extend(all.into_iter().filter(|c| wanted(&c.name) && (!quick || c.quick)));
-                }
-                Err(error) => missing.push(format!("{} is missing: {error:#}", group.name)),
+                Ok(all) => cases.extend(all),
+                Err(error) => note(&mut missing, group.name, &error),
             }
         }
-        for what in &missing {
-            eprintln!("{what}");
+        if missing.is_empty() {
+            for part in only {
+                let names = || cases.iter().map(|case| &*case.name).collect::<Vec<_>>().join(", ");
+                let found = cases.iter().any(|case| case.name.contains(part));
+                ensure!(found, "--only {part}: no such case; there are: {}", names());
+            }
         }
-        ensure!(!cases.is_empty(), "no case of that name; `suite --help` lists the groups");
-        if !cases.iter().any(|case| case.modes) {
-            allocators.retain(|allocator| allocator.kind != Kind::OurMode);
+        cases.retain(|case| only.is_empty() || only.iter().any(|part| case.name.contains(part)));
+        cases.retain(|case| !quick || case.quick);
+        let why = if missing.is_empty() {
+            "no case of these is part of --quick".into()
+        } else {
+            missing.join("; ")
+        };
+        ensure!(!cases.is_empty(), "nothing to measure: {why}");
+        Ok(Self { cases, allocators: Vec::new(), missing })
+    }
+
+    /// Adds the peers, which are built or installed if need be, and the library under test.
+    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer]) {
+        for peer in peers {
+            match peer.set_up() {
+                Ok(ready) => self.allocators.push(peer_of(ready)),
+                Err(error) => note(&mut self.missing, peer.name, &error),
+            }
         }
-        Ok(Self { allocators, cases, missing })
+        let commit = conditions::commit(&kit.repository);
+        self.allocators.push(ours(&kit.library, None, &commit));
+        if self.cases.iter().any(|case| case.modes) {
+            self.allocators.extend(MODES.map(|mode| ours(&kit.library, Some(mode), &commit)));
+        }
+    }
+
+    /// Who runs a case.
+    pub fn contenders(&self, case: &Case) -> Vec<&Allocator> {
+        let all = self.allocators.iter();
+        all.filter(|allocator| case.modes || allocator.kind != Kind::OurMode).collect()
     }
 }
 
-fn ours(library: &Path, mode: Option<&str>) -> Allocator {
+fn note(missing: &mut Vec<String>, name: &str, error: &anyhow::Error) {
+    let text = format!("{name} is missing: {error:#}");
+    eprintln!("{text}");
+    missing.push(text);
+}
+
+fn peer_of(ready: Ready) -> Allocator {
+    let version = conditions::own_version(&ready).map(|version| format!("{version}, "));
+    Allocator {
+        origin: version.unwrap_or_default() + &ready.origin,
+        name: ready.name,
+        library: ready.library,
+        env: ready.env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
+        kind: Kind::Peer,
+    }
+}
+
+fn ours(library: &Path, mode: Option<&str>, commit: &str) -> Allocator {
     Allocator {
         name: mode.map_or("ebbmalloc".into(), |mode| format!("ebbmalloc-{mode}")),
         library: Some(library.into()),
         env: mode.map(|mode| ("EBB_MODE".into(), mode.into())).into_iter().collect(),
-        origin: "this repository".into(),
+        origin: format!("this repository, commit {commit}"),
         kind: if mode.is_some() { Kind::OurMode } else { Kind::Ours },
     }
-}
-
-/// The library under test, checked.
-pub fn library(path: &Path) -> Result<std::path::PathBuf> {
-    path.canonicalize().with_context(|| {
-        format!(
-            "{}: not there; `cargo build --release` in the repository builds it",
-            path.display()
-        )
-    })
 }

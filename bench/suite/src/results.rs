@@ -5,9 +5,13 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Figures, Series};
+
+const RECORDS: &str = "results.csv";
+const FAILURES: &str = "failures.csv";
 
 /// One figure of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,31 +26,35 @@ pub struct Record {
 /// A run that gave no figures has this one, and its failure in `failures.csv`.
 pub const FAILED: &str = "failed";
 
+/// A run that failed, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    pub case: String,
+    pub allocator: String,
+    pub round: u32,
+    pub why: String,
+}
+
 /// The files of a run.
 pub struct Results {
     out: PathBuf,
-    csv: csv::Writer<File>,
+    records: csv::Writer<File>,
+    failures: csv::Writer<File>,
     done: BTreeSet<(String, String, u32)>,
 }
 
 impl Results {
     /// Opens the results in `out`; `fresh` puts aside what is there.
     pub fn open(out: &Path, fresh: bool) -> Result<Self> {
-        let path = out.join("results.csv");
-        if fresh && path.exists() {
-            for name in ["results.csv", "run.json", "series", "failures.txt"] {
-                let old = out.join(format!("{name}.old"));
-                // What is not there need not be put aside.
-                let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
-                let _ = fs::rename(out.join(name), old);
-            }
+        if fresh {
+            put_aside(out);
+        } else {
+            drop_unfinished(&out.join(RECORDS))?;
         }
         fs::create_dir_all(out.join("series")).with_context(|| out.display().to_string())?;
         let done = read(out)?.into_iter().map(|r| (r.case, r.allocator, r.round)).collect();
-        let empty = fs::metadata(&path).map_or(true, |meta| meta.len() == 0);
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        let csv = csv::WriterBuilder::new().has_headers(empty).from_writer(file);
-        Ok(Self { out: out.into(), csv, done })
+        let (records, failures) = (append(&out.join(RECORDS))?, append(&out.join(FAILURES))?);
+        Ok(Self { out: out.into(), records, failures, done })
     }
 
     pub fn has(&self, case: &str, allocator: &str, round: u32) -> bool {
@@ -62,18 +70,17 @@ impl Results {
     ) -> Result<()> {
         for (figure, &value) in figures {
             let (case, allocator, figure) = (case.into(), allocator.into(), figure.clone());
-            self.csv.serialize(Record { case, allocator, round, figure, value })?;
+            self.records.serialize(Record { case, allocator, round, figure, value })?;
         }
-        Ok(self.csv.flush()?)
+        Ok(self.records.flush()?)
     }
 
-    /// Notes a run that failed, and why.
-    pub fn fail(&mut self, case: &str, allocator: &str, round: u32, why: &str) -> Result<()> {
-        use std::io::Write;
-        let path = self.out.join("failures.txt");
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        writeln!(file, "{allocator} failed {case} (round {round}): {}", why.replace('\n', " / "))?;
-        self.add(case, allocator, round, &Figures::from([(FAILED.into(), 1.0)]))
+    /// Notes a run that failed.
+    pub fn fail(&mut self, failure: Failure) -> Result<()> {
+        self.failures.serialize(&failure)?;
+        self.failures.flush()?;
+        let Failure { case, allocator, round, .. } = failure;
+        self.add(&case, &allocator, round, &Figures::from([(FAILED.into(), 1.0)]))
     }
 
     /// Keeps the memory over time of the first round.
@@ -83,14 +90,62 @@ impl Results {
     }
 }
 
-/// Everything measured in `out` so far; a line cut short by an interruption is left out.
-pub fn read(out: &Path) -> Result<Vec<Record>> {
-    let path = out.join("results.csv");
+/// What an earlier run left is kept once, as `NAME.old`.
+fn put_aside(out: &Path) {
+    for name in [RECORDS, FAILURES, "run.json", "series"] {
+        let (path, old) = (out.join(name), out.join(format!("{name}.old")));
+        if path.exists() {
+            // What is not there need not be removed.
+            let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
+            let _ = fs::rename(path, old);
+        }
+    }
+}
+
+/// A run whose figures were cut short (the disk was full, the machine went down) is to be made again.
+fn drop_unfinished(path: &Path) -> Result<()> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    if text.is_empty() || text.ends_with('\n') {
+        return Ok(());
+    }
+    let whole: Vec<Record> = parse(&text[..=text.rfind('\n').unwrap_or(0)])?;
+    let of = |record: &Record| (record.case.clone(), record.allocator.clone(), record.round);
+    let last = whole.last().map(of);
+    let mut rewritten = csv::Writer::from_path(path)?;
+    for record in whole.iter().filter(|record| Some(of(record)) != last) {
+        rewritten.serialize(record)?;
+    }
+    Ok(rewritten.flush()?)
+}
+
+fn append(path: &Path) -> Result<csv::Writer<File>> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let file = file.with_context(|| path.display().to_string())?;
+    let empty = file.metadata()?.len() == 0;
+    // Figures of one run are written at once: there are few of them.
+    Ok(csv::WriterBuilder::new().has_headers(empty).from_writer(file))
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<Vec<T>> {
+    Ok(csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>()?)
+}
+
+fn read_csv<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     if !path.exists() {
         return Ok(Vec::new());
     }
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_path(&path)?;
-    Ok(reader.deserialize().filter_map(Result::ok).collect())
+    let text = fs::read_to_string(path)?;
+    parse(&text).with_context(|| path.display().to_string())
+}
+
+/// Everything measured in `out` so far.
+pub fn read(out: &Path) -> Result<Vec<Record>> {
+    read_csv(&out.join(RECORDS))
+}
+
+/// The runs that failed.
+pub fn read_failures(out: &Path) -> Result<Vec<Failure>> {
+    read_csv(&out.join(FAILURES))
 }
 
 /// Memory over time by case and allocator.

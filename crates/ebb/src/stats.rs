@@ -35,7 +35,40 @@ impl Summary {
     }
 }
 
-/// One allocator's runs against those of the system allocator, of the same rounds.
+/// Quartiles of a sample, interpolated.
+#[derive(Clone, Copy, Debug)]
+pub struct Quartiles {
+    pub low: f64,
+    pub median: f64,
+    pub high: f64,
+}
+
+impl Quartiles {
+    /// None without values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let values = sorted(&values.into_iter().collect::<Vec<_>>());
+        let last = values.len().checked_sub(1)? as f64;
+        let at = |share: f64| {
+            let place = share * last;
+            let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+            below + (above - below) * place.fract()
+        };
+        Some(Self { low: at(0.25), median: at(0.5), high: at(0.75) })
+    }
+
+    /// Interquartile range over median.
+    pub fn spread(&self) -> f64 {
+        (self.high - self.low) / self.median
+    }
+}
+
+/// The mean of ratios: twice and half average to one. None without values.
+pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
+    let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
+    (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
+}
+
+/// One allocator's runs against those of another, the base, of the same rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Comparison {
     /// The median of the paired ratios.
@@ -50,7 +83,7 @@ pub struct Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Less than on the system allocator.
+    /// Less than on the base.
     Less,
     More,
     /// No difference beyond noise.
@@ -222,6 +255,23 @@ mod tests {
             foundation(5).contains("all 5 paired runs agree") && foundation(5).contains("6.25 %")
         );
         assert!(foundation(10).contains("at least 9 of 10"));
+    }
+
+    #[test]
+    fn quartiles_are_interpolated() {
+        let q = Quartiles::of([4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((q.low, q.median, q.high), (1.75, 2.5, 3.25));
+        assert_eq!(q.spread(), 0.6);
+        let one = Quartiles::of([5.0]).unwrap();
+        assert_eq!((one.low, one.median, one.high), (5.0, 5.0, 5.0));
+        assert!(Quartiles::of([]).is_none());
+    }
+
+    #[test]
+    fn twice_and_half_average_to_one() {
+        assert!((geometric_mean(&[2.0, 0.5]).unwrap() - 1.0).abs() < 1e-12);
+        assert!((geometric_mean(&[1.0, 10.0, 100.0]).unwrap() - 10.0).abs() < 1e-12);
+        assert!(geometric_mean(&[]).is_none());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use crate::machine::Conditions;
+use crate::conditions::Conditions;
 use crate::results;
 
 #[derive(clap::Args)]
@@ -21,8 +21,8 @@ pub struct Options {
 pub fn write(out: &Path) -> Result<()> {
     let conditions = Conditions::read(out)?;
     let records = results::read(out)?;
-    let failures = fs::read_to_string(out.join("failures.txt")).unwrap_or_default();
-    let text = table::markdown(&conditions, &records, &failures);
+    let failures = "";
+    let text = table::markdown(&conditions, &records, failures);
     let path = out.join("results.md");
     fs::write(&path, &text)?;
     println!("{text}");

@@ -1,6 +1,6 @@
 //! The tables.
 
-use crate::machine::Conditions;
+use crate::conditions::Conditions;
 use crate::results::Record;
 
 pub fn markdown(conditions: &Conditions, records: &[Record], failures: &str) -> String {

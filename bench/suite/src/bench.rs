@@ -1,0 +1,99 @@
+//! One run of a case on an allocator.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use ebb::measure::{Failed, Setting, measure};
+use ebb::perf::Perf;
+use ebb::spawn;
+
+use crate::case::{Allocator, Figures, Job, PEAK, Series, TIME};
+
+/// Runs programs.
+pub struct Bench {
+    pub perf: Perf,
+    /// Holds what the program prints.
+    pub output: PathBuf,
+    /// A program that takes longer is ended, and fails.
+    pub limit: u32,
+}
+
+impl Bench {
+    /// One run of a job on an allocator.
+    pub fn run(&self, job: &Job, allocator: &Allocator) -> Result<(Figures, Option<Series>)> {
+        let mut set: Vec<(&str, std::ffi::OsString)> = Vec::new();
+        set.extend(allocator.env.iter().map(|(name, value)| (name.as_str(), value.into())));
+        set.extend(job.env.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let preload = allocator.library.as_ref().filter(|_| job.preload);
+        let list = preload.map(|path| path.clone().into_os_string()).unwrap_or_default();
+        set.push(("LD_PRELOAD", list));
+        let arguments: Vec<_> = [job.program.clone().into_os_string()]
+            .into_iter()
+            .chain(job.arguments.clone())
+            .collect();
+        let command = spawn::Command::new(&job.program, &arguments, &set)?.limit(self.limit);
+        let input = File::open("/dev/null")?;
+        let output = File::create(&self.output)?;
+        let setting =
+            Setting { input: &input, output: &output, catch: true, perf: &self.perf, trace: true };
+        let library = preload.map(|path| path.canonicalize()).transpose()?;
+        let run = match measure(&command, library.as_deref(), &setting) {
+            Ok(run) => run,
+            Err(Failed::Refused(error)) => bail!("{}: {error}", job.program.display()),
+            Err(Failed::Interrupted(_)) => bail!("interrupted"),
+            Err(Failed::Measuring(error)) => return Err(error).context("measuring"),
+        };
+        let mut text = String::new();
+        File::open(&self.output)?.read_to_string(&mut text).ok();
+        if !run.status.success() {
+            let messages = String::from_utf8_lossy(&run.stderr);
+            let last: Vec<_> = messages.lines().rev().take(3).collect();
+            let end = match run.status.signal() {
+                Some(libc::SIGALRM) => format!("did not end within {} s", self.limit),
+                _ => run.status.to_string(),
+            };
+            bail!("{end}; {}", last.into_iter().rev().collect::<Vec<_>>().join(" / "));
+        }
+        ensure!(run.loaded != Some(false), "preloading had no effect");
+        let sample = &run.sample;
+        let mut figures = Figures::from([
+            (TIME.to_string(), sample.wall_seconds),
+            ("cpu_s".to_string(), sample.user_seconds + sample.system_seconds),
+            (PEAK.to_string(), sample.peak_bytes as f64 / 1024.0),
+        ]);
+        figures
+            .extend(sample.end_bytes.map(|bytes| ("end_kib".to_string(), bytes as f64 / 1024.0)));
+        let (reported, series) = reported(&text)?;
+        figures.extend(reported);
+        Ok((figures, series))
+    }
+}
+
+/// What the program says of itself, on its last line.
+fn reported(text: &str) -> Result<(Figures, Option<Series>)> {
+    let last = text.trim_end().lines().next_back().unwrap_or_default();
+    let Ok(serde_json::Value::Object(map)) = serde_json::from_str(last) else {
+        return Ok(Default::default());
+    };
+    let series = map.get("series").map(|series| serde_json::from_value(series.clone()));
+    let figures = map.iter().filter_map(|(name, value)| Some((name.clone(), value.as_f64()?)));
+    Ok((figures.collect(), series.transpose().context("the program's series")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_may_hold_figures() {
+        let (figures, series) = reported("hello\n{\"time_s\": 1.5, \"note\": \"x\"}\n").unwrap();
+        assert_eq!(figures, Figures::from([("time_s".into(), 1.5)]));
+        assert!(series.is_none());
+        assert!(reported("no figures\n").unwrap().0.is_empty());
+        let (_, series) = reported("{\"series\": [[0.5, 10, 4]]}").unwrap();
+        assert_eq!(series, Some(vec![(0.5, 10.0, 4.0)]));
+    }
+}

@@ -1,0 +1,136 @@
+//! With what a run was made, and where: everything that a figure depends on and that can be told.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::Path;
+
+use allocators::Ready;
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::case::{Allocator, Kind};
+
+/// Kept as `run.json` beside the results.
+#[derive(Serialize, Deserialize)]
+pub struct Conditions {
+    pub machine: String,
+    pub load_before: String,
+    pub load_after: String,
+    pub rounds: u32,
+    pub quick: bool,
+    /// Tells builds of the library under test apart.
+    pub library: String,
+    /// Variables of the environment that tune allocators.
+    pub tuning: Vec<String>,
+    /// How the library under test says that it works here.
+    pub mode: String,
+    /// Allocators in the order of the tables.
+    pub allocators: Vec<Described>,
+    /// Cases in the order of the tables.
+    pub cases: Vec<DescribedCase>,
+    /// Peers and groups that could not be had, and why.
+    pub missing: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize, Clone)]
+pub struct Described {
+    pub name: String,
+    pub origin: String,
+    pub kind: Kind,
+}
+
+#[derive(Serialize, Deserialize, Clone)]
+pub struct DescribedCase {
+    pub name: String,
+    pub about: String,
+    pub threads: Option<(String, u32)>,
+}
+
+impl Conditions {
+    pub fn read(out: &Path) -> Result<Self> {
+        let path = out.join("run.json");
+        let text = fs::read(&path)
+            .with_context(|| format!("{}: no run has left its results there", path.display()))?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Goes on with an earlier run of the same library: what was measured then belongs to the result.
+    pub fn continue_from(&mut self, before: Conditions) -> Result<()> {
+        ensure!(
+            before.library == self.library,
+            "the interrupted run measured another build of the library ({}; now it is {}): run \
+             without --resume",
+            before.library,
+            self.library,
+        );
+        self.load_before = before.load_before;
+        self.rounds = self.rounds.max(before.rounds);
+        let known = |name: &str| self.allocators.iter().any(|other| other.name == name);
+        let earlier: Vec<_> = before.allocators.into_iter().filter(|a| !known(&a.name)).collect();
+        self.allocators.extend(earlier);
+        let known = |name: &str| self.cases.iter().any(|other| other.name == name);
+        let earlier: Vec<_> = before.cases.into_iter().filter(|case| !known(&case.name)).collect();
+        self.cases.extend(earlier);
+        Ok(())
+    }
+
+    pub fn write(&self, out: &Path) -> Result<()> {
+        Ok(fs::write(out.join("run.json"), serde_json::to_vec_pretty(self)?)?)
+    }
+}
+
+/// Variables of the environment that tune an allocator: every program inherits them.
+pub fn tuning() -> Vec<String> {
+    const STARTS: [&str; 9] = [
+        "EBB_",
+        "GLIBC_TUNABLES",
+        "MALLOC_",
+        "MIMALLOC_",
+        "_RJEM_",
+        "TCMALLOC_",
+        "TBB_MALLOC_",
+        "SCUDO_",
+        "PYTHONMALLOC",
+    ];
+    let set =
+        std::env::vars().filter(|(name, _)| STARTS.iter().any(|start| name.starts_with(start)));
+    set.map(|(name, value)| format!("{name}={value}")).collect()
+}
+
+/// What tells one build of a library from another.
+pub fn fingerprint(library: &Path) -> Result<String> {
+    let content = fs::read(library).with_context(|| library.display().to_string())?;
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&content);
+    Ok(format!("{} bytes, hash {:016x}", content.len(), hasher.finish()))
+}
+
+/// The repository's last commit, and whether there are changes beside it.
+pub fn commit(repository: &Path) -> String {
+    let directory = repository.to_string_lossy();
+    let arguments =
+        ["-C", &directory, "describe", "--always", "--dirty=, with changes", "--abbrev=12"];
+    allocators::command_output("git", &arguments).unwrap_or("unknown".into())
+}
+
+/// The first line of the exit statistics: mode, and why.
+pub fn mode(allocator: &Allocator) -> String {
+    // A library that hangs must not hang the suite; `timeout` and `env` themselves run without it.
+    let mut command = std::process::Command::new("timeout");
+    command.args(["10", "env", "EBB_STATS=1"]);
+    if let Some(library) = &allocator.library {
+        command.arg(format!("LD_PRELOAD={}", library.display()));
+    }
+    let output = command.args(["ls", "/"]).output().map(|output| output.stderr).unwrap_or_default();
+    let text = String::from_utf8_lossy(&output).into_owned();
+    text.lines().find(|line| line.contains(" mode ")).unwrap_or("says nothing of its mode").into()
+}
+
+/// What a peer says of its own version: this program asks it, with the peer preloaded.
+pub fn own_version(peer: &Ready) -> Option<String> {
+    let mut command = std::process::Command::new(std::env::current_exe().ok()?);
+    command.arg("version").env("LD_PRELOAD", peer.library.as_ref()?).envs(peer.env.iter().copied());
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().into())
+        .filter(|text: &String| !text.is_empty())
+}
