@@ -1,14 +1,20 @@
-//! The result of a run for people: Markdown tables, and pictures.
+//! The result of a run for people: tables and pictures.
+//!
+//! `data` holds the results, `means` averages them; `table` and `picture` show them; `markdown` is the document.
 
+mod data;
+mod markdown;
+mod means;
+mod picture;
 mod table;
+mod unit;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::conditions::Conditions;
-use crate::results;
+use data::Data;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -19,13 +25,12 @@ pub struct Options {
 
 /// Writes the tables and pictures of the results in `out`, beside them.
 pub fn write(out: &Path) -> Result<()> {
-    let conditions = Conditions::read(out)?;
-    let records = results::read(out)?;
-    let failures = "";
-    let text = table::markdown(&conditions, &records, failures);
+    let data = Data::read(out)?;
+    let pictures = picture::write(&data, out).context("drawing the pictures")?;
+    let text = markdown::write(&data, &pictures);
     let path = out.join("results.md");
-    fs::write(&path, &text)?;
+    fs::write(&path, &text).with_context(|| path.display().to_string())?;
     println!("{text}");
-    eprintln!("the tables are in {}", path.display());
+    eprintln!("tables and pictures are in {}", out.display());
     Ok(())
 }

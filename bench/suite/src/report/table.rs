@@ -1,9 +1,208 @@
-//! The tables.
+//! The tables, as Markdown.
 
-use crate::conditions::Conditions;
-use crate::results::Record;
+use comfy_table::{CellAlignment, Table, presets};
+use ebb::stats::{Comparison, Verdict};
 
-pub fn markdown(conditions: &Conditions, records: &[Record], failures: &str) -> String {
-    let _ = records;
-    format!("{}\n\n{failures}", conditions.machine)
+use super::data::{Data, more_is_better};
+use super::means::Mean;
+use super::unit::{Unit, three_digits};
+
+/// A figure of a case.
+pub struct Row<'a> {
+    pub label: String,
+    pub case: &'a str,
+    pub figure: &'a str,
+}
+
+/// One row for each case that has the figure.
+pub fn rows<'a>(data: &'a Data, figure: &'a str) -> Vec<Row<'a>> {
+    data.cases().map(|case| Row { label: case.into(), case, figure }).collect()
+}
+
+/// Rows by allocators, with the best peer and how the allocator under test compares to it.
+pub fn against_peers(data: &Data, rows: &[Row]) -> String {
+    let allocators = data.everyone();
+    let ours = data.ours();
+    let mut header = vec!["case".to_string(), "unit".into()];
+    header.extend(allocators.iter().map(|name| name.to_string()));
+    header.extend(["best peer".into(), format!("{ours} / best peer"), "verdict".into()]);
+    let body = rows.iter().map(|row| {
+        let mut cells = cells(data, row, &allocators);
+        let standing = Standing::of(data, row.case, row.figure);
+        cells.extend(match standing {
+            Some(standing) => [standing.peer.into(), standing.ratio(), standing.verdict()],
+            None => ["-".into(), "-".into(), "-".into()],
+        });
+        cells
+    });
+    table(header, body)
+}
+
+/// Rows by modes of the allocator under test: only those that have some.
+pub fn of_modes(data: &Data, figure: &str) -> Option<String> {
+    let modes = data.modes();
+    let forced =
+        |row: &Row| modes[1..].iter().any(|mode| data.median(row.case, figure, mode).is_some());
+    let rows: Vec<_> =
+        rows(data, figure).into_iter().filter(|row| modes.len() > 1 && forced(row)).collect();
+    let mut header = vec!["case".to_string(), "unit".into()];
+    header.extend(modes.iter().map(|name| name.to_string()));
+    let body: Vec<_> = rows.iter().map(|row| cells(data, row, &modes)).collect();
+    (!body.is_empty()).then(|| table(header, body))
+}
+
+/// Label, unit, and a figure for each allocator.
+fn cells(data: &Data, row: &Row, allocators: &[&str]) -> Vec<String> {
+    let medians = allocators.iter().filter_map(|name| data.median(row.case, row.figure, name));
+    let unit = Unit::of(row.figure, medians.min_by(f64::total_cmp).unwrap_or_default());
+    let cell = |name: &&str| {
+        let failed = data.failed(row.case, name);
+        match data.quartiles(row.case, row.figure, name) {
+            None if failed > 0 => "failed".into(),
+            None => "-".into(),
+            Some(q) => {
+                let noisy = if data.noisy(row.case, row.figure, name) { "~" } else { "" };
+                let spread = if q.median == 0.0 { 0.0 } else { 100.0 * q.spread() };
+                let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                format!("{noisy}{} ({spread:.0} %){failed}", unit.show(q.median))
+            }
+        }
+    };
+    let figures: Vec<String> = allocators.iter().map(cell).collect();
+    [row.label.clone(), unit.name].into_iter().chain(figures).collect()
+}
+
+/// How the allocator under test stands to the best peer in a case.
+pub struct Standing<'a> {
+    pub case: &'a str,
+    pub peer: &'a str,
+    pub comparison: Comparison,
+    noisy: bool,
+    more_is_better: bool,
+}
+
+impl<'a> Standing<'a> {
+    pub fn of(data: &'a Data, case: &'a str, figure: &str) -> Option<Self> {
+        let peer = data.best_peer(case, figure)?;
+        let comparison = data.ratio(case, figure, data.ours(), peer)?;
+        let noisy = [peer, data.ours()].iter().any(|name| data.noisy(case, figure, name));
+        Some(Self { case, peer, comparison, noisy, more_is_better: more_is_better(figure) })
+    }
+
+    /// The median of the paired ratios and its confidence interval.
+    pub fn ratio(&self) -> String {
+        let Comparison { ratio, low, high, .. } = self.comparison;
+        format!("{ratio:.2} ({low:.2}..{high:.2})")
+    }
+
+    pub fn verdict(&self) -> String {
+        let word = match (self.comparison.verdict, self.more_is_better) {
+            (Verdict::Less, false) | (Verdict::More, true) => "better",
+            (Verdict::More, false) | (Verdict::Less, true) => "worse",
+            (Verdict::Same, _) => "same",
+            (Verdict::TooFewRuns, _) => "too few rounds",
+        };
+        format!("{word}{}", if self.noisy { ", noisy" } else { "" })
+    }
+}
+
+/// Where the allocator under test needs most against the best peer, worst first, at most `count` rows.
+pub fn losses(data: &Data, figure: &str, count: usize) -> Option<String> {
+    let standings = data.cases().filter_map(|case| Standing::of(data, case, figure));
+    let mut worse: Vec<_> = standings.filter(|s| s.comparison.ratio > 1.0).collect();
+    worse.sort_by(|a, b| b.comparison.ratio.total_cmp(&a.comparison.ratio));
+    let ours = data.ours();
+    let header = ["case", "unit", ours, "best peer", "its figure", "ratio", "verdict"];
+    let body: Vec<_> = worse
+        .iter()
+        .take(count)
+        .map(|standing| {
+            let row = Row { label: standing.case.into(), case: standing.case, figure };
+            let mut cells = cells(data, &row, &[ours, standing.peer]);
+            cells.insert(3, standing.peer.into());
+            cells.extend([standing.ratio(), standing.verdict()]);
+            cells
+        })
+        .collect();
+    (!body.is_empty()).then(|| table(header.map(String::from).into(), body))
+}
+
+/// Means by allocators.
+pub fn of_means(allocators: &[&str], means: &[Mean]) -> String {
+    let mut header = vec!["over".to_string(), "cases".into()];
+    header.extend(allocators.iter().map(|name| name.to_string()));
+    table(
+        header,
+        means.iter().map(|mean| {
+            let ratios = mean.ratios.iter().map(|&ratio| three_digits(ratio));
+            [mean.over.clone(), mean.cases.to_string()].into_iter().chain(ratios).collect()
+        }),
+    )
+}
+
+fn table(header: Vec<String>, body: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(body);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::tests::data;
+    use super::*;
+    use crate::case::{PEAK, TIME};
+
+    #[test]
+    fn rows_tell_best_peer_ratio_and_noise() {
+        let data = data(&[
+            ("a/b", "glibc", &[0.002; 5]),
+            ("a/b", "slow", &[0.003, 0.004, 0.005, 0.006, 0.007]),
+            ("a/b", "ebbmalloc", &[0.004; 5]),
+            ("a/b", "ebbmalloc-slot", &[0.001; 5]),
+        ]);
+        let text = against_peers(&data, &rows(&data, TIME));
+        let row: Vec<_> = text.lines().nth(2).unwrap().split('|').map(str::trim).collect();
+        let expected = [
+            "",
+            "a/b",
+            "ms",
+            "2.00 (0 %)",
+            "~5.00 (40 %)",
+            "4.00 (0 %)",
+            "glibc",
+            "2.00 (2.00..2.00)",
+            "worse",
+            "",
+        ];
+        assert_eq!(row, expected);
+        let modes = of_modes(&data, PEAK).unwrap();
+        assert!(modes.contains("ebbmalloc-slot") && !modes.contains("glibc"), "{modes}");
+        let losses = losses(&data, TIME, 8).unwrap();
+        assert!(losses.contains("| a/b  | ms"), "{losses}");
+    }
+
+    #[test]
+    fn noise_and_few_rounds_are_said() {
+        let data = data(&[("a/b", "glibc", &[1.0, 2.0]), ("a/b", "ebbmalloc", &[0.5, 1.0])]);
+        let standing = Standing::of(&data, "a/b", TIME).unwrap();
+        assert_eq!(standing.verdict(), "too few rounds, noisy");
+        assert_eq!(standing.ratio(), "0.50 (0.50..0.50)");
+        assert!(losses(&data, TIME, 8).is_none());
+    }
+
+    #[test]
+    fn who_failed_is_seen() {
+        let mut records = Vec::new();
+        let mut base = data(&[("a/b", "glibc", &[1.0]), ("a/b", "ebbmalloc", &[1.0])]);
+        for (allocator, figure) in [("glibc", TIME), ("ebbmalloc", crate::results::FAILED)] {
+            let (case, allocator, figure) = ("a/b".into(), allocator.into(), figure.into());
+            records.push(crate::results::Record { case, allocator, round: 1, figure, value: 1.0 });
+        }
+        base = Data::new(base.conditions, records, Vec::new());
+        let text = against_peers(&base, &rows(&base, TIME));
+        assert!(text.contains("| failed |"), "{text}");
+    }
 }

@@ -1,0 +1,201 @@
+//! The results, by case, figure and allocator, with what is asked of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use anyhow::Result;
+use ebb::stats::{Comparison, Quartiles};
+
+use crate::case::{Kind, PEAK, Series, TIME};
+use crate::conditions::{Conditions, Described};
+use crate::results::{self, FAILED, Failure, Record};
+
+/// Above this relative spread (interquartile range over median) a figure is noisy.
+pub const NOISY: f64 = 0.10;
+
+/// What ratios to one allocator are taken to.
+pub const BASE: &str = "glibc";
+
+/// A figure's values by round.
+type Rounds = BTreeMap<u32, f64>;
+
+pub struct Data {
+    pub conditions: Conditions,
+    pub failures: Vec<Failure>,
+    /// Memory over time by case, then allocator.
+    pub series: BTreeMap<String, BTreeMap<String, Series>>,
+    /// By case and figure, then allocator.
+    values: BTreeMap<(String, String), BTreeMap<String, Rounds>>,
+}
+
+impl Data {
+    pub fn read(out: &Path) -> Result<Self> {
+        let mut data =
+            Self::new(Conditions::read(out)?, results::read(out)?, results::read_failures(out)?);
+        for ((case, allocator), series) in results::read_series(out)? {
+            data.series.entry(case).or_default().insert(allocator, series);
+        }
+        Ok(data)
+    }
+
+    pub fn new(conditions: Conditions, records: Vec<Record>, failures: Vec<Failure>) -> Self {
+        let mut values = BTreeMap::<_, BTreeMap<_, Rounds>>::new();
+        for Record { case, allocator, round, figure, value } in records {
+            let rounds = values.entry((case, figure)).or_default().entry(allocator).or_default();
+            rounds.insert(round, value);
+        }
+        Self { conditions, failures, series: BTreeMap::new(), values }
+    }
+
+    /// The cases in order.
+    pub fn cases(&self) -> impl Iterator<Item = &str> {
+        self.conditions.cases.iter().map(|case| case.name.as_str())
+    }
+
+    fn names(&self, of: impl Fn(Kind) -> bool) -> Vec<&str> {
+        let wanted = |allocator: &&Described| of(allocator.kind);
+        self.conditions.allocators.iter().filter(wanted).map(|a| a.name.as_str()).collect()
+    }
+
+    pub fn peers(&self) -> Vec<&str> {
+        self.names(|kind| kind == Kind::Peer)
+    }
+
+    /// The peers and the allocator under test in the mode that it chooses: whoever runs all cases.
+    pub fn everyone(&self) -> Vec<&str> {
+        self.names(|kind| kind != Kind::OurMode)
+    }
+
+    /// The allocator under test in the mode that it chooses, and in forced modes.
+    pub fn modes(&self) -> Vec<&str> {
+        self.names(|kind| kind != Kind::Peer)
+    }
+
+    /// The allocator under test.
+    pub fn ours(&self) -> &str {
+        self.names(|kind| kind == Kind::Ours).first().copied().unwrap_or_default()
+    }
+
+    /// Figures of a case beside its time and peak.
+    pub fn other_figures(&self, case: &str) -> Vec<&str> {
+        let known = BTreeSet::from([TIME, PEAK, "cpu_s", FAILED]);
+        let names = self.values.keys().filter(|(of, _)| of == case);
+        names.map(|(_, figure)| figure.as_str()).filter(|name| !known.contains(name)).collect()
+    }
+
+    fn rounds(&self, case: &str, figure: &str, allocator: &str) -> Option<&Rounds> {
+        self.values.get(&(case.into(), figure.into()))?.get(allocator)
+    }
+
+    pub fn quartiles(&self, case: &str, figure: &str, allocator: &str) -> Option<Quartiles> {
+        Quartiles::of(self.rounds(case, figure, allocator)?.values().copied())
+    }
+
+    pub fn median(&self, case: &str, figure: &str, allocator: &str) -> Option<f64> {
+        Some(self.quartiles(case, figure, allocator)?.median)
+    }
+
+    pub fn noisy(&self, case: &str, figure: &str, allocator: &str) -> bool {
+        self.quartiles(case, figure, allocator).is_some_and(|q| q.spread() > NOISY)
+    }
+
+    /// An allocator against another, by pairs of runs of one round: a slow spell of the machine cancels out.
+    pub fn ratio(&self, case: &str, figure: &str, of: &str, to: &str) -> Option<Comparison> {
+        let (of, to) = (self.rounds(case, figure, of)?, self.rounds(case, figure, to)?);
+        let pairs = of.iter().filter_map(|(round, value)| Some((to.get(round)?, value)));
+        let (to, of): (Vec<_>, Vec<_>) = pairs.unzip();
+        Comparison::of(&to, &of)
+    }
+
+    /// The peer with the best median.
+    pub fn best_peer(&self, case: &str, figure: &str) -> Option<&str> {
+        let sign = if more_is_better(figure) { -1.0 } else { 1.0 };
+        let medians = self
+            .peers()
+            .into_iter()
+            .filter_map(|peer| Some((sign * self.median(case, figure, peer)?, peer)));
+        Some(medians.min_by(|a, b| a.0.total_cmp(&b.0))?.1)
+    }
+
+    /// How many runs of a case failed on an allocator.
+    pub fn failed(&self, case: &str, allocator: &str) -> usize {
+        self.rounds(case, FAILED, allocator).map_or(0, Rounds::len)
+    }
+}
+
+/// Of most figures less is better, but not of rates.
+pub fn more_is_better(figure: &str) -> bool {
+    figure.ends_with("_per_s")
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::conditions::DescribedCase;
+
+    /// Results of a few cases: case, allocator, and `time_s` by round (`peak_kib` is a thousand times that).
+    pub fn data(runs: &[(&str, &str, &[f64])]) -> Data {
+        let mut allocators: Vec<Described> = Vec::new();
+        let mut cases: Vec<DescribedCase> = Vec::new();
+        let mut records = Vec::new();
+        for &(case, allocator, times) in runs {
+            if !cases.iter().any(|known| known.name == case) {
+                cases.push(DescribedCase {
+                    name: case.into(),
+                    about: "works".into(),
+                    threads: None,
+                });
+            }
+            if !allocators.iter().any(|known| known.name == allocator) {
+                let kind = match allocator {
+                    "ebbmalloc" => Kind::Ours,
+                    name if name.starts_with("ebbmalloc") => Kind::OurMode,
+                    _ => Kind::Peer,
+                };
+                allocators.push(Described { name: allocator.into(), origin: "here".into(), kind });
+            }
+            for (round, &value) in (1..).zip(times) {
+                for (figure, value) in [(TIME, value), (PEAK, 1000.0 * value)] {
+                    let (case, allocator) = (case.into(), allocator.into());
+                    records.push(Record { case, allocator, round, figure: figure.into(), value });
+                }
+            }
+        }
+        let conditions = Conditions {
+            machine: "a machine".into(),
+            load_before: "0".into(),
+            load_after: "0".into(),
+            rounds: 5,
+            quick: false,
+            library: "a library".into(),
+            tuning: Vec::new(),
+            mode: "mode percpu".into(),
+            allocators,
+            cases,
+            missing: Vec::new(),
+        };
+        Data::new(conditions, records, Vec::new())
+    }
+
+    #[test]
+    fn ratios_pair_runs_of_one_round() {
+        // The machine was ten times slower in round 2, for both; round 3 has no partner.
+        let data = data(&[("a/b", "glibc", &[1.0, 10.0]), ("a/b", "ebbmalloc", &[2.0, 20.0, 9.0])]);
+        let ratio = data.ratio("a/b", TIME, "ebbmalloc", "glibc").unwrap();
+        assert!([ratio.low, ratio.ratio, ratio.high].iter().all(|r| (r - 2.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn the_best_peer_is_a_peer() {
+        let data = data(&[
+            ("a/b", "glibc", &[3.0]),
+            ("a/b", "snmalloc", &[2.0]),
+            ("a/b", "ebbmalloc", &[1.0]),
+            ("a/b", "ebbmalloc-slot", &[0.5]),
+        ]);
+        assert_eq!(data.best_peer("a/b", TIME), Some("snmalloc"));
+        assert_eq!(data.everyone(), ["glibc", "snmalloc", "ebbmalloc"]);
+        assert_eq!(data.modes(), ["ebbmalloc", "ebbmalloc-slot"]);
+        assert!(more_is_better("mib_per_s") && !more_is_better("time_s"));
+    }
+}

@@ -1,0 +1,151 @@
+//! The document: what was measured, how to read it, and the tables in their order.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ebb::stats;
+
+use super::data::{BASE, Data, NOISY};
+use super::means::Compared;
+use super::picture::Pictures;
+use super::table::{self, Row};
+use crate::case::{PEAK, TIME};
+
+/// Rows shown of those where the allocator under test loses.
+const LOSSES: usize = 8;
+
+pub fn write(data: &Data, pictures: &Pictures) -> String {
+    let conditions = &data.conditions;
+    let sections = [
+        ("How to read this", introduction(data)),
+        ("In short", summary(data) + &image(&pictures.summary)),
+        (&format!("Where {} loses", data.ours()), losses(data)),
+        ("Time", figures(data, TIME) + &image(&pictures.time)),
+        ("Peak memory", figures(data, PEAK) + &image(&pictures.memory)),
+        ("Memory over time", images(&pictures.over_time)),
+        ("Threads", images(&pictures.threads)),
+        (&format!("Modes of {}", data.ours()), modes(data)),
+        ("Other figures", others(data)),
+        ("What is missing", missing(data)),
+        (
+            "The cases",
+            list(conditions.cases.iter().map(|case| format!("{}: {}", case.name, case.about))),
+        ),
+        ("Conditions", self::conditions(data)),
+    ];
+    let mut text = String::from("# Allocators side by side\n");
+    for (title, content) in sections.iter().filter(|(_, content)| !content.is_empty()) {
+        let _ = write!(text, "\n## {title}\n\n{}\n", content.trim_end());
+    }
+    text
+}
+
+fn introduction(data: &Data) -> String {
+    let rounds = data.conditions.rounds;
+    format!(
+        "A case is one program with its input; it does the same work on every allocator. A round runs every \
+         case once on each allocator, one after the other. A cell has the median of {rounds} \
+         rounds, and in brackets the spread.\n\n\
+         - The spread is how far the middle half of the rounds lies apart (interquartile range), in percent of the \
+         median; `~` marks more than {:.0} %: too noisy for small differences.\n\
+         - Of time and memory less is better; of rates (`_per_s`) more.\n\
+         - The best peer has the best median. The ratio to it is taken within each round, so that a slow \
+         spell of the machine cancels out; shown are the median of these ratios and, in brackets, \
+         its confidence interval.\n- {}\n",
+        100.0 * NOISY,
+        stats::foundation(rounds as usize),
+    )
+}
+
+fn summary(data: &Data) -> String {
+    let Some(compared) = Compared::of(data) else {
+        return format!("No means: they are of ratios to {BASE}, which was not measured.\n");
+    };
+    let mut text = format!(
+        "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much). \
+         Counted are the {} of {} cases where all allocators have results.\n",
+        compared.cases.len(),
+        data.conditions.cases.len(),
+    );
+    for (title, figure) in [("Time", TIME), ("Peak memory", PEAK)] {
+        let means = compared.means(data, figure);
+        let _ = write!(text, "\n{title}:\n\n{}", table::of_means(&compared.allocators, &means));
+    }
+    let left_out = compared.left_out.iter();
+    let left_out = left_out.map(|(case, who)| format!("{case} (without {})", who.join(", ")));
+    if compared.left_out.is_empty() {
+        return text;
+    }
+    text + "\nNot counted:\n\n" + &list(left_out)
+}
+
+fn losses(data: &Data) -> String {
+    let part = |(title, figure)| match table::losses(data, figure, LOSSES) {
+        Some(table) => format!("{title}, worst first:\n\n{table}\n"),
+        None => format!("{title}: nowhere.\n\n"),
+    };
+    [("Time", TIME), ("Peak memory", PEAK)].map(part).concat()
+}
+
+fn figures(data: &Data, figure: &str) -> String {
+    table::against_peers(data, &table::rows(data, figure))
+}
+
+fn modes(data: &Data) -> String {
+    let part = |(title, figure)| {
+        let table = table::of_modes(data, figure)?;
+        Some(format!("{title}:\n\n{table}\n"))
+    };
+    [("Time", TIME), ("Peak memory", PEAK)].into_iter().filter_map(part).collect()
+}
+
+fn others(data: &Data) -> String {
+    let rows: Vec<_> = data
+        .cases()
+        .flat_map(|case| {
+            let figures = data.other_figures(case).into_iter();
+            figures.map(move |figure| Row { label: format!("{case}: {figure}"), case, figure })
+        })
+        .collect();
+    if rows.is_empty() { String::new() } else { table::against_peers(data, &rows) }
+}
+
+/// Peers, groups, and runs that failed: what failed alike in several rounds is told once.
+fn missing(data: &Data) -> String {
+    let mut rounds = BTreeMap::<_, Vec<_>>::new();
+    for failure in &data.failures {
+        let key = (&failure.case, &failure.allocator, &failure.why);
+        rounds.entry(key).or_default().push(failure.round.to_string());
+    }
+    let failed = rounds.into_iter().map(|((case, allocator, why), rounds)| {
+        let word = if rounds.len() == 1 { "round" } else { "rounds" };
+        format!("{allocator} failed {case} ({word} {}): {why}", rounds.join(", "))
+    });
+    list(data.conditions.missing.iter().cloned().chain(failed))
+}
+
+fn conditions(data: &Data) -> String {
+    let conditions = &data.conditions;
+    let quick = if conditions.quick { ", a quick run" } else { "" };
+    let mut lines = vec![
+        conditions.machine.clone(),
+        format!("{} rounds{quick}", conditions.rounds),
+        format!("load {} before, {} after", conditions.load_before, conditions.load_after),
+        format!("{}: {}; {}", data.ours(), conditions.mode.trim(), conditions.library),
+    ];
+    lines.extend(conditions.tuning.iter().map(|set| format!("in the environment: {set}")));
+    lines.extend(conditions.allocators.iter().map(|a| format!("{}: {}", a.name, a.origin)));
+    list(lines)
+}
+
+fn list(lines: impl IntoIterator<Item = String>) -> String {
+    lines.into_iter().map(|line| format!("- {line}\n")).collect()
+}
+
+fn image(name: &Option<String>) -> String {
+    images(name.as_slice())
+}
+
+fn images(names: &[String]) -> String {
+    names.iter().map(|name| format!("\n![{}]({name})\n", name.trim_end_matches(".svg"))).collect()
+}
