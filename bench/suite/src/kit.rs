@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use allocators::Peer;
 use anyhow::{Context, Result, ensure};
 
 pub struct Kit {
@@ -15,16 +16,20 @@ pub struct Kit {
     pub repository: PathBuf,
     /// CPUs that this process may run on.
     pub cpus: u32,
+    /// Names of the allocators to come, for programs that build them in.
+    pub allocators: Vec<&'static str>,
 }
 
 impl Kit {
-    pub fn new(out: &Path, library: &Path) -> Result<Self> {
+    pub fn new(out: &Path, library: &Path, peers: &[&'static Peer]) -> Result<Self> {
         let work = out.join("work");
         fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
         let cpus = std::thread::available_parallelism()?.get() as u32;
         let repository =
             allocators::workspace().parent().expect("the benchmarks lie in the repository").into();
-        Ok(Self { work: work.canonicalize()?, library: library.into(), repository, cpus })
+        let allocators = peers.iter().map(|peer| peer.name).chain(["ebbmalloc"]).collect();
+        let work = work.canonicalize()?;
+        Ok(Self { work, library: library.into(), repository, cpus, allocators })
     }
 
     /// A file or directory of the benchmarks' workspace.
@@ -51,8 +56,8 @@ impl Kit {
         Ok(python)
     }
 
-    /// Builds a package of the benchmarks' workspace with some features, in a directory of its own so that
-    /// builds with other features do not replace it. Returns the directory of its programs.
+    /// Builds a package of the benchmarks' workspace with some features. Returns the directory of its
+    /// programs, which is their own: builds with other features share only what they depend on.
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
         let name = if features.is_empty() { "default" } else { features };
         let target = self.work.join("build").join(name);
@@ -61,6 +66,7 @@ impl Kit {
         }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
         cargo.args(["build", "--quiet", "--release", "--package", package, "--features", features]);
+        cargo.env("CARGO_BUILD_BUILD_DIR", self.work.join("build/shared"));
         run(cargo.arg("--target-dir").arg(&target).current_dir(allocators::workspace()))?;
         Ok(target.join("release"))
     }

@@ -53,7 +53,8 @@ pub fn run(options: &Options) -> Result<()> {
     let out = &options.out;
     fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
     let _lock = lock(out)?;
-    let kit = Kit::new(out, &keep(&options.library, out)?)?;
+    let peers = allocators::select(&options.peers);
+    let kit = Kit::new(out, &keep(&options.library, out)?, &peers)?;
     let mut plan = Plan::of_cases(&kit, &options.only, options.quick)?;
     if options.list {
         for case in &plan.cases {
@@ -61,7 +62,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    plan.set_up_allocators(&kit, &allocators::select(&options.peers));
+    plan.set_up_allocators(&kit, &peers);
     let rounds = if options.quick { options.repeat.min(3) } else { options.repeat };
     let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
     if options.resume {

@@ -1,6 +1,9 @@
 //! The groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
 
+mod built_in;
 mod nothing;
+mod tokenizer;
+mod vec;
 
 use anyhow::Result;
 
@@ -14,11 +17,19 @@ pub struct Group {
     pub cases: fn(&Kit) -> Result<Vec<Case>>,
 }
 
-pub const GROUPS: &[Group] = &[Group {
-    name: "nothing",
-    about: "an empty program: what a process costs",
-    cases: nothing::cases,
-}];
+pub const GROUPS: &[Group] = &[
+    Group {
+        name: "nothing",
+        about: "an empty program: what a process costs",
+        cases: nothing::cases,
+    },
+    Group {
+        name: "tokenizer",
+        about: "GPT-2's tokenizer, crate and Python package",
+        cases: tokenizer::cases,
+    },
+    Group { name: "vec", about: "vectors that grow push by push", cases: vec::cases },
+];
 
 /// The groups with their meaning, for `--help`.
 pub fn list() -> String {

@@ -1,0 +1,10 @@
+//! Turns tcmalloc's per-CPU caches on: nothing refers to the object file whose constructor does it.
+
+fn main() {
+    if std::env::var_os("CARGO_FEATURE_TCMALLOC").is_some() {
+        println!(
+            "cargo::rustc-link-arg-bins=-Wl,--undefined=TCMalloc_Internal_ForceCpuCacheActivation"
+        );
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
