@@ -3,7 +3,12 @@
 //! The loads call malloc and free through the dynamic symbols (Rust's system allocator does too), so
 //! that `LD_PRELOAD` decides whose they are.
 
+mod block;
+mod crew;
+mod idle;
 mod report;
+mod resident;
+mod threads;
 
 use clap::{Parser, Subcommand};
 
@@ -18,11 +23,28 @@ struct Cli {
 enum Load {
     /// Nothing at all: what a process costs
     Nothing,
+    #[command(flatten)]
+    Threads(threads::Load),
+    /// A load, and then nothing: memory over time
+    Idle(idle::Args),
 }
 
 fn main() -> anyhow::Result<()> {
-    match Cli::parse().load {
-        Load::Nothing => report::Report::new().print(),
-    }
+    end_on_panic();
+    let report = match Cli::parse().load {
+        Load::Nothing => report::Report::new(),
+        Load::Threads(load) => threads::run(&load)?,
+        Load::Idle(args) => idle::run(&args),
+    };
+    report.print();
     Ok(())
+}
+
+/// Of any thread: the others would wait for it for ever.
+fn end_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::exit(1);
+    }));
 }

@@ -41,6 +41,8 @@ pub struct Case {
     pub threads: Option<(String, u32)>,
     /// Also measure the forced modes of the allocator under test.
     pub modes: bool,
+    /// Runs in so many rounds at most.
+    pub most_rounds: u32,
     /// The program for an allocator.
     pub job: Box<dyn Fn(&Allocator) -> Result<Job>>,
 }
@@ -58,7 +60,15 @@ impl Case {
         job: impl Fn(&Allocator) -> Result<Job> + 'static,
     ) -> Self {
         let (name, about) = (name.into(), about.into());
-        Self { name, about, quick: false, threads: None, modes: false, job: Box::new(job) }
+        Self {
+            name,
+            about,
+            quick: false,
+            threads: None,
+            modes: false,
+            most_rounds: u32::MAX,
+            job: Box::new(job),
+        }
     }
 
     pub fn quick(self) -> Self {
@@ -72,6 +82,11 @@ impl Case {
 
     pub fn modes(self) -> Self {
         Self { modes: true, ..self }
+    }
+
+    /// For what takes long and says enough in so many rounds.
+    pub fn at_most(self, rounds: u32) -> Self {
+        Self { most_rounds: rounds, ..self }
     }
 
     pub fn group(&self) -> &str {

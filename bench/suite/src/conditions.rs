@@ -121,9 +121,17 @@ pub fn mode(allocator: &Allocator) -> String {
     if let Some(library) = &allocator.library {
         command.arg(format!("LD_PRELOAD={}", library.display()));
     }
+    command.args(allocator.env.iter().map(|(name, value)| format!("{name}={value}")));
     let output = command.args(["ls", "/"]).output().map(|output| output.stderr).unwrap_or_default();
     let text = String::from_utf8_lossy(&output).into_owned();
     text.lines().find(|line| line.contains(" mode ")).unwrap_or("says nothing of its mode").into()
+}
+
+/// Whether the library under test works in the mode that its environment asks for.
+pub fn has_mode(allocator: &Allocator, asked: &str) -> Result<()> {
+    let told = mode(allocator);
+    ensure!(told.contains(&format!(" mode {asked} ")), "the library says `{told}`");
+    Ok(())
 }
 
 /// What a peer says of its own version: this program asks it, with the peer preloaded.

@@ -18,7 +18,7 @@ pub struct Plan {
 }
 
 /// Forced modes of the allocator under test.
-const MODES: [&str; 2] = ["percpu", "slot"];
+const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 
 impl Plan {
     /// Sets up cases, as yet without allocators. `only`: parts of case names; all cases if there are none.
@@ -71,7 +71,13 @@ impl Plan {
         let commit = conditions::commit(&kit.repository);
         self.allocators.push(ours(&kit.library, None, &commit));
         if self.cases.iter().any(|case| case.modes) {
-            self.allocators.extend(MODES.map(|mode| ours(&kit.library, Some(mode), &commit)));
+            for mode in MODES {
+                let allocator = ours(&kit.library, Some(mode), &commit);
+                match conditions::has_mode(&allocator, mode) {
+                    Ok(()) => self.allocators.push(allocator),
+                    Err(error) => note(&mut self.missing, &allocator.name, &error),
+                }
+            }
         }
     }
 

@@ -19,6 +19,7 @@ impl Progress {
         let mut total = 0;
         let mut done = 0;
         for case in &plan.cases {
+            let rounds = rounds.min(case.most_rounds);
             for allocator in plan.contenders(case) {
                 total += rounds as usize;
                 done +=

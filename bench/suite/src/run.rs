@@ -81,7 +81,7 @@ fn measure(plan: &Plan, rounds: u32, bench: &Bench, results: &mut Results) -> Re
     interrupt::install()?;
     let mut progress = Progress::new(plan, rounds, results);
     for round in 1..=rounds {
-        for case in &plan.cases {
+        for case in plan.cases.iter().filter(|case| round <= case.most_rounds) {
             let contenders = plan.contenders(case);
             for turn in 0..contenders.len() {
                 let allocator = contenders[(round as usize + turn) % contenders.len()];

@@ -1,7 +1,9 @@
 //! The groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
 
 mod built_in;
+mod idle;
 mod nothing;
+mod threads;
 mod tokenizer;
 mod vec;
 
@@ -29,6 +31,12 @@ pub const GROUPS: &[Group] = &[
         cases: tokenizer::cases,
     },
     Group { name: "vec", about: "vectors that grow push by push", cases: vec::cases },
+    Group {
+        name: "threads",
+        about: "classic multi-threaded loads, 1 to 4000 threads",
+        cases: threads::cases,
+    },
+    Group { name: "idle", about: "memory during a load, and while idle after", cases: idle::cases },
 ];
 
 /// The groups with their meaning, for `--help`.

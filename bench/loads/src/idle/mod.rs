@@ -1,0 +1,50 @@
+//! Memory over time: a load, and then nothing. What stays resident, beside the bytes that are live?
+
+mod blocks;
+mod comers;
+mod consumer;
+mod free_all;
+mod pool;
+mod survivors;
+mod watch;
+
+use std::thread;
+
+use crate::report::Report;
+use watch::Watch;
+
+#[derive(clap::Args)]
+pub struct Args {
+    load: Load,
+    /// Seconds to idle
+    #[arg(long, default_value_t = 10)]
+    idle: u64,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Load {
+    /// One thread fills memory with blocks of all sizes, and frees them all
+    FreeAll,
+    /// Small blocks up to 1 GiB, of which every 100th stays
+    Survivors,
+    /// A pool of 8 threads with bursts of work
+    Pool,
+    /// One thread allocates, the other frees
+    Consumer,
+    /// 10,000 threads, one after the other, each of which leaves some blocks behind
+    Comers,
+}
+
+pub fn run(args: &Args) -> Report {
+    let watch = Watch::new(args.idle);
+    thread::scope(|scope| {
+        scope.spawn(|| watch.sample());
+        match args.load {
+            Load::FreeAll => free_all::run(&watch),
+            Load::Survivors => survivors::run(&watch),
+            Load::Pool => pool::run(&watch),
+            Load::Consumer => consumer::run(&watch),
+            Load::Comers => comers::run(&watch),
+        }
+    })
+}

@@ -1,0 +1,27 @@
+//! Passive false sharing: one thread allocates small objects side by side and hands one to each worker;
+//! the workers free them, and go on allocating and writing. An allocator that keeps a freed object for
+//! whoever freed it makes two threads write to one cache line for ever.
+
+use std::sync::Mutex;
+
+use crate::block::{Block, LEAST};
+use crate::crew;
+use crate::report::Report;
+use crate::resident;
+
+/// Objects allocated, written and freed, by all threads together.
+const OBJECTS: usize = 256_000;
+/// Of each object.
+const WRITES: usize = 1000;
+
+pub fn run(threads: usize) -> Report {
+    let handed: Vec<_> = (0..threads).map(|_| Mutex::new(Some(Block::new(LEAST)))).collect();
+    let work = |index: usize| {
+        drop(handed[index].lock().unwrap().take());
+        for _ in 0..crew::share(OBJECTS, threads, index) {
+            Block::new(LEAST).rewrite(WRITES);
+        }
+    };
+    let (seconds, freed) = crew::run(threads, work, resident::kib);
+    crew::report(seconds, freed)
+}

@@ -1,0 +1,48 @@
+//! Loads on a number of threads. The work of all threads together is the same on any number.
+
+mod cache_scratch;
+mod larson;
+mod mstress;
+mod queue;
+mod sh8bench;
+mod xmalloc;
+
+use std::num::NonZeroUsize;
+
+use anyhow::Result;
+
+use crate::report::Report;
+
+#[derive(clap::Subcommand)]
+pub enum Load {
+    /// Threads allocate, keep and pass on objects through shared slots, generation by generation
+    Mstress(Args),
+    /// Objects allocated side by side are freed by workers, who then allocate and write (false sharing)
+    CacheScratch(Args),
+    /// Servers replace random objects in their slots, and hand them over to successors
+    Larson(Args),
+    /// Producers only allocate, consumers only free
+    Xmalloc(Args),
+    /// Bursts of small objects, freed in mixed orders
+    Sh8bench(Args),
+    /// A queue with many producers and one consumer
+    Queue(Args),
+}
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// All of them alive at once
+    #[arg(long, value_name = "N")]
+    threads: NonZeroUsize,
+}
+
+pub fn run(load: &Load) -> Result<Report> {
+    Ok(match load {
+        Load::Mstress(args) => mstress::run(args.threads.get()),
+        Load::CacheScratch(args) => cache_scratch::run(args.threads.get()),
+        Load::Larson(args) => larson::run(args.threads.get()),
+        Load::Xmalloc(args) => xmalloc::run(args.threads.get()),
+        Load::Sh8bench(args) => sh8bench::run(args.threads.get()),
+        Load::Queue(args) => queue::run(args.threads.get())?,
+    })
+}

@@ -1,0 +1,57 @@
+//! Producers only allocate, consumers only free: batches of objects go through a channel, and the
+//! memory has to find its way back.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crossbeam_channel::{Receiver, Sender};
+use fastrand::Rng;
+
+use crate::block::{self, Block};
+use crate::crew;
+use crate::report::Report;
+use crate::resident;
+
+/// Of all producers together.
+const BATCHES: usize = 40_000;
+/// Objects in a batch.
+const BATCH: usize = 100;
+/// Batches that may wait in the channel.
+const WAITING: usize = 100;
+
+pub fn run(threads: usize) -> Report {
+    let producers = (threads / 2).max(1);
+    let consumers = (threads - producers).max(1);
+    let (sender, receiver) = crossbeam_channel::bounded(WAITING);
+    let (sent, received) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = |index: usize| {
+        if index < producers {
+            sent.fetch_add(
+                produce(&sender, crew::share(BATCHES, producers, index), index),
+                Relaxed,
+            );
+        } else {
+            let batches = crew::share(BATCHES, consumers, index - producers);
+            received.fetch_add(consume(&receiver, batches), Relaxed);
+        }
+    };
+    let (seconds, freed) = crew::run(producers + consumers, work, resident::kib);
+    assert_eq!(sent.into_inner(), received.into_inner(), "bytes sent and received");
+    crew::report(seconds, freed)
+}
+
+/// Returns the bytes of all objects.
+fn produce(sender: &Sender<Vec<Block>>, batches: usize, seed: usize) -> usize {
+    let mut rng = Rng::with_seed(seed as u64);
+    let mut bytes = 0;
+    for _ in 0..batches {
+        let batch: Vec<_> = (0..BATCH).map(|_| Block::new(block::small_size(&mut rng))).collect();
+        bytes += batch.iter().map(Block::size).sum::<usize>();
+        sender.send(batch).expect("the receiver lives as long");
+    }
+    bytes
+}
+
+fn consume(receiver: &Receiver<Vec<Block>>, batches: usize) -> usize {
+    let batch = || receiver.recv().expect("the sender lives as long");
+    (0..batches).map(|_| batch().iter().map(Block::size).sum::<usize>()).sum()
+}

@@ -1,0 +1,75 @@
+//! Programs that stress what classic allocator benchmarks stress, on 1 to 4000 threads. The work of all
+//! threads together is the same, so that a program's cases compare.
+
+use anyhow::Result;
+
+use crate::case::{Case, Job};
+use crate::kit::Kit;
+
+struct Program {
+    name: &'static str,
+    about: &'static str,
+    threads: &'static [u32],
+    /// Threads of the case that `--quick` runs.
+    quick: u32,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program {
+        name: "mstress",
+        about: "objects kept, and passed on through shared slots, while threads come and go",
+        threads: &[1, 2, 4, 64, 1000, 4000],
+        quick: 0,
+    },
+    Program {
+        name: "larson",
+        about: "objects replaced in slots that threads hand over to their successors",
+        threads: &[1, 2, 4, 64, 1000, 4000],
+        quick: 4,
+    },
+    Program {
+        name: "xmalloc",
+        about: "half of the threads allocate, half free",
+        threads: &[2, 4, 64, 1000],
+        quick: 64,
+    },
+    Program {
+        name: "sh8bench",
+        about: "bursts of small objects, freed in mixed orders and by others",
+        threads: &[1, 2, 4, 64],
+        quick: 0,
+    },
+    Program {
+        name: "cache-scratch",
+        about: "objects from one thread freed by others, who then allocate and write (false sharing)",
+        threads: &[1, 2, 4, 64],
+        quick: 0,
+    },
+    Program {
+        name: "queue",
+        about: "many producers, one consumer, each message an object",
+        threads: &[2, 4, 64],
+        quick: 0,
+    },
+];
+
+/// From so many threads on, some allocators take long (a peer, a minute): two rounds have to do.
+const LONG: u32 = 1000;
+
+pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
+    let loads = kit.build("loads", "")?.join("loads");
+    let mut cases = Vec::new();
+    for program in PROGRAMS {
+        for &threads in program.threads {
+            let job = Job::new(&loads).arg(program.name).arg(format!("--threads={threads}"));
+            let name = format!("threads/{}-{threads}", program.name);
+            let mut case =
+                Case::new(name, program.about, job).threads(program.name, threads).modes();
+            if threads >= LONG {
+                case = case.at_most(2);
+            }
+            cases.push(if threads == program.quick { case.quick() } else { case });
+        }
+    }
+    Ok(cases)
+}
