@@ -106,38 +106,45 @@ impl Peer {
     pub fn prepare(&self) -> Result<Ready> {
         let (library, origin) = match self.source {
             Libc => (None, format!("the system's {}", libc_version())),
-            Crate(of) => (Some(self.build()?), format!("crate {of} {}", locked_version(of)?)),
+            Crate(of) => {
+                let program = env::current_exe().context("finding this program")?;
+                let library = build(self.name, target_of(&program)?)?;
+                (Some(library), format!("crate {of} {}", locked_version(of)?))
+            }
             Debian { package, file } => {
                 (Some(debian::file(package, file)?), debian::version(package)?)
             }
         };
         Ok(Ready { name: self.name.into(), library, env: self.env, origin })
     }
+}
 
-    /// Builds `peer-NAME` next to this program; returns its library.
-    fn build(&self) -> Result<PathBuf> {
-        let program = env::current_exe().context("finding this program")?;
-        let target = program.ancestors().nth(2).context("finding the build directory")?;
-        let package = format!("peer-{}", self.name);
-        let library = target.join("release").join(format!("lib{}.so", package.replace('-', "_")));
-        if !library.exists() {
-            eprintln!("{}: building {package}, which can take minutes", self.name);
-        }
-        let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
-            .args(["build", "--release", "--locked", "--package", &package, "--target-dir"])
-            .arg(target)
-            .current_dir(workspace())
-            .output()
-            .context("running cargo")?;
-        if !output.status.success() {
-            let log = target.join(format!("{package}.log"));
-            std::fs::write(&log, &output.stderr).with_context(|| log.display().to_string())?;
-            let messages = String::from_utf8_lossy(&output.stderr);
-            let first = messages.lines().find(|line| line.starts_with("error")).unwrap_or_default();
-            bail!("does not build ({first}); the log is {}", log.display());
-        }
-        Ok(library)
+/// The build directory that a program lies in.
+pub fn target_of(program: &Path) -> Result<&Path> {
+    program.ancestors().nth(2).context("finding the build directory")
+}
+
+/// Builds `peer-NAME` there; returns its library.
+pub fn build(name: &str, target: &Path) -> Result<PathBuf> {
+    let package = format!("peer-{name}");
+    let library = target.join("release").join(format!("lib{}.so", package.replace('-', "_")));
+    if !library.exists() {
+        eprintln!("{name}: building {package}, which can take minutes");
     }
+    let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["build", "--release", "--locked", "--package", &package, "--target-dir"])
+        .arg(target)
+        .current_dir(workspace())
+        .output()
+        .context("running cargo")?;
+    if !output.status.success() {
+        let log = target.join(format!("{package}.log"));
+        std::fs::write(&log, &output.stderr).with_context(|| log.display().to_string())?;
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let first = messages.lines().find(|line| line.starts_with("error")).unwrap_or_default();
+        bail!("does not build ({first}); the log is {}", log.display());
+    }
+    Ok(library)
 }
 
 /// The directory of the benchmarks' workspace.

@@ -6,6 +6,7 @@
 mod block;
 mod crew;
 mod idle;
+mod mixed;
 mod report;
 mod resident;
 mod threads;
@@ -23,6 +24,8 @@ struct Cli {
 enum Load {
     /// Nothing at all: what a process costs
     Nothing,
+    /// Small blocks in random order, some kept for long
+    Mixed,
     #[command(flatten)]
     Threads(threads::Load),
     /// A load, and then nothing: memory over time
@@ -33,6 +36,7 @@ fn main() -> anyhow::Result<()> {
     end_on_panic();
     let report = match Cli::parse().load {
         Load::Nothing => report::Report::new(),
+        Load::Mixed => mixed::run()?,
         Load::Threads(load) => threads::run(&load)?,
         Load::Idle(args) => idle::run(&args),
     };

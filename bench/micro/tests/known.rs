@@ -1,24 +1,13 @@
 //! The benchmark itself, on allocators whose results are known beforehand.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 const MICRO: &str = env!("CARGO_BIN_EXE_micro");
 
 fn target() -> &'static Path {
-    Path::new(MICRO).ancestors().nth(2).expect("target/debug/micro")
-}
-
-/// Builds the deliberately slow and fat allocator.
-fn slow_library() -> PathBuf {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--release", "--locked", "--package", "peer-slow", "--target-dir"])
-        .arg(target())
-        .status()
-        .expect("cargo runs");
-    assert!(status.success(), "peer-slow builds");
-    target().join("release/libpeer_slow.so")
+    allocators::target_of(Path::new(MICRO)).unwrap()
 }
 
 fn micro(arguments: &[&str]) -> Output {
@@ -31,7 +20,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_slow_and_fat_allocator_comes_out_slow_and_fat() {
-    let library = format!("slow={}", slow_library().display());
+    let library = format!("slow={}", allocators::build("slow", target()).unwrap().display());
     let csv = target().join("slow-test.csv");
     let output = micro(&[
         "run",

@@ -23,6 +23,8 @@ pub struct Allocator {
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     Peer,
+    /// A peer that only some programs have built in: only in their cases.
+    Guest,
     /// The one under test.
     Ours,
     /// The one under test with its mode forced: only in cases that compare modes.
@@ -41,6 +43,8 @@ pub struct Case {
     pub threads: Option<(String, u32)>,
     /// Also measure the forced modes of the allocator under test.
     pub modes: bool,
+    /// Peers that only this program has built in, each with its origin.
+    pub guests: Vec<(String, String)>,
     /// Runs in so many rounds at most.
     pub most_rounds: u32,
     /// The program for an allocator.
@@ -66,6 +70,7 @@ impl Case {
             quick: false,
             threads: None,
             modes: false,
+            guests: Vec::new(),
             most_rounds: u32::MAX,
             job: Box::new(job),
         }
@@ -82,6 +87,12 @@ impl Case {
 
     pub fn modes(self) -> Self {
         Self { modes: true, ..self }
+    }
+
+    /// A peer that takes part in this case beside the others.
+    pub fn guest(mut self, name: &str, origin: impl Into<String>) -> Self {
+        self.guests.push((name.into(), origin.into()));
+        self
     }
 
     /// For what takes long and says enough in so many rounds.

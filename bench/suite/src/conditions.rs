@@ -117,7 +117,7 @@ pub fn commit(repository: &Path) -> String {
 pub fn mode(allocator: &Allocator) -> String {
     // A library that hangs must not hang the suite; `timeout` and `env` themselves run without it.
     let mut command = std::process::Command::new("timeout");
-    command.args(["10", "env", "EBB_STATS=1"]);
+    command.args(["5", "env", "EBB_STATS=1"]);
     if let Some(library) = &allocator.library {
         command.arg(format!("LD_PRELOAD={}", library.display()));
     }

@@ -68,6 +68,11 @@ impl Plan {
                 Err(error) => note(&mut self.missing, peer.name, &error),
             }
         }
+        for (name, origin) in self.cases.iter().flat_map(|case| &case.guests) {
+            if !self.allocators.iter().any(|allocator| allocator.name == *name) {
+                self.allocators.push(guest(name, origin));
+            }
+        }
         let commit = conditions::commit(&kit.repository);
         self.allocators.push(ours(&kit.library, None, &commit));
         if self.cases.iter().any(|case| case.modes) {
@@ -83,8 +88,12 @@ impl Plan {
 
     /// Who runs a case.
     pub fn contenders(&self, case: &Case) -> Vec<&Allocator> {
-        let all = self.allocators.iter();
-        all.filter(|allocator| case.modes || allocator.kind != Kind::OurMode).collect()
+        let takes_part = |allocator: &&Allocator| match allocator.kind {
+            Kind::Peer | Kind::Ours => true,
+            Kind::Guest => case.guests.iter().any(|(name, _)| *name == allocator.name),
+            Kind::OurMode => case.modes,
+        };
+        self.allocators.iter().filter(takes_part).collect()
     }
 }
 
@@ -103,6 +112,11 @@ fn peer_of(ready: Ready) -> Allocator {
         env: ready.env.iter().map(|&(name, value)| (name.into(), value.into())).collect(),
         kind: Kind::Peer,
     }
+}
+
+fn guest(name: &str, origin: &str) -> Allocator {
+    let (name, origin) = (name.into(), origin.into());
+    Allocator { name, library: None, env: Vec::new(), origin, kind: Kind::Guest }
 }
 
 fn ours(library: &Path, mode: Option<&str>, commit: &str) -> Allocator {

@@ -62,13 +62,18 @@ impl Data {
     }
 
     /// The peers and the allocator under test in the mode that it chooses: whoever runs all cases.
+    pub fn regulars(&self) -> Vec<&str> {
+        self.names(|kind| matches!(kind, Kind::Peer | Kind::Ours))
+    }
+
+    /// The same with the guests of some cases.
     pub fn everyone(&self) -> Vec<&str> {
         self.names(|kind| kind != Kind::OurMode)
     }
 
     /// The allocator under test in the mode that it chooses, and in forced modes.
     pub fn modes(&self) -> Vec<&str> {
-        self.names(|kind| kind != Kind::Peer)
+        self.names(|kind| matches!(kind, Kind::Ours | Kind::OurMode))
     }
 
     /// The allocator under test.
@@ -107,11 +112,11 @@ impl Data {
         Comparison::of(&to, &of)
     }
 
-    /// The peer with the best median.
+    /// The peer, or guest, with the best median.
     pub fn best_peer(&self, case: &str, figure: &str) -> Option<&str> {
         let sign = if more_is_better(figure) { -1.0 } else { 1.0 };
         let medians = self
-            .peers()
+            .names(|kind| matches!(kind, Kind::Peer | Kind::Guest))
             .into_iter()
             .filter_map(|peer| Some((sign * self.median(case, figure, peer)?, peer)));
         Some(medians.min_by(|a, b| a.0.total_cmp(&b.0))?.1)
@@ -150,6 +155,7 @@ pub mod tests {
                 let kind = match allocator {
                     "ebbmalloc" => Kind::Ours,
                     name if name.starts_with("ebbmalloc") => Kind::OurMode,
+                    name if name.starts_with("guest") => Kind::Guest,
                     _ => Kind::Peer,
                 };
                 allocators.push(Described { name: allocator.into(), origin: "here".into(), kind });
@@ -192,9 +198,13 @@ pub mod tests {
             ("a/b", "snmalloc", &[2.0]),
             ("a/b", "ebbmalloc", &[1.0]),
             ("a/b", "ebbmalloc-slot", &[0.5]),
+            ("a/c", "glibc", &[3.0]),
+            ("a/c", "guest", &[2.0]),
         ]);
         assert_eq!(data.best_peer("a/b", TIME), Some("snmalloc"));
-        assert_eq!(data.everyone(), ["glibc", "snmalloc", "ebbmalloc"]);
+        assert_eq!(data.best_peer("a/c", TIME), Some("guest"));
+        assert_eq!(data.regulars(), ["glibc", "snmalloc", "ebbmalloc"]);
+        assert_eq!(data.everyone(), ["glibc", "snmalloc", "ebbmalloc", "guest"]);
         assert_eq!(data.modes(), ["ebbmalloc", "ebbmalloc-slot"]);
         assert!(more_is_better("mib_per_s") && !more_is_better("time_s"));
     }

@@ -63,7 +63,8 @@ fn summary(data: &Data) -> String {
     };
     let mut text = format!(
         "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much). \
-         Counted are the {} of {} cases where all allocators have results.\n",
+         Counted are the {} of {} cases where all allocators have results; \
+         in `all`, groups of many cases weigh more.\n",
         compared.cases.len(),
         data.conditions.cases.len(),
     );

@@ -30,7 +30,7 @@ impl<'a> Compared<'a> {
             let ratio = |figure| data.ratio(case, figure, allocator, BASE);
             ratio(TIME).is_some() && ratio(PEAK).is_some()
         };
-        let mut allocators = data.everyone();
+        let mut allocators = data.regulars();
         allocators.retain(|allocator| data.cases().any(|case| has(case, allocator)));
         if !allocators.contains(&BASE) {
             return None;

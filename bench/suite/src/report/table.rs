@@ -5,7 +5,7 @@ use ebb::stats::{Comparison, Verdict};
 
 use super::data::{Data, more_is_better};
 use super::means::Mean;
-use super::unit::{Unit, three_digits};
+use super::unit::Unit;
 
 /// A figure of a case.
 pub struct Row<'a> {
@@ -134,7 +134,7 @@ pub fn of_means(allocators: &[&str], means: &[Mean]) -> String {
     table(
         header,
         means.iter().map(|mean| {
-            let ratios = mean.ratios.iter().map(|&ratio| three_digits(ratio));
+            let ratios = mean.ratios.iter().map(|&ratio| format!("{ratio:.2}"));
             [mean.over.clone(), mean.cases.to_string()].into_iter().chain(ratios).collect()
         }),
     )
@@ -203,6 +203,6 @@ mod tests {
         }
         base = Data::new(base.conditions, records, Vec::new());
         let text = against_peers(&base, &rows(&base, TIME));
-        assert!(text.contains("| failed |"), "{text}");
+        assert!(text.contains(" failed |"), "{text}");
     }
 }

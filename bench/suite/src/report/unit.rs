@@ -34,7 +34,7 @@ impl Unit {
 }
 
 /// With three significant digits, or all before the point.
-pub fn three_digits(value: f64) -> String {
+fn three_digits(value: f64) -> String {
     let digits = match value.abs() {
         100.0.. => 0,
         10.0.. => 1,

@@ -1,10 +1,14 @@
 //! The groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
 
+mod basic;
 mod built_in;
+mod compile;
 mod idle;
-mod nothing;
+mod python;
+mod redis;
 mod threads;
 mod tokenizer;
+mod tools;
 mod vec;
 
 use anyhow::Result;
@@ -21,9 +25,9 @@ pub struct Group {
 
 pub const GROUPS: &[Group] = &[
     Group {
-        name: "nothing",
-        about: "an empty program: what a process costs",
-        cases: nothing::cases,
+        name: "basic",
+        about: "an empty program, and one that does a little of everything",
+        cases: basic::cases,
     },
     Group {
         name: "tokenizer",
@@ -31,6 +35,14 @@ pub const GROUPS: &[Group] = &[
         cases: tokenizer::cases,
     },
     Group { name: "vec", about: "vectors that grow push by push", cases: vec::cases },
+    Group {
+        name: "python",
+        about: "Python's own benchmarks, with and without pymalloc",
+        cases: python::cases,
+    },
+    Group { name: "redis", about: "redis-server under redis-benchmark", cases: redis::cases },
+    Group { name: "compile", about: "compilers of C++ and Rust", cases: compile::cases },
+    Group { name: "tools", about: "scripts for sqlite3, node and perl", cases: tools::cases },
     Group {
         name: "threads",
         about: "classic multi-threaded loads, 1 to 4000 threads",

@@ -84,7 +84,7 @@ mod tests {
         let shown = |from, to, most| {
             ticks(from, to, most).into_iter().map(label).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(shown(0.5, 2.0, 8), "0.5 0.7 1 1.5 2");
+        assert_eq!(shown(0.5, 2.0, 8), "0.5 0.6 0.8 1 1.2 1.5 2");
         assert_eq!(shown(0.95, 1.25, 8), "1 1.1 1.2");
         assert_eq!(shown(0.9, 1000.0, 6), "1 10 100 1000");
         assert_eq!(around([2.0, 8.0, 0.0], 2.0), Some((1.0, 16.0)));

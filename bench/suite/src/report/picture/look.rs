@@ -57,14 +57,28 @@ impl Look {
                 width: 1,
                 dash: None,
             },
-            None => Self {
-                colour: OURS,
-                shape: Shape::Circle,
-                size: 6,
-                width: 3,
-                // Forced modes of the allocator under test: `NAME-MODE`.
-                dash: name.split_once('-').map(|(_, mode)| if mode == "slot" { 3 } else { 9 }),
-            },
+            // A guest of a few cases.
+            None if !name.starts_with("ebbmalloc") => {
+                Self { colour: BLACK, shape: Shape::Triangle, size: 4, width: 1, dash: None }
+            }
+            None => {
+                let ours =
+                    Self { colour: OURS, shape: Shape::Circle, size: 6, width: 3, dash: None };
+                match name.split_once('-') {
+                    None => ours,
+                    // Its forced modes, `NAME-MODE`, differ by their dashes.
+                    Some((_, mode)) => Self {
+                        dash: Some(match mode {
+                            "percpu" => 14,
+                            "thread" => 7,
+                            _ => 2,
+                        }),
+                        size: 4,
+                        width: 2,
+                        ..ours
+                    },
+                }
+            }
         }
     }
 

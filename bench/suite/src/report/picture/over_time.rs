@@ -36,6 +36,7 @@ fn chart(area: &Area, case: &str, names: &[&str], lines: &BTreeMap<String, Serie
     text(area, &title, (70, 18), LARGE, HPos::Left)?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(40)
+        .margin_left(10)
         .margin_right(LEGEND)
         .margin_bottom(8)
         .x_label_area_size(44)
@@ -45,7 +46,8 @@ fn chart(area: &Area, case: &str, names: &[&str], lines: &BTreeMap<String, Serie
     let corners = plot.get_pixel_range();
     let mut mesh = chart.configure_mesh();
     axis::style(&mut mesh, "seconds", &unit.name);
-    mesh.draw()?;
+    let label = |value: &f64| axis::label(*value);
+    mesh.x_label_formatter(&label).y_label_formatter(&label).draw()?;
 
     let at = |x: f64, y: f64| chart.plotting_area().map_coordinate(&(x, y * unit.factor));
     // All do the same work: the live memory of the longest run is as good as any.

@@ -29,7 +29,7 @@ pub fn draw(data: &Data, figure: &str, name: &str, out: &Path) -> Result<Option<
     let ratios = rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.1.min(FAR)));
     let Some(range) = axis::around(ratios, 1.06) else { return Ok(None) };
     let names = data.everyone();
-    let height = TOP + 90 + (rows.len() as i32 * ROW).max(names.len() as i32 * 22);
+    let height = TOP + 110 + (rows.len() as i32 * ROW).max(names.len() as i32 * 22);
     picture(out, name, (WIDTH as u32, height as u32), |area| {
         chart(area, &rows, &names, range, name)
     })

@@ -34,6 +34,7 @@ fn chart(area: &Area, title: &str, names: &[&str], points: &[(f64, f64)]) -> Res
     text(area, title, (64, 20), LARGE, HPos::Left)?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(44)
+        .margin_left(10)
         .margin_right(24)
         .margin_bottom(8)
         .x_label_area_size(44)

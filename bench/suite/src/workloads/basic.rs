@@ -1,0 +1,16 @@
+//! What a process costs that does nothing, and a little of everything.
+
+use anyhow::Result;
+
+use crate::case::{Case, Job};
+use crate::kit::Kit;
+
+pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
+    let loads = kit.build("loads", "")?.join("loads");
+    let job = |load: &str| Job::new(&loads).arg(load);
+    Ok(vec![
+        Case::new("basic/start", "an empty program: starts and ends", job("nothing")).quick(),
+        Case::new("basic/mixed", "small blocks in random order, some kept for long", job("mixed"))
+            .quick(),
+    ])
+}
