@@ -2,7 +2,8 @@
 """redis-server on one allocator under redis-benchmark: prints the server's figures as a line of JSON.
 
 Only the server has the allocator; this script and the clients keep the C library's. Debian's server is
-linked with jemalloc, so the C library too must be preloaded for its allocator to serve.
+linked with jemalloc, so the C library too must be preloaded for its allocator to serve. The C++ library
+follows, lest an allocator without operator new of its own get jemalloc's, whose blocks it cannot free.
 """
 
 import argparse
@@ -31,7 +32,7 @@ class Server:
         without_files = ["--save", "", "--appendonly", "no", "--dir", directory]
         self.process = subprocess.Popen(
             ["redis-server", "--port", "0", "--unixsocket", self.socket, *without_files],
-            env={**os.environ, "LD_PRELOAD": library},
+            env={**os.environ, "LD_PRELOAD": f"{library}:libstdc++.so.6"},
             stdout=subprocess.DEVNULL,
         )
         self.wait_until_ready()

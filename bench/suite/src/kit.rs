@@ -42,13 +42,13 @@ impl Kit {
         allocators::debian::install(names)
     }
 
-    /// Python with packages from PyPI, in an environment of the workload's own. Returns the interpreter.
+    /// Debian's Python with packages from PyPI, in an environment of their own. Returns the interpreter.
     pub fn python(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
         self.packages(&["python3", "python3-venv"])?;
         let home = self.work.join(format!("python-{name}"));
         let python = home.join("bin/python");
         self.once(&format!("python-{name}.done"), |_| {
-            run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+            run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&home))?;
             run(Command::new(&python)
                 .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
                 .args(packages))
