@@ -191,6 +191,9 @@ impl Program {
         if way == Way::Preload {
             command.env("LD_PRELOAD", library.preload());
         }
+        if way == Way::Load {
+            command.env("LIBRARY", library.preload());
+        }
         let log = executable.with_extension(mode.name);
         let run = process::run(&mut command, RUN_LIMIT, &log, limit)?;
         match &self.expect {

@@ -15,8 +15,11 @@ pub enum Way {
     Preload,
     Dynamic,
     Static,
+    /// The program loads it: `LIBRARY` in its environment says from where.
+    Load,
 }
 
+/// The ways of a program that names none.
 pub const WAYS: [Way; 3] = [Way::Preload, Way::Dynamic, Way::Static];
 
 impl Way {
@@ -25,13 +28,14 @@ impl Way {
             Way::Preload => "preload",
             Way::Dynamic => "dynamic",
             Way::Static => "static",
+            Way::Load => "load",
         }
     }
 
     pub fn parse(word: &str) -> Result<Way> {
-        match WAYS.into_iter().find(|way| way.name() == word) {
+        match WAYS.into_iter().chain([Way::Load]).find(|way| way.name() == word) {
             Some(way) => Ok(way),
-            None => bail!("unknown way `{word}` (known: preload, dynamic, static)"),
+            None => bail!("unknown way `{word}` (known: preload, dynamic, static, load)"),
         }
     }
 
@@ -40,7 +44,7 @@ impl Way {
         let Library::Ours(dir) = library else { return Vec::new() };
         let dir = dir.display();
         match self {
-            Way::Preload => Vec::new(),
+            Way::Preload | Way::Load => Vec::new(),
             Way::Dynamic => vec![
                 format!("-L{dir}"),
                 format!("-Wl,--no-as-needed,-rpath,{dir}"),

@@ -62,7 +62,7 @@ impl Library {
         if !self.is_ours() {
             return Ok(vec![Mode { name: "peer", unavailable: None }]);
         }
-        ["percpu", "slot"].into_iter().map(|name| self.probe(name, work)).collect()
+        ["percpu", "thread", "slot"].into_iter().map(|name| self.probe(name, work)).collect()
     }
 
     /// Sets what makes a program run in `mode` and say so at its end. Preloading is left to the caller.

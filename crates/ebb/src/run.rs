@@ -33,6 +33,8 @@ enum Mode {
     Auto,
     /// A cache per CPU, by restartable sequences
     Percpu,
+    /// A cache per thread
+    Thread,
     /// A cache per CPU, by locks
     Slot,
 }
@@ -42,6 +44,7 @@ impl Mode {
         match self {
             Self::Auto => "auto",
             Self::Percpu => "percpu",
+            Self::Thread => "thread",
             Self::Slot => "slot",
         }
     }

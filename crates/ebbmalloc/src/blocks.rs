@@ -3,18 +3,13 @@
 
 use core::ptr;
 
-use crate::central::BadBlock;
+use crate::cache::OwnedStack;
 use crate::engine::Engine;
+use crate::front::thread::Ready;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
-
-/// Blocks that move between a cache and its central at a time.
-const BATCH: usize = 256;
-/// The same for classes of which caches hold few: clearing room for more would take longer than
-/// moving them.
-const SMALL_BATCH: usize = 16;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -124,6 +119,7 @@ impl<O: Os> Engine<O> {
             return false;
         }
         self.flush_all();
+        self.flush_idle();
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
@@ -164,7 +160,7 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_slow(class)
+        self.alloc_small_by_thread(class)
     }
 
     /// # Safety
@@ -176,6 +172,38 @@ impl<O: Os> Engine<O> {
             if unsafe { rseq::push(place, class, block) } {
                 return;
             }
+        }
+        self.free_small_by_thread(block, class);
+    }
+
+    /// The calling thread's own cache, which it has in thread mode only; none where everything is
+    /// to go through the slow path.
+    #[inline(always)]
+    fn hot_cache(&self) -> Option<Ready<'_>> {
+        // In this order: whoever has a cache has seen the end of the set-up.
+        Ready::of(self.os.thread_words()).filter(|_| !self.counting())
+    }
+
+    /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
+    /// and so out of the way of the sequences.
+    #[inline(never)]
+    fn alloc_small_by_thread(&self, class: SizeClass) -> *mut u8 {
+        if let Some(cache) = self.hot_cache() {
+            let block = cache.with(class, OwnedStack::pop);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.alloc_small_slow(class)
+    }
+
+    /// As above.
+    #[inline(never)]
+    fn free_small_by_thread(&self, block: *mut u8, class: SizeClass) {
+        if let Some(cache) = self.hot_cache()
+            && cache.with(class, |stack| stack.push(block))
+        {
+            return;
         }
         self.free_small_slow(block, class);
     }
@@ -191,6 +219,7 @@ impl<O: Os> Engine<O> {
             }
             if block.is_null() {
                 self.flush_all();
+                self.flush_idle();
                 block = self.refill(class);
             }
         }
@@ -210,6 +239,7 @@ impl<O: Os> Engine<O> {
         let mut granted = self.alloc_large(size, align);
         if granted.0.is_null() && self.ready() {
             self.flush_all();
+            self.flush_idle();
             granted = self.alloc_large(size, align);
         }
         if granted.0.is_null() {
@@ -237,88 +267,13 @@ impl<O: Os> Engine<O> {
         }
         let grown = self.front(|front| front.grow(class));
         if let Some((old, new)) = grown
-            && old.limit == new.limit
+            && new.room(class) <= old.room(class)
         {
-            self.flush(class, new.room(class) / 2);
+            // Half of the room stays; where that has shrunk, more than half goes.
+            self.flush(class, new.held(class).saturating_sub(new.room(class).div_ceil(2)));
         }
         if self.front(|front| front.push_batch(class, &[block])) == 0 {
             self.release(class, &[block]);
-        }
-    }
-
-    /// Fills half of the cache's room for a class and takes one block more; null if there is none.
-    fn refill(&self, class: SizeClass) -> *mut u8 {
-        let room = self.front(|front| front.grow(class)).map_or(0, |(_, new)| new.room(class));
-        match room / 2 + 1 {
-            wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
-            wanted => self.refill_by::<BATCH>(class, wanted),
-        }
-    }
-
-    fn refill_by<const AT_A_TIME: usize>(&self, class: SizeClass, mut wanted: usize) -> *mut u8 {
-        let mut block: *mut u8 = ptr::null_mut();
-        let mut batch = [ptr::null_mut(); AT_A_TIME];
-        while wanted > 0 {
-            let batch = &mut batch[..wanted.min(AT_A_TIME)];
-            let central = &self.centrals[class.index()];
-            let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
-            let start = batch.len() - claimed;
-            let mut blocks = &batch[start..];
-            if block.is_null() {
-                let Some((&lowest, others)) = blocks.split_last() else {
-                    break;
-                };
-                (block, blocks) = (lowest, others);
-            }
-            let kept = self.front(|front| front.push_batch(class, blocks));
-            if kept < blocks.len() {
-                // Another thread has filled this cache meanwhile, or there is no cache.
-                self.release(class, &blocks[kept..]);
-                break;
-            }
-            if start > 0 {
-                break;
-            }
-            wanted -= claimed;
-        }
-        block
-    }
-
-    /// Gives all blocks in the calling thread's cache back to their spans.
-    fn flush_all(&self) {
-        for class in SizeClass::all() {
-            self.flush(class, usize::MAX);
-        }
-    }
-
-    /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
-    fn flush(&self, class: SizeClass, most: usize) {
-        match most {
-            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
-            _ => self.flush_by::<BATCH>(class, most),
-        }
-    }
-
-    fn flush_by<const AT_A_TIME: usize>(&self, class: SizeClass, most: usize) {
-        let mut batch = [ptr::null_mut(); AT_A_TIME];
-        let mut left = most;
-        while left > 0 {
-            let wanted = left.min(AT_A_TIME);
-            let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.release(class, &batch[..popped]);
-            if popped < wanted {
-                break;
-            }
-            left -= popped;
-        }
-    }
-
-    fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
-        let central = &self.centrals[class.index()];
-        match central.release(&self.region, &self.os, &self.pages, class, blocks) {
-            Ok(()) => {}
-            Err(BadBlock::Twice(block)) => self.fault("double free", block, "free"),
-            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, "free"),
         }
     }
 }

@@ -6,7 +6,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::cache::lock_of;
 use crate::central::Central;
-use crate::front::{Front, PerCpu, Preferred, Slots};
+use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::options::{ModeChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
@@ -15,6 +15,7 @@ use crate::rseq::Place;
 use crate::size_class::CLASSES;
 use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
+use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
 
 /// Not set up yet.
@@ -29,8 +30,12 @@ const FAILED: u32 = 2;
 pub struct Hooks {
     /// Called before a fork: [`Engine::before_fork`].
     pub before_fork: extern "C" fn(),
-    /// Called after it in the parent and in the child: [`Engine::after_fork`].
+    /// Called after it in the parent: [`Engine::after_fork`].
     pub after_fork: extern "C" fn(),
+    /// Called after it in the child: [`Engine::after_fork_in_child`].
+    pub after_fork_in_child: extern "C" fn(),
+    /// Called when a thread exits that has a cache: [`Engine::leave_thread`].
+    pub at_thread_exit: extern "C" fn(),
     /// Called when the process exits, if statistics are wanted: [`Engine::print_stats`].
     pub at_exit: extern "C" fn(),
 }
@@ -38,8 +43,8 @@ pub struct Hooks {
 /// An allocator over an operating system. Sets itself up on first use.
 #[repr(C)]
 pub struct Engine<O: Os> {
-    /// [`Place::offsets`] for the hot path; 0 sends every operation through the slow path:
-    /// before set-up, in slot mode, and while operations are counted.
+    /// [`Place::offsets`] for the hot path in percpu mode; 0 in the others, before set-up, and
+    /// while operations are counted.
     pub(crate) hot_offsets: AtomicU64,
     pub(crate) region: Region,
     /// Written during set-up only, and read only after it.
@@ -47,6 +52,7 @@ pub struct Engine<O: Os> {
     state: AtomicU32,
     starting: Lock<()>,
     preferred: Preferred,
+    pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
@@ -58,7 +64,7 @@ pub struct Engine<O: Os> {
 #[repr(C)]
 pub(crate) struct Setup {
     pub place: Place,
-    /// How many caches there are.
+    /// How many caches there are beside those of threads.
     pub caches: usize,
     pub options: Options,
     pub mode: Mode,
@@ -72,6 +78,7 @@ pub(crate) struct Setup {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     PerCpu,
+    Thread,
     Slot,
 }
 
@@ -79,6 +86,7 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Self::PerCpu => "percpu",
+            Self::Thread => "thread",
             Self::Slot => "slot",
         }
     }
@@ -107,6 +115,7 @@ impl<O: Os> Engine<O> {
             state: AtomicU32::new(COLD),
             starting: Lock::new(()),
             preferred: Preferred::new(),
+            thread_slabs: ThreadSlabs::new(),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),
@@ -144,7 +153,8 @@ impl<O: Os> Engine<O> {
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
-        let caches = self.os.cpus();
+        let refused = self.choose_mode(setup);
+        let caches = if setup.mode == Mode::Thread { 0 } else { self.os.cpus() };
         if !self.region.set_up(&self.os, caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
@@ -154,27 +164,16 @@ impl<O: Os> Engine<O> {
             }
             return false;
         }
+        if let Some(asked) = refused {
+            let (asked, why) = (asked.name(), setup.why);
+            let text = format_args!("EBB_MODE={asked} is not possible: {why}; using slot");
+            Line::print(&self.os, text);
+        }
         setup.caches = caches;
-        (setup.mode, setup.why) = match (setup.options.mode, self.os.rseq()) {
-            (ModeChoice::Slot, _) => (Mode::Slot, "asked for by EBB_MODE"),
-            (asked, Ok(area)) => {
-                setup.place = Place::new(area, self.region.slabs(), caches);
-                setup.id = area.id;
-                let asked = asked == ModeChoice::PerCpu;
-                (
-                    Mode::PerCpu,
-                    if asked { "asked for by EBB_MODE" } else { "the C library registered rseq" },
-                )
-            }
-            (ModeChoice::PerCpu, Err(why)) => {
-                Line::print(
-                    &self.os,
-                    format_args!("EBB_MODE=percpu is not possible: {why}; using slot"),
-                );
-                (Mode::Slot, why)
-            }
-            (ModeChoice::Auto, Err(why)) => (Mode::Slot, why),
-        };
+        if let (Mode::PerCpu, Ok(area)) = (setup.mode, self.os.rseq()) {
+            setup.place = Place::new(area, self.region.slabs(), caches);
+            setup.id = area.id;
+        }
         let (mode, offsets) = (setup.mode, setup.place.offsets);
         let counting = setup.options.stats != StatsChoice::Off;
         self.state.store(READY, Ordering::Release);
@@ -184,12 +183,35 @@ impl<O: Os> Engine<O> {
         drop(guard);
         // These may allocate, which by now is possible.
         if let Some(hooks) = self.hooks {
-            self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork);
+            self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if counting {
                 self.os.at_exit(hooks.at_exit);
             }
         }
         true
+    }
+
+    /// Decides on the mode, and says why this one. Returns the mode that was asked for where
+    /// that is not possible.
+    fn choose_mode(&self, setup: &mut Setup) -> Option<Mode> {
+        const ASKED: &str = "asked for by EBB_MODE";
+        let (mode, possible) = match setup.options.mode {
+            ModeChoice::Auto => {
+                (Mode::PerCpu, self.os.rseq().map(|_| "the C library registered rseq"))
+            }
+            ModeChoice::PerCpu => (Mode::PerCpu, self.os.rseq().map(|_| ASKED)),
+            ModeChoice::Thread => {
+                let watched = self.os.watch_threads(self.hooks.map(|hooks| hooks.at_thread_exit));
+                let slabs = watched.and_then(|()| self.thread_slabs.set_up(&self.os));
+                (Mode::Thread, slabs.map(|()| ASKED))
+            }
+            ModeChoice::Slot => (Mode::Slot, Ok(ASKED)),
+        };
+        (setup.mode, setup.why) = match possible {
+            Ok(why) => (mode, why),
+            Err(why) => (Mode::Slot, why),
+        };
+        (possible.is_err() && setup.options.mode != ModeChoice::Auto).then_some(mode)
     }
 
     /// True where every operation is counted.
@@ -204,6 +226,11 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         match setup.mode {
             Mode::PerCpu => work(&PerCpu(setup.place)),
+            Mode::Thread => work(&Thread {
+                os: &self.os,
+                words: self.os.thread_words(),
+                slabs: &self.thread_slabs,
+            }),
             Mode::Slot => work(&Slots {
                 slabs: self.region.slabs(),
                 count: setup.caches,
@@ -220,13 +247,14 @@ impl<O: Os> Engine<O> {
     pub fn before_fork(&self) {
         self.starting.hold();
         self.for_each_slot_lock(Lock::hold);
+        self.thread_slabs.hold();
         for central in &self.centrals {
             central.spans().hold();
         }
         self.pages.hold();
     }
 
-    /// Lets everybody in again: in the parent, and in the child.
+    /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
     pub fn after_fork(&self) {
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
@@ -234,8 +262,19 @@ impl<O: Os> Engine<O> {
             for central in &self.centrals {
                 central.spans().force_unlock();
             }
+            self.thread_slabs.force_unlock();
             self.for_each_slot_lock(|lock| lock.force_unlock());
             self.starting.force_unlock();
+        }
+    }
+
+    /// As [`Engine::after_fork`], in the child: caches of threads that it does not have are
+    /// for those that it starts, and for whoever trims.
+    pub fn after_fork_in_child(&self) {
+        self.after_fork();
+        if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
+            let own = thread::own(self.os.thread_words());
+            self.thread_slabs.orphan_all_but(own.unwrap_or_default());
         }
     }
 

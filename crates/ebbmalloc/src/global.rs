@@ -9,7 +9,8 @@ use crate::size_class::MIN_ALIGN;
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
 pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
 
-static HOOKS: Hooks = Hooks { before_fork, after_fork, at_exit };
+static HOOKS: Hooks =
+    Hooks { before_fork, after_fork, after_fork_in_child, at_thread_exit, at_exit };
 
 extern "C" fn before_fork() {
     ENGINE.before_fork();
@@ -17,6 +18,14 @@ extern "C" fn before_fork() {
 
 extern "C" fn after_fork() {
     ENGINE.after_fork();
+}
+
+extern "C" fn after_fork_in_child() {
+    ENGINE.after_fork_in_child();
+}
+
+extern "C" fn at_thread_exit() {
+    ENGINE.leave_thread();
 }
 
 extern "C" fn at_exit() {

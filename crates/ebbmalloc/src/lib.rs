@@ -13,12 +13,13 @@
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
+//! - `thread_slabs`: the caches of threads
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
-//! - `engine`, `large`, `blocks`, `stats`: all of it together
+//! - `engine`, `large`, `refill`, `blocks`, `stats`: all of it together
 //! - `global`: the engine of this process
 
 #![no_std]
@@ -49,6 +50,7 @@ mod size_class;
 mod span;
 mod sync;
 mod text;
+mod thread_slabs;
 mod totals;
 
 #[cfg(not(loom))]
@@ -59,6 +61,8 @@ mod engine;
 mod global;
 #[cfg(not(loom))]
 mod large;
+#[cfg(not(loom))]
+mod refill;
 #[cfg(not(loom))]
 mod stats;
 
@@ -71,7 +75,7 @@ pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
 pub use options::{ModeChoice, Options, StatsChoice};
-pub use os::{Linux, Os, RseqArea, Usage};
+pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 pub use size_class::{MIN_ALIGN, SMALL_MAX};
 #[cfg(not(loom))]
 pub use stats::{ClassStats, Stats};

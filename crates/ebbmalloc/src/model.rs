@@ -5,7 +5,7 @@ use core::ptr;
 use std::vec;
 use std::vec::Vec;
 
-use crate::cache::{Header, OwnedStack, lock_of, set_up_lock};
+use crate::cache::{Header, OwnedStack, Slab, lock_of, set_up_lock};
 use crate::central::Central;
 use crate::front::{Front, Preferred, Slots};
 use crate::os::Os;
@@ -13,6 +13,7 @@ use crate::pages::Pages;
 use crate::region::Region;
 use crate::size_class::SizeClass;
 pub use crate::sync::Lock;
+use crate::thread_slabs::ThreadSlabs;
 
 /// A central over its own page heap, and caches in slot mode.
 pub struct Layers<O> {
@@ -115,5 +116,63 @@ impl<O: Os> Layers<O> {
     pub fn break_cache_lock(&self, cache: usize) {
         // SAFETY: as above.
         unsafe { lock_of(self.region.slabs().add(cache)).force_unlock() }
+    }
+}
+
+/// The caches of threads.
+pub struct Caches<O> {
+    os: O,
+    class: SizeClass,
+    slabs: ThreadSlabs,
+}
+
+// SAFETY: as for the engine.
+unsafe impl<O: Os> Sync for Caches<O> {}
+// SAFETY: as for the engine.
+unsafe impl<O: Os + Send> Send for Caches<O> {}
+
+/// A thread's cache.
+pub struct Cache(*mut Slab);
+
+impl Cache {
+    /// Tells it from others.
+    pub fn address(&self) -> *mut u8 {
+        self.0.cast()
+    }
+}
+
+impl<O: Os> Caches<O> {
+    /// Caches of which a stack for blocks of `size` bytes is used.
+    pub fn new(os: O, size: usize) -> Self {
+        let slabs = ThreadSlabs::new();
+        assert_eq!(slabs.set_up(&os), Ok(()));
+        Self { os, class: SizeClass::of(size).expect("a small size"), slabs }
+    }
+
+    /// A cache for the calling thread.
+    pub fn take(&self) -> Cache {
+        Cache(self.slabs.take(&self.os).expect("room for a cache"))
+    }
+
+    /// The block in the cache, which then holds this one.
+    pub fn replace(&self, cache: &Cache, block: *mut u8) -> *mut u8 {
+        // SAFETY: the cache is the caller's.
+        let mut stack = unsafe { OwnedStack::new(cache.0, self.class) };
+        let found = stack.pop();
+        stack.grow(1);
+        assert!(stack.push(block));
+        found
+    }
+
+    /// Gives a cache up, with what is in it.
+    pub fn give(&self, cache: Cache) {
+        // SAFETY: the cache is the caller's.
+        unsafe { self.slabs.give(&self.os, cache.0) }
+    }
+
+    /// For mutants: frees the lock of all caches, whoever holds it.
+    pub fn break_lock(&self) {
+        // SAFETY: none; that it is unsound is what the mutant shows.
+        unsafe { self.slabs.force_unlock() }
     }
 }

@@ -30,6 +30,8 @@ choices! {
         Auto = "auto",
         /** A cache for each virtual CPU, by restartable sequences; slot where there are none. */
         PerCpu = "percpu",
+        /** A cache for each thread, given back when it exits. */
+        Thread = "thread",
         /** As many caches as CPUs, each behind a try-lock. */
         Slot = "slot",
     }

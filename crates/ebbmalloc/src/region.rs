@@ -122,7 +122,7 @@ impl Region {
             }
         }
         // SAFETY: reserved, and not committed before unless that failed.
-        unsafe { os.commit(self.slabs().cast(), slab_bytes) }
+        slab_bytes == 0 || unsafe { os.commit(self.slabs().cast(), slab_bytes) }
     }
 
     /// Divides what was reserved: units, caches, tables.

@@ -17,7 +17,7 @@ macro_rules! stats {
         /// A snapshot of an engine and its process.
         #[derive(Clone, Copy, Debug)]
         pub struct Stats {
-            /// The front end in force: "percpu" or "slot".
+            /// The front end in force: "percpu", "thread" or "slot".
             pub mode: &'static str,
             /// Why this one.
             pub why: &'static str,
@@ -58,7 +58,7 @@ stats! {
     allocated_bytes: Bytes,
     /** In all blocks ever freed. Counted with `EBB_STATS` only, else 0. */
     freed_bytes: Bytes,
-    /** In free blocks that the caches of virtual CPUs hold. */
+    /** In free blocks that caches hold, of virtual CPUs or of threads. */
     cached_bytes: Bytes,
     /** In free blocks of spans that also have blocks in use. */
     pinned_bytes: Bytes,
@@ -199,7 +199,11 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         let slabs = self.region.slabs();
         // SAFETY: there are as many slabs.
-        (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) }).sum()
+        let shared = (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) });
+        let mut held = shared.sum();
+        // SAFETY: it is a slab.
+        self.thread_slabs.for_each(|slab| held += unsafe { cache::held(slab, class) });
+        held
     }
 
     /// What is where right now. Parts are read one after the other, so while other threads

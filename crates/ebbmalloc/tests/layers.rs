@@ -5,13 +5,14 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 18] = [
+const LAYERS: [&[&str]; 20] = [
     &["os", "sync"],
     &["text"],
     &["options"],
     &["size_class"],
     &["cache"],
     &["rseq"],
+    &["thread_slabs"],
     &["run", "span", "totals"],
     &["region"],
     &["run_tree"],
@@ -20,6 +21,7 @@ const LAYERS: [&[&str]; 18] = [
     &["front"],
     &["engine"],
     &["large"],
+    &["refill"],
     &["blocks", "stats"],
     &["model"],
     &["global"],

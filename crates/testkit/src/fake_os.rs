@@ -8,25 +8,30 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Os, RseqArea, Usage};
+use ebbmalloc::{Os, RseqArea, ThreadWords, Usage};
+
+use crate::words::Words;
 
 /// What memory that is not committed is filled with, so that a read of it shows.
 const POISON: u8 = 0xdb;
 /// What a purge that fails leaves behind: the contract leaves the contents open.
 const SPOILT: u8 = 0xd5;
 
-/// An operating system of a few MiB and no CPUs to run on, so in slot mode.
+/// An operating system of a few MiB and no CPUs to run on, so in slot mode, or in thread mode
+/// where that is asked for.
 pub struct FakeOs {
     page: usize,
     space: usize,
     cpus: usize,
     environment: Vec<(&'static str, &'static str)>,
+    words: Words,
     /// Calls numbered from `fail_from` to below `fail_to` are refused.
     fail_from: AtomicUsize,
     fail_to: AtomicUsize,
     calls: AtomicUsize,
     refusals: AtomicUsize,
     shortages: AtomicUsize,
+    purges: AtomicUsize,
     looks: std::sync::atomic::AtomicU64,
     state: Mutex<State>,
 }
@@ -54,11 +59,13 @@ impl Default for FakeOs {
             space: 24 << 20,
             cpus: 2,
             environment: Vec::new(),
+            words: Words::new(),
             fail_from: AtomicUsize::new(0),
             fail_to: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
             refusals: AtomicUsize::new(0),
             shortages: AtomicUsize::new(0),
+            purges: AtomicUsize::new(0),
             looks: Default::default(),
             state: Mutex::default(),
         }
@@ -85,6 +92,11 @@ impl FakeOs {
     pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
         self.environment.push((name, value));
         self
+    }
+
+    /// One with `EBB_MODE` as given.
+    pub fn mode(self, mode: &'static str) -> Self {
+        self.environment("EBB_MODE", mode)
     }
 
     /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
@@ -114,6 +126,11 @@ impl FakeOs {
         self.shortages.load(Ordering::Relaxed)
     }
 
+    /// How often memory was given back.
+    pub fn purges(&self) -> usize {
+        self.purges.load(Ordering::Relaxed)
+    }
+
     /// How many reservations were made.
     pub fn reservations(&self) -> usize {
         self.state().reservations.len()
@@ -126,11 +143,11 @@ impl FakeOs {
         self.state().reservations.iter().map(pages).sum::<usize>() * self.page
     }
 
-    /// How many of the first `bytes` bytes reserved lie in pages that do not read as zero: what a
+    /// How many of the first `bytes` bytes of the last reservation, the region, lie in pages that do not read as zero: what a
     /// kernel would have to keep.
     pub fn resident(&self, bytes: usize) -> usize {
         let state = self.state();
-        let Some(reservation) = state.reservations.first() else {
+        let Some(reservation) = state.reservations.last() else {
             return 0;
         };
         let touched = |&page: &usize| !is_zero(reservation.bytes(page * self.page, self.page));
@@ -254,6 +271,7 @@ impl Os for FakeOs {
         assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
         // SAFETY: committed, and nobody uses the contents any more.
         unsafe { ptr::write_bytes(start, if refused { SPOILT } else { 0 }, bytes) };
+        self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
     }
 
@@ -269,6 +287,18 @@ impl Os for FakeOs {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
         KEY.with(|key| *key)
+    }
+
+    fn thread_words(&self) -> &ThreadWords {
+        self.words.of_this_thread()
+    }
+
+    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn watch_thread(&self) -> bool {
+        true
     }
 
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {

@@ -4,7 +4,8 @@
 //! The tests themselves are in `tests/`:
 //!
 //! - `model.rs`: random programs, on one thread and on several that hand blocks to each other
-//! - `interrupts.rs`: percpu mode under signals and migrations
+//! - `interrupts.rs`: percpu mode under signals and migrations, thread mode under handlers that allocate
+//! - `threads.rs`: caches of threads: handed on, orphaned, shared out
 //! - `misuse.rs`: addresses that must not be freed
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `miri.rs`: what Miri has to watch, and small enough for it
@@ -13,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod fake_os;
+mod words;
 pub use fake_os::FakeOs;
 
 #[cfg(not(loom))]

@@ -2,14 +2,26 @@
 
 use std::ptr::NonNull;
 
-use ebbmalloc::{Linux, Os, RseqArea, Usage};
+use ebbmalloc::{Linux, Os, RseqArea, ThreadWords, Usage};
+
+use crate::words::Words;
 
 /// [`Linux`] with `EBB_MODE` as given, and no other variable set.
-pub struct LinuxIn(pub &'static str);
+pub struct LinuxIn {
+    mode: &'static str,
+    words: Words,
+}
+
+impl LinuxIn {
+    /// In this mode.
+    pub fn new(mode: &'static str) -> Self {
+        Self { mode, words: Words::new() }
+    }
+}
 
 impl Os for LinuxIn {
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let Self(mode) = self;
+        let Self { mode, .. } = self;
         let value = buffer.get_mut(..mode.len()).filter(|_| name == "EBB_MODE")?;
         value.copy_from_slice(mode.as_bytes());
         Some(mode.len())
@@ -47,6 +59,19 @@ impl Os for LinuxIn {
 
     fn thread_key(&self) -> usize {
         Linux.thread_key()
+    }
+
+    fn thread_words(&self) -> &ThreadWords {
+        self.words.of_this_thread()
+    }
+
+    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+        // Threads of tests say themselves when they leave.
+        Ok(())
+    }
+
+    fn watch_thread(&self) -> bool {
+        true
     }
 
     fn print(&self, text: &[u8]) {

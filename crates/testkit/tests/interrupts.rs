@@ -1,7 +1,9 @@
 //! Percpu mode while the kernel does its worst: timers interrupt every thread, and threads are
-//! moved from CPU to CPU, so that restartable sequences do restart.
+//! moved from CPU to CPU, so that restartable sequences do restart. And thread mode while signal
+//! handlers use the cache that they find a thread at work on.
 #![cfg(not(any(miri, loom)))]
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{mem, ptr, thread};
@@ -16,15 +18,30 @@ const PERIOD_NS: i64 = 30_000;
 
 static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
 
-extern "C" fn count_interrupt(_: libc::c_int) {
+thread_local! {
+    /// The engine that handlers in this thread allocate from, if any.
+    static IN_HANDLERS: Cell<Option<&'static Engine<LinuxIn>>> = const { Cell::new(None) };
+}
+
+extern "C" fn interrupt(_: libc::c_int) {
     INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+    if let Some(engine) = IN_HANDLERS.get() {
+        let blocks = [engine.alloc(SIZE), engine.alloc(SIZE)].map(<*mut u8>::cast::<u64>);
+        for block in blocks {
+            // SAFETY: ours, and freed once.
+            unsafe {
+                block.write_volatile(u64::MAX);
+                engine.free(block.cast());
+            }
+        }
+    }
 }
 
 fn handle_interrupts() {
-    // SAFETY: all zero bytes are a valid action; the handler only counts.
+    // SAFETY: all zero bytes are a valid action.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = count_interrupt as *const () as usize;
+        action.sa_sigaction = interrupt as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()), 0);
     }
@@ -105,7 +122,7 @@ fn work(engine: &Engine<LinuxIn>, thread: usize) {
 
 #[test]
 fn sequences_restart() {
-    let engine = Engine::new(LinuxIn("percpu"), None);
+    let engine = Engine::new(LinuxIn::new("percpu"), None);
     assert!(!engine.alloc(1).is_null());
     let stats = engine.stats();
     if stats.mode != "percpu" {
@@ -144,4 +161,47 @@ fn sequences_restart() {
     let interrupts = INTERRUPTS.load(Ordering::Relaxed);
     println!("{interrupts} interrupts, {moves} moves among {} CPUs", cpus.len());
     assert!(interrupts > 0 && moves > 0);
+}
+
+/// The size of the blocks that handlers and those whom they interrupt allocate.
+const SIZE: usize = 48;
+
+/// A handler that allocates where its thread was in the middle of an operation on its cache gets
+/// no block that the thread has, nor the other way round. The thread's cache neither runs empty nor
+/// full: what holds locks of the engine must not be interrupted so, in any mode.
+#[test]
+fn handlers_allocate() {
+    const HELD: usize = 8;
+    let engine: &Engine<LinuxIn> = Box::leak(Box::new(Engine::new(LinuxIn::new("thread"), None)));
+    handle_interrupts();
+    let work = |thread: usize| {
+        let mut blocks: [*mut u64; 4 * HELD] = [(); 4 * HELD].map(|()| engine.alloc(SIZE).cast());
+        // Now the cache has some to spare, and room.
+        // SAFETY: freed once.
+        blocks[HELD..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
+        let timer = Timer::start();
+        IN_HANDLERS.set(Some(engine));
+        for round in 0..ROUNDS * 500 {
+            let block = &mut blocks[round % HELD];
+            let number = |round| (thread << 48 | round) as u64;
+            // SAFETY: ours, until it is freed.
+            unsafe {
+                assert!(round < HELD || block.read_volatile() == number(round - HELD));
+                engine.free(block.cast());
+                *block = engine.alloc(SIZE).cast();
+                block.write_volatile(number(round));
+            }
+        }
+        IN_HANDLERS.set(None);
+        drop(timer);
+        // SAFETY: freed once.
+        blocks[..HELD].iter().for_each(|block| unsafe { engine.free(block.cast()) });
+        engine.leave_thread();
+    };
+    thread::scope(|scope| {
+        (0..2).for_each(|number| drop(scope.spawn(move || work(number))));
+    });
+    engine.check();
+    let stats = engine.stats();
+    assert_eq!((stats.live_bytes, stats.cached_bytes), (0, 0));
 }

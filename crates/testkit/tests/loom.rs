@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ebbmalloc::model::{Layers, Lock};
+use ebbmalloc::model::{Caches, Layers, Lock};
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
 
@@ -238,5 +238,55 @@ mod slots {
     #[should_panic(expected = "Causality violation")]
     fn mutant_whose_lock_does_not_exclude() {
         push_and_pop(1, true);
+    }
+}
+
+mod thread_caches {
+    use super::*;
+
+    /// Two threads take a cache each, put a block into it and give it up, twice; a third cache
+    /// lies there from the beginning. No two have one cache at the same time, and a block is found
+    /// at most once after it was put there.
+    fn hand_on(mutate: bool) {
+        explore(move || {
+            let caches = Caches::new(FakeOs::default().space(8 << 20), SIZE);
+            let before = caches.take();
+            let place = before.address();
+            caches.give(before);
+            let shared = Arc::new((caches, Held::default(), AtomicUsize::new(0), mutate));
+            on_two_threads(&shared, |(caches, blocks, users, mutate), number| {
+                if *mutate && number == 0 {
+                    caches.break_lock();
+                }
+                for round in 0..2 {
+                    let cache = caches.take();
+                    let bit = 1 << (cache.address().addr() / 4096 % 60);
+                    assert_eq!(users.fetch_or(bit, Relaxed) & bit, 0, "two threads have a cache");
+                    let block = ptr::without_provenance_mut((1 + 2 * number + round) * SIZE);
+                    let found = caches.replace(&cache, block);
+                    if !found.is_null() {
+                        blocks.give(found);
+                    }
+                    blocks.take(block);
+                    users.fetch_and(!bit, Relaxed);
+                    caches.give(cache);
+                }
+            });
+            // One cache for each thread, of which the first is the one that was there.
+            let (caches, ..) = &*shared;
+            let left = [caches.take(), caches.take()];
+            assert!(left.iter().any(|cache| cache.address() == place), "a cache is lost");
+        });
+    }
+
+    #[test]
+    fn are_handed_on() {
+        hand_on(false);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        hand_on(true);
     }
 }

@@ -15,7 +15,11 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::{Block, FakeOs, Op, Program, Worker};
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(12 << 20), None)
+    engine_in("slot")
+}
+
+fn engine_in(mode: &'static str) -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().space(12 << 20).mode(mode), None)
 }
 
 fn finish(engine: &Engine<FakeOs>) {
@@ -25,7 +29,16 @@ fn finish(engine: &Engine<FakeOs>) {
 
 #[test]
 fn one_thread() {
-    let engine = engine();
+    one_thread_in("slot");
+}
+
+#[test]
+fn one_thread_with_its_cache() {
+    one_thread_in("thread");
+}
+
+fn one_thread_in(mode: &'static str) {
+    let engine = engine_in(mode);
     let mut worker = Worker::new(&engine, 0);
     for op in Program::new(1).take(150) {
         if let Some(block) = worker.apply(op) {
@@ -87,10 +100,19 @@ fn null_is_freed_while_another_thread_starts() {
     });
 }
 
-/// Blocks of one size go back and forth; nothing but the channel keeps the threads in step.
 #[test]
 fn two_threads_hand_over() {
-    let engine = engine();
+    two_threads_hand_over_in("slot");
+}
+
+#[test]
+fn two_threads_with_caches_hand_over() {
+    two_threads_hand_over_in("thread");
+}
+
+/// Blocks of one size go back and forth; nothing but the channel keeps the threads in step.
+fn two_threads_hand_over_in(mode: &'static str) {
+    let engine = engine_in(mode);
     let (to_one, from_other) = mpsc::channel::<Block>();
     let (to_other, from_one) = mpsc::channel::<Block>();
     thread::scope(|scope| {
@@ -111,9 +133,41 @@ fn two_threads_hand_over() {
                 drop(out);
                 inbox.iter().for_each(|block| worker.receive(block));
                 worker.free_all();
+                engine.leave_thread();
             });
         }
     });
+    finish(&engine);
+}
+
+/// One thread's cache becomes another's: as it is left, and with what a fork leaves in it. Stacks
+/// grow through all their places.
+#[test]
+fn caches_are_handed_on() {
+    let engine = engine_in("thread");
+    let work = |leave: bool| {
+        let blocks: Vec<_> = (0..200).map(|_| engine.alloc(64)).collect();
+        // SAFETY: freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        if leave {
+            engine.leave_thread();
+            // SAFETY: freed once; without a cache.
+            unsafe { engine.free(engine.alloc(64)) };
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| work(true));
+        scope.spawn(|| work(false));
+    });
+    assert!(engine.stats().cached_bytes > 0);
+    engine.before_fork();
+    engine.after_fork_in_child();
+    thread::scope(|scope| {
+        scope.spawn(|| work(true));
+        scope.spawn(|| work(true));
+    });
+    engine.trim();
+    assert_eq!(engine.stats().cached_bytes, 0);
     finish(&engine);
 }
 

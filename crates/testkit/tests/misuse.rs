@@ -119,5 +119,5 @@ fn a_variable_that_makes_no_sense_is_named() {
     assert!(!engine.alloc(1).is_null());
     let printed = engine.os().printed();
     assert!(printed.contains("EBB_MODE=perthread is not understood"), "{printed}");
-    assert!(printed.contains("auto|percpu|slot"), "{printed}");
+    assert!(printed.contains("auto|percpu|thread|slot"), "{printed}");
 }

@@ -88,6 +88,7 @@ fn run_threads<O: TestOs + Send>(
                 inbox.iter().for_each(|block| worker.receive(block));
                 worker.shadow().check();
                 worker.free_all();
+                engine.leave_thread();
             });
         }
         drop(senders);
@@ -109,8 +110,17 @@ proptest! {
     }
 
     #[test]
+    fn programs_in_thread_mode_on_a_fake(ops in ops(400), page_shift in 12..17u32) {
+        let os = FakeOs::default().page(1 << page_shift).mode("thread");
+        run_single(&Engine::new(os, None), &ops);
+    }
+
+    #[test]
     fn programs_in_little_space(ops in ops(400)) {
-        run_single(&Engine::new(FakeOs::default().space(8 << 20), None), &ops);
+        for mode in ["slot", "thread"] {
+            let os = FakeOs::default().space(8 << 20).mode(mode);
+            run_single(&Engine::new(os, None), &ops);
+        }
     }
 }
 
@@ -119,24 +129,31 @@ proptest! {
 
     #[test]
     fn programs_in_slot_mode(ops in ops(1000)) {
-        run_single(&Engine::new(LinuxIn("slot"), None), &ops);
+        run_single(&Engine::new(LinuxIn::new("slot"), None), &ops);
     }
 
     #[test]
     fn programs_in_percpu_mode(ops in ops(1000)) {
-        run_single(&Engine::new(LinuxIn("percpu"), None), &ops);
+        run_single(&Engine::new(LinuxIn::new("percpu"), None), &ops);
+    }
+
+    #[test]
+    fn programs_in_thread_mode(ops in ops(1000)) {
+        run_single(&Engine::new(LinuxIn::new("thread"), None), &ops);
     }
 
     #[test]
     fn threads_on_a_fake(programs in prop::collection::vec(ops(400), 1..4)) {
-        let engine = Engine::new(FakeOs::default(), None);
-        run_threads(&engine, programs.into_iter().map(Vec::into_iter).collect());
+        for mode in ["slot", "thread"] {
+            let engine = Engine::new(FakeOs::default().mode(mode), None);
+            run_threads(&engine, programs.iter().cloned().map(Vec::into_iter).collect());
+        }
     }
 }
 
 /// Long programs on more threads than there are caches.
 fn threads_in(mode: &'static str) {
-    let engine = Engine::new(LinuxIn(mode), None);
+    let engine = Engine::new(LinuxIn::new(mode), None);
     for round in 0..3 {
         let programs = (0..8).map(|seed| Program::new(round * 8 + seed).take(10_000)).collect();
         run_threads(&engine, programs);
@@ -154,8 +171,18 @@ fn threads_in_percpu_mode() {
 }
 
 #[test]
+fn threads_in_thread_mode() {
+    threads_in("thread");
+}
+
+#[test]
 fn memory_ebbs_back() {
-    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    memory_ebbs_back_in("slot");
+    memory_ebbs_back_in("thread");
+}
+
+fn memory_ebbs_back_in(mode: &'static str) {
+    let engine = Engine::new(FakeOs::default().cpus(1).mode(mode), None);
     let mut worker = Worker::new(&engine, 0);
     for op in Program::new(7).take(4000) {
         if let Some(block) = worker.apply(op) {

@@ -25,8 +25,9 @@ fn program(seed: u64) -> impl Iterator<Item = Op> {
 
 /// Runs the program while these calls are refused; then they no longer are. Returns how many
 /// calls there were, up to then.
-fn run_refusing(calls: Range<usize>, seed: u64) -> usize {
-    let engine = Engine::new(FakeOs::default().cpus(1).refusing(calls.clone()), None);
+fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
+    let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone());
+    let engine = Engine::new(os, None);
     let mut worker = Worker::new(&engine, 0);
     for op in program(seed) {
         if let Some(block) = worker.apply(op) {
@@ -61,19 +62,22 @@ fn run_refusing(calls: Range<usize>, seed: u64) -> usize {
             "null for {size} bytes of an empty region, {calls:?}"
         );
     }
-    assert!(os.reservations() <= 1, "reserved {} times, {calls:?}", os.reservations());
+    let reservations = if mode == "thread" { 2 } else { 1 };
+    assert!(os.reservations() <= reservations, "reserved {} times, {calls:?}", os.reservations());
     made
 }
 
 /// Every call in turn, until there are no more.
 fn refuse_each(seed: u64, range: impl Fn(usize) -> Range<usize>) {
-    let all = run_refusing(0..0, seed);
-    assert!(all > 40, "the program makes only {all} calls");
-    let mut call = 0;
-    while run_refusing(range(call), seed) > call {
-        call += 1;
+    for mode in ["slot", "thread"] {
+        let all = run_refusing(mode, 0..0, seed);
+        assert!(all > 40, "the program makes only {all} calls");
+        let mut call = 0;
+        while run_refusing(mode, range(call), seed) > call {
+            call += 1;
+        }
+        assert!(call >= all, "stopped at call {call} of {all}");
     }
-    assert!(call >= all, "stopped at call {call} of {all}");
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! Front ends: which cache a thread uses, and how it makes the cache its own for a moment.
 //!
-//! `percpu` indexes caches by virtual CPU and works in restartable sequences; `slot` takes any
-//! cache that is not locked. Both work on the same slabs, and refilling and flushing are the
-//! same for both (`engine.rs`).
+//! `percpu` indexes caches by virtual CPU and works in restartable sequences; `thread` gives each
+//! thread a cache; `slot` takes any cache that is not locked. All work on the same kind of slab,
+//! and refilling and flushing are the same for all (`refill.rs`).
 
 mod percpu;
 mod slot;
+pub(crate) mod thread;
 
 pub(crate) use percpu::PerCpu;
 pub(crate) use slot::{Preferred, Slots};
+pub(crate) use thread::Thread;
 
 use crate::cache::Header;
 use crate::size_class::SizeClass;

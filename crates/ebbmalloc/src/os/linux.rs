@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
 use super::rseq_area::registered_by_libc;
-use super::{Os, RseqArea, Usage};
+use super::{Os, RseqArea, ThreadWords, Usage, threads};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -119,6 +119,20 @@ impl Os for Linux {
     fn thread_key(&self) -> usize {
         // SAFETY: reads the thread pointer. Descriptors lie at least a page apart.
         unsafe { libc::pthread_self() as usize >> 12 }
+    }
+
+    #[inline(always)]
+    fn thread_words(&self) -> &ThreadWords {
+        // SAFETY: they live as long as the thread, and only it has the reference.
+        unsafe { &*threads::words() }
+    }
+
+    fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
+        threads::prepare(exit)
+    }
+
+    fn watch_thread(&self) -> bool {
+        threads::watch()
     }
 
     fn now_ms(&self) -> u64 {

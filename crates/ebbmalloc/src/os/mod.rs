@@ -1,7 +1,7 @@
 //! The contract with the operating system: everything that the engine asks of a platform.
 //!
 //! `linux.rs` fulfils it for programs; the test kit fulfils it with a fake that fails on demand.
-//! No function here allocates, and none changes `errno` but the one that says so.
+//! No function here allocates or changes `errno`, but those that say so.
 
 use core::ptr::NonNull;
 
@@ -17,7 +17,9 @@ pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 mod linux;
 mod proc;
 mod rseq_area;
+mod threads;
 pub use linux::Linux;
+pub use threads::ThreadWords;
 
 /// Where the C library registered each thread's area for restartable sequences with the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +65,16 @@ pub trait Os: Sync {
 
     /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;
+
+    /// The words of the calling thread. Cheap, also in a signal handler.
+    fn thread_words(&self) -> &ThreadWords;
+
+    /// Prepares for threads to be watched, and has `exit` called in each of those when it exits;
+    /// or why that is not possible.
+    fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str>;
+
+    /// Watches the calling thread. False where memory is too short for that. May allocate.
+    fn watch_thread(&self) -> bool;
 
     /// Milliseconds since some moment; cheap, so it may move in steps of a few.
     fn now_ms(&self) -> u64;

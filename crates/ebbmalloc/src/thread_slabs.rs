@@ -1,0 +1,230 @@
+//! The caches of threads: one slab each, committed as threads come and handed on as they go.
+//!
+//! Which slabs are free is written beside them, not in them, so that the memory of one that
+//! nobody needs can go back to the kernel as a whole. A free slab may hold blocks: the next
+//! thread takes them over.
+
+use core::ptr;
+
+use crate::cache::{Slab, used_bytes};
+use crate::os::Os;
+use crate::sync::{AtomicUsize, Lock, Ordering, const_fn};
+
+/// Threads beyond these are served without a cache.
+const SLABS_MAX: usize = 16 * 1024;
+/// Of a limited address space, slabs may take this part.
+const ADDRESS_SHARE: usize = 16;
+/// So many free slabs keep their memory.
+const WARM_MAX: u32 = 32;
+/// The link of a slab that a thread has; others are the number of the next slab plus 1.
+const TAKEN: u32 = u32::MAX;
+
+/// Lists of free slabs, in the order in which they are taken.
+#[derive(Clone, Copy)]
+enum Shelf {
+    /// Left behind by threads that a fork did not copy, blocks and all.
+    Orphaned,
+    /// Resident, and empty but for what a signal handler may have freed at the last moment.
+    Warm,
+    /// Back with the kernel, so all zero.
+    Cold,
+}
+
+/// All slabs of threads.
+pub(crate) struct ThreadSlabs {
+    slabs: Lock<Slabs>,
+    /// How many threads have one.
+    taken: AtomicUsize,
+}
+
+struct Slabs {
+    /// The first slab; null before set-up.
+    start: *mut u8,
+    /// Bytes from one to the next: fewer than in a [`Slab`], of which not all is ever used.
+    stride: usize,
+    /// For each slab its link, behind the last slab; null before set-up.
+    links: *mut u32,
+    /// How many there is room for.
+    room: usize,
+    /// How many are committed; always the lowest.
+    committed: usize,
+    /// By shelf, the number of the first slab plus 1; 0 for none.
+    heads: [u32; 3],
+    warm: u32,
+}
+
+// SAFETY: the memory belongs to these slabs; whoever holds the lock decides about it.
+unsafe impl Send for Slabs {}
+
+impl ThreadSlabs {
+    const_fn! {
+        /// No slabs yet.
+        pub fn new() -> Self {
+            Self { slabs: Lock::new(Slabs::NONE), taken: AtomicUsize::new(0) }
+        }
+    }
+
+    /// Reserves address space for slabs, unless that is done; or why not.
+    pub fn set_up(&self, os: &impl Os) -> Result<(), &'static str> {
+        let mut slabs = self.slabs.lock();
+        let page = os.page_size();
+        if slabs.start.is_null() {
+            let stride = used_bytes().next_multiple_of(page);
+            let room = (os.address_space_left() / ADDRESS_SHARE / stride).min(SLABS_MAX);
+            let links = (room * size_of::<u32>()).next_multiple_of(page);
+            let reserved = if room > 0 { os.reserve(room * stride + links, page) } else { None };
+            slabs.start = reserved.ok_or("too little address space")?.as_ptr();
+            (slabs.stride, slabs.room) = (stride, room);
+        }
+        if slabs.links.is_null() {
+            // SAFETY: the links come behind the slabs.
+            let links = unsafe { slabs.start.add(slabs.room * slabs.stride) };
+            let bytes = (slabs.room * size_of::<u32>()).next_multiple_of(page);
+            // SAFETY: reserved, and not committed before, unless that failed.
+            if !unsafe { os.commit(links, bytes) } {
+                return Err("too little memory");
+            }
+            slabs.links = links.cast();
+        }
+        Ok(())
+    }
+
+    /// How many threads have a cache.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// A slab for the calling thread alone; `None` if there is no more room or memory.
+    pub fn take(&self, os: &impl Os) -> Option<*mut Slab> {
+        let mut slabs = self.slabs.lock();
+        let shelves = [Shelf::Orphaned, Shelf::Warm, Shelf::Cold];
+        let free = shelves.into_iter().find_map(|shelf| slabs.pop(shelf));
+        let number = free.or_else(|| slabs.commit_next(os))?;
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Some(slabs.slab(number))
+    }
+
+    /// Gives a slab to whichever thread comes next. It is empty.
+    ///
+    /// # Safety
+    /// The slab was taken, and nobody uses it any more.
+    pub unsafe fn give(&self, os: &impl Os, slab: *mut Slab) {
+        let mut slabs = self.slabs.lock();
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        let shelf = if slabs.warm < WARM_MAX { Shelf::Warm } else { Shelf::Cold };
+        // SAFETY: the caller's.
+        unsafe { slabs.put(os, shelf, slab) }
+    }
+
+    /// Takes a slab that nobody has but whose memory is resident, for a moment: to empty it.
+    /// Followed by [`ThreadSlabs::put_away`].
+    pub fn take_idle(&self) -> Option<*mut Slab> {
+        let mut slabs = self.slabs.lock();
+        let number = slabs.pop(Shelf::Orphaned).or_else(|| slabs.pop(Shelf::Warm))?;
+        Some(slabs.slab(number))
+    }
+
+    /// Puts a slab back whose memory is not to be kept. It is empty.
+    ///
+    /// # Safety
+    /// As for [`ThreadSlabs::give`], but that it was taken by [`ThreadSlabs::take_idle`].
+    pub unsafe fn put_away(&self, os: &impl Os, slab: *mut Slab) {
+        // SAFETY: the caller's.
+        unsafe { self.slabs.lock().put(os, Shelf::Cold, slab) }
+    }
+
+    /// In the child of a fork, whose only thread has slab `own` (null: none): all others are
+    /// nobody's now. What they hold is whole, as their owners commit by storing a header.
+    pub fn orphan_all_but(&self, own: *mut Slab) {
+        let mut slabs = self.slabs.lock();
+        for number in 0..slabs.committed {
+            if slabs.link(number) == TAKEN && slabs.slab(number) != own {
+                slabs.push(Shelf::Orphaned, number);
+            }
+        }
+        self.taken.store(!own.is_null() as usize, Ordering::Relaxed);
+    }
+
+    /// Runs `work` on every slab that there is, whoever has it: for statistics.
+    pub fn for_each(&self, mut work: impl FnMut(*mut Slab)) {
+        let slabs = self.slabs.lock();
+        (0..slabs.committed).for_each(|number| work(slabs.slab(number)));
+    }
+
+    /// Keeps everybody else out, beyond any guard: for fork.
+    pub fn hold(&self) {
+        self.slabs.hold();
+    }
+
+    /// Lets everybody in again.
+    ///
+    /// # Safety
+    /// As for [`Lock::force_unlock`].
+    pub unsafe fn force_unlock(&self) {
+        // SAFETY: the caller's.
+        unsafe { self.slabs.force_unlock() }
+    }
+}
+
+impl Slabs {
+    const NONE: Self = Self {
+        start: ptr::null_mut(),
+        stride: 0,
+        links: ptr::null_mut(),
+        room: 0,
+        committed: 0,
+        heads: [0; 3],
+        warm: 0,
+    };
+
+    fn slab(&self, number: usize) -> *mut Slab {
+        // SAFETY: there is room for so many.
+        unsafe { self.start.add(number * self.stride).cast() }
+    }
+
+    fn link(&self, number: usize) -> u32 {
+        // SAFETY: there is a link for each slab.
+        unsafe { self.links.add(number).read() }
+    }
+
+    fn set_link(&mut self, number: usize, link: u32) {
+        // SAFETY: as above.
+        unsafe { self.links.add(number).write(link) }
+    }
+
+    fn commit_next(&mut self, os: &impl Os) -> Option<usize> {
+        let number = self.committed;
+        // SAFETY: reserved, and not committed before, unless that failed.
+        if number == self.room || !unsafe { os.commit(self.slab(number).cast(), self.stride) } {
+            return None;
+        }
+        self.committed += 1;
+        self.set_link(number, TAKEN);
+        Some(number)
+    }
+
+    fn push(&mut self, shelf: Shelf, number: usize) {
+        self.set_link(number, self.heads[shelf as usize]);
+        self.heads[shelf as usize] = number as u32 + 1;
+        self.warm += matches!(shelf, Shelf::Warm) as u32;
+    }
+
+    fn pop(&mut self, shelf: Shelf) -> Option<usize> {
+        let number = self.heads[shelf as usize].checked_sub(1)? as usize;
+        self.heads[shelf as usize] = self.link(number);
+        self.set_link(number, TAKEN);
+        self.warm -= matches!(shelf, Shelf::Warm) as u32;
+        Some(number)
+    }
+
+    /// # Safety
+    /// The slab is on no shelf, empty, and nobody uses it.
+    unsafe fn put(&mut self, os: &impl Os, shelf: Shelf, slab: *mut Slab) {
+        let bytes = self.stride;
+        // SAFETY: the caller's; after a purge that failed, zeros make the slab valid again.
+        if matches!(shelf, Shelf::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
+            unsafe { ptr::write_bytes(slab.cast::<u8>(), 0, bytes) }
+        }
+        self.push(shelf, (slab.addr() - self.start.addr()) / bytes);
+    }
+}

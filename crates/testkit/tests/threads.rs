@@ -1,0 +1,188 @@
+//! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads.
+#![cfg(not(any(miri, loom)))]
+
+use std::sync::mpsc;
+use std::thread;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::FakeOs;
+
+fn engine() -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().space(96 << 20).mode("thread"), None)
+}
+
+/// Blocks of several sizes: allocated, then freed, so that the thread's cache holds some.
+fn use_cache(engine: &Engine<FakeOs>) {
+    for size in [16, 100, 1000, 5000] {
+        let blocks: Vec<_> = (0..200).map(|_| engine.alloc(size)).collect();
+        assert!(blocks.iter().all(|block| !block.is_null()));
+        for block in blocks {
+            // SAFETY: freed once, and not used.
+            unsafe { engine.free(block) };
+        }
+    }
+}
+
+fn cached(engine: &Engine<FakeOs>) -> u64 {
+    engine.check();
+    engine.stats().cached_bytes
+}
+
+#[test]
+fn a_thread_that_leaves_gives_all_back() {
+    let engine = engine();
+    use_cache(&engine);
+    assert!(cached(&engine) > 0);
+    engine.leave_thread();
+    assert_eq!(cached(&engine), 0);
+    assert_eq!(engine.stats().spans, 0, "all blocks are free");
+}
+
+/// As where destructors allocate after ours: without a cache, and so without a trace.
+#[test]
+fn a_thread_that_has_left_still_allocates() {
+    let engine = engine();
+    use_cache(&engine);
+    engine.leave_thread();
+    use_cache(&engine);
+    assert_eq!(cached(&engine), 0);
+    assert_eq!(engine.stats().spans, 0);
+    engine.leave_thread();
+}
+
+/// Many threads one after the other need one cache; many at once need theirs, which go back.
+#[test]
+fn caches_are_handed_on() {
+    let engine = engine();
+    let one_after_the_other = || {
+        for _ in 0..50 {
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    use_cache(&engine);
+                    engine.leave_thread();
+                });
+            });
+        }
+    };
+    one_after_the_other();
+    let before = engine.os().uncommitted();
+    one_after_the_other();
+    assert_eq!(engine.os().uncommitted(), before, "more caches than threads");
+
+    let purged = engine.os().purges();
+    let leave = std::sync::Barrier::new(50);
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| {
+                use_cache(&engine);
+                leave.wait();
+                engine.leave_thread();
+            });
+        }
+    });
+    assert_eq!(cached(&engine), 0);
+    assert!(engine.os().purges() >= purged + 10, "free caches stay resident");
+    one_after_the_other();
+    assert_eq!(cached(&engine), 0);
+}
+
+/// What caches hold that a fork left behind is not lost: the next thread has it, or a trim.
+#[test]
+fn orphans_are_adopted() {
+    let engine = engine();
+    // Threads that end without leaving, as in the child of a fork.
+    for _ in 0..3 {
+        thread::scope(|scope| {
+            scope.spawn(|| use_cache(&engine));
+        });
+    }
+    use_cache(&engine);
+    let (all, refills) = (cached(&engine), engine.stats().refills);
+    engine.before_fork();
+    engine.after_fork_in_child();
+    assert_eq!(cached(&engine), all);
+
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let block = engine.alloc(100);
+            // The first one joins, and finds no block before it has joined.
+            assert_eq!(engine.stats().refills, refills + 1);
+            // SAFETY: freed once.
+            unsafe { engine.free(block) };
+            let block = engine.alloc(5000);
+            assert_eq!(engine.stats().refills, refills + 1, "the cache was not taken over");
+            // SAFETY: freed once.
+            unsafe { engine.free(block) };
+            engine.leave_thread();
+        });
+    });
+    assert!(cached(&engine) < all);
+    engine.trim();
+    assert_eq!((cached(&engine), engine.stats().spans), (0, 0));
+    use_cache(&engine);
+}
+
+/// The more threads there are, the less each may hold.
+#[test]
+fn caches_shrink_as_threads_come() {
+    let engine = engine();
+    let held_by_one_more = || {
+        let before = cached(&engine);
+        use_cache(&engine);
+        cached(&engine) - before
+    };
+    let (joined, next) = mpsc::channel();
+    let alone = held_by_one_more();
+    thread::scope(|scope| {
+        let leave: Vec<_> = (0..100)
+            .map(|_| {
+                let (leave, stay) = mpsc::channel::<()>();
+                let (engine, joined) = (&engine, joined.clone());
+                scope.spawn(move || {
+                    use_cache(engine);
+                    joined.send(()).unwrap();
+                    // Until the sender is dropped.
+                    let _ = stay.recv();
+                    engine.leave_thread();
+                });
+                next.recv().unwrap();
+                leave
+            })
+            .collect();
+        let all = cached(&engine);
+        assert!(all < alone * 60, "{all} bytes in 101 caches, {alone} in the first");
+        drop(leave);
+    });
+    assert!(cached(&engine) <= alone);
+}
+
+#[test]
+fn without_address_space_for_caches_slots_serve() {
+    let engine = Engine::new(FakeOs::default().refusing(0..1).mode("thread"), None);
+    use_cache(&engine);
+    assert_eq!(engine.stats().mode, "slot");
+    let printed = engine.os().printed();
+    let told = "EBB_MODE=thread is not possible: too little address space; using slot";
+    assert_eq!(printed.matches(told).count(), 1, "{printed}");
+}
+
+/// More threads than caches: the others go without.
+#[test]
+fn threads_beyond_the_last_cache_are_served() {
+    let engine = Engine::new(FakeOs::default().space(8 << 20).mode("thread"), None);
+    let leave = std::sync::Barrier::new(12);
+    thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let blocks = [engine.alloc(16), engine.alloc(3000)];
+                assert!(blocks.iter().all(|block| !block.is_null()));
+                leave.wait();
+                // SAFETY: freed once.
+                blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+                engine.leave_thread();
+            });
+        }
+    });
+    assert_eq!(cached(&engine), 0);
+    assert_eq!(engine.stats().mode, "thread");
+}
