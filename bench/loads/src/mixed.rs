@@ -8,7 +8,7 @@ use crate::report::Report;
 
 /// Places for blocks; each is empty or holds one.
 const PLACES: usize = 50_000;
-const STEPS: usize = 6_000_000;
+const STEPS: usize = 4_000_000;
 
 /// At each step a random place is emptied, or filled. Every block carries its place, to be found there again.
 pub fn run() -> Result<Report> {

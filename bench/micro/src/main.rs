@@ -11,7 +11,8 @@ use clap::{Parser, Subcommand};
 
 /// Microbenchmark of malloc and free, with its peers in the same run.
 #[derive(Parser)]
-#[command(after_help = rows::list())]
+// The list of rows is not wrapped.
+#[command(after_help = rows::list(), term_width = 0)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -10,7 +10,7 @@ use ebb::measure::{Failed, Setting, measure};
 use ebb::perf::Perf;
 use ebb::spawn;
 
-use crate::case::{Allocator, Figures, Job, PEAK, Series, TIME};
+use crate::case::{Allocator, CPU, END, Figures, Job, PEAK, Series, TIME};
 
 /// Runs programs.
 pub struct Bench {
@@ -61,11 +61,10 @@ impl Bench {
         let sample = &run.sample;
         let mut figures = Figures::from([
             (TIME.to_string(), sample.wall_seconds),
-            ("cpu_s".to_string(), sample.user_seconds + sample.system_seconds),
+            (CPU.to_string(), sample.user_seconds + sample.system_seconds),
             (PEAK.to_string(), sample.peak_bytes as f64 / 1024.0),
         ]);
-        figures
-            .extend(sample.end_bytes.map(|bytes| ("end_kib".to_string(), bytes as f64 / 1024.0)));
+        figures.extend(sample.end_bytes.map(|bytes| (END.to_string(), bytes as f64 / 1024.0)));
         let (reported, series) = reported(&text)?;
         figures.extend(reported);
         Ok((figures, series))

@@ -48,8 +48,11 @@ pub struct Case {
     /// Runs in so many rounds at most.
     pub most_rounds: u32,
     /// The program for an allocator.
-    pub job: Box<dyn Fn(&Allocator) -> Result<Job>>,
+    pub job: Box<JobOf>,
 }
+
+/// What tells the program for an allocator.
+type JobOf = dyn Fn(&Allocator) -> Result<Job>;
 
 impl Case {
     /// A case on the allocator that is preloaded into the program.
@@ -99,10 +102,11 @@ impl Case {
     pub fn at_most(self, rounds: u32) -> Self {
         Self { most_rounds: rounds, ..self }
     }
+}
 
-    pub fn group(&self) -> &str {
-        self.name.split('/').next().unwrap_or_default()
-    }
+/// The first part of a case's name.
+pub fn group_of(name: &str) -> &str {
+    name.split('/').next().unwrap_or_default()
 }
 
 /// A program with its arguments and environment.
@@ -159,3 +163,6 @@ pub type Series = Vec<(f64, f64, f64)>;
 
 pub const TIME: &str = "time_s";
 pub const PEAK: &str = "peak_kib";
+pub const CPU: &str = "cpu_s";
+/// Resident memory of the program itself when it ended.
+pub const END: &str = "end_kib";

@@ -228,7 +228,7 @@ fn findings(options: &Options, contenders: Vec<Contender>, mut notes: Vec<String
         program: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         runs: options.runs,
         warmup: options.warmup,
-        foundation: stats::foundation(options.runs as usize),
+        foundation: stats::foundation(options.runs as usize, "-n"),
         failures: result::failures(&allocators),
         notes,
         allocators,

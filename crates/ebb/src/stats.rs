@@ -119,10 +119,12 @@ impl Comparison {
     }
 }
 
-/// What the verdicts of so many pairs rest on, in a sentence.
-pub fn foundation(pairs: usize) -> String {
+/// What the verdicts of so many pairs rest on, in a sentence; `option` makes more pairs.
+pub fn foundation(pairs: usize, option: &str) -> String {
     let Some(rank) = interval_rank(pairs) else {
-        return "No verdicts: they rest on paired runs that agree, and fewer than 5 agree too easily by chance (-n 5).".into();
+        return format!(
+            "No verdicts: they rest on paired runs that agree, and fewer than 5 agree too easily by chance ({option} 5)."
+        );
     };
     let which = match rank {
         0 => format!("all {pairs} paired runs agree"),
@@ -221,7 +223,7 @@ mod tests {
             let comparison = Comparison::of(&vec![1.0; pairs], &vec![0.5; pairs]).unwrap();
             assert_eq!(comparison.verdict, Verdict::TooFewRuns);
             assert!((comparison.ratio - 0.5).abs() < 1e-12);
-            assert!(foundation(pairs).contains("No verdicts"));
+            assert!(foundation(pairs, "-n").contains("No verdicts"));
         }
         assert_eq!(Comparison::of(&[1.0; 5], &[0.5; 5]).unwrap().verdict, Verdict::Less);
     }
@@ -252,9 +254,10 @@ mod tests {
             (Some(0), Some(1), Some(1), Some(5))
         );
         assert!(
-            foundation(5).contains("all 5 paired runs agree") && foundation(5).contains("6.25 %")
+            foundation(5, "-n").contains("all 5 paired runs agree")
+                && foundation(5, "-n").contains("6.25 %")
         );
-        assert!(foundation(10).contains("at least 9 of 10"));
+        assert!(foundation(10, "-n").contains("at least 9 of 10"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use ebb::stats::{Comparison, Quartiles};
 
-use crate::case::{Kind, PEAK, Series, TIME};
+use crate::case::{CPU, END, Kind, PEAK, Series, TIME};
 use crate::conditions::{Conditions, Described};
 use crate::results::{self, FAILED, Failure, Record};
 
@@ -81,9 +81,9 @@ impl Data {
         self.names(|kind| kind == Kind::Ours).first().copied().unwrap_or_default()
     }
 
-    /// Figures of a case beside its time and peak.
+    /// Figures of a case that its program reported beside its time and peak.
     pub fn other_figures(&self, case: &str) -> Vec<&str> {
-        let known = BTreeSet::from([TIME, PEAK, "cpu_s", FAILED]);
+        let known = BTreeSet::from([TIME, PEAK, CPU, END, FAILED]);
         let names = self.values.keys().filter(|(of, _)| of == case);
         names.map(|(_, figure)| figure.as_str()).filter(|name| !known.contains(name)).collect()
     }

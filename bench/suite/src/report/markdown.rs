@@ -9,7 +9,7 @@ use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
 use super::picture::Pictures;
 use super::table::{self, Row};
-use crate::case::{PEAK, TIME};
+use crate::case::{END, PEAK, TIME};
 
 /// Rows shown of those where the allocator under test loses.
 const LOSSES: usize = 8;
@@ -22,6 +22,7 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
         (&format!("Where {} loses", data.ours()), losses(data)),
         ("Time", figures(data, TIME) + &image(&pictures.time)),
         ("Peak memory", figures(data, PEAK) + &image(&pictures.memory)),
+        ("Memory at the end", figures(data, END)),
         ("Memory over time", images(&pictures.over_time)),
         ("Threads", images(&pictures.threads)),
         (&format!("Modes of {}", data.ours()), modes(data)),
@@ -53,7 +54,7 @@ fn introduction(data: &Data) -> String {
          spell of the machine cancels out; shown are the median of these ratios and, in brackets, \
          its confidence interval.\n- {}\n",
         100.0 * NOISY,
-        stats::foundation(rounds as usize),
+        stats::foundation(rounds as usize, "--repeat"),
     )
 }
 
@@ -108,7 +109,7 @@ fn others(data: &Data) -> String {
             figures.map(move |figure| Row { label: format!("{case}: {figure}"), case, figure })
         })
         .collect();
-    if rows.is_empty() { String::new() } else { table::against_peers(data, &rows) }
+    table::against_peers(data, &rows)
 }
 
 /// Peers, groups, and runs that failed: what failed alike in several rounds is told once.

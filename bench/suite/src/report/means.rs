@@ -3,7 +3,7 @@
 use ebb::stats::geometric_mean;
 
 use super::data::{BASE, Data};
-use crate::case::{PEAK, TIME};
+use crate::case::{PEAK, TIME, group_of};
 
 /// Over some cases, for each of the compared allocators.
 #[derive(Debug, PartialEq)]
@@ -49,27 +49,23 @@ impl<'a> Compared<'a> {
 
     /// Over all cases, then over each group.
     pub fn means(&self, data: &Data, figure: &str) -> Vec<Mean> {
-        let group = |case: &str| case.split('/').next().unwrap_or_default().to_string();
-        let mut groups: Vec<_> = self.cases.iter().map(|case| group(case)).collect();
+        let mut groups: Vec<_> = self.cases.iter().map(|case| group_of(case)).collect();
         groups.dedup();
-        let mut means = vec![self.mean(data, figure, "all".into(), |_| true)];
+        let mut means = vec![self.mean(data, figure, "all", |_| true)];
         if groups.len() > 1 {
-            means.extend(
-                groups
-                    .into_iter()
-                    .map(|name| self.mean(data, figure, name.clone(), |case| group(case) == name)),
-            );
+            let over = |name: &str| self.mean(data, figure, name, |case| group_of(case) == name);
+            means.extend(groups.into_iter().map(over));
         }
         means
     }
 
-    fn mean(&self, data: &Data, figure: &str, over: String, of: impl Fn(&str) -> bool) -> Mean {
+    fn mean(&self, data: &Data, figure: &str, over: &str, of: impl Fn(&str) -> bool) -> Mean {
         let cases: Vec<_> = self.cases.iter().filter(|case| of(case)).collect();
         let ratios = self.allocators.iter().map(|allocator| {
             let ratio = |case: &&&str| Some(data.ratio(case, figure, allocator, BASE)?.ratio);
             geometric_mean(&cases.iter().filter_map(ratio).collect::<Vec<_>>()).unwrap_or(f64::NAN)
         });
-        Mean { ratios: ratios.collect(), over, cases: cases.len() }
+        Mean { ratios: ratios.collect(), over: over.into(), cases: cases.len() }
     }
 }
 

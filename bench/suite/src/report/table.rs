@@ -14,13 +14,22 @@ pub struct Row<'a> {
     pub figure: &'a str,
 }
 
-/// One row for each case that has the figure.
+/// One row for each case that has the figure, or should have.
 pub fn rows<'a>(data: &'a Data, figure: &'a str) -> Vec<Row<'a>> {
-    data.cases().map(|case| Row { label: case.into(), case, figure }).collect()
+    let row = |case: &'a str| Row { label: case.into(), case, figure };
+    let has = |row: &Row| {
+        let all = data.everyone();
+        all.iter().any(|name| data.median(row.case, figure, name).is_some())
+            || all.iter().all(|name| data.failed(row.case, name) > 0)
+    };
+    data.cases().map(row).filter(has).collect()
 }
 
 /// Rows by allocators, with the best peer and how the allocator under test compares to it.
 pub fn against_peers(data: &Data, rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
     let allocators = data.everyone();
     let ours = data.ours();
     let mut header = vec!["case".to_string(), "unit".into()];
