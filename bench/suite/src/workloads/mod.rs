@@ -10,6 +10,7 @@ mod threads;
 mod tokenizer;
 mod tools;
 mod vec;
+mod zig;
 
 use anyhow::Result;
 
@@ -40,6 +41,7 @@ pub const GROUPS: &[Group] = &[
         about: "Python's own benchmarks, with and without pymalloc",
         cases: python::cases,
     },
+    Group { name: "zig", about: "Zig's front end on its standard library", cases: zig::cases },
     Group { name: "redis", about: "redis-server under redis-benchmark", cases: redis::cases },
     Group { name: "compile", about: "compilers of C++ and Rust", cases: compile::cases },
     Group { name: "tools", about: "scripts for sqlite3, node and perl", cases: tools::cases },

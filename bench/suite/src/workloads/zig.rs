@@ -1,0 +1,118 @@
+//! Zig's own front end, in process: parses and lowers Zig's standard library on a `std.mem.Allocator`:
+//! Zig's `SmpAllocator`, the C library's functions (any peer), or ebbmalloc by `bench/zig/ebb.zig`.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::case::{Case, Job, Kind};
+use crate::kit::{self, Kit};
+
+const VERSION: &str = "0.17.1";
+
+/// AST nodes and ZIR instructions of this version's standard library: the program checks itself by it.
+const SUM: &str = "3502735";
+
+pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
+    let zig = Zig::install(kit)?;
+    let library = kit.library.as_os_str();
+    let plain = zig.make(kit, "ast_check", &["build-exe", "-OReleaseFast"], &[])?;
+    // Tested first: a block lost or cut short would spoil the figures.
+    zig.make(kit, "ebb", &["test"], &[library])?;
+    let with_ebb = zig.make(kit, "ast_check_ebb", &["build-exe", "-OReleaseFast"], &[library])?;
+
+    let load = |threads: u32, frees: &str| {
+        // As many rounds as threads: about a second, however many CPUs there are.
+        let count = threads.to_string();
+        let arguments = [count.clone(), count, frees.into(), SUM.into()];
+        arguments.map(OsString::from).into_iter().chain([zig.standard_library().into()])
+    };
+    let as_usual = |name: &str, about: &str, threads, frees| {
+        let job = |program: &PathBuf, allocator: &str| {
+            Job::new(program).arg(allocator).args(load(threads, frees))
+        };
+        let c = job(&plain, "c");
+        let smp = job(&plain, "smp").built_in();
+        let ebb = job(&with_ebb, "ebb").built_in();
+        Case::chosen(format!("zig/{name}"), about, move |allocator| {
+            Ok(match allocator.kind {
+                Kind::Guest => smp.clone(),
+                Kind::Ours => ebb.clone(),
+                Kind::Peer | Kind::OurMode => c.clone(),
+            })
+        })
+        .guest("zig-smp", format!("std.heap.smp_allocator of Zig {VERSION}"))
+    };
+    let by_c = |name: &str, about: &str, threads, frees| {
+        let job = Job::new(&plain).arg("c").args(load(threads, frees));
+        Case::new(format!("zig/{name}"), about, job)
+    };
+    let all = kit.cpus;
+    Ok(vec![
+        as_usual("ast-check-1", "parse, lower and drop each file, 1 thread", 1, "drop").quick(),
+        as_usual("ast-check-all", "the same, a thread for each CPU", all, "drop"),
+        as_usual("lower-1", "the same, but keep the ZIR of all, 1 thread", 1, "keep").quick(),
+        as_usual("lower-all", "the same, a thread for each CPU", all, "keep"),
+        by_c("ast-check-1-c", "ast-check-1, all through malloc", 1, "drop"),
+        by_c("lower-all-c", "lower-all, all through malloc", all, "keep"),
+    ])
+}
+
+/// The directory of a Zig that PyPI has given.
+struct Zig(PathBuf);
+
+impl Zig {
+    fn install(kit: &Kit) -> Result<Self> {
+        let python = kit.python("zig", &[&format!("ziglang=={VERSION}")])?;
+        let script = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
+        let home = allocators::command_output(&python.to_string_lossy(), &["-c", script])?;
+        Ok(Self(home.trim().into()))
+    }
+
+    fn standard_library(&self) -> PathBuf {
+        self.0.join("lib/std")
+    }
+
+    /// Runs a command of Zig on a source file, unless that was done and nothing has changed since.
+    /// Returns the program that it has built. (Zig itself builds anew each time.)
+    fn make(
+        &self,
+        kit: &Kit,
+        source: &str,
+        command: &[&str],
+        libraries: &[&OsStr],
+    ) -> Result<PathBuf> {
+        let directory = kit.source("zig");
+        let name = format!("zig-{source}-{:016x}", digest(&directory, &(command, libraries))?);
+        kit.once(&name, |to| {
+            let cache = kit.work.join("zig-cache");
+            kit::run(
+                Command::new(self.0.join("zig"))
+                    .args(command)
+                    .args(["-lc", "--name", source])
+                    .arg(directory.join(source).with_extension("zig"))
+                    .args(libraries)
+                    .arg(format!("-femit-bin={}", to.display()))
+                    .env("ZIG_LOCAL_CACHE_DIR", &cache)
+                    .env("ZIG_GLOBAL_CACHE_DIR", &cache),
+            )
+        })
+    }
+}
+
+/// Tells apart what a program is made of: sources, commands, compiler.
+fn digest(directory: &Path, what: &impl Hash) -> Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    (VERSION, what).hash(&mut hasher);
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    paths.sort();
+    for path in paths {
+        fs::read(path)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
