@@ -46,7 +46,7 @@ static void storm(const pthread_attr_t *attributes, long *alive, long *after) {
 int main(void) {
     pthread_attr_t attributes;
     CHECK(pthread_attr_init(&attributes) == 0);
-    CHECK(pthread_attr_setstacksize(&attributes, 64 << 10) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
     CHECK(pthread_barrier_init(&started, NULL, THREADS + 1) == 0);
     CHECK(pthread_barrier_init(&finish, NULL, THREADS + 1) == 0);
     long alive, after, rest;

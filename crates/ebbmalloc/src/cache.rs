@@ -333,12 +333,6 @@ impl OwnedStack {
         taken
     }
 
-    /// The newest block; null if there is none.
-    #[inline(always)]
-    pub fn top(&self) -> *mut u8 {
-        self.newest(self.header().top)
-    }
-
     /// The block in the slot that a header's top names; null where the stack is empty.
     #[inline(always)]
     fn newest(&self, top: u32) -> *mut u8 {

@@ -63,13 +63,11 @@ impl Slots<'_> {
 
 impl Front for Slots<'_> {
     fn pop(&self, class: SizeClass) -> *mut u8 {
-        let mut block = [core::ptr::null_mut()];
-        self.with(class, |stack| stack.pop_batch(&mut block));
-        block[0]
+        self.with(class, OwnedStack::pop)
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.top() != block && stack.push_batch(&[block]) == 1)
+        self.with(class, |stack| stack.push(block))
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
