@@ -16,13 +16,15 @@ use crate::sync::{AtomicU64, Lock, Ordering};
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
 /// The most that one stack holds, in bytes of blocks and in blocks.
-const STACK_BYTES: usize = 32 * 1024;
-const STACK_BLOCKS: usize = 2048;
+const STACK_BYTES: usize = 256 * 1024;
+const STACK_BLOCKS: usize = 1024;
 const STACK_BLOCKS_MIN: usize = 4;
 /// What a stack is first set up for; each miss doubles it.
 const FIRST_BYTES: usize = 8 * 1024;
 const FIRST_BLOCKS: usize = 64;
-/// So many threads may each hold as much as a virtual CPU.
+/// The most that a thread's stack holds, in bytes of blocks.
+const THREAD_BYTES: usize = 32 * 1024;
+/// So many threads may each hold as much.
 const FULL_SHARES: usize = 16;
 /// What a thread's stack may hold however many threads there are, in bytes.
 const LEAST_BYTES: usize = 4 * 1024;
@@ -57,11 +59,23 @@ impl Header {
     pub fn grown(self, class: SizeClass) -> Self {
         let stack = Stack::of(FULL, class);
         if self.is_new() {
-            let first = blocks_in(class, FIRST_BYTES, FIRST_BLOCKS) as u32;
-            return Self { top: stack.bottom, limit: stack.bottom + 8 * first };
+            return Self { top: stack.bottom, limit: stack.bottom + 8 * first_room(class) as u32 };
         }
         let room = (self.limit - stack.bottom) * 2;
         Self { top: self.top, limit: stack.bottom + room.min(8 * stack.most) }
+    }
+
+    /// The header with half the room, but enough for what the stack holds and for what it was first
+    /// set up for.
+    pub fn shrunk(self, class: SizeClass) -> Self {
+        let bottom = self.stack(class).bottom;
+        let room = (self.room(class) / 2).max(first_room(class)).max(self.held(class));
+        Self { top: self.top, limit: self.limit.min(bottom + 8 * room as u32) }
+    }
+
+    /// How many blocks the stack has room for beyond what it was first set up for.
+    pub fn extra_room(self, class: SizeClass) -> usize {
+        self.room(class).saturating_sub(first_room(class))
     }
 
     /// How many blocks the stack has room for.
@@ -140,6 +154,11 @@ pub(crate) fn used_bytes() -> usize {
     STACKS.1
 }
 
+/// How many blocks a virtual CPU's stack has room for when it is set up.
+fn first_room(class: SizeClass) -> usize {
+    blocks_in(class, FIRST_BYTES, FIRST_BLOCKS)
+}
+
 /// How many blocks of a class make `bytes`, within bounds.
 const fn blocks_in(class: SizeClass, bytes: usize, most: usize) -> usize {
     let blocks = bytes / class.size();
@@ -152,11 +171,11 @@ const fn blocks_in(class: SizeClass, bytes: usize, most: usize) -> usize {
     }
 }
 
-/// How many blocks of a class the stack of one of so many threads may hold: as many as a virtual
-/// CPU's while there are few threads; beyond, all together hold no more, but for a few blocks
+/// How many blocks of a class the stack of one of so many threads may hold: the most while there are
+/// few threads; beyond, all together hold no more, but for a few blocks
 /// each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
-    let full = blocks_in(class, STACK_BYTES, STACK_BLOCKS);
+    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS);
     let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
     (full * FULL_SHARES / threads.max(FULL_SHARES)).max(few)
 }
@@ -223,6 +242,20 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
     let header = Header::from_bits(header);
     header.held(class)
+}
+
+/// Room that stacks of the slab have beyond what they were first set up for, in bytes of blocks.
+/// A glance, where threads work on the slab meanwhile.
+///
+/// # Safety
+/// `slab` is a slab.
+pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
+    let extra = |class| {
+        // SAFETY: the caller's.
+        let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
+        Header::from_bits(header).extra_room(class) * class.size()
+    };
+    SizeClass::all().map(extra).sum()
 }
 
 /// One class's stack in a slab that this thread owns for the moment: the plain counterpart of

@@ -13,7 +13,7 @@ use crate::pages::Pages;
 use crate::region::Region;
 use crate::rseq::Place;
 use crate::size_class::CLASSES;
-use crate::sync::{AtomicU32, Lock, Ordering};
+use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering};
 use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
@@ -53,6 +53,8 @@ pub struct Engine<O: Os> {
     starting: Lock<()>,
     preferred: Preferred,
     pub(crate) thread_slabs: ThreadSlabs,
+    /// Misses of stacks that had no room left to get: `refill.rs`.
+    pub(crate) misses: AtomicUsize,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
@@ -116,6 +118,7 @@ impl<O: Os> Engine<O> {
             starting: Lock::new(()),
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
+            misses: AtomicUsize::new(0),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),

@@ -1,20 +1,34 @@
 //! Blocks on their way between caches and central, many at a time: refilling caches, flushing
-//! them, and taking back those of threads that are no more.
+//! them, and taking back those of threads that are no more. And how much room a cache has for the
+//! blocks of each class.
+//!
+//! Room is bounded twice, for each class and for a cache in all. It moves to the classes that
+//! miss: a stack whose miss shows that its room is too small gets twice as much, and where the
+//! cache has no more to give, other classes give of theirs, in turn. The idea is tcmalloc's
+//! (its per-CPU caches "steal" from size classes in rotation).
 
 use core::ptr;
 
-use crate::cache::{OwnedStack, Slab};
+use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
 use crate::engine::Engine;
 use crate::front::thread;
 use crate::os::Os;
-use crate::size_class::SizeClass;
+use crate::size_class::{CLASSES, SizeClass};
+use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
 const BATCH: usize = 256;
 /// The same for classes of which caches hold few: clearing room for more would take longer than
 /// moving them.
 const SMALL_BATCH: usize = 16;
+/// Room of all stacks of one cache, in bytes of blocks, beyond what each is first set up for.
+const ROOM_BYTES: usize = 3 << 20;
+/// Every so many misses of a stack that would grow, others are asked to give: each time would
+/// have classes that all are busy take from each other for ever.
+const MISSES: usize = 64;
+/// How many classes are asked at a time.
+const ASKED: usize = 8;
 
 impl<O: Os> Engine<O> {
     /// Gives the calling thread's cache back, because the thread is about to exit: what it still
@@ -27,10 +41,55 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// After a miss: sets the class's stack up, or doubles its room if the bounds allow. The header
+    /// before and after; empty ones where the thread has no cache.
+    pub(crate) fn make_room(&self, class: SizeClass) -> (Header, Header) {
+        let bounded = self.front(|front| Some((front.slab()?, front.look(class)?)));
+        if let Some((slab, now)) = bounded {
+            let more = now.grown(class).room(class).saturating_sub(now.room(class));
+            if !now.is_new() && (more == 0 || !self.may_grow(slab, class, more * class.size())) {
+                return (now, now);
+            }
+        }
+        self.front(|front| front.grow(class)).unwrap_or_default()
+    }
+
+    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
+        let misses = self.misses.load(Ordering::Relaxed);
+        if !misses.is_multiple_of(MISSES) {
+            // The last that asked got nothing.
+            self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+            return false;
+        }
+        // SAFETY: a front end's slabs live as long as the engine.
+        let given = unsafe { cache::extra_room(slab) };
+        if given + bytes <= ROOM_BYTES {
+            return true;
+        }
+        self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+        for step in 0..ASKED {
+            let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
+            if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
+                self.take_room(other);
+            }
+        }
+        // The next that may ask finds out what that gave.
+        false
+    }
+
+    /// Halves a class's room and what is kept there.
+    fn take_room(&self, class: SizeClass) {
+        let header = self.front(|front| front.look(class)).unwrap_or_default();
+        if header.extra_room(class) > 0 {
+            self.flush(class, header.held(class).div_ceil(2));
+            self.front(|front| front.shrink(class));
+        }
+    }
+
     /// Fills half of the cache's room for a class and takes one block more; null if there is none.
     pub(crate) fn refill(&self, class: SizeClass) -> *mut u8 {
-        let room = self.front(|front| front.grow(class)).map_or(0, |(_, new)| new.room(class));
-        match room / 2 + 1 {
+        match self.make_room(class).1.room(class) / 2 + 1 {
             wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
             wanted => self.refill_by::<BATCH>(class, wanted),
         }

@@ -7,6 +7,7 @@
 //! - `interrupts.rs`: percpu mode under signals and migrations, thread mode under handlers that allocate
 //! - `threads.rs`: caches of threads: handed on, orphaned, shared out
 //! - `misuse.rs`: addresses that must not be freed
+//! - `room.rs`: what caches hold is bounded, and goes where it is needed
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `miri.rs`: what Miri has to watch, and small enough for it
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail

@@ -8,7 +8,7 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(96 << 20).mode("thread"), None)
+    Engine::new(FakeOs::default().space(256 << 20).mode("thread"), None)
 }
 
 /// Blocks of several sizes: allocated, then freed, so that the thread's cache holds some.

@@ -12,7 +12,7 @@ pub(crate) use percpu::PerCpu;
 pub(crate) use slot::{Preferred, Slots};
 pub(crate) use thread::Thread;
 
-use crate::cache::Header;
+use crate::cache::{Header, Slab};
 use crate::size_class::SizeClass;
 
 /// What a front end can do with the calling thread's cache.
@@ -28,4 +28,11 @@ pub(crate) trait Front {
     /// Sets the class's stack up, or doubles its room up to the bound. The header before and
     /// after; `None` where this thread has no cache.
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
+    /// Where the cache lies whose room is bounded in all: at this moment; the thread may have another
+    /// the next. `None` where there is no such bound, or no cache.
+    fn slab(&self) -> Option<*mut Slab>;
+    /// The header of the class's stack, at this moment.
+    fn look(&self, class: SizeClass) -> Option<Header>;
+    /// Halves the room of the class's stack, as far as what it holds allows.
+    fn shrink(&self, class: SizeClass);
 }

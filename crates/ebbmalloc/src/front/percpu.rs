@@ -1,7 +1,7 @@
 //! Caches by virtual CPU: `rseq/` does the work, the kernel keeps threads apart.
 
 use super::Front;
-use crate::cache::{Header, bottom_of};
+use crate::cache::{Header, Slab, bottom_of};
 use crate::rseq::{self, Place};
 use crate::size_class::SizeClass;
 
@@ -30,15 +30,37 @@ impl Front for PerCpu {
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        let mut old = Header::default();
-        let mut new = old;
+        self.change(class, |header| header.grown(class))
+    }
+
+    fn slab(&self) -> Option<*mut Slab> {
+        // SAFETY: as above.
+        let slab = unsafe { rseq::slab(self.0) };
+        (!slab.is_null()).then_some(slab)
+    }
+
+    fn look(&self, class: SizeClass) -> Option<Header> {
+        self.change(class, |header| header).map(|(header, _)| header)
+    }
+
+    fn shrink(&self, class: SizeClass) {
+        self.change(class, |header| header.shrunk(class));
+    }
+}
+
+impl PerCpu {
+    /// Replaces the header of the class's stack by what `to` makes of it, which must describe the same
+    /// blocks. The header before and after.
+    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> Option<(Header, Header)> {
+        let (mut old, mut new) = (Header::default(), Header::default());
         loop {
-            // SAFETY: as above; a grown header has the same top, or sets up an empty stack.
+            // SAFETY: as above; the caller's new header describes the same contents.
             let found = unsafe { rseq::replace_header(self.0, class, old, new) }?;
-            if found == old && (old != new || !found.is_new()) {
-                return Some((old, new));
+            let wanted = to(found);
+            if found == wanted || found == old && new == wanted {
+                return Some((found, wanted));
             }
-            (old, new) = (found, found.grown(class));
+            (old, new) = (found, wanted);
         }
     }
 }

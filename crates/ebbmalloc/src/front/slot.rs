@@ -61,6 +61,18 @@ impl Slots<'_> {
     }
 }
 
+impl Slots<'_> {
+    /// Replaces the header of the class's stack; before and after.
+    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> (Header, Header) {
+        self.with(class, |stack| {
+            let old = stack.header();
+            let new = to(old);
+            stack.set_header(new);
+            (old, new)
+        })
+    }
+}
+
 impl Front for Slots<'_> {
     fn pop(&self, class: SizeClass) -> *mut u8 {
         self.with(class, OwnedStack::pop)
@@ -79,11 +91,20 @@ impl Front for Slots<'_> {
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        self.with(class, |stack| {
-            let old = stack.header();
-            let new = old.grown(class);
-            stack.set_header(new);
-            Some((old, new))
-        })
+        Some(self.change(class, |header| header.grown(class)))
+    }
+
+    fn slab(&self) -> Option<*mut Slab> {
+        let preferred = self.preferred.0[self.key % KEYS].load(Ordering::Relaxed);
+        // SAFETY: preferred caches exist.
+        Some(unsafe { self.slabs.add(preferred as usize) })
+    }
+
+    fn look(&self, class: SizeClass) -> Option<Header> {
+        Some(self.with(class, |stack| stack.header()))
+    }
+
+    fn shrink(&self, class: SizeClass) {
+        self.change(class, |header| header.shrunk(class));
     }
 }

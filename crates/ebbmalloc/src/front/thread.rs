@@ -116,4 +116,15 @@ impl<O: Os> Front for Thread<'_, O> {
         let share = fair_share(class, self.slabs.taken());
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
     }
+
+    /// A thread's stacks are bounded each by itself, and by the number of threads.
+    fn slab(&self) -> Option<*mut Slab> {
+        None
+    }
+
+    fn look(&self, class: SizeClass) -> Option<Header> {
+        Some(Ready::of(self.words)?.with(class, |stack| stack.header()))
+    }
+
+    fn shrink(&self, _: SizeClass) {}
 }

@@ -9,7 +9,7 @@
 #[cfg_attr(all(target_arch = "x86_64", not(miri), not(loom)), path = "x86_64.rs")]
 #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), path = "none.rs")]
 mod arch;
-pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
+pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header, slab};
 
 use crate::cache::Slab;
 use crate::os::RseqArea;

@@ -1,7 +1,7 @@
 //! No restartable sequences: nothing below is ever called, since `Linux::rseq` says why not.
 
 use super::Place;
-use crate::cache::Header;
+use crate::cache::{Header, Slab};
 use crate::size_class::SizeClass;
 
 pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
@@ -27,4 +27,8 @@ pub(crate) unsafe fn replace_header(
     _: Header,
 ) -> Option<Header> {
     None
+}
+
+pub(crate) unsafe fn slab(_: Place) -> *mut Slab {
+    core::ptr::null_mut()
 }

@@ -8,7 +8,7 @@
 use core::arch::asm;
 
 use super::Place;
-use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
+use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT, Slab};
 use crate::size_class::SizeClass;
 
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
@@ -53,7 +53,6 @@ macro_rules! sequence {
             id_at = in(reg) $place.id_at(),
             area = in(reg) $place.area(),
             slabs = in(reg) $place.slabs_and_count,
-            headers = const HEADERS_AT,
             shift = const SLAB_SHIFT,
             start_mask = const -1 << SLAB_SHIFT,
             slab = out(reg) _,
@@ -84,6 +83,7 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
             "sub {header}, 8",
             "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
+            headers = const HEADERS_AT,
             header = out(reg) _,
             top = out(reg) _,
             block = out(reg) block,
@@ -116,6 +116,7 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
             "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             block = in(reg) block,
             class = in(reg) class.index(),
+            headers = const HEADERS_AT,
             header = out(reg) _,
             top = out(reg) _,
             refused = label { return false },
@@ -153,6 +154,7 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             "jmp 2b",
             "3: mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
             class = in(reg) class.index(),
+            headers = const HEADERS_AT,
             blocks = in(reg) blocks.as_ptr(),
             length = in(reg) blocks.len(),
             top = out(reg) _,
@@ -195,6 +197,7 @@ pub(crate) unsafe fn pop_batch(
             "je 9f",
             "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
             class = in(reg) class.index(),
+            headers = const HEADERS_AT,
             bottom = in(reg) bottom,
             blocks = in(reg) blocks.as_mut_ptr(),
             length = in(reg) blocks.len(),
@@ -229,6 +232,7 @@ pub(crate) unsafe fn replace_header(
             "jne 9f",
             "mov qword ptr [{slab} + {class}*8 + {headers}], {new}";
             class = in(reg) class.index(),
+            headers = const HEADERS_AT,
             old = in(reg) old.to_bits(),
             new = in(reg) new.to_bits(),
             found = out(reg) found,
@@ -236,4 +240,21 @@ pub(crate) unsafe fn replace_header(
         );
     }
     (known == 1).then(|| Header::from_bits(found))
+}
+
+/// The slab of the virtual CPU that this thread ran on a moment ago; null if it has no cache.
+///
+/// # Safety
+/// As for [`pop`].
+pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
+    let found: *mut Slab;
+    // SAFETY: as for `pop`; nothing is stored but a register.
+    unsafe {
+        sequence!(place, give up by "9f";
+            "xor {found:e}, {found:e}";
+            "mov {found}, {slab}";
+            found = out(reg) found,
+        );
+    }
+    found
 }

@@ -1,0 +1,70 @@
+//! What caches hold: bounded in all, and moving to the classes that need it.
+#![cfg(not(any(miri, loom)))]
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::FakeOs;
+
+const MIB: usize = 1 << 20;
+
+/// Sizes that between them use every class.
+fn sizes() -> impl Iterator<Item = usize> {
+    (0..14)
+        .flat_map(|double| (1..=8).map(move |step| (16 << double) / 8 * step))
+        .filter(|&size| (16..=64 * 1024).contains(&size))
+}
+
+/// Allocates so many bytes in blocks of a size and frees them again.
+fn burst(engine: &Engine<FakeOs>, size: usize, bytes: usize) {
+    let blocks: Vec<_> = (0..bytes.div_ceil(size)).map(|_| engine.alloc(size)).collect();
+    assert!(blocks.iter().all(|block| !block.is_null()));
+    // SAFETY: live blocks, each freed once.
+    blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+}
+
+fn engine() -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().cpus(1), None)
+}
+
+fn cached(engine: &Engine<FakeOs>) -> usize {
+    engine.stats().cached_bytes as usize
+}
+
+#[test]
+fn one_class_may_have_a_quarter_mebibyte() {
+    let engine = engine();
+    for size in [1024, 16 * 1024, 64 * 1024] {
+        for _ in 0..10 {
+            burst(&engine, size, MIB);
+        }
+    }
+    let stats = engine.stats();
+    for row in stats.classes.iter().filter(|row| row.spans > 0) {
+        let bytes = (row.cached * row.block_bytes) as usize;
+        assert!((MIB / 8..=MIB / 4).contains(&bytes), "{} bytes cached: {row:?}", bytes);
+    }
+}
+
+#[test]
+fn all_classes_together_are_bounded() {
+    let engine = engine();
+    for _ in 0..20 {
+        sizes().for_each(|size| burst(&engine, size, MIB / 2));
+    }
+    // Each stack's first room (3.4 MiB in all), and 3 MiB that move.
+    assert!(cached(&engine) < 13 * MIB / 2, "{} bytes cached", cached(&engine));
+    // Without the bound it would be a quarter mebibyte a class.
+    assert!(cached(&engine) > MIB, "{} bytes cached", cached(&engine));
+}
+
+#[test]
+fn room_moves_to_the_class_that_misses() {
+    let engine = engine();
+    sizes().for_each(|size| (0..10).for_each(|_| burst(&engine, size, MIB)));
+    let refills = || engine.stats().refills;
+    // Half of what one class may have: once it has that much room, it misses no more.
+    let burst = || (0..100).for_each(|_| burst(&engine, 4096, MIB / 8));
+    (0..40).for_each(|_| burst());
+    let before = refills();
+    burst();
+    assert!(refills() - before <= 1, "{} refills", refills() - before);
+}
