@@ -136,6 +136,7 @@ impl Pages {
             if run.state == State::InUse || run.units < more {
                 return false;
             }
+            self.faulted_back += if run.state == State::Clean { more as usize } else { 0 };
             self.remove(region, next);
             self.mark_in_use(region, next, more);
             if run.units > more {
