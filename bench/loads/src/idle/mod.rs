@@ -16,7 +16,7 @@ use watch::Watch;
 #[derive(clap::Args)]
 pub struct Args {
     load: Load,
-    /// Seconds to idle
+    /// Seconds to idle; there are figures after 1 and 10 of them
     #[arg(long, default_value_t = 10)]
     idle: u64,
 }

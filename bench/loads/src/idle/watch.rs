@@ -58,24 +58,27 @@ impl Watch {
 
     /// The load is done: takes the figures now, and while the process idles.
     pub fn rest(&self) -> Report {
-        let seconds = self.begin.elapsed().as_secs_f64();
+        let load = self.begin.elapsed();
         let end = resident::kib();
         self.idles.store(true, Relaxed);
         let live = self.live.load(Relaxed) as f64 / 1024.0;
+        let wait_until = |after: u64| {
+            thread::sleep((load + Duration::from_secs(after)).saturating_sub(self.begin.elapsed()));
+        };
         let after = [1, 10].map(|after| {
             (after <= self.idle).then(|| {
-                let until = Duration::from_secs_f64(seconds) + Duration::from_secs(after);
-                thread::sleep(until.saturating_sub(self.begin.elapsed()));
+                wait_until(after);
                 resident::kib()
             })
         });
+        wait_until(self.idle);
         self.over.store(true, Relaxed);
 
         let (points, length) = &*SERIES.lock().unwrap();
         let step = length.div_ceil(REPORTED).max(1);
         let points: Vec<_> = points[..*length].iter().copied().step_by(step).collect();
         let mut report = Report::new()
-            .figure("time_s", seconds)
+            .figure("time_s", load.as_secs_f64())
             .figure("end_kib", end)
             .figure("live_kib", live)
             .series(&points);

@@ -10,9 +10,9 @@ use crate::crew;
 use crate::report::Report;
 use crate::resident;
 
-const GENERATIONS: usize = 4;
+const GENERATIONS: usize = 2;
 /// Of all threads together, in each generation.
-const OBJECTS: usize = 640_000;
+const OBJECTS: usize = 1_280_000;
 /// Kept by all threads together.
 const KEPT: usize = 16_000;
 /// Shared.
