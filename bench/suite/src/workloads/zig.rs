@@ -53,7 +53,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     };
     let all = kit.cpus;
     Ok(vec![
-        as_usual("ast-check-1", "parse, lower and drop each file, 1 thread", 1, "drop").quick(),
+        as_usual("ast-check-1", "parse, lower and drop each file, 1 thread", 1, "drop"),
         as_usual("ast-check-all", "the same, a thread for each CPU", all, "drop"),
         as_usual("lower-1", "the same, but keep the ZIR of all, 1 thread", 1, "keep").quick(),
         as_usual("lower-all", "the same, a thread for each CPU", all, "keep"),
