@@ -22,6 +22,7 @@ const STACK_BLOCKS_MIN: usize = 4;
 /// What a stack is first set up for; each miss doubles it.
 const FIRST_BYTES: usize = 8 * 1024;
 const FIRST_BLOCKS: usize = 64;
+const FIRST_BLOCKS_MIN: usize = 2;
 /// The most that a thread's stack holds, in bytes of blocks.
 const THREAD_BYTES: usize = 32 * 1024;
 /// So many threads may each hold as much.
@@ -133,7 +134,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
     while place < PLACES {
         let mut i = 1;
         while let Some(class) = SizeClass::from_index(i) {
-            let mut most = blocks_in(class, STACK_BYTES, STACK_BLOCKS);
+            let mut most = blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
             if place < FULL && most > PLACE_BLOCKS[place] {
                 most = PLACE_BLOCKS[place];
             }
@@ -156,14 +157,14 @@ pub(crate) fn used_bytes() -> usize {
 
 /// How many blocks a virtual CPU's stack has room for when it is set up.
 fn first_room(class: SizeClass) -> usize {
-    blocks_in(class, FIRST_BYTES, FIRST_BLOCKS)
+    blocks_in(class, FIRST_BYTES, FIRST_BLOCKS_MIN, FIRST_BLOCKS)
 }
 
 /// How many blocks of a class make `bytes`, within bounds.
-const fn blocks_in(class: SizeClass, bytes: usize, most: usize) -> usize {
+const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) -> usize {
     let blocks = bytes / class.size();
-    if blocks < STACK_BLOCKS_MIN {
-        STACK_BLOCKS_MIN
+    if blocks < least {
+        least
     } else if blocks > most {
         most
     } else {
@@ -175,7 +176,7 @@ const fn blocks_in(class: SizeClass, bytes: usize, most: usize) -> usize {
 /// few threads; beyond, all together hold no more, but for a few blocks
 /// each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
-    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS);
+    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
     let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
     (full * FULL_SHARES / threads.max(FULL_SHARES)).max(few)
 }

@@ -14,7 +14,7 @@ use crate::central::BadBlock;
 use crate::engine::Engine;
 use crate::front::thread;
 use crate::os::Os;
-use crate::size_class::{CLASSES, SizeClass};
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
@@ -22,8 +22,11 @@ const BATCH: usize = 256;
 /// The same for classes of which caches hold few: clearing room for more would take longer than
 /// moving them.
 const SMALL_BATCH: usize = 16;
-/// Room of all stacks of one cache, in bytes of blocks, beyond what each is first set up for.
-const ROOM_BYTES: usize = 3 << 20;
+/// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
+/// much at most, and all caches together one in so many of the bytes in use, but so much at least.
+const ROOM_MOST: usize = 4 << 20;
+const ROOM_SHARE: usize = 8;
+const ROOM_LEAST: usize = 128 << 10;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -64,7 +67,9 @@ impl<O: Os> Engine<O> {
         }
         // SAFETY: a front end's slabs live as long as the engine.
         let given = unsafe { cache::extra_room(slab) };
-        if given + bytes <= ROOM_BYTES {
+        let in_use = self.pages.lock().counts.in_use * UNIT;
+        let room = (in_use / ROOM_SHARE / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
+        if given + bytes <= room {
             return true;
         }
         self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
