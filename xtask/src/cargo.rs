@@ -1,4 +1,4 @@
-//! Steps that are a cargo command: `unit`, `loom`, `miri` and `bench`.
+//! Steps that are a cargo command: `unit`, `loom` and `miri`.
 
 use crate::tally::Tally;
 use crate::test::Context;
@@ -54,16 +54,6 @@ pub fn miri(context: &Context) -> Result<Tally> {
         ])
         .arg(context.target.join("miri"));
     test("miri", &mut command)
-}
-
-pub fn bench(context: &Context) -> Result<Tally> {
-    let mut command = cargo(&context.root.join("bench"));
-    command
-        .args(["test", "--locked", "--no-fail-fast"])
-        .args(["--package", "allocators", "--package", "micro", "--package", "suite"])
-        .arg("--target-dir")
-        .arg(context.target.join("bench-tests"));
-    test("bench", &mut command)
 }
 
 fn install_miri() -> Result<()> {

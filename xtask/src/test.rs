@@ -42,7 +42,7 @@ struct Step {
     packages: fn(&Context) -> Result<BTreeSet<String>>,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 5] = [
     Step {
         name: "unit",
         about: "cargo test of the whole workspace",
@@ -59,12 +59,6 @@ const STEPS: [Step; 6] = [
         name: "miri",
         about: "the engine on a fake operating system under Miri",
         run: cargo::miri,
-        packages: none,
-    },
-    Step {
-        name: "bench",
-        about: "the benchmarks' own tests, on an allocator made to be slow and fat",
-        run: cargo::bench,
         packages: none,
     },
     Step {
@@ -165,7 +159,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
             Ok(selected(&only)?.iter().map(|step| step.name).collect())
         };
-        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "bench", "c", "programs"]);
+        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "programs"]);
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());
     }

@@ -1,4 +1,4 @@
-//! Resident memory over time: a line for each allocator, above the live memory as an area.
+//! Resident memory over time, a line for each allocator; live memory as an area.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,17 +22,19 @@ pub fn draw(data: &Data, out: &Path) -> Result<Vec<String>> {
     let drawn = data.cases().filter_map(|case| {
         let name = format!("memory-{}", case.replace('/', "-"));
         let lines = data.series.get(case)?;
-        Some(picture(out, &name, SIZE, |area| chart(area, case, &data.everyone(), lines)))
+        Some(picture(out, &name, SIZE, |area| chart(area, data, case, lines)))
     });
     drawn.collect()
 }
 
-fn chart(area: &Area, case: &str, names: &[&str], lines: &BTreeMap<String, Series>) -> Result<()> {
+fn chart(area: &Area, data: &Data, case: &str, lines: &BTreeMap<String, Series>) -> Result<()> {
+    let (names, ours) = (data.everyone(), data.ours());
     let points = || lines.values().flatten();
     let seconds = points().map(|point| point.0).fold(0.0, f64::max);
     let kib = points().map(|point| point.1.max(point.2)).fold(0.0, f64::max);
     let unit = Unit::of("_kib", kib);
-    let title = format!("{case}: resident memory over time; live memory grey");
+    let title =
+        format!("{case}: resident memory over time (grey: live memory in the run of {ours})");
     text(area, &title, (70, 18), LARGE, HPos::Left)?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(40)
@@ -50,11 +52,11 @@ fn chart(area: &Area, case: &str, names: &[&str], lines: &BTreeMap<String, Serie
     mesh.x_label_formatter(&label).y_label_formatter(&label).draw()?;
 
     let at = |x: f64, y: f64| chart.plotting_area().map_coordinate(&(x, y * unit.factor));
-    // All do the same work: the live memory of the longest run is as good as any.
-    let longest = lines.values().max_by(|a, b| length(a).total_cmp(&length(b)));
-    if let Some(series) = longest {
+    // Each run has its own pace: live memory belongs to the line of the one that it was seen in.
+    if let Some(series) = lines.get(ours) {
         let top = series.iter().map(|&(x, _, live)| at(x, live));
-        let ends = [at(length(series), 0.0), at(0.0, 0.0)];
+        let end = series.last().map_or(0.0, |point| point.0);
+        let ends = [at(end, 0.0), at(0.0, 0.0)];
         area.draw(&Polygon::new(top.chain(ends).collect::<Vec<_>>(), LIVE.filled()))?;
     }
     let measured: Vec<_> = names.iter().copied().filter(|name| lines.contains_key(*name)).collect();
@@ -70,8 +72,4 @@ fn chart(area: &Area, case: &str, names: &[&str], lines: &BTreeMap<String, Serie
         }
     }
     legend(area, &measured, (corners.0.end + 16, corners.1.start + 10), true)
-}
-
-fn length(series: &Series) -> f64 {
-    series.last().map_or(0.0, |point| point.0)
 }

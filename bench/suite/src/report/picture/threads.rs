@@ -28,6 +28,10 @@ pub fn draw(data: &Data, out: &Path) -> Result<Vec<String>> {
     let mut lines: Vec<Line> = Vec::new();
     for case in &data.conditions.cases {
         let Some((name, threads)) = &case.threads else { continue };
+        if data.best_peer(&case.name, TIME).is_none() {
+            // Not measured yet, or nobody could.
+            continue;
+        }
         let place = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {
             lines.push(Line { name, cases: Vec::new() });
             lines.len() - 1
