@@ -32,10 +32,10 @@ pub struct Options {
     /// Only these peers (comma-separated; default: all)
     #[arg(long, value_delimiter = ',', value_parser = allocators::parse, value_name = "NAMES")]
     peers: Vec<&'static Peer>,
-    /// Rounds, each of which runs every case on every allocator
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    repeat: u32,
-    /// One or two cases of each group, three rounds at most: under 3 minutes once set up
+    /// Rounds, each of which runs every case on every allocator [default: 5; with --quick 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+    /// One or two cases of each group, one round: a first impression in some minutes once set up
     #[arg(long)]
     quick: bool,
     /// Go on with an interrupted run; other cases, peers or more rounds are added to it
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         return Ok(());
     }
     plan.set_up_allocators(&kit, &peers);
-    let rounds = if options.quick { options.repeat.min(3) } else { options.repeat };
+    let rounds = options.repeat.unwrap_or(if options.quick { 1 } else { 5 });
     let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
     if options.resume {
         conditions.continue_from(Conditions::read(out)?)?;
