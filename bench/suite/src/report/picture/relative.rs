@@ -29,7 +29,7 @@ pub fn draw(data: &Data, figure: &str, name: &str, out: &Path) -> Result<Option<
     let ratios = rows.iter().flat_map(|row| row.dots.iter().map(|dot| dot.1.min(FAR)));
     let Some(range) = axis::around(ratios, 1.06) else { return Ok(None) };
     let names = data.everyone();
-    let height = TOP + 110 + (rows.len() as i32 * ROW).max(names.len() as i32 * 22);
+    let height = TOP + 80 + (rows.len() as i32 * ROW).max(names.len() as i32 * 22);
     picture(out, name, (WIDTH as u32, height as u32), |area| {
         chart(area, &rows, &names, range, name)
     })
@@ -46,7 +46,9 @@ fn row<'a>(data: &'a Data, case: &'a str, figure: &str) -> Option<Row<'a>> {
 fn chart(area: &Area, rows: &[Row], names: &[&str], range: (f64, f64), what: &str) -> Result<()> {
     let longest = rows.iter().map(|row| row.case.len()).max().unwrap_or_default() + 2;
     let labels = (longest as f64 * SMALL as f64 * LETTER) as i32 + 16;
-    let title = format!("{what} relative to the best peer (left is better; ~ noisy)");
+    let far = rows.iter().any(|row| row.dots.iter().any(|dot| dot.1 > FAR));
+    let far = if far { format!("; on the right edge: {FAR} and more") } else { String::new() };
+    let title = format!("{what} relative to the best peer (left is better; ~ noisy{far})");
     text(area, &title, (labels, 18), LARGE, HPos::Left)?;
     let mut chart = ChartBuilder::on(area)
         .margin_top(TOP)
@@ -81,10 +83,6 @@ fn chart(area: &Area, rows: &[Row], names: &[&str], range: (f64, f64), what: &st
                 Look::of(name).marker(area, at(ratio.min(FAR), index))?;
             }
         }
-    }
-    if rows.iter().any(|row| row.dots.iter().any(|dot| dot.1 > FAR)) {
-        let note = format!("dots on the right edge: {FAR} and more");
-        text(area, &note, (right, bottom + 36), SMALL, HPos::Right)?;
     }
     legend(area, names, (right + 16, top + 10), false)
 }

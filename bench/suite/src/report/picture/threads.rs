@@ -45,22 +45,23 @@ pub fn draw(data: &Data, out: &Path) -> Result<Vec<String>> {
     if lines.is_empty() {
         return Ok(Vec::new());
     }
-    let size = (2 * PANEL.0 + LEGEND, PANEL.1 * lines.len() as u32 + MARGIN);
-    Ok(vec![picture(out, "threads", size, |area| panels(area, data, &lines))?])
+    // The peers, then the allocator under test in its modes.
+    let mut names = data.peers();
+    names.extend(data.modes());
+    let least = 60 + 22 * names.len() as u32;
+    let size = (2 * PANEL.0 + LEGEND, (PANEL.1 * lines.len() as u32 + MARGIN).max(least));
+    Ok(vec![picture(out, "threads", size, |area| panels(area, data, &names, &lines))?])
 }
 
-fn panels(area: &Area, data: &Data, lines: &[Line]) -> Result<()> {
+fn panels(area: &Area, data: &Data, names: &[&str], lines: &[Line]) -> Result<()> {
     let (left, right) = area.split_horizontally(2 * PANEL.0);
     let panels = left.split_evenly((lines.len(), 2));
     for (line, pair) in lines.iter().zip(panels.chunks(2)) {
         panel(&pair[0], area, data, line, TIME, "time")?;
         panel(&pair[1], area, data, line, PEAK, "peak memory")?;
     }
-    // The peers, then the allocator under test in its modes.
-    let mut names = data.peers();
-    names.extend(data.modes());
     let corner = right.get_pixel_range();
-    legend(area, &names, (corner.0.start + 16, 40), true)
+    legend(area, names, (corner.0.start + 16, 40), true)
 }
 
 fn panel(
