@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::resident;
 
 /// Objects allocated, written and freed, by all threads together.
-const OBJECTS: usize = 256_000;
+const OBJECTS: usize = 1_000_000;
 /// Of each object.
 const WRITES: usize = 1000;
 
