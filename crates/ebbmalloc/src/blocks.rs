@@ -176,19 +176,11 @@ impl<O: Os> Engine<O> {
         self.free_small_by_thread(block, class);
     }
 
-    /// The calling thread's own cache, which it has in thread mode only; none where everything is
-    /// to go through the slow path.
-    #[inline(always)]
-    fn hot_cache(&self) -> Option<Ready<'_>> {
-        // In this order: whoever has a cache has seen the end of the set-up.
-        Ready::of(self.os.thread_words()).filter(|_| !self.counting())
-    }
-
     /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
     /// and so out of the way of the sequences.
     #[inline(never)]
     fn alloc_small_by_thread(&self, class: SizeClass) -> *mut u8 {
-        if let Some(cache) = self.hot_cache() {
+        if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
             if !block.is_null() {
                 return block;
@@ -200,7 +192,7 @@ impl<O: Os> Engine<O> {
     /// As above.
     #[inline(never)]
     fn free_small_by_thread(&self, block: *mut u8, class: SizeClass) {
-        if let Some(cache) = self.hot_cache()
+        if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))
         {
             return;

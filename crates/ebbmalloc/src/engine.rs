@@ -233,6 +233,7 @@ impl<O: Os> Engine<O> {
                 os: &self.os,
                 words: self.os.thread_words(),
                 slabs: &self.thread_slabs,
+                hot: !self.counting(),
             }),
             Mode::Slot => work(&Slots {
                 slabs: self.region.slabs(),
@@ -276,8 +277,7 @@ impl<O: Os> Engine<O> {
     pub fn after_fork_in_child(&self) {
         self.after_fork();
         if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
-            let own = thread::own(self.os.thread_words());
-            self.thread_slabs.orphan_all_but(own.unwrap_or_default());
+            self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }
     }
 

@@ -37,7 +37,8 @@ impl<O: Os> Engine<O> {
     /// Gives the calling thread's cache back, because the thread is about to exit: what it still
     /// allocates and frees then goes past caches. Does nothing in other modes than thread.
     pub fn leave_thread(&self) {
-        if let Some(slab) = thread::leave(self.os.thread_words()) {
+        let slab = thread::leave(self.os.thread_words());
+        if !slab.is_null() {
             self.flush_slab(slab);
             // SAFETY: it was this thread's, which let go of it.
             unsafe { self.thread_slabs.give(&self.os, slab) }

@@ -1,7 +1,7 @@
 //! A cache for each thread, which no other thread touches: plain loads and stores.
 //!
-//! A thread takes its slab out of its word while it works on it, so a signal handler that
-//! interrupts it there finds none, and is served without a cache.
+//! While a thread works on its slab, its state says so, and a signal handler that interrupts it
+//! there is served without a cache.
 
 use core::ptr;
 use core::sync::atomic::compiler_fence;
@@ -13,49 +13,64 @@ use crate::size_class::SizeClass;
 use crate::sync::Ordering;
 use crate::thread_slabs::ThreadSlabs;
 
-/// What belongs to a thread that gets no cache, or none any more.
-const NOTHING: *mut u8 = ptr::without_provenance_mut(1);
+/// A thread's state: it has no cache yet.
+const NEW: u32 = 0;
+/// It has one, and is not using it.
+const READY: u32 = 1;
+/// The same, where the hot path must not use it.
+const READY_FOR_SLOW: u32 = 2;
+/// It is using it, or about to get it.
+const BUSY: u32 = 3;
+/// It gets none, or none any more.
+const GONE: u32 = 4;
 
 /// The calling thread's cache, while the thread is not using it.
 pub(crate) struct Ready<'a> {
     words: &'a ThreadWords,
-    slab: *mut u8,
+    state: u32,
 }
 
 impl<'a> Ready<'a> {
     /// `None` where the thread has no cache, or a signal handler has interrupted its work on it.
+    fn of(words: &'a ThreadWords) -> Option<Self> {
+        let state = words.state.load(Ordering::Relaxed);
+        matches!(state, READY | READY_FOR_SLOW).then_some(Self { words, state })
+    }
+
+    /// The same for the hot path: `None` also where that must not use caches.
     #[inline(always)]
-    pub fn of(words: &'a ThreadWords) -> Option<Self> {
-        let slab = words.ready.load(Ordering::Relaxed);
-        (!slab.is_null()).then_some(Self { words, slab })
+    pub fn hot(words: &'a ThreadWords) -> Option<Self> {
+        let ready = words.state.load(Ordering::Relaxed) == READY;
+        ready.then_some(Self { words, state: READY })
     }
 
     /// Runs `work` on a stack of the cache.
     #[inline(always)]
     pub fn with<R>(self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
-        self.words.ready.store(ptr::null_mut(), Ordering::Relaxed);
+        let Self { words, state } = self;
+        words.state.store(BUSY, Ordering::Relaxed);
         // The processor shows a thread its own stores in order, also in a handler.
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: the slab is this thread's, and nobody else finds it before it is put back.
-        let result = work(&mut unsafe { OwnedStack::new(self.slab.cast(), class) });
+        let slab = words.own.load(Ordering::Relaxed).cast();
+        // SAFETY: the slab is this thread's, and a handler leaves it alone while that is busy.
+        let result = work(&mut unsafe { OwnedStack::new(slab, class) });
         compiler_fence(Ordering::SeqCst);
-        self.words.ready.store(self.slab, Ordering::Relaxed);
+        words.state.store(state, Ordering::Relaxed);
         result
     }
 }
 
-/// What belongs to the thread, if it has a cache.
-pub(crate) fn own(words: &ThreadWords) -> Option<*mut Slab> {
-    let own = words.own.load(Ordering::Relaxed);
-    (!own.is_null() && own != NOTHING).then_some(own.cast())
+/// The calling thread's slab; null if it has none.
+pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
+    words.own.load(Ordering::Relaxed).cast()
 }
 
-/// Takes its cache from the calling thread, which gets none again.
-pub(crate) fn leave(words: &ThreadWords) -> Option<*mut Slab> {
-    let slab = own(words);
-    words.ready.store(ptr::null_mut(), Ordering::Relaxed);
-    words.own.store(NOTHING, Ordering::Relaxed);
+/// Takes its cache from the calling thread, which gets none again; null if it had none.
+pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
+    words.state.store(GONE, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
+    let slab = own(words);
+    words.own.store(ptr::null_mut(), Ordering::Relaxed);
     slab
 }
 
@@ -64,31 +79,33 @@ pub(crate) struct Thread<'a, O> {
     pub os: &'a O,
     pub words: &'a ThreadWords,
     pub slabs: &'a ThreadSlabs,
+    /// Whether the hot path may use the cache.
+    pub hot: bool,
 }
 
 impl<O: Os> Thread<'_, O> {
     /// Gives a thread that is new a cache, as far as there are any.
     #[cold]
     fn join(&self) {
-        let Self { os, words, slabs } = self;
-        if !words.own.load(Ordering::Relaxed).is_null() {
-            return;
-        }
+        let Self { os, words, slabs, hot } = self;
         // Watching the thread may allocate: without a cache.
-        words.own.store(NOTHING, Ordering::Relaxed);
+        words.state.store(BUSY, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        let Some(slab) = slabs.take(*os) else {
+        let state = match slabs.take(*os) {
             // The next time there may be one.
-            words.own.store(ptr::null_mut(), Ordering::Relaxed);
-            return;
+            None => NEW,
+            Some(slab) if os.watch_thread() => {
+                words.own.store(slab.cast(), Ordering::Relaxed);
+                if *hot { READY } else { READY_FOR_SLOW }
+            }
+            Some(slab) => {
+                // SAFETY: just taken, and not used.
+                unsafe { slabs.give(*os, slab) }
+                GONE
+            }
         };
-        if !os.watch_thread() {
-            // SAFETY: just taken, and not used.
-            return unsafe { slabs.give(*os, slab) };
-        }
-        words.own.store(slab.cast(), Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        words.ready.store(slab.cast(), Ordering::Relaxed);
+        words.state.store(state, Ordering::Relaxed);
     }
 }
 
@@ -112,7 +129,9 @@ impl<O: Os> Front for Thread<'_, O> {
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        self.join();
+        if self.words.state.load(Ordering::Relaxed) == NEW {
+            self.join();
+        }
         let share = fair_share(class, self.slabs.taken());
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
     }

@@ -7,13 +7,13 @@ use core::{mem, ptr};
 
 use super::linux::keeping_errno;
 
-/// What a thread keeps for the engine: both null in a new thread. Only the thread and its signal
+/// What a thread keeps for the engine: all zero in a new thread. Only the thread and its signal
 /// handlers look, so nothing here orders anything but the compiler.
 #[derive(Default, Debug)]
 #[repr(C)]
 pub struct ThreadWords {
-    /// What the thread may use right now: null also while it is using it.
-    pub(crate) ready: AtomicPtr<u8>,
+    /// How things stand with what belongs to the thread.
+    pub(crate) state: AtomicU32,
     /// What belongs to the thread.
     pub(crate) own: AtomicPtr<u8>,
 }
@@ -21,7 +21,7 @@ pub struct ThreadWords {
 impl ThreadWords {
     /// The words of a new thread.
     pub const fn new() -> Self {
-        Self { ready: AtomicPtr::new(ptr::null_mut()), own: AtomicPtr::new(ptr::null_mut()) }
+        Self { state: AtomicU32::new(0), own: AtomicPtr::new(ptr::null_mut()) }
     }
 }
 
