@@ -47,7 +47,8 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
         case("documents-all", "the same, a thread for each CPU", &all, DOCUMENTS),
         python("python-lines-1", "the Python package: 1,000 lines, 1 thread", &one).quick(),
         python("python-lines-all", "the same, a thread for each CPU", &all),
-        case("idle", "999 documents, a thread for each CPU, then 10 s of nothing", &all, IDLE),
+        case("idle", "999 documents, a thread for each CPU, then 10 s of nothing", &all, IDLE)
+            .at_most(3),
     ])
 }
 
