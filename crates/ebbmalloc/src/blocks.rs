@@ -95,8 +95,14 @@ impl<O: Os> Engine<O> {
             Some(old) => old.size(),
             None => {
                 let (first, units) = self.large_units(block, "realloc");
-                if class.is_none() && self.resize_large(first, units, size) {
-                    return block;
+                if class.is_none() {
+                    if self.resize_large(first, units, size) {
+                        return block;
+                    }
+                    let moved = self.move_large((first, units), size, align);
+                    if !moved.is_null() {
+                        return moved;
+                    }
                 }
                 units as usize * UNIT
             }

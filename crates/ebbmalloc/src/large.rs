@@ -10,6 +10,9 @@ use crate::region::{MapEntry, UnitIndex};
 use crate::size_class::UNIT;
 use crate::text::Line;
 
+/// From so many units on, moving a block's pages beats copying it.
+const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
+
 impl<O: Os> Engine<O> {
     /// A run of its own for a block, and whether it reads as zero; null if there is no room.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
@@ -64,13 +67,50 @@ impl<O: Os> Engine<O> {
             return false;
         }
         drop(pages);
+        self.count_resized(units, wanted);
+        true
+    }
+
+    /// Moves a large block to where it can have `size` bytes, its pages and all, without copying. Null
+    /// if the block is too small for that to pay off, or if it is not possible.
+    pub(crate) fn move_large(
+        &self,
+        (first, units): (UnitIndex, u32),
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
+        let wanted = u32::try_from(size.div_ceil(UNIT)).ok();
+        let (Some(wanted), Ok(align)) = (wanted, u32::try_from(align.div_ceil(UNIT))) else {
+            return ptr::null_mut();
+        };
+        if units < MOVE_UNITS || wanted <= units {
+            return ptr::null_mut();
+        }
+        let region = &self.region;
+        let granted = self.pages.lock().alloc_clean(region, &self.os, wanted, align);
+        let Some(Granted { first: target, .. }) = granted else {
+            return ptr::null_mut();
+        };
+        let block = region.address(target);
+        // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
+        if !unsafe { self.os.move_pages(region.address(first), block, units as usize * UNIT) } {
+            self.pages.lock().free_clean(region, target, wanted);
+            return ptr::null_mut();
+        }
+        region.set_entry(target, MapEntry::LARGE);
+        region.set_entry(first, MapEntry::LARGE_FREED);
+        self.count_resized(units, wanted);
+        self.pages.lock().free_clean(region, first, units);
+        block
+    }
+
+    fn count_resized(&self, units: u32, wanted: u32) {
         self.totals.remove_large(units);
         self.totals.add_large(wanted);
         if self.counting() {
             self.totals.count_free(units as usize * UNIT);
             self.totals.count_alloc(wanted as usize * UNIT);
         }
-        true
     }
 
     /// First unit and length of the large block at this address; an address that is none stops

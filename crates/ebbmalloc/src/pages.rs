@@ -92,6 +92,29 @@ impl Pages {
         Some(granted)
     }
 
+    /// As [`Pages::alloc`], but for pages that are to be moved there: takes memory that is not resident, and
+    /// none where resident memory would do, into which copying is quicker than to let both be purged.
+    pub fn alloc_clean(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        units: u32,
+        align: u32,
+    ) -> Option<Granted> {
+        if self.dirty.best_fit(region, units).is_some() {
+            return None;
+        }
+        let granted = self.take(region, os, units, align)?;
+        self.counts.in_use += units as usize;
+        Some(granted)
+    }
+
+    /// Takes a run back whose pages were moved away.
+    pub fn free_clean(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.counts.in_use -= units as usize;
+        self.insert(region, first, units, State::Clean);
+    }
+
     /// Takes a run back, and purges if too much free memory is resident for too long.
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;

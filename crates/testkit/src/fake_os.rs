@@ -32,6 +32,7 @@ pub struct FakeOs {
     refusals: AtomicUsize,
     shortages: AtomicUsize,
     purges: AtomicUsize,
+    moves: AtomicUsize,
     looks: std::sync::atomic::AtomicU64,
     state: Mutex<State>,
 }
@@ -66,6 +67,7 @@ impl Default for FakeOs {
             refusals: AtomicUsize::new(0),
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
+            moves: AtomicUsize::new(0),
             looks: Default::default(),
             state: Mutex::default(),
         }
@@ -124,6 +126,11 @@ impl FakeOs {
     /// How often the engine said that it is out of memory.
     pub fn shortages(&self) -> usize {
         self.shortages.load(Ordering::Relaxed)
+    }
+
+    /// How often pages were moved.
+    pub fn moves(&self) -> usize {
+        self.moves.load(Ordering::Relaxed)
     }
 
     /// How often memory was given back.
@@ -273,6 +280,25 @@ impl Os for FakeOs {
         unsafe { ptr::write_bytes(start, if refused { SPOILT } else { 0 }, bytes) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
+    }
+
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+        if self.refuses() {
+            return false;
+        }
+        let mut state = self.state();
+        for range in [from, to] {
+            let (reservation, pages) = state.pages_of(self.page, range, bytes);
+            assert!(reservation.committed[pages].iter().all(|&c| c), "moved what is not committed");
+        }
+        // SAFETY: committed, and the caller's; that they are apart is checked.
+        unsafe {
+            assert!(from.addr().abs_diff(to.addr()) >= bytes, "moved onto itself");
+            ptr::copy_nonoverlapping(from, to, bytes);
+            ptr::write_bytes(from, 0, bytes);
+        }
+        self.moves.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     fn cpus(&self) -> usize {

@@ -44,6 +44,11 @@ impl Os for LinuxIn {
         unsafe { Linux.commit(start, bytes) }
     }
 
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.move_pages(from, to, bytes) }
+    }
+
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { Linux.purge(start, bytes) }

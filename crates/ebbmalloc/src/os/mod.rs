@@ -57,6 +57,13 @@ pub trait Os: Sync {
     /// Nobody uses the range's contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
+    /// Moves the memory behind a committed range to another, whose contents are lost; the first range reads
+    /// as zero afterwards. False where that is not possible, and then nothing has happened.
+    ///
+    /// # Safety
+    /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
+
     /// How many CPUs there can be; ids of virtual CPUs are below it.
     fn cpus(&self) -> usize;
 

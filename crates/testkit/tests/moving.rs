@@ -1,0 +1,114 @@
+//! Large blocks that cannot grow in place move with their pages.
+#![cfg(not(any(miri, loom)))]
+
+use std::slice;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::{FakeOs, LinuxIn, TestOs};
+
+const MIB: usize = 1 << 20;
+
+/// The contents of a block, told apart by `seed`.
+fn pattern(seed: usize) -> impl Iterator<Item = u8> {
+    (0..).map(move |at: usize| (at / 7 * seed) as u8)
+}
+
+/// # Safety
+/// A live block of so many bytes.
+unsafe fn bytes<'a>(block: *mut u8, length: usize) -> &'a mut [u8] {
+    assert!(!block.is_null());
+    // SAFETY: the caller's.
+    unsafe { slice::from_raw_parts_mut(block, length) }
+}
+
+/// Grows a block that others stand in the way of; true if it went elsewhere with its contents, and what it
+/// left is as good as new.
+fn grow<O: TestOs>(engine: &Engine<O>, length: usize) -> bool {
+    // SAFETY: live blocks of these lengths, each freed once.
+    unsafe {
+        let block = engine.alloc(length);
+        bytes(block, length).iter_mut().zip(pattern(3)).for_each(|(byte, new)| *byte = new);
+        let obstacle = engine.alloc(length);
+        let grown = engine.realloc(block, 3 * length, 16);
+        assert!(bytes(grown, length).iter().copied().eq(pattern(3).take(length)));
+        bytes(grown, 3 * length)[length..].fill(1);
+
+        let others: Vec<_> = (0..4).map(|_| engine.alloc_zeroed(length / 2)).collect();
+        for &other in &others {
+            assert!(bytes(other, length / 2).iter().all(|&byte| byte == 0));
+            bytes(other, length / 2).fill(2);
+        }
+        assert!(bytes(grown, length).iter().copied().eq(pattern(3).take(length)));
+        assert!(bytes(grown, 3 * length)[length..].iter().all(|&byte| byte == 1));
+        for block in others.into_iter().chain([obstacle, grown]) {
+            engine.free(block);
+        }
+        engine.check();
+        grown != block
+    }
+}
+
+#[test]
+fn pages_move_from_half_a_mebibyte_on() {
+    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    assert!(grow(&engine, MIB / 4) && engine.os().moves() == 0);
+    assert!(grow(&engine, MIB / 2) && engine.os().moves() == 1);
+    assert!(grow(&engine, MIB) && engine.os().moves() == 2);
+    assert_eq!(engine.stats().live_bytes, 0);
+}
+
+#[test]
+fn what_cannot_move_is_copied() {
+    for refused in 0..40 {
+        let os = FakeOs::default().cpus(1).refusing(refused..refused + 2);
+        let engine = Engine::new(os, None);
+        // The first calls set the engine up.
+        if !engine.start() && !engine.start() {
+            engine.start();
+        }
+        let block = engine.alloc(MIB);
+        let obstacle = engine.alloc(MIB);
+        if block.is_null() || obstacle.is_null() {
+            continue;
+        }
+        // SAFETY: live blocks of these lengths.
+        unsafe {
+            bytes(block, MIB).iter_mut().zip(pattern(5)).for_each(|(byte, new)| *byte = new);
+            let grown = engine.realloc(block, 2 * MIB, 16);
+            let kept = if grown.is_null() { block } else { grown };
+            assert!(bytes(kept, MIB).iter().copied().eq(pattern(5).take(MIB)), "{refused}");
+        }
+        engine.check();
+    }
+}
+
+/// Page by page on the real system, with more moves than one process may make.
+#[test]
+fn moves_end_before_mappings_do() {
+    let engine = Engine::new(LinuxIn::new("slot"), None);
+    for length in [MIB, 3 * MIB, MIB / 2 + 4096] {
+        assert!(grow(&engine, length));
+    }
+    let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    let mut most = 0;
+    let mut blocks = Vec::new();
+    for turn in 0..20_000 {
+        // SAFETY: live blocks, each freed or resized once.
+        unsafe {
+            let (block, obstacle) = (engine.alloc(MIB / 2), engine.alloc(64 << 10));
+            *block = turn as u8;
+            let grown = engine.realloc(block, MIB, 16);
+            assert_eq!(*grown, turn as u8);
+            engine.free(obstacle);
+            blocks.push(grown);
+            if blocks.len() > 500 {
+                engine.free(blocks.swap_remove(turn % 500));
+            }
+        }
+        if turn % 1000 == 0 {
+            most = most.max(mappings());
+        }
+    }
+    assert!(most < 40_000, "{most} mappings");
+    engine.check();
+}
