@@ -11,7 +11,7 @@ fn grow(engine: &Engine<FakeOs>) {
     let mut block = engine.alloc(MIB / 8);
     for doubling in 1..=6 {
         // SAFETY: a live block, resized and freed once.
-        block = unsafe { engine.realloc(block, MIB / 8 << doubling, 16) };
+        block = unsafe { engine.realloc(block, (MIB / 8) << doubling, 16) };
     }
     // SAFETY: as above.
     unsafe { engine.free(block) };
