@@ -56,9 +56,10 @@ int main(void) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             size_t got = exhaust(sizes[i]);
             if (first == 0) first = got;
-            // Whatever the size, a good part of what there was must be there again.
-            CHECK(got >= 40 << 20);
-            CHECK(got >= first / 2);
+            CHECK(first >= 40 << 20);
+            // Whatever the size, a good part of what there was must be there again. Not all: the last
+            // blocks in caches pin spans, and what is allocated between those stays apart.
+            CHECK(got >= first / 3 * 2);
         }
     pthread_t thread;
     pthread_attr_t attributes;

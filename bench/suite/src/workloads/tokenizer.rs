@@ -45,7 +45,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
         case("lines-all", "the same, a thread for each CPU", &all, LINES),
         case("documents-1", "batches of 999 documents, 1 thread", &one, DOCUMENTS),
         case("documents-all", "the same, a thread for each CPU", &all, DOCUMENTS),
-        python("python-lines-1", "the Python package: 1,000 lines, 1 thread", &one).quick(),
+        python("python-lines-1", "the Python package: 1,000 lines, 1 thread", &one),
         python("python-lines-all", "the same, a thread for each CPU", &all),
         case("idle", "999 documents, a thread for each CPU, then 10 s of nothing", &all, IDLE)
             .at_most(3),
