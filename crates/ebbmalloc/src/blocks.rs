@@ -125,7 +125,6 @@ impl<O: Os> Engine<O> {
             return false;
         }
         self.flush_all();
-        self.flush_idle();
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
@@ -217,7 +216,6 @@ impl<O: Os> Engine<O> {
             }
             if block.is_null() {
                 self.flush_all();
-                self.flush_idle();
                 block = self.refill(class);
             }
         }
@@ -237,7 +235,6 @@ impl<O: Os> Engine<O> {
         let mut granted = self.alloc_large(size, align);
         if granted.0.is_null() && self.ready() {
             self.flush_all();
-            self.flush_idle();
             granted = self.alloc_large(size, align);
         }
         if granted.0.is_null() {

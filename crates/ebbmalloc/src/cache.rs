@@ -157,7 +157,17 @@ pub(crate) fn used_bytes() -> usize {
 
 /// How many blocks a virtual CPU's stack has room for when it is set up.
 fn first_room(class: SizeClass) -> usize {
-    blocks_in(class, FIRST_BYTES, FIRST_BLOCKS_MIN, FIRST_BLOCKS)
+    // A table, since summing up a slab's room asks for every class.
+    static FIRST: [u8; CLASSES] = {
+        let mut first = [0; CLASSES];
+        let mut i = 1;
+        while let Some(class) = SizeClass::from_index(i) {
+            first[i] = blocks_in(class, FIRST_BYTES, FIRST_BLOCKS_MIN, FIRST_BLOCKS) as u8;
+            i += 1;
+        }
+        first
+    };
+    FIRST[class.index()] as usize
 }
 
 /// How many blocks of a class make `bytes`, within bounds.

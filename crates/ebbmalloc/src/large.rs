@@ -13,6 +13,11 @@ use crate::text::Line;
 /// From so many units on, moving a block's pages beats copying it.
 const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
 
+/// Units that hold so many bytes, one at least; none if they cannot be counted.
+fn units_for(bytes: usize) -> Option<u32> {
+    u32::try_from(bytes.max(1).div_ceil(UNIT)).ok()
+}
+
 impl<O: Os> Engine<O> {
     /// A run of its own for a block, and whether it reads as zero; null if there is no room.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
@@ -31,8 +36,7 @@ impl<O: Os> Engine<O> {
         if size > isize::MAX as usize || !self.ready() {
             return None;
         }
-        let units = u32::try_from(size.max(1).div_ceil(UNIT)).ok()?;
-        let align = u32::try_from(align.div_ceil(UNIT)).ok()?;
+        let (units, align) = (units_for(size)?, units_for(align)?);
         let granted = self.pages.lock().alloc(&self.region, &self.os, units, align)?;
         Some((granted, units))
     }
@@ -55,7 +59,7 @@ impl<O: Os> Engine<O> {
 
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
     pub(crate) fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
-        let Ok(wanted) = u32::try_from(size.max(1).div_ceil(UNIT)) else {
+        let Some(wanted) = units_for(size) else {
             return false;
         };
         let mut pages = self.pages.lock();
@@ -79,8 +83,7 @@ impl<O: Os> Engine<O> {
         size: usize,
         align: usize,
     ) -> *mut u8 {
-        let wanted = u32::try_from(size.div_ceil(UNIT)).ok();
-        let (Some(wanted), Ok(align)) = (wanted, u32::try_from(align.div_ceil(UNIT))) else {
+        let (Some(wanted), Some(align)) = (units_for(size), units_for(align)) else {
             return ptr::null_mut();
         };
         if units < MOVE_UNITS || wanted <= units {

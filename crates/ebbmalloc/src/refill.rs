@@ -130,15 +130,17 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Gives all blocks in the calling thread's cache back to their spans.
+    /// Gives all blocks back to their spans that the calling thread's cache holds, and the caches of
+    /// threads that are no more.
     pub(crate) fn flush_all(&self) {
         for class in SizeClass::all() {
             self.flush(class, usize::MAX);
         }
+        self.flush_idle();
     }
 
     /// Gives the blocks back that the caches of threads hold which are no more, and their memory.
-    pub(crate) fn flush_idle(&self) {
+    fn flush_idle(&self) {
         while let Some(slab) = self.thread_slabs.take_idle() {
             self.flush_slab(slab);
             // SAFETY: just taken, and not used any more.

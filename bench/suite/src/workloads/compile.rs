@@ -47,11 +47,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     Ok(vec![
         Case::new("compile/gcc", "g++ -O1 on templates of containers, ranges and variants", gcc),
         Case::new("compile/rustc-check", "rustc checks regex-syntax (1 thread)", check).quick(),
-        Case::new(
-            "compile/rustc-build",
-            "rustc builds memchr, unoptimised (threads in LLVM)",
-            build,
-        ),
+        Case::new("compile/rustc-build", "rustc -O builds memchr (threads in LLVM)", build),
     ])
 }
 
