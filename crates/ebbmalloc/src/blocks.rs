@@ -97,6 +97,7 @@ impl<O: Os> Engine<O> {
                 let (first, units) = self.large_units(block, "realloc");
                 if class.is_none() {
                     if self.resize_large(first, units, size) {
+                        self.call_scavenger();
                         return block;
                     }
                     let moved = self.move_large((first, units), size, align);
@@ -116,19 +117,6 @@ impl<O: Os> Engine<O> {
             }
         }
         new
-    }
-
-    /// Gives the calling thread's cache back to the spans and all free memory to the kernel.
-    /// True if any memory went.
-    pub fn trim(&self) -> bool {
-        if !self.ready() {
-            return false;
-        }
-        self.flush_all();
-        let mut pages = self.pages.lock();
-        let before = pages.counts.purged;
-        pages.purge(&self.region, &self.os, 0);
-        pages.counts.purged > before
     }
 
     /// The class of the span in which a block begins at this address, if one does.
@@ -213,6 +201,7 @@ impl<O: Os> Engine<O> {
             block = self.front(|front| front.pop(class));
             if block.is_null() {
                 block = self.refill(class);
+                self.want_scavenger();
             }
             if block.is_null() {
                 self.flush_all();
@@ -240,7 +229,16 @@ impl<O: Os> Engine<O> {
         if granted.0.is_null() {
             self.os.out_of_memory();
         }
+        self.want_scavenger();
         granted
+    }
+
+    /// Frees what is no block of a span.
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, block: *mut u8, operation: &str) {
+        self.free_large(block, operation);
+        self.call_scavenger();
     }
 
     #[cold]
@@ -268,5 +266,6 @@ impl<O: Os> Engine<O> {
         if self.front(|front| front.push_batch(class, &[block])) == 0 {
             self.release(class, &[block]);
         }
+        self.call_scavenger();
     }
 }

@@ -6,7 +6,7 @@
 //! and by nobody else.
 
 use crate::os::Os;
-use crate::pages::Pages;
+use crate::pages::{Granted, Pages};
 use crate::region::{MapEntry, Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Span;
@@ -88,11 +88,17 @@ impl Central {
             // SAFETY: a listed unit heads a span of this class, whose lock we hold.
             let span = unsafe { &mut *region.span(unit) };
             let list = list_of(span);
+            let before = left;
             span.claim(left, |block| {
                 left -= 1;
                 // SAFETY: the block lies in the span.
                 blocks[left] = unsafe { base.add(block * class.size()) };
             });
+            if span.has_holes() {
+                for block in &blocks[left..before] {
+                    span.fill(class, class.block_at(block.addr() - base.addr()));
+                }
+            }
             spans.relist(region, unit, list, list_of(span));
         }
         let claimed = blocks.len() - left;
@@ -155,6 +161,33 @@ impl Central {
         Ok(())
     }
 
+    /// Returns OS pages of a span to the kernel in which nothing lies but free blocks, if the span is
+    /// one of this class, and quiet where only those are wanted. Bytes that went.
+    pub fn dig(
+        &self,
+        region: &Region,
+        os: &impl Os,
+        class: SizeClass,
+        unit: UnitIndex,
+        only_quiet: bool,
+    ) -> usize {
+        let _spans = self.lock.lock();
+        if region.entry(unit as usize) != MapEntry::small(class, 0) {
+            return 0;
+        }
+        // SAFETY: the unit heads a span of this class, whose lock we hold.
+        let span = unsafe { &mut *region.span(unit) };
+        let page = os.page_size();
+        if !span.is_quiet() && only_quiet || (span.free as usize) * class.size() < page {
+            return 0;
+        }
+        let base = region.address(unit);
+        span.dig(class, page, |bytes| {
+            // SAFETY: whole pages of the span whose blocks are free and stay so under the lock.
+            unsafe { os.purge(base.add(bytes.start), bytes.len()) }
+        })
+    }
+
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
     /// Returns the free blocks that were found.
     pub fn check(&self, region: &Region) -> usize {
@@ -199,13 +232,13 @@ impl ClassSpans {
         class: SizeClass,
     ) -> Option<UnitIndex> {
         let units = class.span_units();
-        let first = pages.lock().alloc(region, os, units, 1)?.first;
+        let Granted { first, zeroed } = pages.lock().alloc(region, os, units, 1)?;
         for nth in 0..units {
             region.set_entry(first + nth, MapEntry::small(class, nth));
         }
         // SAFETY: the run is ours alone now.
         let span = unsafe { &mut *region.span(first) };
-        span.set_up(class);
+        span.set_up(class, !zeroed);
         self.counts.spans += 1;
         self.relist(region, first, None, list_of(span));
         Some(first)

@@ -12,6 +12,7 @@ use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::Region;
 use crate::rseq::Place;
+use crate::scavenger::{Rounds, Scavenger};
 use crate::size_class::CLASSES;
 use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering};
 use crate::text::Line;
@@ -38,6 +39,8 @@ pub struct Hooks {
     pub at_thread_exit: extern "C" fn(),
     /// Called when the process exits, if statistics are wanted: [`Engine::print_stats`].
     pub at_exit: extern "C" fn(),
+    /// What a thread of the engine runs: [`Engine::scavenge`].
+    pub scavenge: extern "C" fn(),
 }
 
 /// An allocator over an operating system. Sets itself up on first use.
@@ -58,8 +61,11 @@ pub struct Engine<O: Os> {
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
+    pub(crate) scavenger: Scavenger,
+    /// Held while memory is given back that may be in use.
+    pub(crate) rounds: Lock<Rounds>,
     pub(crate) os: O,
-    hooks: Option<&'static Hooks>,
+    pub(crate) hooks: Option<&'static Hooks>,
 }
 
 /// What set-up finds out and decides.
@@ -122,6 +128,8 @@ impl<O: Os> Engine<O> {
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),
+            scavenger: Scavenger::new(),
+            rounds: Lock::new(Rounds::new()),
             os,
             hooks,
         }
@@ -250,6 +258,7 @@ impl<O: Os> Engine<O> {
     /// Restartable sequences need no waiting: what has not been committed was not done.
     pub fn before_fork(&self) {
         self.starting.hold();
+        self.rounds.hold();
         self.for_each_slot_lock(Lock::hold);
         self.thread_slabs.hold();
         for central in &self.centrals {
@@ -268,14 +277,16 @@ impl<O: Os> Engine<O> {
             }
             self.thread_slabs.force_unlock();
             self.for_each_slot_lock(|lock| lock.force_unlock());
+            self.rounds.force_unlock();
             self.starting.force_unlock();
         }
     }
 
-    /// As [`Engine::after_fork`], in the child: caches of threads that it does not have are
-    /// for those that it starts, and for whoever trims.
+    /// As [`Engine::after_fork`], in the child: it has no scavenger, and caches of threads that it
+    /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
+        self.scavenger.end();
         if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }

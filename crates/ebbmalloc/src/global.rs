@@ -10,7 +10,7 @@ use crate::size_class::MIN_ALIGN;
 pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
 
 static HOOKS: Hooks =
-    Hooks { before_fork, after_fork, after_fork_in_child, at_thread_exit, at_exit };
+    Hooks { before_fork, after_fork, after_fork_in_child, at_thread_exit, at_exit, scavenge };
 
 extern "C" fn before_fork() {
     ENGINE.before_fork();
@@ -26,10 +26,15 @@ extern "C" fn after_fork_in_child() {
 
 extern "C" fn at_thread_exit() {
     ENGINE.leave_thread();
+    ENGINE.call_scavenger();
 }
 
 extern "C" fn at_exit() {
     ENGINE.print_stats();
+}
+
+extern "C" fn scavenge() {
+    ENGINE.scavenge();
 }
 
 /// The allocator, for `#[global_allocator]`:

@@ -42,9 +42,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees what is no block of a span: nothing, a large block, or a mistake.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn free_slow(&self, block: *mut u8, operation: &str) {
+    pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             return;
         }

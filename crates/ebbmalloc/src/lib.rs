@@ -14,12 +14,14 @@
 //! - `size_class`: which sizes there are
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
-//! - `run`, `span`: records of a run, and of one that is cut into blocks
+//! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
+//!   into blocks
 //! - `region`: addresses and tables
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
-//! - `engine`, `large`, `refill`, `blocks`, `stats`: all of it together
+//! - `scavenger`: when memory is given back that nobody needs
+//! - `engine`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`: all of it together
 //! - `global`: the engine of this process
 
 #![no_std]
@@ -39,6 +41,7 @@ extern crate std;
 mod cache;
 mod central;
 mod front;
+mod holes;
 mod options;
 mod os;
 mod pages;
@@ -46,6 +49,7 @@ mod region;
 mod rseq;
 mod run;
 mod run_tree;
+mod scavenger;
 mod size_class;
 mod span;
 mod sync;
@@ -56,6 +60,8 @@ mod totals;
 #[cfg(not(loom))]
 mod blocks;
 #[cfg(not(loom))]
+mod drain;
+#[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
 mod global;
@@ -63,6 +69,8 @@ mod global;
 mod large;
 #[cfg(not(loom))]
 mod refill;
+#[cfg(not(loom))]
+mod scavenge;
 #[cfg(not(loom))]
 mod stats;
 
@@ -74,7 +82,7 @@ pub mod model;
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
-pub use options::{ModeChoice, Options, StatsChoice};
+pub use options::{ModeChoice, Options, ScavengerChoice, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 pub use size_class::{MIN_ALIGN, SMALL_MAX};
 #[cfg(not(loom))]

@@ -49,6 +49,16 @@ choices! {
     }
 }
 
+choices! {
+    /// Whether a thread of the engine gives memory back that nobody needs any more.
+    ScavengerChoice {
+        /** In programs that have several threads anyway, and a few MiB in use. */
+        Auto = "auto" | "1",
+        /** Never: memory goes back only while the program frees blocks. */
+        Off = "0" | "off",
+    }
+}
+
 /// Declares the options: field, variable, type, default, and what it is for.
 macro_rules! options {
     ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident = $default:ident, $variable:literal;)+) => {
@@ -102,6 +112,8 @@ options! {
     mode: ModeChoice = Auto, "EBB_MODE";
     /** Whether statistics are kept and printed at exit. Default: off. */
     stats: StatsChoice = Off, "EBB_STATS";
+    /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
+    scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
 }
 
 #[cold]

@@ -20,6 +20,11 @@ const DIRTY_SOFT_SHARE: usize = 8;
 /// soon wanted back, which costs page faults, and halves where it was not.
 const PURGE_WAIT_MIN: u32 = 10;
 const PURGE_WAIT_MAX: u32 = 1280;
+/// The peak of what was in use is forgotten by one part in so many each time that somebody asks
+/// what is surplus.
+const PEAK_SHARE: usize = 8;
+/// The surplus that is not worth halving, in units.
+const SURPLUS_LEAST: usize = (1 << 20) / UNIT;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +48,11 @@ pub(crate) struct Pages {
     /// Units that the last purge returned, and that clean runs have handed out since.
     purged_last: usize,
     faulted_back: usize,
+    /// Somebody asks for the [`Pages::surplus`] regularly and purges it.
+    watched: bool,
+    /// The least that was dirty, and the most in use of late, since that was last asked.
+    dirty_low: usize,
+    peak: usize,
     pub counts: PageCounts,
 }
 
@@ -70,6 +80,9 @@ impl Pages {
             purge_wait: PURGE_WAIT_MIN,
             purged_last: 0,
             faulted_back: 0,
+            watched: false,
+            dirty_low: 0,
+            peak: 0,
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }
@@ -88,8 +101,14 @@ impl Pages {
             self.purge(region, os, 0);
             self.take(region, os, units, align)
         })?;
-        self.counts.in_use += units as usize;
+        self.count_use(units);
         Some(granted)
+    }
+
+    fn count_use(&mut self, units: u32) {
+        self.counts.in_use += units as usize;
+        self.peak = self.peak.max(self.counts.in_use);
+        self.dirty_low = self.dirty_low.min(self.counts.dirty);
     }
 
     /// As [`Pages::alloc`], but for pages that are to be moved there: takes memory that is not resident, and
@@ -105,7 +124,7 @@ impl Pages {
             return None;
         }
         let granted = self.take(region, os, units, align)?;
-        self.counts.in_use += units as usize;
+        self.count_use(units);
         Some(granted)
     }
 
@@ -119,12 +138,20 @@ impl Pages {
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
+        let hard = DIRTY_HARD.max(self.counts.in_use);
+        if self.watched {
+            // What was in use a moment ago may well be again, and if not, it will be surplus.
+            let hard = hard.max(self.peak.saturating_sub(self.counts.in_use));
+            if self.counts.dirty > hard {
+                self.purge(region, os, hard - hard / 8);
+            }
+            return;
+        }
         let soft = DIRTY_SOFT.max(self.counts.in_use / DIRTY_SOFT_SHARE);
         if self.counts.dirty <= soft {
             return;
         }
         let now = os.now_ms();
-        let hard = DIRTY_HARD.max(self.counts.in_use);
         if now >= self.purge_due {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };
@@ -167,7 +194,7 @@ impl Pages {
             }
         }
         self.mark_in_use(region, first, units + more);
-        self.counts.in_use += more as usize;
+        self.count_use(more);
         true
     }
 
@@ -182,6 +209,17 @@ impl Pages {
     ) {
         self.mark_in_use(region, first, keep);
         self.free(region, os, first + keep, units - keep);
+    }
+
+    /// How many units to purge because nobody needed them since this was last asked: half of them each
+    /// time. From now on somebody does so regularly, or nobody does.
+    ///
+    /// Decay by halves is jemalloc's idea, to look at what was never needed in between tcmalloc's.
+    pub fn surplus(&mut self, watched: bool) -> usize {
+        let unneeded = core::mem::replace(&mut self.dirty_low, self.counts.dirty);
+        self.watched = watched;
+        self.peak = self.counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE));
+        (unneeded / 2).max(SURPLUS_LEAST).min(unneeded)
     }
 
     /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
@@ -209,6 +247,7 @@ impl Pages {
             self.counts.purges += 1;
             self.insert(region, start, excess, State::Clean);
         }
+        self.dirty_low = self.dirty_low.min(self.counts.dirty);
     }
 
     fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {

@@ -11,6 +11,7 @@ use core::ptr;
 
 use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
+use crate::drain::Which;
 use crate::engine::Engine;
 use crate::front::thread;
 use crate::os::Os;
@@ -130,13 +131,17 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Gives all blocks back to their spans that the calling thread's cache holds, and the caches of
-    /// threads that are no more.
+    /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
+    /// thread's, those of CPUs, and those of threads that are no more.
     pub(crate) fn flush_all(&self) {
         for class in SizeClass::all() {
             self.flush(class, usize::MAX);
         }
         self.flush_idle();
+        // Not waiting: who holds it is at just that.
+        if let Some(_rounds) = self.rounds.try_lock() {
+            self.drain(Which::All);
+        }
     }
 
     /// Gives the blocks back that the caches of threads hold which are no more, and their memory.

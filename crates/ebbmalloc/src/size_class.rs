@@ -16,6 +16,9 @@ pub const CLASSES: usize = 1 + 8 + 8 * 9;
 /// The most blocks that a span can hold: a unit of the smallest blocks.
 pub const SPAN_BLOCKS_MAX: usize = UNIT / MIN_ALIGN;
 
+/// The most units in a span.
+pub(crate) const SPAN_UNITS_MAX: usize = 16;
+
 const LINEAR_MAX: usize = 128;
 
 /// The index of a size class: 1 to `CLASSES - 1`.
@@ -219,7 +222,7 @@ mod tests {
         for class in SizeClass::all() {
             let end = class.span_units() as usize * UNIT;
             assert!(class.span_blocks() >= 2 && class.span_blocks() <= SPAN_BLOCKS_MAX);
-            assert!(class.span_units() <= 16);
+            assert!(class.span_units() as usize <= SPAN_UNITS_MAX);
             for offset in 0..end {
                 assert_eq!(class.block_at(offset), offset / class.size());
                 let found = class_of_start(class.index(), offset);

@@ -3,7 +3,10 @@
 //! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
 //! cache. Whoever works on a span holds the lock of its class.
 
-use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass};
+use core::ops::Range;
+
+use crate::holes::Holes;
+use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
@@ -17,17 +20,21 @@ pub struct Span {
     pub(crate) free: u16,
     /// Blocks in all.
     pub(crate) blocks: u16,
+    /// As `free`, when somebody last looked whether this span is in use.
+    seen: u16,
     /// Words of `bits` that are not zero.
     occupied: u64,
+    holes: Holes,
     bits: [u64; WORDS],
 }
 
 impl Span {
-    /// A span of the class with every block free.
-    pub fn set_up(&mut self, class: SizeClass) {
+    /// A span of the class with every block free, in memory that is resident or not.
+    pub fn set_up(&mut self, class: SizeClass, resident: bool) {
         let blocks = class.span_blocks();
-        (self.next, self.previous) = (0, 0);
+        (self.next, self.previous, self.seen) = (0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
+        self.holes = Holes::all(!resident);
         let words = blocks.div_ceil(64);
         self.bits[..words].fill(!0);
         if !blocks.is_multiple_of(64) {
@@ -70,6 +77,64 @@ impl Span {
         true
     }
 
+    /// True where a block that is handed out may lie in a hole: [`Span::fill`] it then.
+    #[inline]
+    pub fn has_holes(&self) -> bool {
+        !self.holes.is_empty()
+    }
+
+    /// A block is handed out, and so the pages in which it lies are no holes any more.
+    pub fn fill(&mut self, class: SizeClass, block: usize) {
+        self.holes.fill(block * class.size()..(block + 1) * class.size());
+    }
+
+    /// True where as many blocks are free as the last time that this was asked.
+    pub fn is_quiet(&mut self) -> bool {
+        core::mem::replace(&mut self.seen, self.free) == self.free
+    }
+
+    /// Has `purge` return to the kernel what lies in free blocks only and is no hole yet: ranges of
+    /// whole OS pages of `page` bytes, as offsets from the start of the span. Bytes that it said went.
+    pub fn dig(
+        &mut self,
+        class: SizeClass,
+        page: usize,
+        mut purge: impl FnMut(Range<usize>) -> bool,
+    ) -> usize {
+        let end = class.span_units() as usize * UNIT;
+        let (mut at, mut dug) = (0, 0);
+        while at < end {
+            let start = at;
+            while at < end && self.is_free(class, at..at + page) {
+                at += page;
+            }
+            // The ends may be holes already, and those between cost nothing more.
+            if at > start && !self.holes.contain(start..at) && purge(start..at) {
+                self.holes.dig(start..at);
+                dug += at - start;
+            }
+            at += page;
+        }
+        dug
+    }
+
+    /// Whether these bytes of the span belong to free blocks only.
+    fn is_free(&self, class: SizeClass, bytes: Range<usize>) -> bool {
+        let first = class.block_at(bytes.start);
+        // Behind the last block there is nothing that could be in use.
+        let last = class.block_at(bytes.end - 1).min(self.blocks as usize - 1);
+        let mut block = first;
+        while block <= last {
+            let (word, bit) = (block / 64, block % 64);
+            let wanted = !0 << bit & !0 >> (63 - (last - word * 64).min(63));
+            if self.bits[word] & wanted != wanted {
+                return false;
+            }
+            block = (word + 1) * 64;
+        }
+        true
+    }
+
     /// True where every block is free.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -94,7 +159,7 @@ mod tests {
     fn span(class: SizeClass) -> Span {
         // SAFETY: all zero bytes are a record that was never used.
         let mut span: Span = unsafe { core::mem::zeroed() };
-        span.set_up(class);
+        span.set_up(class, true);
         span
     }
 

@@ -72,7 +72,9 @@ stats! {
     table_bytes: Bytes,
     /** Memory returned to the kernel since the start. */
     purged_bytes: Bytes,
-    /** System calls that returned it. */
+    /** In free blocks of spans, returned to the kernel since the start: whole OS pages of them. */
+    dug_bytes: Bytes,
+    /** System calls that returned `purged_bytes`. */
     purges: Count,
     /** Blocks above 64 KiB that the program holds. */
     large_blocks: Count,
@@ -245,6 +247,7 @@ impl<O: Os> Engine<O> {
         stats.peak_bytes = totals.peak;
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
+        stats.dug_bytes = totals.dug;
 
         let counts = self.pages.lock().counts;
         let committed = self.region.committed();

@@ -9,6 +9,7 @@ pub(crate) struct Totals {
     allocated: AtomicU64,
     freed: AtomicU64,
     peak: AtomicU64,
+    dug: AtomicU64,
 }
 
 impl Totals {
@@ -19,6 +20,7 @@ impl Totals {
             allocated: AtomicU64::new(0),
             freed: AtomicU64::new(0),
             peak: AtomicU64::new(0),
+            dug: AtomicU64::new(0),
         }
     }
 
@@ -42,6 +44,10 @@ impl Totals {
         self.freed.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    pub fn count_dug(&self, bytes: usize) {
+        self.dug.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
     pub fn read(&self) -> TotalCounts {
         TotalCounts {
             large_blocks: self.large_blocks.load(Ordering::Relaxed),
@@ -49,6 +55,7 @@ impl Totals {
             allocated: self.allocated.load(Ordering::Relaxed),
             freed: self.freed.load(Ordering::Relaxed),
             peak: self.peak.load(Ordering::Relaxed),
+            dug: self.dug.load(Ordering::Relaxed),
         }
     }
 }
@@ -60,4 +67,5 @@ pub(crate) struct TotalCounts {
     pub allocated: u64,
     pub freed: u64,
     pub peak: u64,
+    pub dug: u64,
 }

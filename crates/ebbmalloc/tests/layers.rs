@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 20] = [
+const LAYERS: [&[&str]; 23] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -13,15 +13,18 @@ const LAYERS: [&[&str]; 20] = [
     &["cache"],
     &["rseq"],
     &["thread_slabs"],
+    &["holes"],
     &["run", "span", "totals"],
     &["region"],
     &["run_tree"],
     &["pages"],
     &["central"],
     &["front"],
+    &["scavenger"],
     &["engine"],
     &["large"],
-    &["refill"],
+    &["refill", "drain"],
+    &["scavenge"],
     &["blocks", "stats"],
     &["model"],
     &["global"],

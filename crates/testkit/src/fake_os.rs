@@ -350,6 +350,22 @@ impl Os for FakeOs {
 
     fn at_exit(&self, _: extern "C" fn()) {}
 
+    fn restart_sequences(&self) -> bool {
+        false
+    }
+
+    fn is_threaded(&self) -> bool {
+        false
+    }
+
+    fn start_thread(&self, _: extern "C" fn()) -> bool {
+        false
+    }
+
+    fn sleep_ms(&self, ms: u32) {
+        self.looks.fetch_add(ms as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+
     fn now_ms(&self) -> u64 {
         // Every look takes a millisecond, so that what waits for time to pass happens.
         self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed)

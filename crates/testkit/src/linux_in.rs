@@ -99,6 +99,22 @@ impl Os for LinuxIn {
         Linux.at_exit(call);
     }
 
+    fn restart_sequences(&self) -> bool {
+        Linux.restart_sequences()
+    }
+
+    fn is_threaded(&self) -> bool {
+        Linux.is_threaded()
+    }
+
+    fn start_thread(&self, work: extern "C" fn()) -> bool {
+        Linux.start_thread(work)
+    }
+
+    fn sleep_ms(&self, ms: u32) {
+        Linux.sleep_ms(ms);
+    }
+
     fn now_ms(&self) -> u64 {
         Linux.now_ms()
     }

@@ -122,6 +122,19 @@ fn work(engine: &Engine<LinuxIn>, thread: usize) {
 
 #[test]
 fn sequences_restart() {
+    in_percpu_mode(|_| {});
+}
+
+/// Caches are emptied, and OS pages of spans returned, while sequences work on them.
+#[test]
+fn caches_are_emptied_under_sequences() {
+    in_percpu_mode(|engine| {
+        (0..20).for_each(|_| drop(engine.trim()));
+    });
+}
+
+/// Threads at work while everything interrupts them, and somebody does something to the engine.
+fn in_percpu_mode(meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let engine = Engine::new(LinuxIn::new("percpu"), None);
     assert!(!engine.alloc(1).is_null());
     let stats = engine.stats();
@@ -153,6 +166,7 @@ fn sequences_restart() {
                 let cpu = cpus[(moves / THREADS + nth / 2) % cpus.len()];
                 moves += (id != 0 && move_to(id, cpu)) as usize;
             }
+            meanwhile(&engine);
             thread::sleep(Duration::from_micros(100));
         }
     });

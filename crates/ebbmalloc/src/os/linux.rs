@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
 use super::rseq_area::registered_by_libc;
-use super::{Os, RseqArea, ThreadWords, Usage, threads};
+use super::{Os, RseqArea, ThreadWords, Usage, background, threads};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -146,6 +146,25 @@ impl Os for Linux {
 
     fn watch_thread(&self) -> bool {
         threads::watch()
+    }
+
+    fn restart_sequences(&self) -> bool {
+        background::restart_sequences()
+    }
+
+    fn is_threaded(&self) -> bool {
+        background::is_threaded()
+    }
+
+    fn start_thread(&self, work: extern "C" fn()) -> bool {
+        background::start(work)
+    }
+
+    fn sleep_ms(&self, ms: u32) {
+        let time =
+            libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
+        // SAFETY: reads the time.
+        keeping_errno(|| unsafe { libc::nanosleep(&time, ptr::null_mut()) });
     }
 
     fn now_ms(&self) -> u64 {

@@ -14,6 +14,7 @@ mod loom_park;
 #[cfg(loom)]
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
+mod background;
 mod linux;
 mod proc;
 mod rseq_area;
@@ -82,6 +83,20 @@ pub trait Os: Sync {
 
     /// Watches the calling thread. False where memory is too short for that. May allocate.
     fn watch_thread(&self) -> bool;
+
+    /// Has the kernel start over, on all CPUs, what restartable sequences are in progress: afterwards no
+    /// thread of this process is in one that began before. False where it cannot.
+    fn restart_sequences(&self) -> bool;
+
+    /// False while this process has never had a second thread, as far as that is known.
+    fn is_threaded(&self) -> bool;
+
+    /// Runs `work` in a thread of its own, which no signal interrupts. May allocate. False where
+    /// there can be no thread.
+    fn start_thread(&self, work: extern "C" fn()) -> bool;
+
+    /// Waits so many milliseconds.
+    fn sleep_ms(&self, ms: u32);
 
     /// Milliseconds since some moment; cheap, so it may move in steps of a few.
     fn now_ms(&self) -> u64;

@@ -4,6 +4,9 @@
 //! virtual CPU's slab, work, and commit by one store, the last instruction. Preemption, migration
 //! or a signal before it makes the kernel jump to the abort handler, which starts over. Leaving
 //! a sequence by a jump needs nothing: the kernel sees that the address is outside of it.
+//!
+//! What is committed is always the whole header: `drain.rs` puts another in its place, and tells by
+//! its still being there that no sequence has ended meanwhile.
 
 use core::arch::asm;
 
@@ -138,8 +141,10 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
     unsafe {
         sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
-            "mov {room:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
+            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {top:e}, {header:e}",
+            "mov {room}, {header}",
+            "shr {room}, 32",
             "sub {room:e}, {top:e}",
             "jbe 9f",
             "shr {room:e}, 3",
@@ -152,11 +157,13 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             "mov qword ptr [{slab} + {top}], {block}",
             "inc {taken}",
             "jmp 2b",
-            "3: mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            "3: lea {header}, [{header} + {taken}*8]",
+            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             blocks = in(reg) blocks.as_ptr(),
             length = in(reg) blocks.len(),
+            header = out(reg) _,
             top = out(reg) _,
             room = out(reg) _,
             block = out(reg) _,
@@ -183,25 +190,26 @@ pub(crate) unsafe fn pop_batch(
     unsafe {
         sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
             "2: cmp {taken}, {length}",
             "je 3f",
-            "cmp {top:e}, {bottom:e}",
+            "cmp {header:e}, {bottom:e}",
             "jbe 3f",
-            "mov {block}, qword ptr [{slab} + {top}]",
+            "mov {block:e}, {header:e}",
+            "mov {block}, qword ptr [{slab} + {block}]",
             "mov qword ptr [{blocks} + {taken}*8], {block}",
-            "sub {top:e}, 8",
+            "sub {header}, 8",
             "inc {taken}",
             "jmp 2b",
             "3: test {taken}, {taken}",
             "je 9f",
-            "mov dword ptr [{slab} + {class}*8 + {headers}], {top:e}";
+            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             bottom = in(reg) bottom,
             blocks = in(reg) blocks.as_mut_ptr(),
             length = in(reg) blocks.len(),
-            top = out(reg) _,
+            header = out(reg) _,
             block = out(reg) _,
             taken = out(reg) taken,
         );

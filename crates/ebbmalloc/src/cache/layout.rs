@@ -1,0 +1,197 @@
+//! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
+
+use super::{SLAB_SHIFT, SlabStart};
+use crate::size_class::{CLASSES, SizeClass};
+
+/// The most that one stack holds, in bytes of blocks and in blocks.
+const STACK_BYTES: usize = 256 * 1024;
+const STACK_BLOCKS: usize = 1024;
+const STACK_BLOCKS_MIN: usize = 4;
+/// What a stack is first set up for; each miss doubles it.
+const FIRST_BYTES: usize = 8 * 1024;
+const FIRST_BLOCKS: usize = 64;
+const FIRST_BLOCKS_MIN: usize = 2;
+/// The most that a thread's stack holds, in bytes of blocks.
+const THREAD_BYTES: usize = 32 * 1024;
+/// So many threads may each hold as much.
+const FULL_SHARES: usize = 16;
+/// What a thread's stack may hold however many threads there are, in bytes.
+const LEAST_BYTES: usize = 4 * 1024;
+
+/// Where a class's stack ends, in bytes from the start of the slab. One aligned word, so that
+/// one store replaces it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(C, align(8))]
+pub(crate) struct Header {
+    /// Offset of the newest block, or of the bottom slot where there is none.
+    pub top: u32,
+    /// Offset that `top` may grow to.
+    pub limit: u32,
+}
+
+impl Header {
+    pub fn to_bits(self) -> u64 {
+        self.top as u64 | (self.limit as u64) << 32
+    }
+
+    pub fn from_bits(bits: u64) -> Self {
+        Self { top: bits as u32, limit: (bits >> 32) as u32 }
+    }
+
+    /// What a stack has that looks empty to a pop and full to a push: `drain.rs`. Its top is that of
+    /// the smallest place, where caches of CPUs hold nothing, its limit below that of any place.
+    pub fn closed(class: SizeClass) -> Self {
+        Self { top: Stack::of(0, class).bottom, limit: CLOSED }
+    }
+
+    /// True where the stack was never set up.
+    pub fn is_new(self) -> bool {
+        self.limit == 0
+    }
+
+    /// The header after a miss: set up in the full place, or with twice the room, up to the
+    /// class's bound.
+    pub fn grown(self, class: SizeClass) -> Self {
+        let stack = Stack::of(FULL, class);
+        if self.limit == CLOSED {
+            return self;
+        }
+        if self.is_new() {
+            return Self { top: stack.bottom, limit: stack.bottom + 8 * first_room(class) as u32 };
+        }
+        let room = (self.limit - stack.bottom) * 2;
+        Self { top: self.top, limit: stack.bottom + room.min(8 * stack.most) }
+    }
+
+    /// The header with half the room, but enough for what the stack holds and for what it was first
+    /// set up for.
+    pub fn shrunk(self, class: SizeClass) -> Self {
+        let bottom = self.stack(class).bottom;
+        let room = (self.room(class) / 2).max(first_room(class)).max(self.held(class));
+        Self { top: self.top, limit: self.limit.min(bottom + 8 * room as u32) }
+    }
+
+    /// How many blocks the stack has room for beyond what it was first set up for.
+    pub fn extra_room(self, class: SizeClass) -> usize {
+        self.room(class).saturating_sub(first_room(class))
+    }
+
+    /// How many blocks the stack has room for.
+    pub fn room(self, class: SizeClass) -> usize {
+        (self.limit.saturating_sub(self.stack(class).bottom) / 8) as usize
+    }
+
+    /// How many blocks it holds; more than there is room for where the room has shrunk.
+    pub fn held(self, class: SizeClass) -> usize {
+        (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
+    }
+
+    /// Which of the class's places the stack is in; the first for one never set up.
+    pub(super) fn place(self, class: SizeClass) -> usize {
+        (0..PLACES).rfind(|&place| Stack::of(place, class).contains(self.limit)).unwrap_or(0)
+    }
+
+    fn stack(self, class: SizeClass) -> Stack {
+        Stack::of(self.place(class), class)
+    }
+}
+
+/// The limit of stacks that are closed.
+const CLOSED: u32 = 8;
+
+/// Where a class's stack may lie in a slab.
+#[derive(Clone, Copy)]
+pub(super) struct Stack {
+    /// Offset of the bottom slot, which stays null.
+    pub bottom: u32,
+    /// The most blocks of room.
+    pub most: u32,
+}
+
+impl Stack {
+    #[inline]
+    pub fn of(place: usize, class: SizeClass) -> Self {
+        STACKS.0[place][class.index()]
+    }
+
+    /// Whether a stack with this limit lies here.
+    fn contains(self, limit: u32) -> bool {
+        (self.bottom..=self.bottom + 8 * self.most).contains(&limit)
+    }
+}
+
+/// How many places each class has in a slab, from the smallest to the full one.
+const PLACES: usize = 3;
+pub(super) const FULL: usize = PLACES - 1;
+/// The most blocks in each but the full place.
+pub(super) const PLACE_BLOCKS: [usize; FULL] = [4, 32];
+
+/// The stacks in each place, and where the last of them ends.
+static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
+    let mut stacks = [[Stack { bottom: 0, most: 0 }; CLASSES]; PLACES];
+    let mut offset = size_of::<SlabStart>();
+    let mut place = 0;
+    while place < PLACES {
+        let mut i = 1;
+        while let Some(class) = SizeClass::from_index(i) {
+            let mut most = blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
+            if place < FULL && most > PLACE_BLOCKS[place] {
+                most = PLACE_BLOCKS[place];
+            }
+            stacks[place][i] = Stack { bottom: offset as u32, most: most as u32 };
+            offset += 8 * (most + 1);
+            i += 1;
+        }
+        // The headers and the smallest stacks share a page.
+        assert!(place > 0 || offset <= 4096);
+        place += 1;
+    }
+    assert!(offset <= 1 << SLAB_SHIFT);
+    (stacks, offset)
+};
+
+/// Bytes at the start of a slab that are ever used.
+pub(crate) fn used_bytes() -> usize {
+    STACKS.1
+}
+
+/// How many blocks a virtual CPU's stack has room for when it is set up.
+fn first_room(class: SizeClass) -> usize {
+    // A table, since summing up a slab's room asks for every class.
+    static FIRST: [u8; CLASSES] = {
+        let mut first = [0; CLASSES];
+        let mut i = 1;
+        while let Some(class) = SizeClass::from_index(i) {
+            first[i] = blocks_in(class, FIRST_BYTES, FIRST_BLOCKS_MIN, FIRST_BLOCKS) as u8;
+            i += 1;
+        }
+        first
+    };
+    FIRST[class.index()] as usize
+}
+
+/// How many blocks of a class make `bytes`, within bounds.
+const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) -> usize {
+    let blocks = bytes / class.size();
+    if blocks < least {
+        least
+    } else if blocks > most {
+        most
+    } else {
+        blocks
+    }
+}
+
+/// How many blocks of a class the stack of one of so many threads may hold: the most while there are
+/// few threads; beyond, all together hold no more, but for a few blocks
+/// each, of up to 4 KiB.
+pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
+    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
+    let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
+    (full * FULL_SHARES / threads.max(FULL_SHARES)).max(few)
+}
+
+/// Offset of the bottom slot of the class's stack in its full place.
+pub(crate) fn bottom_of(class: SizeClass) -> u32 {
+    Stack::of(FULL, class).bottom
+}

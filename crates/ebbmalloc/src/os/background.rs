@@ -1,0 +1,91 @@
+//! A thread of the engine's own, and what it needs to work behind the back of a program.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{self, MaybeUninit};
+use core::ptr;
+
+use super::linux::keeping_errno;
+
+/// Bytes of address space for the thread's stack, of which it touches a page or two. The C library puts
+/// the thread's variables there too; where these are large, the second will do.
+const STACKS: [usize; 2] = [256 << 10, 8 << 20];
+
+/// membarrier(2).
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
+const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
+
+/// Starts over all restartable sequences in progress: Linux 5.10 and later. The command that
+/// registers costs nothing the second time.
+pub(super) fn restart_sequences() -> bool {
+    [REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ].iter().all(|&command| {
+        // SAFETY: touches no memory.
+        keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
+    })
+}
+
+/// Starts a thread that runs `work` with all signals blocked, and which nobody waits for.
+pub(super) fn start(work: extern "C" fn()) -> bool {
+    keeping_errno(|| {
+        let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let (mut all, mut before) =
+            (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::uninit());
+        let argument = work as *mut c_void;
+        // SAFETY: each call fills or reads what it is given, all of which live as long; the mask is that
+        // of this thread, and put back.
+        unsafe {
+            if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+                return false;
+            }
+            libc::pthread_attr_setdetachstate(
+                attributes.as_mut_ptr(),
+                libc::PTHREAD_CREATE_DETACHED,
+            );
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            let started = STACKS.iter().any(|&bytes| {
+                libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), bytes);
+                libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument) == 0
+            });
+            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+            libc::pthread_attr_destroy(attributes.as_mut_ptr());
+            started
+        }
+    })
+}
+
+extern "C" fn run(work: *mut c_void) -> *mut c_void {
+    // SAFETY: names this thread; the text ends with a null byte.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"ebb-scavenger".as_ptr()) };
+    // SAFETY: `start` was given a function of this type.
+    unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
+    ptr::null_mut()
+}
+
+/// False while the process has one thread. glibc says so since 2.32; where nobody does, whoever asks
+/// is one of several if it is not the first.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(super) fn is_threaded() -> bool {
+    let single: *const u8;
+    // SAFETY: as for `registered_by_libc`: the address of a variable, or 0.
+    unsafe {
+        core::arch::asm!(
+            ".weak __libc_single_threaded",
+            "mov {single}, qword ptr [rip + __libc_single_threaded@GOTPCREL]",
+            single = out(reg) single,
+            options(nomem, nostack, preserves_flags),
+        );
+        if single.is_null() { not_first() } else { single.read_volatile() == 0 }
+    }
+}
+
+/// As above.
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+pub(super) fn is_threaded() -> bool {
+    not_first()
+}
+
+fn not_first() -> bool {
+    // SAFETY: both ask for a number.
+    unsafe { libc::syscall(libc::SYS_gettid) != libc::c_long::from(libc::getpid()) }
+}
