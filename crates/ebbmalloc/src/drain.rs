@@ -29,18 +29,18 @@ pub(crate) enum Which {
 }
 
 impl<O: Os> Engine<O> {
-    /// Empties the caches of CPUs. False if those were empty already, and nobody uses them. The
-    /// caller holds the lock of the rounds.
+    /// Empties the caches of CPUs. False if they are not in use: neither changed since the last time,
+    /// nor did they hold anything. The caller holds the lock of the rounds.
     pub(crate) fn drain(&self, which: Which) -> bool {
-        let mut any = false;
+        let mut in_use = false;
         for number in 0..self.setup().caches {
             // SAFETY: there are as many.
             let slab = unsafe { self.region.slabs().add(number) };
             // SAFETY: as above.
-            let used = unsafe { mark_seen(slab) };
-            any |= used && which == Which::Unused || self.drain_slab(slab);
+            let changed = unsafe { mark_seen(slab) };
+            in_use |= changed && which == Which::Unused || self.drain_slab(slab);
         }
-        any
+        in_use
     }
 
     /// Empties a cache as far as nobody is using it right now; false if it was never used or could

@@ -286,7 +286,7 @@ impl<O: Os> Engine<O> {
     /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
-        self.scavenger.end();
+        self.scavenger.end_in_child();
         if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }

@@ -16,10 +16,8 @@ const WORDS: usize = SPAN_UNITS_MAX * UNIT / PAGE / 64;
 pub(crate) struct Holes([u64; WORDS]);
 
 impl Holes {
-    /// Every page, or none, of a span.
-    pub fn all(are: bool) -> Self {
-        Self([if are { !0 } else { 0 }; WORDS])
-    }
+    /// No page is missing.
+    pub const NONE: Self = Self([0; WORDS]);
 
     /// True where no page is known to be missing.
     #[inline]

@@ -11,6 +11,7 @@ use crate::front::{Front, Preferred, Slots};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::Region;
+pub use crate::scavenger::Scavenger;
 use crate::size_class::SizeClass;
 pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;

@@ -23,6 +23,9 @@ const PURGE_WAIT_MAX: u32 = 1280;
 /// The peak of what was in use is forgotten by one part in so many each time that somebody asks
 /// what is surplus.
 const PEAK_SHARE: usize = 8;
+/// What may be resident above that peak: so many units, or one in so many of it.
+const SLACK_LEAST: usize = (1 << 20) / UNIT;
+const SLACK_SHARE: usize = 16;
 /// The surplus that is not worth halving, in units.
 const SURPLUS_LEAST: usize = (1 << 20) / UNIT;
 
@@ -102,7 +105,20 @@ impl Pages {
             self.take(region, os, units, align)
         })?;
         self.count_use(units);
+        if self.watched && granted.zeroed {
+            self.keep_to_peak(region, os);
+        }
         Some(granted)
+    }
+
+    /// What was in use a moment ago may well be again, and if not, it will be surplus. So while
+    /// somebody looks after that, no more is purged than keeps resident memory at that peak.
+    fn keep_to_peak(&mut self, region: &Region, os: &impl Os) {
+        let slack = SLACK_LEAST.max(self.peak / SLACK_SHARE);
+        let most = self.peak + slack - self.counts.in_use;
+        if self.counts.dirty > most {
+            self.purge(region, os, most - slack / 2);
+        }
     }
 
     fn count_use(&mut self, units: u32) {
@@ -138,20 +154,15 @@ impl Pages {
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
-        let hard = DIRTY_HARD.max(self.counts.in_use);
         if self.watched {
-            // What was in use a moment ago may well be again, and if not, it will be surplus.
-            let hard = hard.max(self.peak.saturating_sub(self.counts.in_use));
-            if self.counts.dirty > hard {
-                self.purge(region, os, hard - hard / 8);
-            }
-            return;
+            return self.keep_to_peak(region, os);
         }
         let soft = DIRTY_SOFT.max(self.counts.in_use / DIRTY_SOFT_SHARE);
         if self.counts.dirty <= soft {
             return;
         }
         let now = os.now_ms();
+        let hard = DIRTY_HARD.max(self.counts.in_use);
         if now >= self.purge_due {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };

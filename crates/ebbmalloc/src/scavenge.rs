@@ -14,39 +14,46 @@ use crate::os::Os;
 use crate::region::UnitIndex;
 use crate::scavenger::Rounds;
 use crate::size_class::UNIT;
+use crate::sync::{AtomicU64, Ordering};
 
 /// From one round to the next, in milliseconds.
 const ROUND: u32 = 200;
-/// The rounds in which all spans are looked at once, and the least and the most units in one.
+/// The same where nothing goes back for now.
+const LONG_ROUND: u32 = 3000;
+/// The rounds in which all spans are looked at once, and the most units in one.
 const CYCLE: usize = 5;
-const SCAN_LEAST: usize = 1024;
 const SCAN_MOST: usize = 16 * 1024;
 /// The scavenger starts where so many units are in use, and ends where fewer are.
-const STARTS_AT: usize = (2 << 20) / UNIT;
-const ENDS_BELOW: usize = (1 << 20) / UNIT;
+const STARTS_AT: usize = (4 << 20) / UNIT;
+const ENDS_BELOW: usize = (2 << 20) / UNIT;
 /// The most units that go back to the kernel while the page heap is locked.
 const AT_A_TIME: usize = (16 << 20) / UNIT;
-/// Without a scavenger, the clock is looked at every so many batches of freed blocks.
-const LOOK: u32 = 64;
-
-/// What came of a round.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Cycle {
-    Goes,
-    /// All spans have been looked at, and something went back.
-    Fruitful,
-    /// The same, but there was nothing.
-    Fruitless,
-}
+/// How often to think of starting the scavenger, in milliseconds.
+const LOOK: u32 = 2;
+/// So many cycles without anything to give back, and a span that is quiet has been looked at twice.
+const QUIET: u32 = 2;
 
 impl<O: Os> Engine<O> {
     /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
     /// where it is freed, which the C library does with locks held that starting a thread takes.
     #[inline]
     pub(crate) fn want_scavenger(&self) {
-        if self.scavenger.is_none() && self.region.committed() >= STARTS_AT * UNIT {
+        if self.scavenger.is_wanted()
+            && self.region.committed() >= STARTS_AT * UNIT
+            && self.is_due(&self.scavenger.start_due, LOOK)
+        {
             self.start_scavenger();
         }
+    }
+
+    /// True once in so many milliseconds: by the clock, so that threads need not share a counter.
+    fn is_due(&self, due: &AtomicU64, every: u32) -> bool {
+        let now = self.os.now_ms();
+        let is_due = now >= due.load(Ordering::Relaxed);
+        if is_due {
+            due.store(now + every as u64, Ordering::Relaxed);
+        }
+        is_due
     }
 
     #[cold]
@@ -55,64 +62,56 @@ impl<O: Os> Engine<O> {
         if self.setup().options.scavenger == ScavengerChoice::Off {
             return self.scavenger.never();
         }
-        if !self.os.is_threaded()
-            || self.pages.lock().counts.in_use < STARTS_AT
-            || !self.scavenger.begin()
-        {
-            return;
-        }
-        if !self.os.start_thread(hooks.scavenge) {
-            self.scavenger.never();
+        let pays_off = || self.pages.lock().counts.in_use >= STARTS_AT;
+        if self.os.is_threaded(self.scavenger.is_forked()) && pays_off() && self.scavenger.begin() {
+            self.rounds.lock().quiet = 0;
+            if !self.os.start_thread(hooks.scavenge) {
+                self.scavenger.never();
+            }
         }
     }
 
-    /// Blocks were freed in bulk: the scavenger is told; where there is none, rounds run here.
+    /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
     #[inline]
     pub(crate) fn call_scavenger(&self) {
-        let calls = self.scavenger.call();
-        if calls.is_multiple_of(LOOK) && self.scavenger.is_none() {
+        if !self.scavenger.call() {
             self.scavenge_if_due();
         }
     }
 
-    #[cold]
-    fn scavenge_if_due(&self) -> bool {
-        let now = self.os.now_ms();
-        let Some(mut rounds) = self.rounds.try_lock() else { return true };
-        if now < rounds.due {
-            return true;
+    fn scavenge_if_due(&self) {
+        if self.is_due(&self.scavenger.round_due, ROUND)
+            && let Some(mut rounds) = self.rounds.try_lock()
+        {
+            self.round(&mut rounds, false);
         }
-        rounds.due = now + ROUND as u64;
-        self.round(&mut rounds) != Cycle::Fruitless
     }
 
     /// What a program calls when it has nothing else to do, an event loop before it waits: gives
-    /// back some of what nobody needs. True if it is worth calling again, after a fifth of a
+    /// some memory back that nobody needs. True if it is worth calling again, after a fifth of a
     /// second: before, it does nothing.
     pub fn idle(&self) -> bool {
-        self.ready() && self.scavenger.is_none() && self.scavenge_if_due()
+        if !self.ready() || self.scavenger.call() {
+            return false;
+        }
+        self.scavenge_if_due();
+        self.rounds.lock().quiet < QUIET
     }
 
     /// What the scavenger's thread runs.
     pub fn scavenge(&self) {
-        let mut calls = self.scavenger.calls();
-        let mut fruitless = 0;
+        let mut wait = ROUND;
         loop {
-            self.os.sleep_ms(ROUND);
-            let before = self.scavenger.calls();
-            let cycle = {
-                let mut rounds = self.rounds.lock();
-                self.round(&mut rounds)
-            };
-            if before != calls || cycle == Cycle::Fruitful {
-                (calls, fruitless) = (before, 0);
-            } else if cycle == Cycle::Fruitless {
-                fruitless += 1;
-            }
-            // A span counts as quiet when it is looked at for the second time.
-            if fruitless < 2 {
+            self.os.sleep_ms(wait);
+            let called = self.scavenger.was_called();
+            let mut rounds = self.rounds.lock();
+            self.round(&mut rounds, called);
+            wait = ROUND;
+            if rounds.quiet < QUIET {
                 continue;
             }
+            let caches_used = rounds.caches_used;
+            drop(rounds);
             let mut pages = self.pages.lock();
             if pages.counts.in_use < ENDS_BELOW {
                 pages.surplus(false);
@@ -120,35 +119,46 @@ impl<O: Os> Engine<O> {
                 return self.scavenger.end();
             }
             drop(pages);
-            self.scavenger.sleep(calls);
-            fruitless = 0;
+            if caches_used {
+                // Whoever works within caches does not call.
+                wait = LONG_ROUND;
+            } else {
+                self.scavenger.sleep();
+            }
         }
     }
 
-    fn round(&self, rounds: &mut Rounds) -> Cycle {
-        let mut surplus = self.pages.lock().surplus(!self.scavenger.is_none());
-        rounds.fruitful |= surplus > 0;
-        while surplus > 0 {
-            let some = surplus.min(AT_A_TIME);
+    /// Gives back some of what nobody needed since the last round; `busy` if the program is known to
+    /// have freed blocks since.
+    fn round(&self, rounds: &mut Rounds, busy: bool) {
+        let surplus = self.give_surplus();
+        let end = self.region.committed() / UNIT;
+        let scanned = end.div_ceil(CYCLE).min(SCAN_MOST);
+        let until = (rounds.cursor as usize + scanned).min(end);
+        let dug = self.dig(rounds.cursor as usize..until, Which::Unused);
+        rounds.cursor = until as UnitIndex;
+        if busy || surplus > 0 || dug > 0 {
+            rounds.quiet = 0;
+        }
+        if until == end {
+            rounds.cursor = 0;
+            rounds.caches_used = self.drain(Which::Unused);
+            rounds.quiet = rounds.quiet.saturating_add(1);
+        }
+    }
+
+    /// Returns free memory to the kernel that nobody needed since the last time. How many units.
+    fn give_surplus(&self) -> usize {
+        let surplus = self.pages.lock().surplus(self.scavenger.exists());
+        let mut left = surplus;
+        while left > 0 {
+            let some = left.min(AT_A_TIME);
             let mut pages = self.pages.lock();
             let keep = pages.counts.dirty.saturating_sub(some);
             pages.purge(&self.region, &self.os, keep);
-            surplus -= some;
+            left -= some;
         }
-        let end = self.region.committed() / UNIT;
-        let scanned = (end / CYCLE).clamp(SCAN_LEAST, SCAN_MOST);
-        let until = (rounds.cursor as usize + scanned).min(end);
-        rounds.fruitful |= self.dig(rounds.cursor as usize..until, Which::Unused) > 0;
-        rounds.cursor = until as UnitIndex;
-        if until < end {
-            return Cycle::Goes;
-        }
-        rounds.cursor = 0;
-        rounds.fruitful |= self.drain(Which::Unused);
-        match core::mem::take(&mut rounds.fruitful) {
-            true => Cycle::Fruitful,
-            false => Cycle::Fruitless,
-        }
+        surplus
     }
 
     /// Gives back what caches hold, and returns all free memory to the kernel. True if any went.
@@ -158,7 +168,7 @@ impl<O: Os> Engine<O> {
         }
         self.flush_all();
         let mut rounds = self.rounds.lock();
-        rounds.fruitful = true;
+        rounds.quiet = 0;
         let dug = self.dig(0..self.region.committed() / UNIT, Which::All);
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;

@@ -1,101 +1,123 @@
 //! The scavenger: a thread that gives memory back which nobody needs any more, also while the program
 //! does nothing. Here is when it runs and when it sleeps; what it does is in `scavenge.rs`.
 //!
-//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): one word holds the state and how often
-//! blocks were freed, so that nothing can be freed unnoticed between its last look and its sleep.
+//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): who frees memory, under a lock, looks
+//! afterwards whether the scavenger must be called. The scavenger forgets that it was called before
+//! it takes that lock to look for memory, and goes to sleep only if it was not called since. So
+//! nothing is freed unnoticed; and the word is written by one call a round, not by each.
 
 use crate::os::{futex_wait, futex_wake};
 use crate::region::UnitIndex;
-use crate::sync::{AtomicU32, Ordering, const_fn};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, const_fn};
 
-/// The low bits of the word.
-const STATE: u32 = 3;
 /// There is no scavenger.
 const NONE: u32 = 0;
 const AWAKE: u32 = 1;
-const ASLEEP: u32 = 2;
+/// Awake, and called since it last asked.
+const CALLED: u32 = 2;
+const ASLEEP: u32 = 3;
 /// There will be none.
-const NEVER: u32 = 3;
-/// What one more call adds.
-const CALL: u32 = STATE + 1;
+const NEVER: u32 = 4;
 
-/// Whether there is a scavenger, and what it was told.
-pub struct Scavenger(AtomicU32);
+/// Whether there is a scavenger, and whether it was called. In a cache line of its own, which
+/// everybody reads and hardly anybody writes.
+#[repr(align(64))]
+pub struct Scavenger {
+    state: AtomicU32,
+    /// This process was forked.
+    forked: AtomicU8,
+    /// While there is none: when the next round is due, and when to think of starting one, in
+    /// milliseconds by the clock of the operating system below.
+    pub(crate) round_due: AtomicU64,
+    pub(crate) start_due: AtomicU64,
+}
 
 impl Scavenger {
     const_fn! {
         /// None yet.
         pub fn new() -> Self {
-            Self(AtomicU32::new(NONE))
+            Self {
+                state: AtomicU32::new(NONE),
+                forked: AtomicU8::new(0),
+                round_due: AtomicU64::new(0),
+                start_due: AtomicU64::new(0),
+            }
         }
     }
 
     /// True where one may be started.
     #[inline]
-    pub fn is_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & STATE == NONE
+    pub fn is_wanted(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == NONE
     }
 
-    /// Memory was freed: wakes the scavenger if it sleeps. How often that was told by now.
+    /// True where there is one.
+    pub fn exists(&self) -> bool {
+        matches!(self.state.load(Ordering::Relaxed), AWAKE | CALLED | ASLEEP)
+    }
+
+    /// Memory was freed, under a lock that the scavenger takes: calls it. False if there is none.
     #[inline]
-    pub fn call(&self) -> u32 {
-        let word = self.0.fetch_add(CALL, Ordering::AcqRel);
-        if word & STATE == ASLEEP {
-            self.wake();
-        }
-        word / CALL
-    }
-
-    #[cold]
-    fn wake(&self) {
-        if self.change(ASLEEP, AWAKE) {
-            futex_wake(&self.0);
+    pub fn call(&self) -> bool {
+        loop {
+            match self.state.load(Ordering::Relaxed) {
+                CALLED => return true,
+                // It may change from one to the other meanwhile.
+                state @ (AWAKE | ASLEEP) => {
+                    if self.change(state, CALLED) && state == ASLEEP {
+                        futex_wake(&self.state);
+                    }
+                }
+                _ => return false,
+            }
         }
     }
 
     /// Whether it is the caller who is to start the scavenger.
     pub fn begin(&self) -> bool {
-        self.change(NONE, AWAKE)
+        self.change(NONE, CALLED)
     }
 
-    /// There is no scavenger any more: it ends, or belongs to the parent of this process.
+    /// In the child of a fork: there may have been one in its parent, but not here.
+    pub fn end_in_child(&self) {
+        self.forked.store(1, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// True in the child of a fork.
+    pub fn is_forked(&self) -> bool {
+        self.forked.load(Ordering::Relaxed) != 0
+    }
+
+    /// There is no scavenger any more.
     pub fn end(&self) {
-        let _ = self.change(AWAKE, NONE) || self.change(ASLEEP, NONE);
+        if self.state.load(Ordering::Relaxed) != NEVER {
+            self.state.store(NONE, Ordering::Release);
+        }
     }
 
     /// There will be no scavenger.
     pub fn never(&self) {
-        let _ = self.change(NONE, NEVER) || self.change(AWAKE, NEVER);
+        self.state.store(NEVER, Ordering::Release);
     }
 
-    /// How often it was called.
-    pub fn calls(&self) -> u32 {
-        self.0.load(Ordering::Acquire) / CALL
+    /// Whether it was called since this was last asked.
+    pub fn was_called(&self) -> bool {
+        self.change(CALLED, AWAKE)
     }
 
-    /// Sleeps until the next call, but not if there was one since there had been so many.
-    pub fn sleep(&self, calls: u32) {
-        let (awake, mut asleep) = (calls * CALL + AWAKE, calls * CALL + ASLEEP);
-        if self.0.compare_exchange(awake, asleep, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-            return;
-        }
-        while asleep & STATE == ASLEEP {
-            futex_wait(&self.0, asleep);
-            asleep = self.0.load(Ordering::Acquire);
+    /// Sleeps until the next call, but not if there was one since it last asked.
+    pub fn sleep(&self) {
+        if self.change(AWAKE, ASLEEP) {
+            while self.state.load(Ordering::Acquire) == ASLEEP {
+                futex_wait(&self.state, ASLEEP);
+            }
         }
     }
 
     /// Changes the state; false if it was another.
     fn change(&self, from: u32, to: u32) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        while word & STATE == from {
-            let new = word & !STATE | to;
-            match self.0.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
@@ -103,14 +125,14 @@ impl Scavenger {
 pub(crate) struct Rounds {
     /// The unit at which the next round goes on.
     pub cursor: UnitIndex,
-    /// When the next round is due, where there is no scavenger: in milliseconds of the clock.
-    pub due: u64,
-    /// Something went back since all spans had last been looked at.
-    pub fruitful: bool,
+    /// How often all spans were looked at since anything last went back, or was freed.
+    pub quiet: u32,
+    /// Caches were in use the last time, as far as one can tell.
+    pub caches_used: bool,
 }
 
 impl Rounds {
     pub const fn new() -> Self {
-        Self { cursor: 0, due: 0, fruitful: false }
+        Self { cursor: 0, quiet: 0, caches_used: false }
     }
 }

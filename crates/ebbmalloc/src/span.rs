@@ -22,10 +22,12 @@ pub struct Span {
     pub(crate) blocks: u16,
     /// As `free`, when somebody last looked whether this span is in use.
     seen: u16,
+    /// There are holes. Told here, where it is at hand, and not only there.
+    holed: bool,
     /// Words of `bits` that are not zero.
     occupied: u64,
-    holes: Holes,
     bits: [u64; WORDS],
+    holes: Holes,
 }
 
 impl Span {
@@ -34,7 +36,10 @@ impl Span {
         let blocks = class.span_blocks();
         (self.next, self.previous, self.seen) = (0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
-        self.holes = Holes::all(!resident);
+        (self.holed, self.holes) = (!resident, Holes::NONE);
+        if !resident {
+            self.holes.dig(0..class.span_units() as usize * UNIT);
+        }
         let words = blocks.div_ceil(64);
         self.bits[..words].fill(!0);
         if !blocks.is_multiple_of(64) {
@@ -80,12 +85,13 @@ impl Span {
     /// True where a block that is handed out may lie in a hole: [`Span::fill`] it then.
     #[inline]
     pub fn has_holes(&self) -> bool {
-        !self.holes.is_empty()
+        self.holed
     }
 
     /// A block is handed out, and so the pages in which it lies are no holes any more.
     pub fn fill(&mut self, class: SizeClass, block: usize) {
         self.holes.fill(block * class.size()..(block + 1) * class.size());
+        self.holed = !self.holes.is_empty();
     }
 
     /// True where as many blocks are free as the last time that this was asked.
@@ -111,6 +117,7 @@ impl Span {
             // The ends may be holes already, and those between cost nothing more.
             if at > start && !self.holes.contain(start..at) && purge(start..at) {
                 self.holes.dig(start..at);
+                self.holed = true;
                 dug += at - start;
             }
             at += page;
@@ -154,6 +161,8 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
+    use std::vec::Vec;
+
     use super::*;
 
     fn span(class: SizeClass) -> Span {
@@ -183,6 +192,44 @@ mod tests {
                 span.check();
             }
             assert!(span.is_idle() && !span.release(next));
+        }
+    }
+    #[test]
+    fn holes_are_where_all_blocks_are_free() {
+        for (nth, class) in SizeClass::all().enumerate() {
+            for page in [4096, 16384, 65536] {
+                let mut span = span(class);
+                span.claim(class.span_blocks(), |_| {});
+                // Every pattern of gaps, from almost empty to almost full.
+                let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
+                let blocks = class.span_blocks();
+                (0..blocks).filter(|&block| !used(block)).for_each(|block| {
+                    assert!(span.release(block));
+                });
+                let bytes = class.span_units() as usize * UNIT;
+                let free = |page: &Range<usize>| {
+                    let blocks = (0..blocks).filter(|&block| used(block));
+                    let mut bytes = blocks.map(|b| b * class.size()..(b + 1) * class.size());
+                    !bytes.any(|used| used.start < page.end && page.start < used.end)
+                };
+                let wanted: Vec<_> =
+                    (0..bytes).step_by(page).map(|at| at..at + page).filter(free).collect();
+                let mut found = Vec::new();
+                let dug = span.dig(class, page, |range| {
+                    found.extend(range.step_by(page).map(|at| at..at + page));
+                    true
+                });
+                assert_eq!(found, wanted, "class {} page {page}", class.size());
+                assert_eq!(dug, wanted.len() * page);
+                assert_eq!(span.has_holes(), dug > 0);
+                assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
+                // As its blocks are handed out, the span has its pages again.
+                let mut claimed = Vec::new();
+                span.claim(blocks, |block| claimed.push(block));
+                claimed.into_iter().for_each(|block| span.fill(class, block));
+                let tail = bytes - blocks * class.size();
+                assert!(!span.has_holes() || tail >= 4096);
+            }
         }
     }
 }

@@ -354,7 +354,7 @@ impl Os for FakeOs {
         false
     }
 
-    fn is_threaded(&self) -> bool {
+    fn is_threaded(&self, _: bool) -> bool {
         false
     }
 

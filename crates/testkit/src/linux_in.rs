@@ -103,8 +103,8 @@ impl Os for LinuxIn {
         Linux.restart_sequences()
     }
 
-    fn is_threaded(&self) -> bool {
-        Linux.is_threaded()
+    fn is_threaded(&self, forked: bool) -> bool {
+        Linux.is_threaded(forked)
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> bool {

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ebbmalloc::model::{Caches, Layers, Lock};
+use ebbmalloc::model::{Caches, Layers, Lock, Scavenger};
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
 
@@ -288,5 +288,60 @@ mod thread_caches {
     #[should_panic(expected = "Causality violation")]
     fn mutant_whose_lock_does_not_exclude() {
         hand_on(true);
+    }
+}
+
+mod scavenger {
+    use super::*;
+
+    struct Memory {
+        free: Lock<usize>,
+        scavenger: Scavenger,
+    }
+
+    /// Two threads free something; the scavenger collects until it has all, and sleeps when it finds
+    /// nothing. If a call went unnoticed, it would sleep for ever.
+    fn model(ask: fn(&Memory) -> (bool, usize)) {
+        explore(move || {
+            let memory = Arc::new(Memory { free: Lock::new(0), scavenger: Scavenger::new() });
+            assert!(memory.scavenger.begin() && !memory.scavenger.begin());
+            let threads = [0, 1].map(|_| {
+                let memory = Arc::clone(&memory);
+                thread::spawn(move || {
+                    *memory.free.lock() += 1;
+                    assert!(memory.scavenger.call());
+                })
+            });
+            let mut collected = 0;
+            while collected < 2 {
+                let (called, found) = ask(&memory);
+                collected += found;
+                if !called && found == 0 {
+                    memory.scavenger.sleep();
+                }
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            memory.scavenger.end();
+            assert!(memory.scavenger.is_wanted() && !memory.scavenger.call());
+        });
+    }
+
+    fn look(memory: &Memory) -> usize {
+        std::mem::take(&mut *memory.free.lock())
+    }
+
+    #[test]
+    fn sleeps_through_nothing() {
+        model(|memory| (memory.scavenger.was_called(), look(memory)));
+    }
+
+    #[test]
+    #[should_panic(expected = "deadlock")]
+    fn mutant_forgets_calls_after_it_has_looked() {
+        model(|memory| {
+            let found = look(memory);
+            memory.scavenger.was_called();
+            (false, found)
+        });
     }
 }

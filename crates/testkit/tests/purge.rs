@@ -1,7 +1,7 @@
 //! Free memory goes back to the kernel, but not for ever the same memory that is wanted again.
 #![cfg(not(any(miri, loom)))]
 
-use ebbmalloc::Engine;
+use ebbmalloc::{Engine, Os};
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;
@@ -24,4 +24,83 @@ fn a_buffer_that_grows_again_and_again_in_place_stays() {
     (0..2000).for_each(|_| grow(&engine));
     let purged = engine.stats().purged_bytes as usize / MIB;
     assert!((1..200).contains(&purged), "{purged} MiB purged");
+}
+
+/// Lets the fake clock run until there is nothing more to give back.
+fn rest(engine: &Engine<FakeOs>) {
+    for _ in 0..100 {
+        if !engine.idle() {
+            return;
+        }
+        engine.os().sleep_ms(200);
+    }
+    panic!("there is always more to give back");
+}
+
+/// Blocks of 512 bytes full of a byte, all but every `step`-th of which are freed.
+fn survivors(engine: &Engine<FakeOs>, step: usize) -> Vec<*mut u8> {
+    let blocks: Vec<_> = (0..8 * MIB / 512).map(|_| engine.alloc(512)).collect();
+    // SAFETY: live blocks.
+    blocks.iter().for_each(|block| unsafe { block.write_bytes(7, 512) });
+    let (kept, freed): (Vec<_>, Vec<_>) =
+        blocks.iter().enumerate().partition(|(i, _)| i % step == 0);
+    // SAFETY: freed once.
+    freed.into_iter().for_each(|(_, &block)| unsafe { engine.free(block) });
+    kept.into_iter().map(|(_, &block)| block).collect()
+}
+
+#[test]
+fn pages_between_survivors_go_back() {
+    for page in [4096, 16384] {
+        let engine = Engine::new(FakeOs::default().cpus(1).page(page), None);
+        let kept = survivors(&engine, 100);
+        let resident = || engine.os().resident(engine.stats().committed_bytes as usize);
+        assert!(resident() >= 8 * MIB);
+        rest(&engine);
+        // One page for each, and a few for what the cache holds.
+        let most = kept.len() * page + MIB / 4;
+        assert!(resident() <= most, "{} KiB in pages of {page}", resident() / 1024);
+        engine.check();
+        for &block in &kept {
+            // SAFETY: live blocks.
+            assert!(
+                unsafe { std::slice::from_raw_parts(block, 512) }.iter().all(|&byte| byte == 7)
+            );
+        }
+        // What comes back is used again, zero or not.
+        let kept_again = survivors(&engine, 50);
+        assert!(kept_again.len() > kept.len());
+        engine.check();
+    }
+}
+
+#[test]
+fn free_memory_goes_back_by_halves_while_nothing_happens() {
+    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let blocks: Vec<_> = (0..12).map(|_| engine.alloc(MIB / 4)).collect();
+    // SAFETY: freed once.
+    blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+    let mut dirty = vec![engine.stats().dirty_bytes];
+    while *dirty.last().unwrap() > 0 {
+        assert!(engine.idle(), "there is more: {dirty:?}");
+        engine.os().sleep_ms(200);
+        dirty.push(engine.stats().dirty_bytes);
+        assert!(dirty.len() < 20, "{dirty:?}");
+    }
+    // The first round only learns what is not needed.
+    assert_eq!(dirty[0], 3 * MIB as u64);
+    assert!(dirty.len() > 3, "{dirty:?}");
+    rest(&engine);
+}
+
+#[test]
+fn idling_does_nothing_before_its_time() {
+    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let kept = survivors(&engine, 100);
+    engine.idle();
+    let before = engine.os().purges();
+    // A look at the clock takes a millisecond.
+    (0..50).for_each(|_| assert!(engine.idle()));
+    assert_eq!(engine.os().purges(), before);
+    assert!(!kept.is_empty());
 }

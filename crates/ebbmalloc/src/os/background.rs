@@ -62,10 +62,10 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// False while the process has one thread. glibc says so since 2.32; where nobody does, whoever asks
-/// is one of several if it is not the first.
+/// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork;
+/// where nobody does, whoever asks is one of several if it is not the first.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(super) fn is_threaded() -> bool {
+pub(super) fn is_threaded(forked: bool) -> bool {
     let single: *const u8;
     // SAFETY: as for `registered_by_libc`: the address of a variable, or 0.
     unsafe {
@@ -75,13 +75,13 @@ pub(super) fn is_threaded() -> bool {
             single = out(reg) single,
             options(nomem, nostack, preserves_flags),
         );
-        if single.is_null() { not_first() } else { single.read_volatile() == 0 }
+        if forked || single.is_null() { not_first() } else { single.read_volatile() == 0 }
     }
 }
 
 /// As above.
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) fn is_threaded() -> bool {
+pub(super) fn is_threaded(_: bool) -> bool {
     not_first()
 }
 

@@ -152,8 +152,8 @@ impl Os for Linux {
         background::restart_sequences()
     }
 
-    fn is_threaded(&self) -> bool {
-        background::is_threaded()
+    fn is_threaded(&self, forked: bool) -> bool {
+        background::is_threaded(forked)
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> bool {

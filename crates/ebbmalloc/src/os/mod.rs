@@ -88,8 +88,9 @@ pub trait Os: Sync {
     /// thread of this process is in one that began before. False where it cannot.
     fn restart_sequences(&self) -> bool;
 
-    /// False while this process has never had a second thread, as far as that is known.
-    fn is_threaded(&self) -> bool;
+    /// False while this process has never had a second thread, as far as that is known. What the C library
+    /// knows is of no use in one that was `forked`.
+    fn is_threaded(&self, forked: bool) -> bool;
 
     /// Runs `work` in a thread of its own, which no signal interrupts. May allocate. False where
     /// there can be no thread.

@@ -1,0 +1,163 @@
+// Memory that is free goes back while a program that has threads does nothing: by a thread of the library's own, which
+// no signal interrupts, and which is there only as long as there is something to give back.
+// expect: exit 0
+// ways: preload
+#include "check.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { BLOCKS = 64 << 10, BLOCK = 1000, STEP_MS = 20, PATIENCE_MS = 30000 };
+
+static int block_pipe[2];
+static void *blocks[BLOCKS];
+static long before;
+
+static void read_file(const char *path, char *text, size_t size) {
+    int file = open(path, O_RDONLY);
+    ssize_t n = file < 0 ? 0 : read(file, text, size - 1);
+    text[n < 0 ? 0 : n] = 0;
+    if (file >= 0) close(file);
+}
+
+static long resident_kib(void) {
+    char text[128];
+    long total = 0, resident = 0;
+    read_file("/proc/self/statm", text, sizeof text);
+    CHECK(sscanf(text, "%ld %ld", &total, &resident) == 2);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* How many threads there are that the library started; all others in `*others`. */
+static int scavengers(int *others) {
+    static char path[300], name[32];
+    int found = 0;
+    *others = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        if (task->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        read_file(path, name, sizeof name);
+        if (strcmp(name, "ebb-scavenger\n") == 0) found++;
+        else if (name[0]) ++*others;
+    }
+    closedir(tasks);
+    return found;
+}
+
+#define WAIT_UNTIL(condition)                                                 \
+    for (int waited = 0; !(condition); waited += STEP_MS) {                   \
+        CHECK(waited < PATIENCE_MS && #condition);                            \
+        nanosleep(&(struct timespec){.tv_nsec = STEP_MS * 1000000L}, NULL);   \
+    }
+
+static void *allocate(void *unused) {
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK);
+        CHECK(blocks[i] != NULL);
+        fill(blocks[i], BLOCK, (unsigned)i);
+    }
+    return unused;
+}
+
+/* In the child of a fork, that there is one is how the library knows of threads. */
+static void allocate_in_thread(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, allocate, NULL) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+static void release(int step) {
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % step) free(blocks[i]), blocks[i] = NULL;
+}
+
+static void release_rest(void) {
+    for (int i = 0; i < BLOCKS; i++) {
+        CHECK(blocks[i] == NULL || intact(blocks[i], BLOCK, (unsigned)i));
+        free(blocks[i]), blocks[i] = NULL;
+    }
+}
+
+static void *wait_for_end(void *unused) {
+    char byte;
+    return read(block_pipe[0], &byte, 1) < 0 ? NULL : unused;
+}
+
+static void wanted_on(int signal_number) { (void)signal_number, check_failed(__FILE__, __LINE__, "no thread takes the signal"); }
+
+static void in_threads(int scavenged) {
+    pthread_t thread;
+    int others;
+    CHECK(pipe(block_pipe) == 0 && pthread_create(&thread, NULL, wait_for_end, NULL) == 0);
+    allocate_in_thread();
+    CHECK(resident_kib() > before + BLOCKS / 1024 * BLOCK * 9 / 10);
+    if (scavenged) {
+        WAIT_UNTIL(scavengers(&others) == 1 && others == 2);
+        /* All other threads block this signal: it stays pending. */
+        CHECK(kill(getpid(), SIGUSR1) == 0);
+        sigset_t pending;
+        nanosleep(&(struct timespec){.tv_nsec = 300 * 1000000L}, NULL);
+        CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1));
+        /* Every 100th block stays, each in a page of its own, and nothing else does. */
+        release(100);
+        WAIT_UNTIL(resident_kib() < before + BLOCKS / 100 * 4 + 4096);
+        release_rest();
+        WAIT_UNTIL(resident_kib() < before + 3072);
+        WAIT_UNTIL(scavengers(&others) == 0 && others == 2);
+        /* And again, if it is needed again. */
+        allocate_in_thread();
+        WAIT_UNTIL(scavengers(&others) == 1);
+        release_rest();
+        WAIT_UNTIL(resident_kib() < before + 3072);
+    } else {
+        nanosleep(&(struct timespec){.tv_nsec = 500 * 1000000L}, NULL);
+        allocate_in_thread();
+        CHECK(scavengers(&others) == 0 && others == 2);
+        release_rest();
+    }
+    CHECK(write(block_pipe[1], "", 1) == 1 && pthread_join(thread, NULL) == 0);
+    close(block_pipe[0]), close(block_pipe[1]);
+}
+
+int main(int argc, char **argv) {
+    int others, status;
+    before = resident_kib();
+    if (argc > 1) {
+        in_threads(0);
+        return 0;
+    }
+    sigset_t blocked;
+    sigemptyset(&blocked), sigaddset(&blocked, SIGUSR1);
+    CHECK(sigprocmask(SIG_BLOCK, &blocked, NULL) == 0 && signal(SIGUSR1, wanted_on) != SIG_ERR);
+    /* As long as a program has no threads, the library starts none. */
+    allocate(NULL);
+    release_rest();
+    CHECK(scavengers(&others) == 0 && others == 1);
+    in_threads(1);
+    /* Allocate in a child: what was the parent's is not there any more. */
+    allocate(NULL);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(scavengers(&others) == 0 && others == 1);
+        release_rest();
+        in_threads(1);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    release_rest();
+    /* Switched off. */
+    CHECK((child = fork()) >= 0);
+    if (child == 0) {
+        setenv("EBB_SCAVENGER", "0", 1);
+        execl("/proc/self/exe", argv[0], "off", (char *)NULL);
+        _exit(3);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return 0;
+}
