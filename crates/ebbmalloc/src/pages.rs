@@ -254,6 +254,7 @@ impl Pages {
                 self.insert(region, start, excess, State::Dirty);
                 break;
             }
+            region.purge_spans(os, start, excess);
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
             self.insert(region, start, excess, State::Clean);

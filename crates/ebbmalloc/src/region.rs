@@ -204,6 +204,26 @@ impl Region {
         true
     }
 
+    /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them
+    /// go; no span does. The largest table by far, and worth it from some units on.
+    pub fn purge_spans(&self, os: &impl Os, first: UnitIndex, units: u32) {
+        const WORTH: u32 = 64;
+        if units < WORTH {
+            return;
+        }
+        let page = os.page_size();
+        let at = |unit: u32| unit as usize * size_of::<Span>();
+        let (begin, end) = (at(first).next_multiple_of(page), at(first + units) / page * page);
+        if end > begin {
+            // SAFETY: inside the table, whose part for these units is committed. A span that begins here
+            // again is set up anew, whatever its record holds.
+            unsafe {
+                let table = self.spans.load(Ordering::Relaxed).cast::<u8>();
+                let _ = os.purge(table.add(begin), end - begin);
+            }
+        }
+    }
+
     /// The offset of an address from the region's start; not below [`Region::committed`] where
     /// the address does not lie in the region.
     #[inline(always)]
