@@ -46,6 +46,8 @@ choices! {
         Text = "1",
         /** Statistics as one line of JSON on standard error. */
         Json = "json",
+        /** Statistics as OpenMetrics text, for Prometheus and its kin, on standard error. */
+        OpenMetrics = "openmetrics",
     }
 }
 
