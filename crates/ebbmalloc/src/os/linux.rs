@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
 use super::rseq_area::registered_by_libc;
-use super::{Os, RseqArea, ThreadWords, Usage, threads};
+use super::{Os, RseqArea, ThreadWords, Usage, memory, threads};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -106,6 +106,10 @@ impl Os for Linux {
         }
         // SAFETY: the caller's: both ranges are ours and nobody looks.
         keeping_errno(|| unsafe { move_mapping(from.cast(), to.cast(), bytes) })
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        memory::limit()
     }
 
     fn cpus(&self) -> usize {

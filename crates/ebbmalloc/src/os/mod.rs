@@ -15,6 +15,7 @@ mod loom_park;
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod linux;
+mod memory;
 mod proc;
 mod rseq_area;
 mod threads;
@@ -63,6 +64,10 @@ pub trait Os: Sync {
     /// # Safety
     /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
+
+    /// How much memory this process may have, in bytes, as far as that is known: by its control
+    /// group, or because the machine has no more. Reads files, so not to be asked often.
+    fn memory_limit(&self) -> Option<u64>;
 
     /// How many CPUs there can be; ids of virtual CPUs are below it.
     fn cpus(&self) -> usize;
