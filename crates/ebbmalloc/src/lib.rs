@@ -74,7 +74,7 @@ pub mod model;
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
-pub use options::{ModeChoice, Options, StatsChoice};
+pub use options::{LimitChoice, ModeChoice, Options, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 pub use size_class::{MIN_ALIGN, SMALL_MAX};
 #[cfg(not(loom))]

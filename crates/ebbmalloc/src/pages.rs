@@ -43,6 +43,8 @@ pub(crate) struct Pages {
     /// Units that the last purge returned, and that clean runs have handed out since.
     purged_last: usize,
     faulted_back: usize,
+    /// Units that may be in use or dirty.
+    pub limit: usize,
     pub counts: PageCounts,
 }
 
@@ -70,12 +72,13 @@ impl Pages {
             purge_wait: PURGE_WAIT_MIN,
             purged_last: 0,
             faulted_back: 0,
+            limit: usize::MAX,
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }
 
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two.
-    /// `None` if neither the region nor the kernel has so much.
+    /// `None` if the region or the kernel has not so much, or the limit forbids it.
     pub fn alloc(
         &mut self,
         region: &Region,
@@ -83,6 +86,9 @@ impl Pages {
         units: u32,
         align: u32,
     ) -> Option<Granted> {
+        if self.counts.in_use + units as usize > self.limit {
+            return None;
+        }
         let granted = self.take(region, os, units, align).or_else(|| {
             // Dirty and clean neighbours do not join; purged, they do.
             self.purge(region, os, 0);
@@ -92,19 +98,24 @@ impl Pages {
         Some(granted)
     }
 
-    /// As [`Pages::alloc`], but for pages that are to be moved there: takes memory that is not resident, and
-    /// none where resident memory would do, into which copying is quicker than to let both be purged.
+    /// As [`Pages::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
+    /// that is not resident, and none where resident memory would do, into which copying is quicker than to let
+    /// both be purged.
     pub fn alloc_clean(
         &mut self,
         region: &Region,
         os: &impl Os,
-        units: u32,
+        (from, units): (u32, u32),
         align: u32,
     ) -> Option<Granted> {
         if self.dirty.best_fit(region, units).is_some() {
             return None;
         }
-        let granted = self.take(region, os, units, align)?;
+        // The limit is for pages, and those of `from` only change their place.
+        self.counts.in_use -= from as usize;
+        let granted = self.take(region, os, units, align);
+        self.counts.in_use += from as usize;
+        let granted = granted?;
         self.counts.in_use += units as usize;
         Some(granted)
     }
@@ -149,15 +160,24 @@ impl Pages {
     ) -> bool {
         let next = first + units;
         if next == self.frontier {
-            if !region.commit_up_to(os, next as usize + more as usize) {
+            if !self.admit(region, os, more)
+                || !region.commit_up_to(os, next as usize + more as usize)
+            {
                 return false;
             }
             self.frontier += more;
         } else {
             // SAFETY: `next` is below the frontier, hence committed; runs are ours under the lock.
-            let run = unsafe { *region.run(next) };
+            let mut run = unsafe { *region.run(next) };
             if run.state == State::InUse || run.units < more {
                 return false;
+            }
+            if run.state == State::Clean {
+                if !self.admit(region, os, more) {
+                    return false;
+                }
+                // SAFETY: as above. What was purged may have joined.
+                run = unsafe { *region.run(next) };
             }
             self.faulted_back += if run.state == State::Clean { more as usize } else { 0 };
             self.remove(region, next);
@@ -211,11 +231,22 @@ impl Pages {
         }
     }
 
+    /// True if `more` units may become resident; purges as much as that takes.
+    fn admit(&mut self, region: &Region, os: &impl Os, more: u32) -> bool {
+        let Some(keep) = self.limit.checked_sub(self.counts.in_use + more as usize) else {
+            return false;
+        };
+        self.purge(region, os, keep);
+        self.counts.dirty <= keep
+    }
+
     fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {
         let roomy = units.checked_add(align - 1)?;
-        let found =
-            self.dirty.best_fit(region, roomy).or_else(|| self.clean.best_fit(region, roomy));
-        if let Some(first) = found {
+        let dirty = self.dirty.best_fit(region, roomy);
+        if dirty.is_none() && !self.admit(region, os, units) {
+            return None;
+        }
+        if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, roomy)) {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *region.run(first) };
             let start = region.align_unit(first, align)?;

@@ -70,7 +70,12 @@ impl<O: Os> Engine<O> {
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
 
-        let counts = self.pages.lock().counts;
+        let (counts, limit) = {
+            let pages = self.pages.lock();
+            (pages.counts, pages.limit)
+        };
+        stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
+        stats.limit_bytes = limit.checked_mul(Region::UNIT_COST).unwrap_or(0) as u64;
         let committed = self.region.committed();
         stats.committed_bytes = committed as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
