@@ -16,6 +16,7 @@
 //! - `thread_slabs`: the caches of threads
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables
+//! - `pressure`: less free memory where memory gets short
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
@@ -42,6 +43,7 @@ mod front;
 mod options;
 mod os;
 mod pages;
+mod pressure;
 mod region;
 mod rseq;
 mod run;

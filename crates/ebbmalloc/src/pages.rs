@@ -5,6 +5,7 @@
 //! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
 
 use crate::os::Os;
+use crate::pressure::{Pressure, dirty_allowance};
 use crate::region::{Region, UnitIndex};
 use crate::run::{Run, State};
 use crate::run_tree::RunTree;
@@ -45,6 +46,7 @@ pub(crate) struct Pages {
     faulted_back: usize,
     /// Units that may be in use or dirty.
     pub limit: usize,
+    pub pressure: Pressure,
     pub counts: PageCounts,
 }
 
@@ -73,6 +75,7 @@ impl Pages {
             purged_last: 0,
             faulted_back: 0,
             limit: usize::MAX,
+            pressure: Pressure::new(),
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }
@@ -130,12 +133,16 @@ impl Pages {
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
-        let soft = DIRTY_SOFT.max(self.counts.in_use / DIRTY_SOFT_SHARE);
+        let PageCounts { in_use, dirty, .. } = self.counts;
+        let usual = DIRTY_SOFT.max(in_use / DIRTY_SOFT_SHARE);
+        let limit = self.pressure.limit(os, in_use + dirty);
+        let soft = dirty_allowance(in_use, dirty, limit, usual);
         if self.counts.dirty <= soft {
             return;
         }
         let now = os.now_ms();
-        let hard = DIRTY_HARD.max(self.counts.in_use);
+        // Where memory gets short there is no waiting.
+        let hard = if soft < usual { soft } else { DIRTY_HARD.max(in_use) };
         if now >= self.purge_due {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };

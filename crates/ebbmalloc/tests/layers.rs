@@ -15,7 +15,7 @@ const LAYERS: [&[&str]; 20] = [
     &["thread_slabs"],
     &["run", "span", "totals"],
     &["region"],
-    &["run_tree"],
+    &["run_tree", "pressure"],
     &["pages"],
     &["central"],
     &["front"],

@@ -70,10 +70,11 @@ impl<O: Os> Engine<O> {
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
 
-        let (counts, limit) = {
+        let (counts, limit, memory) = {
             let pages = self.pages.lock();
-            (pages.counts, pages.limit)
+            (pages.counts, pages.limit, pages.pressure.known())
         };
+        stats.memory_bytes = memory as u64;
         stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
         stats.limit_bytes = limit.checked_mul(Region::UNIT_COST).unwrap_or(0) as u64;
         let committed = self.region.committed();
