@@ -42,7 +42,8 @@ pub trait Os: Sync {
     /// How many bytes of address space this process may still reserve.
     fn address_space_left(&self) -> usize;
 
-    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two.
+    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two. The
+    /// kernel backs what is committed there page by page, not by huge pages of its own accord.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
 
     /// Makes a reserved range readable and writable; it reads as zero. False if the kernel refuses.
