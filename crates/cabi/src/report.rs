@@ -1,8 +1,9 @@
 //! What `malloc.h` offers to look inside: mallinfo(3), malloc_info(3), malloc_stats(3),
-//! malloc_trim(3), mallopt(3).
+//! malloc_trim(3), mallopt(3). And `ebb_stats`, which tells everything.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
+use core::slice;
 
 use engine::{ENGINE, Stats};
 
@@ -91,6 +92,66 @@ export! {
     /// Accepts glibc's parameters, none of which has a counterpart here; always 1.
     fn mallopt/ebb_mallopt(_parameter: c_int, _value: c_int) -> c_int {
         1
+    }
+}
+
+/// Formats of [`ebb_stats`], as in ebbmalloc.h.
+const TEXT: c_int = 1;
+const JSON: c_int = 2;
+const OPENMETRICS: c_int = 3;
+
+/// Writes the statistics in the way of snprintf(3): as much as fits, with a zero byte at the end
+/// where there is room for one. The length of the whole, without that byte; for an unknown
+/// format 0 and EINVAL. Does not allocate.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: usize) -> usize {
+    // SAFETY: the caller's: so many bytes may be written there.
+    let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
+    let write = match format {
+        TEXT => Stats::write_text,
+        JSON => Stats::write_json,
+        OPENMETRICS => Stats::write_openmetrics,
+        _ => {
+            set_errno(libc::EINVAL);
+            return 0;
+        }
+    };
+    // Writing there cannot fail; it cuts.
+    let _ = write(&ENGINE.stats(), &mut out);
+    out.length
+}
+
+/// A buffer that takes what fits, and counts the rest.
+struct Cut<'a> {
+    /// Without the zero byte at the end.
+    room: &'a mut [u8],
+    length: usize,
+}
+
+impl Cut<'_> {
+    /// # Safety
+    /// So many bytes may be written there; for 0, the address may be any.
+    unsafe fn new(buffer: *mut u8, bytes: usize) -> Self {
+        if bytes == 0 {
+            return Self { room: &mut [], length: 0 };
+        }
+        // SAFETY: the caller's; written before it is read.
+        let room = unsafe {
+            buffer.write_bytes(0, bytes);
+            slice::from_raw_parts_mut(buffer, bytes - 1)
+        };
+        Self { room, length: 0 }
+    }
+}
+
+impl Write for Cut<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if let Some(room) = self.room.get_mut(self.length..) {
+            let fitting = text.len().min(room.len());
+            room[..fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        }
+        self.length += text.len();
+        Ok(())
     }
 }
 

@@ -9,7 +9,8 @@
  * Sizes and alignments are in bytes. Every block is aligned to 16 at least. On failure functions
  * that return a pointer return NULL and set errno to ENOMEM (or EINVAL for a bad alignment).
  *
- * Environment: EBB_MODE=auto|percpu|slot, EBB_STATS=1|json (statistics on standard error at exit).
+ * Environment: EBB_MODE=auto|percpu|thread|slot, EBB_STATS=1|json|openmetrics (statistics on
+ * standard error at exit); docs/options.md has them all.
  */
 #ifndef EBBMALLOC_H
 #define EBBMALLOC_H
@@ -48,6 +49,19 @@ void *ebb_pvalloc(size_t size);
 size_t ebb_malloc_usable_size(void *block);
 /* Gives free memory back to the kernel; 1 if there was any. */
 int ebb_malloc_trim(size_t keep);
+/* All statistics (docs/stats.md), in the way of snprintf: writes as much as fits into the buffer
+ * of so many bytes, with a zero byte at the end, and returns the length of the whole without that
+ * byte. Returns 0 with EINVAL for an unknown format. Numbers get longer as they grow, so leave
+ * some room:
+ *
+ *     size_t room = ebb_stats(EBB_STATS_OPENMETRICS, NULL, 0) + 1024;
+ *     char *page = malloc(room);
+ *     if (page != NULL && ebb_stats(EBB_STATS_OPENMETRICS, page, room) < room) serve(page);
+ *
+ * It does not allocate. EBB_STATS_JSON is one line; EBB_STATS_OPENMETRICS is a page for Prometheus
+ * and its kin, of type "application/openmetrics-text; version=1.0.0; charset=utf-8". */
+enum { EBB_STATS_TEXT = 1, EBB_STATS_JSON = 2, EBB_STATS_OPENMETRICS = 3 };
+size_t ebb_stats(int format, char *buffer, size_t bytes);
 /* Prints statistics to standard error. */
 void ebb_malloc_stats(void);
 /* Writes statistics as XML; options must be 0. Returns 0, or EINVAL. */

@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU64;
 use crate::cache::lock_of;
 use crate::central::Central;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
-use crate::options::{ModeChoice, Options, StatsChoice};
+use crate::options::{LimitChoice, ModeChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::Region;
@@ -180,6 +180,7 @@ impl<O: Os> Engine<O> {
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using slot");
             Line::print(&self.os, text);
         }
+        self.set_limit(setup.options.limit);
         setup.caches = caches;
         if let (Mode::PerCpu, Ok(area)) = (setup.mode, self.os.rseq()) {
             setup.place = Place::new(area, self.region.slabs(), caches);
@@ -223,6 +224,25 @@ impl<O: Os> Engine<O> {
             Err(why) => (Mode::Slot, why),
         };
         (possible.is_err() && setup.options.mode != ModeChoice::Auto).then_some(mode)
+    }
+
+    fn set_limit(&self, choice: LimitChoice) {
+        let bytes = match choice {
+            LimitChoice::None => return,
+            LimitChoice::Bytes(bytes) => Some(bytes),
+            LimitChoice::Percent(share) => {
+                self.os.memory_limit().map(|all| (all as u128 * share as u128 / 100) as u64)
+            }
+        };
+        match bytes {
+            Some(bytes) => self.pages.lock().limit = bytes as usize / Region::UNIT_COST,
+            None => Line::print(
+                &self.os,
+                format_args!(
+                    "EBB_LIMIT is ignored: nothing says how much memory there is; give it in bytes"
+                ),
+            ),
+        }
     }
 
     /// True where every operation is counted.

@@ -5,6 +5,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use crate::engine::{Engine, Hooks};
 use crate::os::Linux;
 use crate::size_class::MIN_ALIGN;
+use crate::stats::Stats;
 
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
 pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
@@ -46,9 +47,50 @@ extern "C" fn scavenge() {
 /// assert_eq!(vec![1u8; 1000].iter().map(|&n| n as u32).sum::<u32>(), 1000);
 /// ```
 ///
-/// It is configured by environment variables (`EBB_MODE`, `EBB_STATS`), and serves any alignment.
+/// It is configured by environment variables (`docs/options.md`), and serves any alignment.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct EbbMalloc;
+
+impl EbbMalloc {
+    /// What is where right now, in this process. Does not allocate.
+    ///
+    /// ```
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// let before = EbbMalloc::stats().live_bytes;
+    /// let kept = vec![1u8; 1 << 20];
+    /// assert!(EbbMalloc::stats().live_bytes >= before + (1 << 20));
+    /// drop(kept);
+    ///
+    /// // For Prometheus and its kin; `write_json` and `write_text` are there too.
+    /// let mut page = String::new();
+    /// EbbMalloc::stats().write_openmetrics(&mut page).unwrap();
+    /// assert!(page.contains("# TYPE ebbmalloc_live_bytes gauge"));
+    /// ```
+    pub fn stats() -> Stats {
+        ENGINE.stats()
+    }
+
+    /// Gives free memory back to the kernel, that in the calling thread's cache included. True if
+    /// there was any. Needless as a habit: free memory goes back by itself.
+    ///
+    /// ```
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// drop(vec![1u8; 1 << 20]);
+    /// assert!(EbbMalloc::trim());
+    /// assert_eq!(EbbMalloc::stats().dirty_bytes, 0);
+    /// ```
+    pub fn trim() -> bool {
+        ENGINE.trim()
+    }
+}
 
 // SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
 // as large and as aligned as the layout says, and never unwinds.

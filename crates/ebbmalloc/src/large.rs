@@ -88,7 +88,7 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         }
         let region = &self.region;
-        let granted = self.pages.lock().alloc_clean(region, &self.os, wanted, align);
+        let granted = self.pages.lock().alloc_clean(region, &self.os, (units, wanted), align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };

@@ -17,6 +17,7 @@
 //! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
 //!   into blocks
 //! - `region`: addresses and tables
+//! - `pressure`, `retention`: how much free memory stays, and how much less where it gets short
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
@@ -45,7 +46,9 @@ mod holes;
 mod options;
 mod os;
 mod pages;
+mod pressure;
 mod region;
+mod retention;
 mod rseq;
 mod run;
 mod run_tree;
@@ -82,7 +85,7 @@ pub mod model;
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
-pub use options::{ModeChoice, Options, ScavengerChoice, StatsChoice};
+pub use options::{LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 pub use size_class::{MIN_ALIGN, SMALL_MAX};
 #[cfg(not(loom))]

@@ -46,6 +46,8 @@ choices! {
         Text = "1",
         /** Statistics as one line of JSON on standard error. */
         Json = "json",
+        /** Statistics as OpenMetrics text, for Prometheus and its kin, on standard error. */
+        OpenMetrics = "openmetrics",
     }
 }
 
@@ -57,6 +59,54 @@ choices! {
         /** Never: memory goes back only while the program frees blocks. */
         Off = "0" | "off",
     }
+}
+
+/// How much memory the engine may hold at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LimitChoice {
+    /// As much as there is.
+    None,
+    /// So many bytes.
+    Bytes(u64),
+    /// A share of what the process may have, by its control group or by the machine.
+    Percent(u8),
+}
+
+impl LimitChoice {
+    /// No program gets far with less: a number without the suffix that was meant.
+    const LEAST: u64 = 1 << 20;
+
+    fn parse(word: &[u8]) -> Option<Self> {
+        let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (number, suffix) = word.split_at(digits);
+        if matches!(word, b"" | b"0") {
+            return Some(Self::None);
+        }
+        let number: u64 = str::from_utf8(number).ok()?.parse().ok()?;
+        let power = match suffix {
+            [b'%'] => {
+                let share = u8::try_from(number).ok().filter(|share| (1..=100).contains(share));
+                return share.map(Self::Percent);
+            }
+            [] => 0,
+            [unit] | [unit, b'i', b'B'] => {
+                1 + b"KMGT".iter().position(|known| *known == unit.to_ascii_uppercase())?
+            }
+            _ => return None,
+        };
+        let bytes = number.checked_mul(1 << (10 * power))?;
+        (bytes >= Self::LEAST).then_some(Self::Bytes(bytes))
+    }
+
+    const EXPECTED: &str = "|512M|2GiB|75%, 1M at least";
+    const HELP: &[(&str, &str)] = &[
+        ("|0|", "No limit."),
+        ("|512M|2GiB|1000000", "So many bytes, 1M at least; K, M, G and T are powers of 1,024."),
+        (
+            "|75%",
+            "A share of what the process may have: by its control group, or as the machine has.",
+        ),
+    ];
 }
 
 /// Declares the options: field, variable, type, default, and what it is for.
@@ -114,6 +164,12 @@ options! {
     stats: StatsChoice = Off, "EBB_STATS";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
+    /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone
+    /// back to make room. Counted are units of 64 KiB that are in use, by large blocks or by spans of which a block
+    /// is in use or in a cache, and those that are free but still resident, each with its entries in the tables
+    /// (596 bytes). Not counted are the slabs of caches, at most 256 KiB for each CPU or thread, and what the engine
+    /// did not allocate. Default: none.
+    limit: LimitChoice = None, "EBB_LIMIT";
 }
 
 #[cold]

@@ -6,28 +6,10 @@
 
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
+use crate::retention::{PageCounts, Retention};
 use crate::run::{Run, State};
 use crate::run_tree::RunTree;
 use crate::size_class::UNIT;
-
-/// How much free memory may stay resident for a while: so many units, or as much as is in use.
-/// Beyond that it is purged at once.
-const DIRTY_HARD: usize = (32 << 20) / UNIT;
-/// How much may stay longer: so many units, or one in so many of those in use.
-const DIRTY_SOFT: usize = (4 << 20) / UNIT;
-const DIRTY_SOFT_SHARE: usize = 8;
-/// Time between two purges down to that, in milliseconds. It doubles where purged memory was
-/// soon wanted back, which costs page faults, and halves where it was not.
-const PURGE_WAIT_MIN: u32 = 10;
-const PURGE_WAIT_MAX: u32 = 1280;
-/// The peak of what was in use is forgotten by one part in so many each time that somebody asks
-/// what is surplus.
-const PEAK_SHARE: usize = 8;
-/// What may be resident above that peak: so many units, or one in so many of it.
-const SLACK_LEAST: usize = (1 << 20) / UNIT;
-const SLACK_SHARE: usize = 16;
-/// The surplus that is not worth halving, in units.
-const SURPLUS_LEAST: usize = (1 << 20) / UNIT;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -44,32 +26,10 @@ pub(crate) struct Pages {
     clean: RunTree,
     /// Units that were ever handed out, unit 0 included.
     frontier: UnitIndex,
-    /// When free memory may be purged next, by the clock of the operating system below.
-    purge_due: u64,
-    /// The time from one purge to the next, in milliseconds.
-    purge_wait: u32,
-    /// Units that the last purge returned, and that clean runs have handed out since.
-    purged_last: usize,
-    faulted_back: usize,
-    /// Somebody asks for the [`Pages::surplus`] regularly and purges it.
-    watched: bool,
-    /// The least that was dirty, and the most in use of late, since that was last asked.
-    dirty_low: usize,
-    peak: usize,
+    /// Units that may be in use or dirty.
+    pub limit: usize,
+    pub retention: Retention,
     pub counts: PageCounts,
-}
-
-/// What the page heap has done, in units but for `purges`.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct PageCounts {
-    /// Handed out now.
-    pub in_use: usize,
-    /// Free and resident now.
-    pub dirty: usize,
-    /// Returned to the kernel since the start.
-    pub purged: usize,
-    /// Calls that returned memory to the kernel.
-    pub purges: usize,
 }
 
 impl Pages {
@@ -79,19 +39,14 @@ impl Pages {
             dirty: RunTree::new(),
             clean: RunTree::new(),
             frontier: 0,
-            purge_due: 0,
-            purge_wait: PURGE_WAIT_MIN,
-            purged_last: 0,
-            faulted_back: 0,
-            watched: false,
-            dirty_low: 0,
-            peak: 0,
+            limit: usize::MAX,
+            retention: Retention::new(),
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }
 
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two.
-    /// `None` if neither the region nor the kernel has so much.
+    /// `None` if the region or the kernel has not so much, or the limit forbids it.
     pub fn alloc(
         &mut self,
         region: &Region,
@@ -99,47 +54,46 @@ impl Pages {
         units: u32,
         align: u32,
     ) -> Option<Granted> {
+        if self.counts.in_use + units as usize > self.limit {
+            return None;
+        }
         let granted = self.take(region, os, units, align).or_else(|| {
             // Dirty and clean neighbours do not join; purged, they do.
             self.purge(region, os, 0);
             self.take(region, os, units, align)
         })?;
         self.count_use(units);
-        if self.watched && granted.zeroed {
-            self.keep_to_peak(region, os);
+        if granted.zeroed
+            && let Some(keep) = self.retention.after_growth(&self.counts)
+        {
+            self.purge(region, os, keep);
         }
         Some(granted)
     }
 
-    /// What was in use a moment ago may well be again, and if not, it will be surplus. So while
-    /// somebody looks after that, no more is purged than keeps resident memory at that peak.
-    fn keep_to_peak(&mut self, region: &Region, os: &impl Os) {
-        let slack = SLACK_LEAST.max(self.peak / SLACK_SHARE);
-        let most = self.peak + slack - self.counts.in_use;
-        if self.counts.dirty > most {
-            self.purge(region, os, most - slack / 2);
-        }
-    }
-
     fn count_use(&mut self, units: u32) {
         self.counts.in_use += units as usize;
-        self.peak = self.peak.max(self.counts.in_use);
-        self.dirty_low = self.dirty_low.min(self.counts.dirty);
+        self.retention.count(&self.counts);
     }
 
-    /// As [`Pages::alloc`], but for pages that are to be moved there: takes memory that is not resident, and
-    /// none where resident memory would do, into which copying is quicker than to let both be purged.
+    /// As [`Pages::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
+    /// that is not resident, and none where resident memory would do, into which copying is quicker than to let
+    /// both be purged.
     pub fn alloc_clean(
         &mut self,
         region: &Region,
         os: &impl Os,
-        units: u32,
+        (from, units): (u32, u32),
         align: u32,
     ) -> Option<Granted> {
         if self.dirty.best_fit(region, units).is_some() {
             return None;
         }
-        let granted = self.take(region, os, units, align)?;
+        // The limit is for pages, and those of `from` only change their place.
+        self.counts.in_use -= from as usize;
+        let granted = self.take(region, os, units, align);
+        self.counts.in_use += from as usize;
+        let granted = granted?;
         self.count_use(units);
         Some(granted)
     }
@@ -154,25 +108,8 @@ impl Pages {
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
-        if self.watched {
-            return self.keep_to_peak(region, os);
-        }
-        let soft = DIRTY_SOFT.max(self.counts.in_use / DIRTY_SOFT_SHARE);
-        if self.counts.dirty <= soft {
-            return;
-        }
-        let now = os.now_ms();
-        let hard = DIRTY_HARD.max(self.counts.in_use);
-        if now >= self.purge_due {
-            let wanted_back = self.faulted_back * 2 > self.purged_last;
-            let wait = if wanted_back { self.purge_wait * 2 } else { self.purge_wait / 2 };
-            self.purge_wait = wait.clamp(PURGE_WAIT_MIN, PURGE_WAIT_MAX);
-            self.purge_due = now + self.purge_wait as u64;
-            self.purged_last = self.counts.dirty - soft / 2;
-            self.faulted_back = 0;
-            self.purge(region, os, soft / 2);
-        } else if self.counts.dirty > hard {
-            self.purge(region, os, hard - hard / 8);
+        if let Some(keep) = self.retention.after_free(os, &self.counts) {
+            self.purge(region, os, keep);
         }
     }
 
@@ -187,17 +124,26 @@ impl Pages {
     ) -> bool {
         let next = first + units;
         if next == self.frontier {
-            if !region.commit_up_to(os, next as usize + more as usize) {
+            if !self.admit(region, os, more)
+                || !region.commit_up_to(os, next as usize + more as usize)
+            {
                 return false;
             }
             self.frontier += more;
         } else {
             // SAFETY: `next` is below the frontier, hence committed; runs are ours under the lock.
-            let run = unsafe { *region.run(next) };
+            let mut run = unsafe { *region.run(next) };
             if run.state == State::InUse || run.units < more {
                 return false;
             }
-            self.faulted_back += if run.state == State::Clean { more as usize } else { 0 };
+            if run.state == State::Clean {
+                if !self.admit(region, os, more) {
+                    return false;
+                }
+                self.retention.count_back(more);
+                // SAFETY: as above. What was purged may have joined.
+                run = unsafe { *region.run(next) };
+            }
             self.remove(region, next);
             self.mark_in_use(region, next, more);
             if run.units > more {
@@ -222,15 +168,9 @@ impl Pages {
         self.free(region, os, first + keep, units - keep);
     }
 
-    /// How many units to purge because nobody needed them since this was last asked: half of them each
-    /// time. From now on somebody does so regularly, or nobody does.
-    ///
-    /// Decay by halves is jemalloc's idea, to look at what was never needed in between tcmalloc's.
+    /// How many units to purge because nobody needed them of late: [`Retention::surplus`].
     pub fn surplus(&mut self, watched: bool) -> usize {
-        let unneeded = core::mem::replace(&mut self.dirty_low, self.counts.dirty);
-        self.watched = watched;
-        self.peak = self.counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE));
-        (unneeded / 2).max(SURPLUS_LEAST).min(unneeded)
+        self.retention.surplus(&self.counts, watched)
     }
 
     /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
@@ -259,14 +199,25 @@ impl Pages {
             self.counts.purges += 1;
             self.insert(region, start, excess, State::Clean);
         }
-        self.dirty_low = self.dirty_low.min(self.counts.dirty);
+        self.retention.count(&self.counts);
+    }
+
+    /// True if `more` units may become resident; purges as much as that takes.
+    fn admit(&mut self, region: &Region, os: &impl Os, more: u32) -> bool {
+        let Some(keep) = self.limit.checked_sub(self.counts.in_use + more as usize) else {
+            return false;
+        };
+        self.purge(region, os, keep);
+        self.counts.dirty <= keep
     }
 
     fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {
         let roomy = units.checked_add(align - 1)?;
-        let found =
-            self.dirty.best_fit(region, roomy).or_else(|| self.clean.best_fit(region, roomy));
-        if let Some(first) = found {
+        let dirty = self.dirty.best_fit(region, roomy);
+        if dirty.is_none() && !self.admit(region, os, units) {
+            return None;
+        }
+        if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, roomy)) {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *region.run(first) };
             let start = region.align_unit(first, align)?;
@@ -280,7 +231,9 @@ impl Pages {
                 self.insert(region, end, first + run.units - end, run.state);
             }
             let zeroed = run.state == State::Clean;
-            self.faulted_back += if zeroed { units as usize } else { 0 };
+            if zeroed {
+                self.retention.count_back(units);
+            }
             return Some(Granted { first: start, zeroed });
         }
         let old_frontier = self.frontier.max(1);

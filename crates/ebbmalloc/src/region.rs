@@ -84,6 +84,9 @@ pub struct Region {
 const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
 impl Region {
+    /// Bytes of a unit, and of its entries in the tables.
+    pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2];
+
     /// A region that was not set up yet: no address lies in it.
     pub const fn unset() -> Self {
         Self {
@@ -105,8 +108,7 @@ impl Region {
         if self.units() == 0 {
             // Leave a quarter of a limited address space to stacks, libraries, other mappings.
             let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
-            let per_unit = UNIT + TABLES.iter().sum::<usize>();
-            let mut units = (budget / per_unit).min(REGION_MAX / UNIT);
+            let mut units = (budget / Self::UNIT_COST).min(REGION_MAX / UNIT);
             while self.units() == 0 {
                 // The slabs come next and must be aligned.
                 units -= units % (size_of::<Slab>() / UNIT);
@@ -164,7 +166,7 @@ impl Region {
 
     /// Bytes of table entries that go with `units` committed units.
     pub fn table_bytes(units: usize) -> usize {
-        TABLES.iter().sum::<usize>() * units
+        (Self::UNIT_COST - UNIT) * units
     }
 
     /// Makes at least the first `units` units usable. False if the region or the memory that the

@@ -12,12 +12,14 @@ pub(crate) struct Line {
 
 impl Line {
     const CAPACITY: usize = 320;
+    /// What every line for people starts with.
+    pub const START: &str = "ebbmalloc: ";
 
-    /// Writes `ebbmalloc: `, the text and a line feed to standard error, in one piece.
+    /// Writes [`Line::START`], the text and a line feed to standard error, in one piece.
     pub fn print(os: &impl Os, text: Arguments) {
         let mut line = Self { buffer: [0; Self::CAPACITY], length: 0 };
         // Writing to a line cannot fail; it cuts.
-        let _ = line.write_str("ebbmalloc: ");
+        let _ = line.write_str(Self::START);
         let _ = line.write_fmt(text);
         let end = line.length.min(Self::CAPACITY - 1);
         line.buffer[end] = b'\n';

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 23] = [
+const LAYERS: [&[&str]; 24] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -16,7 +16,8 @@ const LAYERS: [&[&str]; 23] = [
     &["holes"],
     &["run", "span", "totals"],
     &["region"],
-    &["run_tree"],
+    &["run_tree", "pressure"],
+    &["retention"],
     &["pages"],
     &["central"],
     &["front"],

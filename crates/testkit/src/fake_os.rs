@@ -23,6 +23,7 @@ pub struct FakeOs {
     page: usize,
     space: usize,
     cpus: usize,
+    memory: Option<u64>,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
     /// Calls numbered from `fail_from` to below `fail_to` are refused.
@@ -59,6 +60,7 @@ impl Default for FakeOs {
             page: 4096,
             space: 24 << 20,
             cpus: 2,
+            memory: None,
             environment: Vec::new(),
             words: Words::new(),
             fail_from: AtomicUsize::new(0),
@@ -88,6 +90,11 @@ impl FakeOs {
     /// One with so many CPUs.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus, ..self }
+    }
+
+    /// One whose process may have `bytes` of memory.
+    pub fn memory(self, bytes: u64) -> Self {
+        Self { memory: Some(bytes), ..self }
     }
 
     /// One with this environment variable set.
@@ -299,6 +306,10 @@ impl Os for FakeOs {
         }
         self.moves.fetch_add(1, Ordering::Relaxed);
         true
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        self.memory
     }
 
     fn cpus(&self) -> usize {

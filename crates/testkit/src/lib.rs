@@ -8,7 +8,8 @@
 //! - `threads.rs`: caches of threads: handed on, orphaned, shared out
 //! - `misuse.rs`: addresses that must not be freed
 //! - `room.rs`: what caches hold is bounded, and goes where it is needed
-//! - `purge.rs`: free memory goes back, but not what is wanted again at once
+//! - `purge.rs`: free memory goes back, sooner where memory gets short, but not what is wanted again at once
+//! - `limit.rs`: `EBB_LIMIT`, to the byte
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `miri.rs`: what Miri has to watch, and small enough for it
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail

@@ -54,6 +54,10 @@ impl Os for LinuxIn {
         unsafe { Linux.purge(start, bytes) }
     }
 
+    fn memory_limit(&self) -> Option<u64> {
+        Linux.memory_limit()
+    }
+
     fn cpus(&self) -> usize {
         Linux.cpus()
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
 use super::rseq_area::registered_by_libc;
-use super::{Os, RseqArea, ThreadWords, Usage, background, threads};
+use super::{Os, RseqArea, ThreadWords, Usage, background, memory, threads};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -84,6 +84,8 @@ impl Os for Linux {
             if align > before {
                 libc::munmap(aligned.add(bytes).cast(), align - before);
             }
+            // Fails where there are no huge pages: docs/decisions/0008-no-huge-pages.md.
+            keeping_errno(|| libc::madvise(aligned.cast(), bytes, libc::MADV_NOHUGEPAGE));
             NonNull::new(aligned)
         }
     }
@@ -106,6 +108,10 @@ impl Os for Linux {
         }
         // SAFETY: the caller's: both ranges are ours and nobody looks.
         keeping_errno(|| unsafe { move_mapping(from.cast(), to.cast(), bytes) })
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        memory::limit()
     }
 
     fn cpus(&self) -> usize {
@@ -350,6 +356,8 @@ fn affinity_cpus() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::{format, fs};
+
     use super::*;
 
     #[test]
@@ -371,6 +379,20 @@ mod tests {
             assert_eq!(start.read(), 0);
         }
         assert!(Linux.reserve(usize::MAX / 2, 1 << 16).is_none());
+    }
+
+    #[test]
+    fn reserved_memory_is_not_for_huge_pages() {
+        if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+            return;
+        }
+        let start = Linux.reserve(8 << 20, 1 << 21).unwrap().as_ptr();
+        // SAFETY: the range was just reserved.
+        assert!(unsafe { Linux.commit(start, 4 << 20) });
+        let mappings = fs::read_to_string("/proc/self/smaps").unwrap();
+        let (_, mapping) = mappings.split_once(&format!("{:x}-", start.addr())).unwrap();
+        let flags = mapping.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.contains(" nh"), "{flags}");
     }
 
     #[test]

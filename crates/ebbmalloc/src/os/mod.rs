@@ -16,6 +16,7 @@ pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod background;
 mod linux;
+mod memory;
 mod proc;
 mod rseq_area;
 mod threads;
@@ -42,7 +43,8 @@ pub trait Os: Sync {
     /// How many bytes of address space this process may still reserve.
     fn address_space_left(&self) -> usize;
 
-    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two.
+    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two. The
+    /// kernel backs what is committed there page by page, not by huge pages of its own accord.
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
 
     /// Makes a reserved range readable and writable; it reads as zero. False if the kernel refuses.
@@ -64,6 +66,10 @@ pub trait Os: Sync {
     /// # Safety
     /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
+
+    /// How much memory this process may have, in bytes, as far as that is known: by its control
+    /// group, or because the machine has no more. Reads files, so not to be asked often.
+    fn memory_limit(&self) -> Option<u64>;
 
     /// How many CPUs there can be; ids of virtual CPUs are below it.
     fn cpus(&self) -> usize;

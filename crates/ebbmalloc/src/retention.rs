@@ -1,0 +1,142 @@
+//! How much free memory stays resident, in units, and for how long.
+//!
+//! Somebody may look after it regularly (the scavenger): then what was in use of late may stay, and
+//! what nobody needed between two looks goes by halves. Otherwise nobody will look once the program
+//! does nothing, so less stays, and time is looked at with each run that is freed. In both cases less
+//! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
+
+use crate::os::Os;
+use crate::pressure::{Pressure, dirty_allowance};
+use crate::size_class::UNIT;
+
+const fn mib(mib: usize) -> usize {
+    (mib << 20) / UNIT
+}
+
+/// How much may stay for a while where nobody looks: so much, or as much as is in use. Beyond that
+/// it goes at once.
+const HARD: usize = mib(32);
+/// How much may stay longer: so much, or one in so many of the units in use.
+const SOFT: usize = mib(4);
+const SOFT_SHARE: usize = 8;
+/// Time between two purges down to that, in milliseconds. It doubles where purged memory was
+/// soon wanted back, which costs page faults, and halves where it was not.
+const WAIT_MIN: u32 = 10;
+const WAIT_MAX: u32 = 1280;
+/// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
+/// one in so many of it.
+const SLACK: usize = mib(1);
+const SLACK_SHARE: usize = 16;
+/// The peak is forgotten by one part in so many each time.
+const PEAK_SHARE: usize = 8;
+/// What is not worth halving.
+const SURPLUS_LEAST: usize = mib(1);
+
+/// What the page heap holds and has done, in units but for `purges`.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct PageCounts {
+    /// Handed out now.
+    pub in_use: usize,
+    /// Free and resident now.
+    pub dirty: usize,
+    /// Returned to the kernel since the start.
+    pub purged: usize,
+    /// Calls that returned memory to the kernel.
+    pub purges: usize,
+}
+
+/// What decides how much may stay.
+pub(crate) struct Retention {
+    /// When free memory may be purged next, by the clock of the operating system below.
+    due: u64,
+    /// The time from one purge to the next, in milliseconds.
+    wait: u32,
+    /// Units that the last purge returned, and that clean runs have handed out since.
+    purged_last: usize,
+    faulted_back: usize,
+    /// Somebody asks for the surplus regularly.
+    watched: bool,
+    /// The least that was dirty, and the most in use of late, since that was last asked.
+    dirty_low: usize,
+    peak: usize,
+    pub pressure: Pressure,
+}
+
+impl Retention {
+    /// Nothing is in use.
+    pub const fn new() -> Self {
+        Self {
+            due: 0,
+            wait: WAIT_MIN,
+            purged_last: 0,
+            faulted_back: 0,
+            watched: false,
+            dirty_low: 0,
+            peak: 0,
+            pressure: Pressure::new(),
+        }
+    }
+
+    /// So many units became resident again that had been purged.
+    pub fn count_back(&mut self, units: u32) {
+        self.faulted_back += units as usize;
+    }
+
+    /// There is less dirty memory, or more in use.
+    pub fn count(&mut self, counts: &PageCounts) {
+        self.peak = self.peak.max(counts.in_use);
+        self.dirty_low = self.dirty_low.min(counts.dirty);
+    }
+
+    /// How much is to stay, if some is to go now that memory became resident.
+    pub fn after_growth(&self, counts: &PageCounts) -> Option<usize> {
+        let slack = self.slack();
+        let most = self.peak + slack - counts.in_use;
+        (self.watched && counts.dirty > most).then_some(most - slack / 2)
+    }
+
+    /// The same now that some was freed.
+    pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
+        let &PageCounts { in_use, dirty, .. } = counts;
+        let usual = if self.watched {
+            // What was in use a moment ago may well be again; if not, it will be surplus.
+            self.peak + self.slack() - in_use
+        } else {
+            SOFT.max(in_use / SOFT_SHARE)
+        };
+        let soft = dirty_allowance(in_use, dirty, self.pressure.limit(os, in_use + dirty), usual);
+        if dirty <= soft {
+            return None;
+        }
+        if self.watched || soft < usual {
+            return Some(soft - (soft / 2).min(self.slack() / 2));
+        }
+        let now = os.now_ms();
+        if now >= self.due {
+            let wanted_back = self.faulted_back * 2 > self.purged_last;
+            let wait = if wanted_back { self.wait * 2 } else { self.wait / 2 };
+            self.wait = wait.clamp(WAIT_MIN, WAIT_MAX);
+            self.due = now + self.wait as u64;
+            self.purged_last = dirty - soft / 2;
+            self.faulted_back = 0;
+            return Some(soft / 2);
+        }
+        let hard = HARD.max(in_use);
+        (dirty > hard).then_some(hard - hard / 8)
+    }
+
+    /// How many units to purge because nobody needed them since this was last asked: half of them.
+    /// From now on somebody asks regularly, or nobody does.
+    ///
+    /// Decay is jemalloc's idea; to look at what was never needed in between, tcmalloc's.
+    pub fn surplus(&mut self, counts: &PageCounts, watched: bool) -> usize {
+        let unneeded = core::mem::replace(&mut self.dirty_low, counts.dirty);
+        self.watched = watched;
+        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE));
+        (unneeded / 2).max(SURPLUS_LEAST).min(unneeded)
+    }
+
+    fn slack(&self) -> usize {
+        SLACK.max(self.peak / SLACK_SHARE)
+    }
+}

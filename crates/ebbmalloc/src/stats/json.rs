@@ -1,0 +1,27 @@
+//! Statistics as JSON.
+
+use core::fmt::{self, Write};
+
+use super::declaration::{ClassStats, Stats};
+
+impl Stats {
+    /// The statistics as a JSON object, in one line: every name as declared, and `classes`, a list.
+    pub fn write_json(&self, out: &mut impl Write) -> fmt::Result {
+        let (mode, why, id) = (self.mode, self.why, self.id);
+        let version = crate::VERSION;
+        write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}""#)?;
+        for statistic in Self::DECLARED {
+            write!(out, ",\"{}\":{}", statistic.name, (statistic.value)(self))?;
+        }
+        out.write_str(",\"classes\":[")?;
+        for (row, class) in self.used_classes().enumerate() {
+            out.write_str(if row > 0 { ",{" } else { "{" })?;
+            for (i, column) in ClassStats::DECLARED.iter().enumerate() {
+                let comma = if i > 0 { "," } else { "" };
+                write!(out, "{comma}\"{}\":{}", column.name, (column.value)(class))?;
+            }
+            out.write_str("}")?;
+        }
+        out.write_str("]}\n")
+    }
+}

@@ -1,0 +1,172 @@
+//! Statistics: gathered here, and printed; declared in `declaration`, which every way to write
+//! them is made from.
+
+mod declaration;
+mod json;
+mod openmetrics;
+mod text;
+pub use declaration::{ClassStats, Stats};
+
+use core::fmt::{self, Write};
+
+use crate::cache;
+use crate::engine::Engine;
+use crate::options::StatsChoice;
+use crate::os::Os;
+use crate::region::Region;
+use crate::size_class::{SizeClass, UNIT};
+use crate::text::Line;
+
+impl<O: Os> Engine<O> {
+    /// How many blocks of a class all caches hold; a glance while others work.
+    pub(crate) fn held(&self, class: SizeClass) -> usize {
+        let setup = self.setup();
+        let slabs = self.region.slabs();
+        // SAFETY: there are as many slabs.
+        let shared = (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) });
+        let mut held = shared.sum();
+        // SAFETY: it is a slab.
+        self.thread_slabs.for_each(|slab| held += unsafe { cache::held(slab, class) });
+        held
+    }
+
+    /// What is where right now. Parts are read one after the other, so while other threads
+    /// work they may disagree by a few batches. Does not allocate.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::EMPTY;
+        // Not for its own sake: what set-up decides may not be read while another thread is at it.
+        if !self.ready() {
+            return stats;
+        }
+        let totals = self.totals.read();
+        let setup = self.setup();
+        (stats.mode, stats.why, stats.id) = (setup.mode.name(), setup.why, setup.id);
+
+        for class in SizeClass::all() {
+            let counts = self.centrals[class.index()].spans().lock().counts;
+            let cached = self.held(class).min(counts.claimed);
+            let size = class.size() as u64;
+            let row = ClassStats {
+                block_bytes: size,
+                spans: counts.spans as u64,
+                live: (counts.claimed - cached) as u64,
+                cached: cached as u64,
+                free: (counts.spans * class.span_blocks() - counts.claimed) as u64,
+                refills: counts.refills as u64,
+                flushes: counts.flushes as u64,
+            };
+            stats.live_bytes += row.live * size;
+            stats.cached_bytes += row.cached * size;
+            stats.pinned_bytes += row.free * size;
+            stats.spans += row.spans;
+            stats.refills += row.refills;
+            stats.flushes += row.flushes;
+            stats.classes[class.index()] = row;
+        }
+        stats.large_blocks = totals.large_blocks as u64;
+        stats.large_bytes = (totals.large_units * UNIT) as u64;
+        stats.live_bytes += stats.large_bytes;
+        stats.peak_bytes = totals.peak;
+        stats.allocated_bytes = totals.allocated;
+        stats.freed_bytes = totals.freed;
+        stats.dug_bytes = totals.dug;
+
+        let (counts, limit, memory) = {
+            let pages = self.pages.lock();
+            (pages.counts, pages.limit, pages.retention.pressure.known())
+        };
+        stats.memory_bytes = memory as u64;
+        stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
+        stats.limit_bytes = limit.checked_mul(Region::UNIT_COST).unwrap_or(0) as u64;
+        let committed = self.region.committed();
+        stats.committed_bytes = committed as u64;
+        stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
+        stats.dirty_bytes = (counts.dirty * UNIT) as u64;
+        stats.purged_bytes = (counts.purged * UNIT) as u64;
+        stats.purges = counts.purges as u64;
+
+        let usage = self.os.usage();
+        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
+        stats.system_us = usage.system_us;
+        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
+        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
+        stats
+    }
+
+    /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
+    /// else may use the engine meanwhile.
+    pub fn check(&self) {
+        let mut span_units = 0;
+        for class in SizeClass::all() {
+            let central = &self.centrals[class.index()];
+            let free = central.check(&self.region);
+            let counts = central.spans().lock().counts;
+            assert_eq!(
+                free + counts.claimed,
+                counts.spans * class.span_blocks(),
+                "blocks of class {} bytes",
+                class.size()
+            );
+            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+            span_units += counts.spans * class.span_units() as usize;
+        }
+        let in_use = self.pages.lock().check(&self.region);
+        assert_eq!(span_units + self.totals.read().large_units, in_use, "units in use");
+    }
+
+    /// Prints the statistics to standard error, as the options say; else as text.
+    #[cold]
+    pub fn print_stats(&self) {
+        let stats = self.stats();
+        let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
+        // Writing to a stream cannot fail.
+        let _ = match self.setup().options.stats {
+            StatsChoice::Json => stats.write_json(&mut out),
+            StatsChoice::OpenMetrics => stats.write_openmetrics(&mut out),
+            StatsChoice::Text | StatsChoice::Off => {
+                out.prefix = Line::START;
+                stats.write_text(&mut out)
+            }
+        };
+    }
+}
+
+/// Standard error with a small buffer, by lines: each ends in a write of its own, so that other
+/// processes do not write into the midst of a short one.
+struct Stream<'a, O: Os> {
+    os: &'a O,
+    /// What every line starts with.
+    prefix: &'static str,
+    buffer: [u8; 512],
+    length: usize,
+}
+
+impl<O: Os> Stream<'_, O> {
+    fn put(&mut self, byte: u8) {
+        if self.length == self.buffer.len() {
+            self.flush();
+        }
+        self.buffer[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn flush(&mut self) {
+        self.os.print(&self.buffer[..self.length]);
+        self.length = 0;
+    }
+}
+
+impl<O: Os> Write for Stream<'_, O> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if self.length == 0 {
+                self.prefix.bytes().for_each(|byte| self.put(byte));
+            }
+            self.put(byte);
+            if byte == b'\n' {
+                self.flush();
+            }
+        }
+        Ok(())
+    }
+}

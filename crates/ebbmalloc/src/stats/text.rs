@@ -1,0 +1,58 @@
+//! Statistics for people.
+
+use core::fmt::{self, Display, Write};
+
+use super::declaration::{ClassStats, Stats, Unit};
+
+impl Stats {
+    /// The statistics as text, a line for each, and a table of the size classes in use.
+    pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
+        let by = if self.id.is_empty() { "" } else { " by " };
+        let (mode, id, why) = (self.mode, self.id, self.why);
+        writeln!(out, "{} mode {mode}{by}{id} ({why})", crate::VERSION)?;
+        for statistic in Self::DECLARED {
+            writeln!(
+                out,
+                "{:<20} {}",
+                statistic.name,
+                Shown(statistic.unit, (statistic.value)(self))
+            )?;
+        }
+        for (i, column) in ClassStats::DECLARED.iter().enumerate() {
+            write!(out, "{}{:>WIDTH$}", space(i), column.name)?;
+        }
+        out.write_str("\n")?;
+        for class in self.used_classes() {
+            for (i, column) in ClassStats::DECLARED.iter().enumerate() {
+                write!(out, "{}{:>WIDTH$}", space(i), (column.value)(class))?;
+            }
+            out.write_str("\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// Characters in a column of the table.
+const WIDTH: usize = 11;
+
+fn space(column: usize) -> &'static str {
+    if column > 0 { " " } else { "" }
+}
+
+/// A value with its unit.
+struct Shown(Unit, u64);
+
+impl Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self(unit, value) = *self;
+        match unit {
+            Unit::Count => write!(f, "{value:>12}"),
+            Unit::Micros => write!(f, "{:>12.3} s", value as f64 / 1e6),
+            Unit::Bytes => match value {
+                0..1024 => write!(f, "{value:>12} B"),
+                1024..0x10_0000 => write!(f, "{:>12.1} KiB", value as f64 / 1024.0),
+                _ => write!(f, "{:>12.1} MiB", value as f64 / (1024.0 * 1024.0)),
+            },
+        }
+    }
+}

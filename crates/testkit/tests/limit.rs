@@ -1,0 +1,232 @@
+//! `EBB_LIMIT`: what the engine holds stays at or below it, to the byte, and all below it can be had.
+#![cfg(not(any(miri, loom)))]
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::FakeOs;
+
+/// What a unit of 64 KiB counts, with its entries in the tables.
+const UNIT_COST: usize = (64 << 10) + 4 + 16 + 576;
+/// A block of two units.
+const BLOCK: usize = 128 << 10;
+
+fn engine(limit: String) -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().cpus(1).environment("EBB_LIMIT", limit.leak()), None)
+}
+
+fn fill(engine: &Engine<FakeOs>, size: usize) -> Vec<*mut u8> {
+    let blocks = std::iter::repeat_with(|| engine.alloc(size));
+    blocks.take_while(|block| !block.is_null()).collect()
+}
+
+fn free(engine: &Engine<FakeOs>, block: *mut u8) {
+    // SAFETY: the tests free each block once.
+    unsafe { engine.free(block) }
+}
+
+fn holds_what_it_may(engine: &Engine<FakeOs>) {
+    let stats = engine.stats();
+    assert!(stats.held_bytes <= stats.limit_bytes, "{} bytes", stats.held_bytes);
+    engine.check();
+}
+
+#[test]
+fn the_edge_is_exact() {
+    for (bytes, blocks) in [(32 * UNIT_COST, 16), (32 * UNIT_COST - 1, 15), (33 * UNIT_COST, 16)] {
+        let engine = engine(bytes.to_string());
+        let all = fill(&engine, BLOCK);
+        assert_eq!(all.len(), blocks, "under a limit of {bytes} bytes");
+        assert_eq!(engine.os().shortages(), 1);
+        let stats = engine.stats();
+        assert_eq!(stats.limit_bytes as usize, bytes / UNIT_COST * UNIT_COST);
+        assert_eq!(stats.held_bytes as usize, 2 * blocks * UNIT_COST);
+        // Small blocks are under it too, but for what the odd unit has.
+        let spans = fill(&engine, 64);
+        assert_eq!(spans.is_empty(), (bytes / UNIT_COST).is_multiple_of(2));
+        holds_what_it_may(&engine);
+    }
+}
+
+#[test]
+fn what_is_freed_makes_room_in_any_shape() {
+    let engine = engine((32 * UNIT_COST).to_string());
+    for size in [BLOCK, 100, 1 << 20, 20_000, 600_000, 3000, 2 << 20] {
+        let blocks = fill(&engine, size);
+        let got = blocks.len() * size;
+        assert!(got > 1 << 20, "{got} bytes in blocks of {size}");
+        holds_what_it_may(&engine);
+        // Holes first, which are resident and do not fit what comes next.
+        let (even, odd): (Vec<_>, Vec<_>) =
+            blocks.iter().enumerate().partition(|(n, _)| n % 2 == 0);
+        even.iter().chain(&odd).for_each(|(_, block)| free(&engine, **block));
+        holds_what_it_may(&engine);
+    }
+}
+
+#[test]
+fn resident_holes_go_where_they_are_in_the_way() {
+    let engine = engine((32 * UNIT_COST).to_string());
+    let blocks = fill(&engine, BLOCK);
+    blocks.iter().step_by(2).for_each(|&block| free(&engine, block));
+    assert_eq!(engine.stats().dirty_bytes, 1 << 20);
+    // No hole is as long; 9 units of them have to go, and not more than the longest that do.
+    let block = engine.alloc(9 << 16);
+    assert!(!block.is_null());
+    let stats = engine.stats();
+    assert_eq!((stats.dirty_bytes, stats.held_bytes), (7 << 16, stats.limit_bytes));
+    assert!(engine.alloc(8 << 16).is_null(), "16 + 9 + 8 units are more than 32");
+    assert_eq!(engine.stats().dirty_bytes, 7 << 16, "purged for nothing");
+    assert!(!engine.alloc(7 << 16).is_null());
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn realloc_at_the_limit_leaves_the_block() {
+    let engine = engine((32 * UNIT_COST).to_string());
+    let blocks = fill(&engine, BLOCK);
+    for (n, &block) in blocks.iter().enumerate() {
+        // SAFETY: the block is as long.
+        unsafe { block.write_bytes(n as u8 + 1, BLOCK) };
+        // SAFETY: a live block, which stays where null comes back.
+        assert!(unsafe { engine.realloc(block, BLOCK + 1, 16) }.is_null());
+    }
+    for (n, &block) in blocks.iter().enumerate() {
+        // SAFETY: still a live block.
+        let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK) };
+        assert!(bytes.iter().all(|&byte| byte == n as u8 + 1));
+    }
+    holds_what_it_may(&engine);
+    // Into a neighbour that was freed it grows, and no further.
+    free(&engine, blocks[1]);
+    // SAFETY: live blocks.
+    unsafe {
+        assert_eq!(engine.realloc(blocks[0], 2 * BLOCK, 16), blocks[0]);
+        assert!(engine.realloc(blocks[0], 3 * BLOCK, 16).is_null());
+    }
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn growing_at_the_frontier_stops_at_the_limit() {
+    let engine = engine((32 * UNIT_COST).to_string());
+    let block = engine.alloc(BLOCK);
+    // SAFETY: a live block.
+    unsafe {
+        assert_eq!(engine.realloc(block, 32 << 16, 16), block);
+        assert!(engine.realloc(block, (32 << 16) + 1, 16).is_null());
+    }
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn growing_into_a_purged_hole_counts() {
+    let engine = engine((24 * UNIT_COST).to_string());
+    let [block, hole, behind] = [4, 8, 4].map(|units| engine.alloc(units << 16));
+    assert!(!behind.is_null());
+    free(&engine, hole);
+    assert!(engine.trim());
+    let rest = engine.alloc(16 << 16);
+    assert!(!rest.is_null());
+    // SAFETY: a live block.
+    unsafe {
+        assert!(engine.realloc(block, 5 << 16, 16).is_null());
+        free(&engine, rest);
+        assert_eq!(engine.realloc(block, 12 << 16, 16), block);
+    }
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn what_is_purged_for_a_hole_joins_it() {
+    let engine = engine((40 * UNIT_COST).to_string());
+    let [block, hole, dirty, behind] = [4, 8, 4, 4].map(|units| engine.alloc(units << 16));
+    free(&engine, hole);
+    assert!(engine.trim());
+    let rest = engine.alloc(28 << 16);
+    assert!(!behind.is_null() && !rest.is_null());
+    free(&engine, dirty);
+    // SAFETY: a live block.
+    assert_eq!(unsafe { engine.realloc(block, 8 << 16, 16) }, block);
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn pages_that_move_count_once() {
+    let engine = engine((24 * UNIT_COST).to_string());
+    let block = engine.alloc(16 << 16);
+    let behind = engine.alloc(BLOCK);
+    // SAFETY: live blocks.
+    unsafe {
+        assert!(engine.realloc(block, 23 << 16, 16).is_null());
+        assert!(!engine.realloc(block, 22 << 16, 16).is_null());
+    }
+    assert_eq!(engine.os().moves(), 1);
+    assert_eq!(engine.stats().held_bytes, engine.stats().limit_bytes);
+    free(&engine, behind);
+    holds_what_it_may(&engine);
+}
+
+#[test]
+fn a_share_of_what_there_is() {
+    let os = || FakeOs::default().environment("EBB_LIMIT", "50%");
+    let engine = Engine::new(os().memory(8 << 20), None);
+    assert!(!engine.alloc(1).is_null());
+    let limit = engine.stats().limit_bytes as usize;
+    assert!((4 << 20) - UNIT_COST < limit && limit <= 4 << 20, "{limit}");
+
+    let engine = Engine::new(os(), None);
+    assert!(!engine.alloc(1).is_null());
+    assert_eq!(engine.stats().limit_bytes, 0);
+    let printed = engine.os().printed();
+    assert!(printed.contains("EBB_LIMIT") && printed.contains("in bytes"), "{printed}");
+}
+
+#[test]
+fn sizes_and_nonsense() {
+    let limit = |value: &str| {
+        let engine = engine(value.to_owned());
+        engine.start();
+        (engine.stats().limit_bytes as usize, engine.os().printed())
+    };
+    for (value, bytes) in [
+        ("1048576", 1 << 20),
+        ("1024K", 1 << 20),
+        ("5m", 5 << 20),
+        ("5MiB", 5 << 20),
+        ("3G", 3 << 30),
+        ("3GiB", 3 << 30),
+        ("2T", 2 << 40),
+    ] {
+        let (limit, printed) = limit(value);
+        assert!(limit <= bytes && bytes < limit + UNIT_COST, "{value}: {limit}");
+        assert_eq!(printed, "");
+    }
+    for none in ["", "0"] {
+        assert_eq!(limit(none), (0, String::new()));
+    }
+    for nonsense in [
+        "many",
+        "12",
+        "1023K",
+        "-5M",
+        "5MB",
+        "5 M",
+        "5iB",
+        "5%%",
+        "0%",
+        "101%",
+        "300%",
+        "1.5G",
+        "0x10M",
+        "%",
+        "M",
+        "20000000T",
+        "18446744073709551616",
+        "5Mi",
+        "+5M",
+    ] {
+        let (limit, printed) = limit(nonsense);
+        assert_eq!(limit, 0, "{nonsense}");
+        let named = format!("EBB_LIMIT={nonsense} is not understood and ignored; use 512M");
+        assert!(printed.contains(&named), "{printed}");
+    }
+}

@@ -1,0 +1,89 @@
+// mallinfo2, malloc_info and malloc_trim follow what is allocated and freed to the byte.
+// expect: exit 0
+#define _GNU_SOURCE
+#include "check.h"
+#include <malloc.h>
+#include <sched.h>
+#include <stdlib.h>
+
+// What malloc_info says of all sizes together; of one only where `size` is not 0.
+static size_t xml_sum(const char *attribute, size_t size) {
+    char *text = NULL;
+    size_t length = 0, sum = 0;
+    FILE *memory = open_memstream(&text, &length);
+    CHECK(memory != NULL);
+    CHECK(malloc_info(0, memory) == 0);
+    CHECK(fclose(memory) == 0);
+    CHECK(length > 20 && strncmp(text, "<malloc", 7) == 0);
+    CHECK(strstr(text, "</malloc>") != NULL);
+    for (char *at = text; (at = strstr(at, "<size ")) != NULL; at++) {
+        char *to = strstr(at, " to=\""), *found = strstr(at, attribute), *end = strstr(at, "/>");
+        CHECK(to != NULL && end != NULL && to < end);
+        if (found != NULL && found < end && (size == 0 || strtoull(to + 5, NULL, 10) == size))
+            sum += strtoull(found + strlen(attribute), NULL, 10);
+    }
+    free(text);
+    return sum;
+}
+
+enum { SMALL = 4096, COUNT = 400, LARGE = 5 << 20 };
+
+int main(void) {
+    // One CPU, and so one cache, of which malloc_trim takes everything.
+    cpu_set_t one_cpu;
+    CPU_ZERO(&one_cpu);
+    CPU_SET(sched_getcpu(), &one_cpu);
+    CHECK(sched_setaffinity(0, sizeof one_cpu, &one_cpu) == 0);
+    xml_sum("", 0);
+    malloc_trim(0);
+    struct mallinfo2 start = mallinfo2();
+    CHECK(start.keepcost == 0);
+
+    // Large blocks, exactly: each is rounded up to 64 KiB.
+    void *one = malloc(LARGE), *two = malloc(LARGE + 1);
+    CHECK(one != NULL && two != NULL);
+    memset(one, 1, LARGE);
+    memset(two, 1, LARGE);
+    struct mallinfo2 full = mallinfo2();
+    CHECK(full.hblks == start.hblks + 2);
+    CHECK(full.hblkhd == start.hblkhd + 2 * LARGE + (64 << 10));
+    CHECK(full.uordblks == start.uordblks);
+    free(one);
+    struct mallinfo2 half = mallinfo2();
+    CHECK(half.hblks == start.hblks + 1 && half.hblkhd == start.hblkhd + LARGE + (64 << 10));
+    CHECK(half.fordblks >= full.fordblks);
+    free(two);
+    CHECK(mallinfo2().hblks == start.hblks && mallinfo2().hblkhd == start.hblkhd);
+
+    static void *blocks[COUNT];
+    // 1.6 MiB in small blocks: what was freed goes from one side to the other.
+    start = mallinfo2();
+    size_t live = xml_sum(" live=\"", SMALL), all_live = xml_sum(" live=\"", 0);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK((blocks[i] = malloc(SMALL)) != NULL);
+        memset(blocks[i], 1, SMALL);
+    }
+    full = mallinfo2();
+    CHECK(full.uordblks == start.uordblks + COUNT * SMALL);
+    CHECK(full.hblkhd == start.hblkhd);
+    CHECK(xml_sum(" live=\"", SMALL) == live + COUNT);
+    CHECK(xml_sum(" live=\"", 0) >= all_live + COUNT);
+    for (int i = 0; i < COUNT; i += 2) free(blocks[i]);
+    half = mallinfo2();
+    CHECK(half.uordblks == start.uordblks + COUNT / 2 * SMALL);
+    CHECK(half.ordblks >= full.ordblks + COUNT / 2);
+    CHECK(half.arena == half.uordblks + half.fordblks);
+    CHECK(xml_sum(" live=\"", SMALL) == live + COUNT / 2);
+    for (int i = 1; i < COUNT; i += 2) free(blocks[i]);
+    CHECK(mallinfo2().uordblks == start.uordblks);
+
+    // A few MiB of free runs stay resident for a while; malloc_trim gives them back.
+    for (int i = 0; i < COUNT / 10; i++) CHECK((blocks[i] = malloc(80000)) != NULL);
+    for (int i = 0; i < COUNT / 10; i++) free(blocks[i]);
+    CHECK(mallinfo2().keepcost > 0);
+    CHECK(malloc_trim(0) == 1);
+    struct mallinfo2 trimmed = mallinfo2();
+    CHECK(trimmed.keepcost == 0 && trimmed.uordblks == start.uordblks);
+    CHECK(malloc_trim(0) == 0);
+    return 0;
+}
