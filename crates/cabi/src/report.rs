@@ -1,5 +1,5 @@
 //! What `malloc.h` offers to look inside: mallinfo(3), malloc_info(3), malloc_stats(3),
-//! malloc_trim(3), mallopt(3). And `ebb_stats`, which tells everything.
+//! malloc_trim(3), mallopt(3). And `ebb_stats`, which tells everything, and `ebb_idle`.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
@@ -93,6 +93,13 @@ export! {
     fn mallopt/ebb_mallopt(_parameter: c_int, _value: c_int) -> c_int {
         1
     }
+}
+
+/// For programs without threads, when they have nothing else to do: gives some memory back that
+/// nobody has needed of late. 1 if it is worth calling again after a fifth of a second.
+#[unsafe(no_mangle)]
+pub extern "C" fn ebb_idle() -> c_int {
+    ENGINE.idle() as c_int
 }
 
 /// Formats of [`ebb_stats`], as in ebbmalloc.h.

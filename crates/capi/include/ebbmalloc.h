@@ -49,6 +49,12 @@ void *ebb_pvalloc(size_t size);
 size_t ebb_malloc_usable_size(void *block);
 /* Gives free memory back to the kernel; 1 if there was any. */
 int ebb_malloc_trim(size_t keep);
+/* For programs without threads, which the library starts none for: to be called when there is
+ * nothing else to do, by an event loop before it waits. Gives some memory back that nobody has
+ * needed of late. Returns 1 if it is worth calling again after a fifth of a second, for instance
+ * with that as the timeout of the wait; before then, a call does nothing. Returns 0 if there is
+ * nothing more to give back, or if a thread of the library looks after it. */
+int ebb_idle(void);
 /* All statistics (docs/stats.md), in the way of snprintf: writes as much as fits into the buffer
  * of so many bytes, with a zero byte at the end, and returns the length of the whole without that
  * byte. Returns 0 with EINVAL for an unknown format. Numbers get longer as they grow, so leave

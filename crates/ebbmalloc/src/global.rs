@@ -90,6 +90,30 @@ impl EbbMalloc {
     pub fn trim() -> bool {
         ENGINE.trim()
     }
+
+    /// For programs without threads, when they have nothing else to do; an event loop calls it
+    /// before it waits. Gives some memory back that nobody has needed of late. True if it is worth
+    /// calling again after a fifth of a second (before then, a call does nothing); false if
+    /// there is nothing more to give back, or if a thread of the engine looks after it, which it has
+    /// in programs with threads.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// /// How long to wait for the next event at most.
+    /// fn timeout() -> Option<Duration> {
+    ///     EbbMalloc::idle().then_some(Duration::from_millis(200))
+    /// }
+    /// # timeout();
+    /// ```
+    pub fn idle() -> bool {
+        ENGINE.idle()
+    }
 }
 
 // SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least

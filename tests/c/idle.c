@@ -1,0 +1,45 @@
+// ebb_idle: a program without threads that says when it has nothing to do gives back what it does not need, and is
+// told when there is nothing more.
+// expect: exit 0
+// ways: dynamic static
+#include "check.h"
+#include "ebbmalloc.h"
+#include <stdlib.h>
+#include <time.h>
+
+enum { BLOCKS = 64 << 10, BLOCK = 1000, KEEP = 100 };
+
+static void *blocks[BLOCKS];
+
+static size_t statistic(const char *name) {
+    static char line[64 << 10];
+    CHECK(ebb_stats(EBB_STATS_JSON, line, sizeof line) < sizeof line);
+    const char *at = strstr(line, name);
+    CHECK(at != NULL);
+    return strtoull(at + strlen(name), NULL, 10);
+}
+
+int main(void) {
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK);
+        CHECK(blocks[i] != NULL);
+        fill(blocks[i], BLOCK, (unsigned)i);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % KEEP) free(blocks[i]);
+    size_t before = statistic("\"resident_bytes\":");
+    int calls = 0;
+    for (; ebb_idle(); calls++) {
+        CHECK(calls < 300);
+        nanosleep(&(struct timespec){.tv_nsec = 100 * 1000000L}, NULL);
+    }
+    CHECK(calls >= 3);
+    /* What stays lies in a page each. */
+    CHECK(statistic("\"resident_bytes\":") < before - 50 * 1000 * 1000);
+    CHECK(statistic("\"dug_bytes\":") > 10 * 1000 * 1000 && statistic("\"dirty_bytes\":") == 0);
+    for (int i = 0; i < BLOCKS; i += KEEP) {
+        CHECK(intact(blocks[i], BLOCK, (unsigned)i));
+        free(blocks[i]);
+    }
+    return 0;
+}
