@@ -16,10 +16,11 @@
 //! - `thread_slabs`: the caches of threads
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables
+//! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
-//! - `engine`, `large`, `refill`, `blocks`, `stats`: all of it together
+//! - `engine`, `large`, `refill`, `blocks`, `stats`, `why`: all of it together
 //! - `global`: the engine of this process
 
 #![no_std]
@@ -36,6 +37,8 @@ compile_error!(
 #[cfg(any(test, loom))]
 extern crate std;
 
+#[cfg(not(loom))]
+mod beacon;
 mod cache;
 mod central;
 mod front;
@@ -62,23 +65,37 @@ mod global;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
 mod refill;
 #[cfg(not(loom))]
+mod remote;
+#[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod why;
 
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
 
 #[cfg(not(loom))]
+pub use beacon::{Beacon, OtherVersion};
+#[cfg(not(loom))]
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
+#[cfg(not(loom))]
+pub use ledger::{ClassLedger, Ledger, Part};
 pub use options::{ModeChoice, Options, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
+#[cfg(not(loom))]
+pub use remote::Memory;
 pub use size_class::{MIN_ALIGN, SMALL_MAX};
 #[cfg(not(loom))]
 pub use stats::{ClassStats, Stats};
+#[cfg(not(loom))]
+pub use why::Conclusion;
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -9,7 +9,7 @@ use crate::options::StatsChoice;
 use crate::os::Os;
 use crate::region::Region;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::text::Line;
+use crate::text::{Bytes, Line};
 
 /// Declares the statistics that are one number each: name, unit, and what it says.
 macro_rules! stats {
@@ -184,11 +184,7 @@ impl Display for Shown {
         match unit {
             Unit::Count => write!(f, "{value:>12}"),
             Unit::Micros => write!(f, "{:>12.3} s", value as f64 / 1e6),
-            Unit::Bytes => match value {
-                0..1024 => write!(f, "{value:>12} B"),
-                1024..0x10_0000 => write!(f, "{:>12.1} KiB", value as f64 / 1024.0),
-                _ => write!(f, "{:>12.1} MiB", value as f64 / (1024.0 * 1024.0)),
-            },
+            Unit::Bytes => write!(f, "{:>12}", Bytes(value)),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 20] = [
+const LAYERS: [&[&str]; 21] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -15,6 +15,7 @@ const LAYERS: [&[&str]; 20] = [
     &["thread_slabs"],
     &["run", "span", "totals"],
     &["region"],
+    &["beacon", "ledger", "remote"],
     &["run_tree"],
     &["pages"],
     &["central"],
@@ -22,7 +23,7 @@ const LAYERS: [&[&str]; 20] = [
     &["engine"],
     &["large"],
     &["refill"],
-    &["blocks", "stats"],
+    &["blocks", "stats", "why"],
     &["model"],
     &["global"],
     &["lib"],

@@ -54,6 +54,10 @@ impl Os for LinuxIn {
         unsafe { Linux.purge(start, bytes) }
     }
 
+    fn resident(&self, address: usize, pages: &mut [bool]) {
+        Linux.resident(address, pages);
+    }
+
     fn cpus(&self) -> usize {
         Linux.cpus()
     }

@@ -64,6 +64,10 @@ pub trait Os: Sync {
     /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
 
+    /// Sets which of the pages from an address on are resident: all of them lie in what was reserved. Where
+    /// that cannot be told, none is.
+    fn resident(&self, address: usize, pages: &mut [bool]);
+
     /// How many CPUs there can be; ids of virtual CPUs are below it.
     fn cpus(&self) -> usize;
 
