@@ -6,6 +6,7 @@
 //! mappings finds the beacon of every copy of the engine: preloaded, linked or stripped.
 
 use core::mem::MaybeUninit;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::cache::SLAB_SHIFT;
@@ -96,9 +97,10 @@ impl Beacon {
         text(&self.mode)
     }
 
-    /// Where the region starts, for people.
-    pub fn address(&self) -> usize {
-        self.places.start
+    /// All addresses that the heap has reserved, but for the slabs of threads.
+    pub fn reserved(&self) -> Range<usize> {
+        let Places { start, spans, units, .. } = self.places;
+        start..spans.saturating_add(units.saturating_mul(size_of::<Span>()))
     }
 
     /// What an engine would light.

@@ -91,7 +91,7 @@ pub use options::{ModeChoice, Options, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 #[cfg(not(loom))]
 pub use remote::Memory;
-pub use size_class::{MIN_ALIGN, SMALL_MAX};
+pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
 #[cfg(not(loom))]
 pub use stats::{ClassStats, Stats};
 #[cfg(not(loom))]
