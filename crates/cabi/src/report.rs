@@ -94,6 +94,22 @@ export! {
     }
 }
 
+/// Writes where this process's resident memory is, as text, to a C stream: 0, or EINVAL for none, or -1
+/// with `errno` if it cannot be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_why(stream: *mut c_void) -> c_int {
+    if stream.is_null() {
+        return libc::EINVAL;
+    }
+    match ENGINE.why(&mut CStream(stream.cast())) {
+        Ok(()) => 0,
+        Err(fmt::Error) => {
+            set_errno(libc::EIO);
+            -1
+        }
+    }
+}
+
 /// The shape that glibc's has: sizes by class, then totals.
 fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "<malloc version=\"ebbmalloc {}\">", engine::VERSION)?;

@@ -76,13 +76,16 @@ parts! {
         "allocate what lives long together, before or apart from what does not";
     span_ends: "ends of spans",
         "Room at the end of a span that is too small for one more block.",
-        "nothing";
+        "";
     free_runs: "free runs",
         "Free memory not yet given back to the kernel, since it may soon be wanted again.",
         "ebb_malloc_trim() gives it back at once";
+    huge_pages: "rest of huge pages",
+        "Memory without any use yet, resident because the kernel gave a huge page of 2 MiB where a part was touched.",
+        "the sysctl file /sys/kernel/mm/transparent_hugepage/enabled";
     tables: "tables",
-        "What ebbmalloc writes down about the memory above, under 1 % of it.",
-        "nothing";
+        "What ebbmalloc writes down about the memory above, some 1 % of it.",
+        "";
     slabs: "slabs",
         "The lists of blocks that caches hold, one slab a CPU or a thread.",
         "EBB_MODE, or fewer threads in thread mode";
@@ -111,7 +114,7 @@ pub struct Part {
     pub bytes: u64,
     /// What it is, in a sentence.
     pub meaning: &'static str,
-    /// What changes it.
+    /// What changes it; empty where nothing does.
     pub knob: &'static str,
 }
 
@@ -182,8 +185,8 @@ impl Ledger {
         let mut ledger = Self::EMPTY;
         let units = tables.committed();
         ledger.committed = (units * UNIT) as u64;
-        // Unit 0 is nobody's.
-        let mut unit = 1;
+        // Unit 0 is nobody's, but may be resident.
+        let mut unit = 0;
         while unit < units {
             let (run, entry) = tables.run(unit);
             let end = (unit + run.units.max(1) as usize).min(units);
@@ -228,8 +231,10 @@ impl Ledger {
                     self.large_rounding += (page - used) as u64;
                     return;
                 }
-                State::InUse => &mut self.unclear,
-                State::Dirty | State::Clean => &mut self.free_runs,
+                State::InUse if run.units > 0 => &mut self.unclear,
+                State::Dirty => &mut self.free_runs,
+                // Never used, or given back.
+                State::InUse | State::Clean => &mut self.huge_pages,
             };
             *part += page as u64;
         });

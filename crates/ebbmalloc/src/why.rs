@@ -31,16 +31,14 @@ impl<O: Os> Engine<O> {
         writeln!(out, "{} resident, of which", Bytes(resident))?;
         for part in ledger.parts().iter().filter(|part| part.bytes > 0) {
             let (bytes, share) = (Bytes(part.bytes), share(part.bytes));
-            writeln!(
-                out,
-                "{bytes:>12} {share:>5.1} %  {}: {} To change it: {}.",
-                part.label, part.meaning, part.knob
-            )?;
+            write!(out, "{bytes:>8} {share:>5.1} %  {}: {}", part.label, part.meaning)?;
+            let change = if part.knob.is_empty() { "" } else { " To change it: " };
+            writeln!(out, "{change}{}", part.knob)?;
         }
         let rest = resident - ledger.resident();
         writeln!(
             out,
-            "{:>12} {:>5.1} %  not ebbmalloc's: stacks, files, other mappings; `ebb why PID` tells them apart.",
+            "{:>8} {:>5.1} %  not ebbmalloc's: stacks, files, other mappings; `ebb why PID` tells them apart.",
             Bytes(rest),
             share(rest)
         )?;
@@ -140,6 +138,7 @@ enum Kind {
     FreeRuns,
     Slabs,
     LargeRounding,
+    HugePages,
     SmallRounding,
     Held { size: usize, blocks: u64 },
 }
@@ -167,6 +166,7 @@ impl Ledger {
             (self.free_runs, 2.0 * WORTH, Kind::FreeRuns),
             (self.slabs, WORTH, Kind::Slabs),
             (self.large_rounding, WORTH, Kind::LargeRounding),
+            (self.huge_pages, WORTH, Kind::HugePages),
             (self.small_rounding_most, 2.0 * WORTH, Kind::SmallRounding),
         ] {
             if worth(bytes, least) {
@@ -207,7 +207,8 @@ impl Display for Conclusion {
             Kind::FreeRuns => f.write_str("is free memory that was not given back to the kernel yet. ebb_malloc_trim() gives it back at once; else that happens as the program goes on freeing."),
             Kind::Slabs => f.write_str("is what caches need for their lists. EBB_MODE=percpu or slot has one a CPU, thread one a thread."),
             Kind::LargeRounding => f.write_str("lies between the ends of large blocks and the next 64 KiB. Sizes just below a multiple of 64 KiB lose the least."),
-            Kind::SmallRounding => f.write_str("at most is lost by rounding small requests up to size classes. Sizes that are multiples of 16 up to 128, or those of docs/stats.md, lose nothing."),
+            Kind::HugePages => f.write_str("is the rest of huge pages: nobody uses it, but the kernel gives 2 MiB where a part is touched. The sysctl file /sys/kernel/mm/transparent_hugepage/enabled decides."),
+            Kind::SmallRounding => f.write_str("at most is lost by rounding small requests up to size classes. Sizes that are multiples of 16 up to 128, or the block sizes of the table, lose nothing."),
             Kind::Held { size: 0, blocks } => write!(f, "is in blocks that the program holds, most of it in {} above 64 KiB. Only the program can give that back.", Grouped(blocks)),
             Kind::Held { size, blocks } => write!(f, "is in blocks that the program holds, the most of one size in {} of {size} bytes. Only the program can give that back.", Grouped(blocks)),
         }

@@ -165,9 +165,17 @@ fn scan(
     Ok(())
 }
 
+/// A process without memory.
+pub fn ended(pid: libc::pid_t) -> anyhow::Error {
+    Stop::with(1, format!("process {pid} has no memory: it has ended, or is one of the kernel's"))
+}
+
 /// Why a process cannot be looked at, and what to do.
 pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) if Path::new("/proc").join(pid.to_string()).exists() => {
+            ended(pid)
+        }
         Some(libc::ENOENT | libc::ESRCH) => {
             Stop::usage(format!("there is no process {pid} (any more)"))
         }
@@ -175,8 +183,8 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             1,
             format!(
                 "process {pid} may not be looked at ({error}): that takes the right to debug it. \
-             Be the user it runs as, or root (`sudo ebb why {pid}`); where the sysctl \
-             kernel.yama.ptrace_scope is not 0, only root and its parent may"
+             Be the user it runs as, or root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE); where the \
+             sysctl kernel.yama.ptrace_scope is not 0, only root and its parent may"
             ),
         ),
         _ => Err::<(), _>(error)

@@ -7,10 +7,9 @@ use ebbmalloc::{ClassLedger, Ledger};
 use libc::pid_t;
 use serde::Serialize;
 
-use super::memory::{Heap, Process};
+use super::memory::{Heap, Process, ended};
 use super::smaps::{self, Group, Mapping};
 use crate::procfs;
-use crate::stop::Stop;
 
 /// Conclusions about what is not ebbmalloc's are drawn from this share on.
 const WORTH: f64 = 0.3;
@@ -84,14 +83,8 @@ impl Report {
         let started = Instant::now();
         let mut process = Process::open(pid)?;
         let before = Mapping::all_of(pid)?;
-        let ended = || {
-            Stop::with(
-                1,
-                format!("process {pid} has no memory: it has ended, or is one of the kernel's"),
-            )
-        };
         if before.is_empty() {
-            return Err(ended());
+            return Err(ended(pid));
         }
         let mut ledger = Ledger::EMPTY;
         let mut heaps = Vec::new();
@@ -118,7 +111,7 @@ impl Report {
         }
         // Now that the pages are known: what the kernel counts in the same moment, as nearly as that goes.
         let mappings = Mapping::all_of(pid)?;
-        let resident = procfs::resident(pid).ok_or_else(ended)?;
+        let resident = procfs::resident(pid).ok_or_else(|| ended(pid))?;
         let mut ours = process.resident;
         ours.sort_by_key(|range| range.start);
         let exe = fs::read_link(format!("/proc/{pid}/exe")).ok();
@@ -139,7 +132,14 @@ impl Report {
                 label: part.label,
                 ebbmalloc: true,
                 bytes: part.bytes,
-                meaning: part.meaning.into(),
+                meaning: match part.name {
+                    "small" => format!(
+                        "{} Of it, at most {} are rounding up to size classes.",
+                        part.meaning,
+                        super::text::mib(ledger.small_rounding_most)
+                    ),
+                    _ => part.meaning.into(),
+                },
                 knob: part.knob,
                 largest: Vec::new(),
             })

@@ -94,7 +94,7 @@ impl Group {
             Self::Code => "fewer or smaller libraries",
             Self::Files => "map less, or MADV_DONTNEED",
             Self::Shared => "the program",
-            Self::Kernel => "nothing",
+            Self::Kernel => "",
             Self::Ours => "look again",
         }
     }

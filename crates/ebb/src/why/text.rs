@@ -87,7 +87,11 @@ fn ledger(report: &Report, picture: impl Fn(&str) -> String) -> String {
         } else {
             String::new()
         };
-        let words = format!("{}{names} To change it: {}.", line.meaning, line.knob);
+        let knob = match line.knob {
+            "" => String::new(),
+            knob => format!(" To change it: {knob}."),
+        };
+        let words = format!("{}{names}{knob}", line.meaning);
         let options =
             textwrap::Options::new(width()).initial_indent(&indent).subsequent_indent(&indent);
         text += &format!("{}\n", dim.apply_to(textwrap::fill(&words, options)));
