@@ -11,6 +11,7 @@ fn take(mib: usize) -> Vec<u8> {
 }
 
 /// Takes blocks of 512 bytes and frees all but every 100th.
+#[expect(clippy::vec_box, reason = "a block each is the point")]
 fn plant(mib: usize) -> Vec<Box<[u8; 512]>> {
     let block = |nth: usize| hint::black_box(Box::new([nth as u8 | 1; 512]));
     let blocks: Vec<_> = (0..mib << 11).map(block).collect();

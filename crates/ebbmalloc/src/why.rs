@@ -193,8 +193,12 @@ impl Display for Conclusion {
             Kind::Pinned { size, class } => {
                 let blocks = class.live + class.cached;
                 let full = percent(blocks, class.blocks());
-                write!(f, "is free memory pinned by {} blocks of {size} bytes: ", Grouped(blocks))?;
-                write!(f, "their {} spans are {full:.0} % full on average", Grouped(class.spans))?;
+                write!(f, "is free memory pinned by {} blocks of {size} bytes", Grouped(blocks))?;
+                if class.cached > 0 {
+                    write!(f, ", {} of them free and in caches", Grouped(class.cached))?;
+                }
+                let spans = Grouped(class.spans);
+                write!(f, ": their {spans} spans are {full:.0} % full on average")?;
                 if class.sparse_spans > 0 {
                     write!(f, ", and {} blocks alone keep {} spans that are less than half full", Grouped(class.sparse_blocks), Grouped(class.sparse_spans))?;
                 }

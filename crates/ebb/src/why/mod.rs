@@ -73,7 +73,7 @@ fn print(report: &Report, json: bool) -> anyhow::Result<()> {
     if json {
         println!("{}", serde_json::to_string_pretty(report)?);
     } else {
-        print!("{}", text::whole(report, |_| String::new()));
+        print!("{}", text::whole(report));
     }
     Ok(())
 }

@@ -25,13 +25,14 @@ fn width() -> usize {
         .clamp(50, WIDTH)
 }
 
-/// The whole report. `picture` adds to each line how it went so far.
-pub fn whole(report: &Report, picture: impl Fn(&str) -> String) -> String {
-    let mut text = headline(report);
-    text += &ledger(report, picture);
-    text += &classes(report);
-    text += &conclusions(report);
-    text
+/// The whole report.
+pub fn whole(report: &Report) -> String {
+    headline(report) + &ledger(report, None) + &classes(report) + &conclusions(report)
+}
+
+/// What fits on a screen: in place of words, a picture of how each line went.
+pub fn brief(report: &Report, picture: &dyn Fn(&str) -> String) -> String {
+    headline(report) + &ledger(report, Some(picture)) + &conclusions(report)
 }
 
 fn headline(report: &Report) -> String {
@@ -59,7 +60,7 @@ fn headline(report: &Report) -> String {
     format!("{}{swapped}\n{}\n\n", bold.apply_to(title), dim.apply_to(facts))
 }
 
-fn ledger(report: &Report, picture: impl Fn(&str) -> String) -> String {
+fn ledger(report: &Report, picture: Option<&dyn Fn(&str) -> String>) -> String {
     let dim = Style::new().dim();
     let mut text = String::new();
     let mut ours = true;
@@ -70,12 +71,12 @@ fn ledger(report: &Report, picture: impl Fn(&str) -> String) -> String {
         }
         ours = line.ebbmalloc;
         let share = 100.0 * line.bytes as f64 / report.resident_bytes.max(1) as f64;
-        text += &format!(
-            "{:>11} {share:>5.1} %   {:<24}{}\n",
-            mib(line.bytes),
-            line.label,
-            picture(line.name)
-        );
+        let row = format!("{:>11} {share:>5.1} %   {:<24}", mib(line.bytes), line.label);
+        if let Some(picture) = picture {
+            text += &format!("{row}{}\n", picture(line.name));
+            continue;
+        }
+        text += &format!("{}\n", row.trim_end());
         let names: Vec<_> = line
             .largest
             .iter()

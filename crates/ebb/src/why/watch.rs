@@ -62,7 +62,7 @@ pub fn watch(
             let most = history.iter().map(|report| report.resident_bytes).max().unwrap_or(0);
             print!(
                 "{}",
-                text::whole(&report, |name| picture(
+                text::brief(&report, &|name| picture(
                     history.iter().map(|report| report.bytes(name)),
                     most
                 ))
