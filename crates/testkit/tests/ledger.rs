@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use ebbmalloc::{Beacon, ENGINE, Engine, Ledger, Memory};
 use ebbmalloc_testkit::FakeOs;
@@ -150,6 +153,12 @@ fn the_report_in_words() {
     );
 }
 
+/// The engine of this process is for one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// This process, as another would see it.
 struct Own(fs::File);
 
@@ -206,6 +215,7 @@ impl Memory for Garbage {
 #[test]
 #[cfg_attr(miri, ignore)]
 fn the_beacon_is_found_and_garbage_does_no_harm() {
+    let _alone = alone();
     let held: Vec<_> = (0..1000).map(|_| ENGINE.alloc(2000)).collect();
     let mut own = Own::new();
     let [beacon] = own.beacons().try_into().expect("one heap");
@@ -224,7 +234,45 @@ fn the_beacon_is_found_and_garbage_does_no_harm() {
 
 #[test]
 #[cfg_attr(miri, ignore)]
+fn others_may_work_meanwhile() {
+    let _alone = alone();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 1..3 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut held = [std::ptr::null_mut(); 200];
+                let mut random = seed;
+                while !stop.load(Ordering::Relaxed) {
+                    random = (random * 1103515245 + 12345) & 0x7fff_ffff;
+                    let size = if random % 16 == 0 { random % 200_000 } else { random % 3000 };
+                    // SAFETY: null, or a block of this engine that nobody else has.
+                    unsafe {
+                        ENGINE.free(held[random % 200]);
+                        held[random % 200] = ENGINE.alloc(size);
+                    }
+                }
+                // SAFETY: as above.
+                held.into_iter().for_each(|block| unsafe { ENGINE.free(block) });
+            });
+        }
+        let mut own = Own::new();
+        for _ in 0..50 {
+            let ledger = ENGINE.ledger();
+            assert!(ledger.resident() > 0 && ledger.resident() <= ledger.committed * 2);
+            // The same from outside, where no lock keeps anybody from writing.
+            for beacon in own.beacons() {
+                Ledger::of(&beacon, &mut own);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore)]
 fn other_versions_are_told_by_name() {
+    let _alone = alone();
     ENGINE.alloc(1);
     let own = Own::new();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
