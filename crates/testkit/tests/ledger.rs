@@ -1,4 +1,5 @@
 //! The ledger: adds up to what is resident, and names what was planted.
+#![cfg(not(any(miri, loom)))]
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -213,7 +214,6 @@ impl Memory for Garbage {
 }
 
 #[test]
-#[cfg_attr(miri, ignore)]
 fn the_beacon_is_found_and_garbage_does_no_harm() {
     let _alone = alone();
     let held: Vec<_> = (0..1000).map(|_| ENGINE.alloc(2000)).collect();
@@ -233,7 +233,6 @@ fn the_beacon_is_found_and_garbage_does_no_harm() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore)]
 fn others_may_work_meanwhile() {
     let _alone = alone();
     let stop = AtomicBool::new(false);
@@ -270,7 +269,6 @@ fn others_may_work_meanwhile() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore)]
 fn other_versions_are_told_by_name() {
     let _alone = alone();
     ENGINE.alloc(1);
