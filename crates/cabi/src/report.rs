@@ -95,6 +95,22 @@ export! {
     }
 }
 
+/// Writes where this process's resident memory is, as text, to a C stream: 0, or EINVAL for none, or -1
+/// with `errno` if it cannot be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_why(stream: *mut c_void) -> c_int {
+    if stream.is_null() {
+        return libc::EINVAL;
+    }
+    match ENGINE.why(&mut CStream(stream.cast())) {
+        Ok(()) => 0,
+        Err(fmt::Error) => {
+            set_errno(libc::EIO);
+            -1
+        }
+    }
+}
+
 /// For programs without threads, when they have nothing else to do: gives some memory back that
 /// nobody has needed of late. 1 if it is worth calling again after a fifth of a second.
 #[unsafe(no_mangle)]

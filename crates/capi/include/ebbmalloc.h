@@ -72,6 +72,10 @@ size_t ebb_stats(int format, char *buffer, size_t bytes);
 void ebb_malloc_stats(void);
 /* Writes statistics as XML; options must be 0. Returns 0, or EINVAL. */
 int ebb_malloc_info(int options, FILE *stream);
+/* Writes where the resident memory of this process is, line by line, and what follows from that. Returns 0,
+ * EINVAL for no stream, or -1 and errno if it cannot be written. The command `ebb why PID` tells more, from
+ * outside. */
+int ebb_why(FILE *stream);
 /* Accepts the parameters of mallopt(3), which have no effect here. Returns 1. */
 int ebb_mallopt(int parameter, int value);
 

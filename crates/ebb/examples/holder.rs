@@ -10,6 +10,22 @@ fn take(mib: usize) -> Vec<u8> {
     hint::black_box(vec![1; mib << 20])
 }
 
+/// Takes blocks of 512 bytes and frees all but every 100th.
+#[expect(clippy::vec_box, reason = "a block each is the point")]
+fn plant(mib: usize) -> Vec<Box<[u8; 512]>> {
+    let block = |nth: usize| hint::black_box(Box::new([nth as u8 | 1; 512]));
+    let blocks: Vec<_> = (0..mib << 11).map(block).collect();
+    let kept = blocks.into_iter().enumerate().filter(|(nth, _)| nth % 100 == 0);
+    let mut survivors = Vec::with_capacity(mib << 5);
+    survivors.extend(kept.map(|(_, block)| block));
+    survivors
+}
+
+fn wait_for_input() {
+    println!("ready");
+    let _ = std::io::stdin().read_line(&mut String::new());
+}
+
 fn main() {
     let mut arguments = env::args().skip(1);
     let way = arguments.next().unwrap_or_default();
@@ -40,6 +56,11 @@ fn main() {
         "exec-from-thread" => {
             let _held = take(mib);
             let _ = thread::spawn(|| Command::new("true").exec()).join();
+        }
+        "pinned" => {
+            let survivors = plant(mib);
+            wait_for_input();
+            drop(survivors);
         }
         "real-time-signals" => {
             // SAFETY: ignoring a signal and sending it to oneself touch no memory.

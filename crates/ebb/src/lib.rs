@@ -1,5 +1,5 @@
 //! The parts of the command `ebb`: measuring a program ([`measure`]), judging what was measured
-//! ([`stats`]), and its subcommands ([`run`], [`compare`]). The benchmark suite measures and judges
+//! ([`stats`]), and its subcommands ([`run`], [`compare`], [`why`]). The benchmark suite measures and judges
 //! with the same code.
 
 pub mod compare;
@@ -23,3 +23,4 @@ pub mod stats;
 pub mod stop;
 mod tail;
 mod trace;
+pub mod why;

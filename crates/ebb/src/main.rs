@@ -1,15 +1,15 @@
-//! `ebb` runs a program on ebbmalloc, or compares allocators on it.
+//! `ebb` runs a program on ebbmalloc, compares allocators on it, or tells where its memory is.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ebb::{compare, run, stop};
+use ebb::{compare, run, stop, why};
 
 #[derive(Parser)]
 #[command(
     name = "ebb",
     version,
-    about = "Run programs on ebbmalloc, and compare allocators on them"
+    about = "Run programs on ebbmalloc, compare allocators on them, and see where memory is"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -22,12 +22,15 @@ enum Command {
     Run(run::Options),
     /// Run a program on several allocators in turn and compare time and memory
     Compare(compare::Options),
+    /// Say where a process's resident memory is, and why
+    Why(why::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(options),
         Command::Compare(options) => compare::compare(options),
+        Command::Why(options) => why::why(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

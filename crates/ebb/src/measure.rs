@@ -107,7 +107,7 @@ pub fn measure(
     let started = Instant::now();
     child.release()?;
     let ended = match untraced {
-        None => trace::follow(child.pid, library),
+        None => trace::follow(child.pid, |tid| procfs::Snapshot::take(tid, library)),
         Some(_) => trace::sample(child.pid, library),
     }?;
     interrupt::unwatch();

@@ -21,12 +21,7 @@ impl Snapshot {
     /// Looks at a thread's process; none if it has no memory any more, or may not be looked at.
     pub fn take(tid: libc::pid_t, library: Option<&Path>) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-        // The kernel counts a process's pages per CPU and adds them up lazily; only the walk through
-        // its page tables is exact.
-        let resident = fs::read_to_string(format!("/proc/{tid}/smaps_rollup"))
-            .ok()
-            .and_then(|text| kib(&text, "Rss:"))
-            .or_else(|| kib(&status, "VmRSS:"))?;
+        let resident = resident_exactly(tid).or_else(|| kib(&status, "VmRSS:"))?;
         Some(Self {
             resident,
             peak: kib(&status, "VmHWM:"),
@@ -34,6 +29,22 @@ impl Snapshot {
             mapped: library.and_then(|library| is_mapped(tid, library)),
         })
     }
+}
+
+/// The resident memory of a process, in bytes; none if it has no memory, or may not be looked at.
+pub fn resident(pid: libc::pid_t) -> Option<u64> {
+    resident_exactly(pid).or_else(|| resident_roughly(pid))
+}
+
+/// The same as the kernel counts it as it goes: a few hundred KiB off, and quick.
+pub fn resident_roughly(pid: libc::pid_t) -> Option<u64> {
+    kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+}
+
+/// The kernel counts a process's pages per CPU and adds them up lazily; only the walk through its page
+/// tables is exact.
+fn resident_exactly(pid: libc::pid_t) -> Option<u64> {
+    kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
 }
 
 fn is_mapped(tid: libc::pid_t, library: &Path) -> Option<bool> {

@@ -28,14 +28,14 @@ use crate::procfs::Snapshot;
 const SAMPLING: Duration = Duration::from_millis(10);
 
 /// How a program ended.
-pub struct Ended {
+pub struct Ended<T = Snapshot> {
     pub status: ExitStatus,
     pub usage: libc::rusage,
     pub at: Instant,
     /// How long it stood still because we looked at it.
     pub paused: Duration,
     /// What was seen last.
-    pub last: Option<Snapshot>,
+    pub last: Option<T>,
 }
 
 /// Makes the process a tracee of this thread, before it executes the program.
@@ -44,8 +44,8 @@ pub fn attach(pid: pid_t) -> io::Result<()> {
     seize(pid, libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_EXITKILL)
 }
 
-/// Waits for the end of a traced child.
-pub fn follow(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
+/// Waits for the end of a traced child; `look` is called in the last moment that it can be looked at.
+pub fn follow<T>(pid: pid_t, mut look: impl FnMut(pid_t) -> Option<T>) -> io::Result<Ended<T>> {
     let mut leaving = HashSet::new();
     let mut last = None;
     let mut paused = Duration::ZERO;
@@ -69,7 +69,7 @@ pub fn follow(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
                 let replaced = left_behind
                     .iter()
                     .any(|&other| calls(other, &[libc::SYS_execve, libc::SYS_execveat]));
-                last = if goes_alone || replaced { None } else { Snapshot::take(tid, library) };
+                last = if goes_alone || replaced { None } else { look(tid) };
                 resume(libc::PTRACE_CONT, tid, 0);
                 if last.is_some() {
                     paused = stopped.elapsed();

@@ -166,7 +166,7 @@ impl<O: Os> Engine<O> {
         setup.options = Options::read(&self.os);
         let refused = self.choose_mode(setup);
         let caches = if setup.mode == Mode::Thread { 0 } else { self.os.cpus() };
-        if !self.region.set_up(&self.os, caches) {
+        if !self.region.set_up(&self.os, caches) || !self.light_beacon(setup.mode.name(), caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,

@@ -5,9 +5,10 @@ use core::ptr;
 
 use crate::engine::Engine;
 use crate::os::Os;
-use crate::pages::Granted;
+use crate::pages::{Granted, Pages};
 use crate::region::{MapEntry, UnitIndex};
 use crate::size_class::UNIT;
+use crate::sync::Guard;
 use crate::text::Line;
 
 /// From so many units on, moving a block's pages beats copying it.
@@ -37,8 +38,16 @@ impl<O: Os> Engine<O> {
             return None;
         }
         let (units, align) = (units_for(size)?, units_for(align)?);
-        let granted = self.pages.lock().alloc(&self.region, &self.os, units, align)?;
+        let mut pages = self.pages.lock();
+        let granted = pages.alloc(&self.region, &self.os, units, align)?;
+        self.note_asked(&pages, granted.first, size);
         Some((granted, units))
+    }
+
+    /// Notes what the block that is this run was asked for with: for the ledger.
+    fn note_asked(&self, _locked: &Guard<Pages>, first: UnitIndex, bytes: usize) {
+        // SAFETY: in use, so committed; runs are written under the lock, which the caller holds.
+        unsafe { (*self.region.run(first)).note_asked(bytes) }
     }
 
     /// Frees what is no block of a span: nothing, a large block, or a mistake.
@@ -68,6 +77,7 @@ impl<O: Os> Engine<O> {
         {
             return false;
         }
+        self.note_asked(&pages, first, size);
         drop(pages);
         self.count_resized(units, wanted);
         true
@@ -88,10 +98,13 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         }
         let region = &self.region;
-        let granted = self.pages.lock().alloc_clean(region, &self.os, (units, wanted), align);
+        let mut pages = self.pages.lock();
+        let granted = pages.alloc_clean(region, &self.os, (units, wanted), align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
+        self.note_asked(&pages, target, size);
+        drop(pages);
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
         if !unsafe { self.os.move_pages(region.address(first), block, units as usize * UNIT) } {

@@ -17,12 +17,14 @@
 //! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
 //!   into blocks
 //! - `region`: addresses and tables
+//! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
 //! - `pressure`, `retention`: how much free memory stays, and how much less where it gets short
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`: all of it together
+//! - `engine`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`, `why`: all
+//!   of it together
 //! - `global`: the engine of this process
 
 #![no_std]
@@ -39,6 +41,8 @@ compile_error!(
 #[cfg(any(test, loom))]
 extern crate std;
 
+#[cfg(not(loom))]
+mod beacon;
 mod cache;
 mod central;
 mod front;
@@ -71,25 +75,39 @@ mod global;
 #[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
+mod ledger;
+#[cfg(not(loom))]
 mod refill;
+#[cfg(not(loom))]
+mod remote;
 #[cfg(not(loom))]
 mod scavenge;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod why;
 
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
 
 #[cfg(not(loom))]
+pub use beacon::{Beacon, OtherVersion};
+#[cfg(not(loom))]
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
+#[cfg(not(loom))]
+pub use ledger::{ClassLedger, Ledger, Part};
 pub use options::{LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
-pub use size_class::{MIN_ALIGN, SMALL_MAX};
+#[cfg(not(loom))]
+pub use remote::Memory;
+pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
 #[cfg(not(loom))]
 pub use stats::{ClassStats, Stats};
+#[cfg(not(loom))]
+pub use why::Conclusion;
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -41,6 +41,11 @@ impl MapEntry {
     /// A large block began here, was freed, and no other has begun here since.
     pub const LARGE_FREED: Self = Self(0xfe);
 
+    /// What a word of the map says.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
     /// The unit lies `nth` units into a span of this class.
     pub const fn small(class: SizeClass, nth: u32) -> Self {
         Self(class.index() as u32 | nth << UNIT_SHIFT)
@@ -80,8 +85,21 @@ pub struct Region {
     units: AtomicUsize,
 }
 
+/// Addresses of a region's parts; a word that says how many bytes are committed; units reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(C)]
+pub struct Places {
+    pub(crate) start: usize,
+    pub(crate) committed_at: usize,
+    pub(crate) map: usize,
+    pub(crate) runs: usize,
+    pub(crate) spans: usize,
+    pub(crate) slabs: usize,
+    pub(crate) units: usize,
+}
+
 /// A table beside the region: bytes for one unit's entry.
-const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
+pub(crate) const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
 impl Region {
     /// Bytes of a unit, and of its entries in the tables.
@@ -100,6 +118,19 @@ impl Region {
         }
     }
 
+    /// Where everything lies, for a reader in another process.
+    pub fn places(&self) -> Places {
+        Places {
+            start: self.start().addr(),
+            committed_at: (&raw const self.committed).addr(),
+            map: self.map.load(Ordering::Relaxed).addr(),
+            runs: self.runs.load(Ordering::Relaxed).addr(),
+            spans: self.spans.load(Ordering::Relaxed).addr(),
+            slabs: self.slabs().addr(),
+            units: self.units(),
+        }
+    }
+
     /// Reserves the largest region that fits, with `slabs` caches.
     /// False if not even a small one does; may be called again then. One thread at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
@@ -115,7 +146,8 @@ impl Region {
                 if units * UNIT < REGION_MIN {
                     return false;
                 }
-                let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page));
+                // Behind each a page out of reach, so that each is a mapping of its own: `beacon.rs`.
+                let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page) + page);
                 let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
                 match os.reserve(total, REGION_ALIGN) {
                     Some(start) => self.carve(start.as_ptr(), units, slab_bytes, tables),

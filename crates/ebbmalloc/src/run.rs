@@ -8,9 +8,37 @@ pub struct Run {
     pub(crate) state: State,
     /// Units in the run; in the first and the last record of a free run.
     pub(crate) units: u32,
-    /// Children in the tree of free runs: the unit where each begins, 0 for none.
+    /// Children in the tree of free runs: the unit where each begins, 0 for none. In a large block:
+    /// the bytes that it was asked for with.
     pub(crate) left: u32,
     pub(crate) right: u32,
+}
+
+impl Run {
+    /// A record that was read from another process, as it may have looked in the middle of a change:
+    /// what is no state at all counts as in use.
+    pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        let state = match bytes[0] {
+            1 => State::Dirty,
+            2 => State::Clean,
+            _ => State::InUse,
+        };
+        let word = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        Self { state, units: word(4), left: word(8), right: word(12) }
+    }
+
+    /// Notes how many bytes a block was asked for with that is this run: its links are not needed
+    /// while it is in use.
+    pub(crate) fn note_asked(&mut self, bytes: usize) {
+        (self.left, self.right) = (bytes as u32, (bytes as u64 >> 32) as u32);
+    }
+
+    /// What [`Run::note_asked`] noted; 0 before.
+    pub(crate) fn asked(&self) -> usize {
+        (self.left as u64 | (self.right as u64) << 32) as usize
+    }
 }
 
 /// What a run is used for. All zero bytes are a unit that was never used.

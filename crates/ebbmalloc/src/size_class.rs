@@ -118,6 +118,11 @@ const fn class_size(index: usize) -> usize {
     base + base / 8 * ((index - 9) % 8 + 1)
 }
 
+/// Bytes in a block of the class with this index; 0 where there is no class.
+pub fn class_bytes(index: usize) -> usize {
+    SizeClass::from_index(index).map_or(0, SizeClass::size)
+}
+
 static SIZE: [u32; CLASSES] = {
     let mut table = [0; CLASSES];
     let mut i = 1;

@@ -12,6 +12,7 @@ const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
 /// The record of a span, kept in the region's table at the span's first unit. Spans with a free
 /// block are linked in a list of their class; links are unit numbers, 0 for none.
+#[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Span {
     pub(crate) next: u32,
@@ -46,6 +47,26 @@ impl Span {
             self.bits[words - 1] = (1 << (blocks % 64)) - 1;
         }
         self.occupied = !0 >> (64 - words);
+    }
+
+    /// A record that was read from another process.
+    pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        // SAFETY: as long as a span, of which any bytes are valid.
+        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+    }
+
+    /// Whether nobody holds this block, by the bitmap alone.
+    pub(crate) fn is_free(&self, block: usize) -> bool {
+        self.bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// How many of the first `blocks` blocks are free, by the bitmap alone.
+    pub(crate) fn count_free(&self, blocks: usize) -> usize {
+        let whole = blocks / 64;
+        let ones =
+            |words: &[u64]| words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        let rest = self.bits.get(whole).map_or(0, |word| word & ((1 << (blocks % 64)) - 1));
+        ones(&self.bits[..whole.min(WORDS)]) + rest.count_ones() as usize
     }
 
     /// Takes free blocks, lowest first, and hands each one's number to `take`: as many as there
@@ -111,7 +132,7 @@ impl Span {
         let (mut at, mut dug) = (0, 0);
         while at < end {
             let start = at;
-            while at < end && self.is_free(class, at..at + page) {
+            while at < end && self.all_free(class, at..at + page) {
                 at += page;
             }
             // The ends may be holes already, and those between cost nothing more.
@@ -126,7 +147,7 @@ impl Span {
     }
 
     /// Whether these bytes of the span belong to free blocks only.
-    fn is_free(&self, class: SizeClass, bytes: Range<usize>) -> bool {
+    fn all_free(&self, class: SizeClass, bytes: Range<usize>) -> bool {
         let first = class.block_at(bytes.start);
         // Behind the last block there is nothing that could be in use.
         let last = class.block_at(bytes.end - 1).min(self.blocks as usize - 1);

@@ -1,6 +1,6 @@
 //! Text for people, made without allocating.
 
-use core::fmt::{Arguments, Write};
+use core::fmt::{Arguments, Display, Formatter, Result, Write};
 
 use crate::os::Os;
 
@@ -28,11 +28,25 @@ impl Line {
 }
 
 impl Write for Line {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+    fn write_str(&mut self, text: &str) -> Result {
         let room = Self::CAPACITY - self.length;
         let taken = text.len().min(room);
         self.buffer[self.length..][..taken].copy_from_slice(&text.as_bytes()[..taken]);
         self.length += taken;
         Ok(())
+    }
+}
+
+/// A number of bytes for people. A width that is asked for is that of the number.
+pub(crate) struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let width = f.width().unwrap_or(0);
+        match self.0 {
+            value @ 0..1024 => write!(f, "{value:>width$} B"),
+            value @ 1024..0x10_0000 => write!(f, "{:>width$.1} KiB", value as f64 / 1024.0),
+            value => write!(f, "{:>width$.1} MiB", value as f64 / (1024.0 * 1024.0)),
+        }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct ThreadSlabs {
     taken: AtomicUsize,
 }
 
+// In this order: `beacon.rs` reads the first five in other processes.
+#[repr(C)]
 struct Slabs {
     /// The first slab; null before set-up.
     start: *mut u8,
@@ -51,6 +53,30 @@ struct Slabs {
     /// By shelf, the number of the first slab plus 1; 0 for none.
     heads: [u32; 3],
     warm: u32,
+}
+
+/// The first words of the record of the slabs, as another process reads them.
+#[derive(Clone, Copy, Default, Debug)]
+#[repr(C)]
+pub(crate) struct Shown {
+    pub start: usize,
+    pub stride: usize,
+    pub links: usize,
+    pub room: usize,
+    pub committed: usize,
+}
+
+impl Shown {
+    /// As read from another process.
+    pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        // SAFETY: as long, and any bytes are valid.
+        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+    }
+
+    /// Bytes that the links take, in whole pages.
+    pub fn links_bytes(&self, page: usize) -> usize {
+        if self.links == 0 { 0 } else { (self.room * size_of::<u32>()).next_multiple_of(page) }
+    }
 }
 
 // SAFETY: the memory belongs to these slabs; whoever holds the lock decides about it.
@@ -87,6 +113,23 @@ impl ThreadSlabs {
             slabs.links = links.cast();
         }
         Ok(())
+    }
+
+    /// The address of the record, for a reader in another process: [`Shown`].
+    pub fn shown_at(&self) -> usize {
+        (&raw const *self.slabs.lock()).addr()
+    }
+
+    /// Where the slabs lie.
+    pub fn shown(&self) -> Shown {
+        let slabs = self.slabs.lock();
+        Shown {
+            start: slabs.start.addr(),
+            stride: slabs.stride,
+            links: slabs.links.addr(),
+            room: slabs.room,
+            committed: slabs.committed,
+        }
     }
 
     /// How many threads have a cache.

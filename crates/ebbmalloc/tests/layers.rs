@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 24] = [
+const LAYERS: [&[&str]; 25] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -16,6 +16,7 @@ const LAYERS: [&[&str]; 24] = [
     &["holes"],
     &["run", "span", "totals"],
     &["region"],
+    &["beacon", "ledger", "remote"],
     &["run_tree", "pressure"],
     &["retention"],
     &["pages"],
@@ -26,7 +27,7 @@ const LAYERS: [&[&str]; 24] = [
     &["large"],
     &["refill", "drain"],
     &["scavenge"],
-    &["blocks", "stats"],
+    &["blocks", "stats", "why"],
     &["model"],
     &["global"],
     &["lib"],

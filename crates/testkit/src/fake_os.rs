@@ -168,6 +168,15 @@ impl FakeOs {
         (0..bytes / self.page).filter(touched).count() * self.page
     }
 
+    /// Bytes of all committed pages that do not read as zero, whatever they are for.
+    pub fn touched(&self) -> usize {
+        let touched = |reservation: &Reservation| {
+            let pages = 0..reservation.committed.len();
+            pages.filter(|&page| reservation.touched(page, self.page)).count()
+        };
+        self.state().reservations.iter().map(touched).sum::<usize>() * self.page
+    }
+
     /// All that was printed.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
@@ -209,6 +218,10 @@ impl State {
 }
 
 impl Reservation {
+    fn touched(&self, page: usize, bytes: usize) -> bool {
+        self.committed[page] && !is_zero(self.bytes(page * bytes, bytes))
+    }
+
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         assert!(offset + length <= self.layout.size());
         // SAFETY: in the reservation, and committed or poisoned, so initialised.
@@ -310,6 +323,17 @@ impl Os for FakeOs {
 
     fn memory_limit(&self) -> Option<u64> {
         self.memory
+    }
+
+    fn resident(&self, address: usize, pages: &mut [bool]) {
+        // Pages are zero until they are touched.
+        let mut state = self.state();
+        let bytes = pages.len() * self.page;
+        let (reservation, range) =
+            state.pages_of(self.page, ptr::without_provenance_mut(address), bytes);
+        for (resident, page) in pages.iter_mut().zip(range) {
+            *resident = reservation.touched(page, self.page);
+        }
     }
 
     fn cpus(&self) -> usize {

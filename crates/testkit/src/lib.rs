@@ -5,6 +5,7 @@
 //!
 //! - `model.rs`: random programs, on one thread and on several that hand blocks to each other
 //! - `interrupts.rs`: percpu mode under signals and migrations, thread mode under handlers that allocate
+//! - `ledger.rs`: where resident memory is: adds up, and names what was planted
 //! - `threads.rs`: caches of threads: handed on, orphaned, shared out
 //! - `misuse.rs`: addresses that must not be freed
 //! - `room.rs`: what caches hold is bounded, and goes where it is needed

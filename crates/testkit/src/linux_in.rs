@@ -58,6 +58,10 @@ impl Os for LinuxIn {
         Linux.memory_limit()
     }
 
+    fn resident(&self, address: usize, pages: &mut [bool]) {
+        Linux.resident(address, pages);
+    }
+
     fn cpus(&self) -> usize {
         Linux.cpus()
     }

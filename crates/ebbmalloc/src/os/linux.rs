@@ -114,6 +114,22 @@ impl Os for Linux {
         memory::limit()
     }
 
+    fn resident(&self, address: usize, pages: &mut [bool]) {
+        let page = self.page_size();
+        let mut known = [0; 256];
+        for (nth, pages) in pages.chunks_mut(known.len()).enumerate() {
+            let start = ptr::with_exposed_provenance_mut(address + nth * known.len() * page);
+            // SAFETY: mincore(2) fills a byte a page, of which the lowest bit counts.
+            keeping_errno(|| unsafe {
+                let told = libc::mincore(start, pages.len() * page, known.as_mut_ptr()) == 0;
+                pages
+                    .iter_mut()
+                    .zip(&known)
+                    .for_each(|(page, known)| *page = told && known & 1 == 1);
+            });
+        }
+    }
+
     fn cpus(&self) -> usize {
         // Not sysconf: glibc's reads a directory there, for which it allocates.
         let mut text = [0; 256];

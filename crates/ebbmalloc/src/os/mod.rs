@@ -71,6 +71,10 @@ pub trait Os: Sync {
     /// group, or because the machine has no more. Reads files, so not to be asked often.
     fn memory_limit(&self) -> Option<u64>;
 
+    /// Sets which of the pages from an address on are resident: all of them lie in what was reserved. Where
+    /// that cannot be told, none is.
+    fn resident(&self, address: usize, pages: &mut [bool]);
+
     /// How many CPUs there can be; ids of virtual CPUs are below it.
     fn cpus(&self) -> usize;
 

@@ -3,6 +3,7 @@
 use core::fmt::{self, Display, Write};
 
 use super::declaration::{ClassStats, Stats, Unit};
+use crate::text::Bytes;
 
 impl Stats {
     /// The statistics as text, a line for each, and a table of the size classes in use.
@@ -48,11 +49,7 @@ impl Display for Shown {
         match unit {
             Unit::Count => write!(f, "{value:>12}"),
             Unit::Micros => write!(f, "{:>12.3} s", value as f64 / 1e6),
-            Unit::Bytes => match value {
-                0..1024 => write!(f, "{value:>12} B"),
-                1024..0x10_0000 => write!(f, "{:>12.1} KiB", value as f64 / 1024.0),
-                _ => write!(f, "{:>12.1} MiB", value as f64 / (1024.0 * 1024.0)),
-            },
+            Unit::Bytes => write!(f, "{:>12}", Bytes(value)),
         }
     }
 }

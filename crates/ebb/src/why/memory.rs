@@ -1,0 +1,194 @@
+//! The memory of another process, read while it runs: /proc/PID/mem and /proc/PID/pagemap. Nothing is
+//! stopped, no symbols are needed.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use anyhow::Context;
+use ebbmalloc::{Beacon, Memory};
+
+use super::smaps::Mapping;
+use crate::stop::Stop;
+
+/// A page's entry in /proc/PID/pagemap: it is resident.
+const PRESENT: u64 = 1 << 63;
+
+/// A process that may be read.
+pub struct Process {
+    memory: File,
+    pagemap: File,
+    page: usize,
+    /// Whether the kernel has PAGEMAP_SCAN.
+    scans: bool,
+    /// What was found to be resident of what was asked about, in the order of asking.
+    pub resident: Vec<Range<usize>>,
+}
+
+/// A heap of ebbmalloc in a process.
+pub enum Heap {
+    Readable(Box<Beacon>),
+    /// Of a version that this program does not understand.
+    OtherVersion(String),
+}
+
+impl Process {
+    pub fn open(pid: libc::pid_t) -> anyhow::Result<Self> {
+        let folder = Path::new("/proc").join(pid.to_string());
+        let open = |name: &str| File::open(folder.join(name)).map_err(|error| refused(pid, error));
+        Ok(Self {
+            memory: open("mem")?,
+            pagemap: open("pagemap")?,
+            page: rustix::param::page_size(),
+            scans: true,
+            resident: Vec::new(),
+        })
+    }
+
+    /// The heaps: each has a beacon at the beginning of an anonymous mapping.
+    pub fn heaps(&self, mappings: &[Mapping]) -> Vec<Heap> {
+        let mut heaps = Vec::new();
+        for mapping in mappings.iter().filter(|mapping| mapping.is_private_memory()) {
+            let mut bytes = [0; Beacon::SIZE];
+            let start = mapping.range.start;
+            if self.memory.read_exact_at(&mut bytes, start as u64).is_ok() {
+                heaps.extend(Beacon::read(&bytes, start).map(|found| match found {
+                    Ok(beacon) => Heap::Readable(Box::new(beacon)),
+                    Err(other) => Heap::OtherVersion(other.version().to_string()),
+                }));
+            }
+        }
+        heaps
+    }
+
+    fn note(&mut self, range: Range<usize>) {
+        match self.resident.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => self.resident.push(range),
+        }
+    }
+
+    fn look_up(&self, address: usize, pages: &mut [bool]) -> io::Result<()> {
+        let mut entries = vec![0; 8 * pages.len()];
+        self.pagemap.read_exact_at(&mut entries, (address / self.page * 8) as u64)?;
+        for (page, entry) in pages.iter_mut().zip(entries.as_chunks().0) {
+            *page = u64::from_ne_bytes(*entry) & PRESENT != 0;
+        }
+        Ok(())
+    }
+}
+
+impl Memory for Process {
+    fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
+        self.memory.read_exact_at(bytes, address as u64).is_ok()
+    }
+
+    fn resident(&mut self, address: usize, pages: &mut [bool]) {
+        pages.fill(false);
+        let range = address..address.saturating_add(pages.len() * self.page);
+        let scanned = self.scans && scan(self.pagemap.as_fd(), self.page, range, pages).is_ok();
+        if !scanned {
+            self.scans = false;
+            // Where a page cannot be asked about, there is none.
+            let _ = self.look_up(address, pages);
+        }
+        for (nth, _) in pages.iter().enumerate().filter(|(_, resident)| **resident) {
+            let start = address + nth * self.page;
+            self.note(start..start + self.page);
+        }
+    }
+}
+
+/// Asks PAGEMAP_SCAN (Linux 6.7), which, unlike the pagemap itself, tells pages of a process's own from the
+/// kernel's one page of zeros. That is mapped where memory was read and never written, and does not count
+/// as resident.
+fn scan(
+    pagemap: BorrowedFd,
+    page: usize,
+    range: Range<usize>,
+    pages: &mut [bool],
+) -> io::Result<()> {
+    #[repr(C)]
+    #[derive(Clone, Copy, Default)]
+    struct Region {
+        start: u64,
+        end: u64,
+        categories: u64,
+    }
+    #[repr(C)]
+    struct Question {
+        size: u64,
+        flags: u64,
+        start: u64,
+        end: u64,
+        walk_end: u64,
+        regions: u64,
+        regions_length: u64,
+        max_pages: u64,
+        inverted: u64,
+        mask: u64,
+        any_of_mask: u64,
+        return_mask: u64,
+    }
+    const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
+    const IS_PRESENT: u64 = 1 << 3;
+    const IS_ZERO: u64 = 1 << 5;
+    // Every other page at most begins a new region.
+    let mut regions = vec![Region::default(); pages.len()];
+    let mut question = Question {
+        size: size_of::<Question>() as u64,
+        flags: 0,
+        start: range.start as u64,
+        end: range.end as u64,
+        walk_end: 0,
+        regions: regions.as_mut_ptr().addr() as u64,
+        regions_length: regions.len() as u64,
+        max_pages: 0,
+        inverted: IS_ZERO,
+        mask: IS_PRESENT | IS_ZERO,
+        any_of_mask: 0,
+        return_mask: IS_PRESENT,
+    };
+    // SAFETY: the kernel fills as many regions as it is told there is room for.
+    let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut question) };
+    let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
+    for region in regions.get(..found).unwrap_or_default() {
+        let from = (region.start as usize).saturating_sub(range.start) / page;
+        let to = (region.end as usize).saturating_sub(range.start) / page;
+        if let Some(pages) = pages.get_mut(from..to) {
+            pages.fill(true);
+        }
+    }
+    Ok(())
+}
+
+/// A process without memory.
+pub fn ended(pid: libc::pid_t) -> anyhow::Error {
+    Stop::with(1, format!("process {pid} has no memory: it has ended, or is one of the kernel's"))
+}
+
+/// Why a process cannot be looked at, and what to do.
+pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ESRCH) if Path::new("/proc").join(pid.to_string()).exists() => {
+            ended(pid)
+        }
+        Some(libc::ENOENT | libc::ESRCH) => {
+            Stop::usage(format!("there is no process {pid} (any more)"))
+        }
+        Some(libc::EACCES | libc::EPERM) => Stop::with(
+            1,
+            format!(
+                "process {pid} may not be looked at ({error}): that takes the right to debug it. \
+             Be the user it runs as, or root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE); where the \
+             sysctl kernel.yama.ptrace_scope is not 0, only root and its parent may"
+            ),
+        ),
+        _ => Err::<(), _>(error)
+            .with_context(|| format!("process {pid} cannot be read"))
+            .unwrap_err(),
+    }
+}

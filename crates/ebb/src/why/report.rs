@@ -1,0 +1,238 @@
+//! A process's resident memory, line by line.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use ebbmalloc::{ClassLedger, Ledger};
+use libc::pid_t;
+use serde::Serialize;
+
+use super::memory::{Heap, Process, ended};
+use super::smaps::{self, Group, Mapping};
+use crate::procfs;
+
+/// Conclusions about what is not ebbmalloc's are drawn from this share on.
+const WORTH: f64 = 0.3;
+/// The names that are told of a group.
+const NAMES: usize = 3;
+
+/// Everything that is known of one moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub pid: pid_t,
+    pub program: String,
+    /// Seconds from the start of watching, or of the program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_seconds: Option<f64>,
+    /// What the kernel says.
+    pub resident_bytes: u64,
+    /// The sum of the lines.
+    pub accounted_bytes: u64,
+    pub swapped_bytes: u64,
+    /// How long looking took, in seconds.
+    pub took_seconds: f64,
+    pub heaps: Vec<HeapReport>,
+    pub lines: Vec<Line>,
+    pub classes: Vec<Class>,
+    pub conclusions: Vec<String>,
+}
+
+/// A copy of ebbmalloc in the process.
+#[derive(Clone, Debug, Serialize)]
+pub struct HeapReport {
+    pub version: String,
+    pub mode: String,
+    pub committed_bytes: u64,
+}
+
+/// A line of the ledger.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    pub name: &'static str,
+    #[serde(skip)]
+    pub label: &'static str,
+    /// Whether it is about ebbmalloc's memory.
+    pub ebbmalloc: bool,
+    pub bytes: u64,
+    pub meaning: String,
+    pub knob: &'static str,
+    /// The largest contributors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub largest: Vec<(String, u64)>,
+}
+
+/// A size class that is in use.
+#[derive(Clone, Debug, Serialize)]
+pub struct Class {
+    pub block_bytes: u64,
+    pub spans: u64,
+    pub live_blocks: u64,
+    pub cached_blocks: u64,
+    pub free_blocks: u64,
+    pub live_bytes: u64,
+    pub cached_bytes: u64,
+    pub pinned_bytes: u64,
+    pub sparse_spans: u64,
+    pub sparse_blocks: u64,
+    pub sparse_bytes: u64,
+}
+
+impl Report {
+    /// Looks at a process, which goes on meanwhile.
+    pub fn of(pid: pid_t) -> anyhow::Result<Self> {
+        let started = Instant::now();
+        let mut process = Process::open(pid)?;
+        let before = Mapping::all_of(pid)?;
+        if before.is_empty() {
+            return Err(ended(pid));
+        }
+        let mut ledger = Ledger::EMPTY;
+        let mut heaps = Vec::new();
+        let mut reserved = Vec::new();
+        let mut notes = Vec::new();
+        for heap in process.heaps(&before) {
+            match heap {
+                Heap::Readable(beacon) => {
+                    let one = Ledger::of(&beacon, &mut process);
+                    heaps.push(HeapReport {
+                        version: beacon.version().into(),
+                        mode: beacon.mode().into(),
+                        committed_bytes: one.committed,
+                    });
+                    ledger.add(&one);
+                    reserved.push(beacon.reserved());
+                }
+                Heap::OtherVersion(version) => notes.push(format!(
+                    "A heap of ebbmalloc {version} is in this process, which this program ({}) cannot read: its memory \
+                     counts as other anonymous memory here. Use the ebb that belongs to it.",
+                    ebbmalloc::VERSION
+                )),
+            }
+        }
+        // Now that the pages are known: what the kernel counts in the same moment, as nearly as that goes.
+        let mappings = Mapping::all_of(pid)?;
+        let resident = procfs::resident(pid).ok_or_else(|| ended(pid))?;
+        let mut ours = process.resident;
+        ours.sort_by_key(|range| range.start);
+        let exe = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let exe = exe.as_deref().and_then(|exe| exe.to_str());
+        let pointers = smaps::stack_pointers(pid);
+        let mut rest: Vec<(Group, String, u64)> = Vec::new();
+        for (mapping, group, name) in smaps::grouped(&mappings, exe, &pointers) {
+            let begins = |range: &std::ops::Range<usize>| range.contains(&mapping.range.start);
+            let whole = reserved.iter().any(begins) || ours.iter().any(begins);
+            let group = if whole { Group::Ours } else { group };
+            rest.push((group, name.to_string(), smaps::less(mapping, &ours)));
+        }
+        let mut lines: Vec<Line> = ledger
+            .parts()
+            .into_iter()
+            .map(|part| Line {
+                name: part.name,
+                label: part.label,
+                ebbmalloc: true,
+                bytes: part.bytes,
+                meaning: match part.name {
+                    "small" => format!(
+                        "{} Of it, at most {} are rounding up to size classes.",
+                        part.meaning,
+                        super::text::mib(ledger.small_rounding_most)
+                    ),
+                    _ => part.meaning.into(),
+                },
+                knob: part.knob,
+                largest: Vec::new(),
+            })
+            .collect();
+        for group in Group::ALL {
+            let within = || rest.iter().filter(|part| part.0 == group);
+            let largest = within().map(|(_, name, bytes)| (name.clone(), *bytes));
+            lines.push(Line {
+                name: group.name(),
+                label: group.label(),
+                ebbmalloc: false,
+                bytes: within().map(|part| part.2).sum(),
+                meaning: group.meaning().into(),
+                knob: group.knob(),
+                largest: smaps::largest(largest, if group == Group::Ours { 0 } else { NAMES }),
+            });
+        }
+        let mut conclusions = Vec::new();
+        ledger.for_each_conclusion(resident, |conclusion| conclusions.push(conclusion.to_string()));
+        conclusions.extend(not_ours(&lines, resident));
+        conclusions.extend(notes);
+        if heaps.is_empty() {
+            conclusions.push("No ebbmalloc that can be read is in this process: the lines are what the kernel knows. `ebb why -- PROGRAM` runs a program on it.".into());
+        }
+        Ok(Self {
+            pid,
+            program: fs::read_to_string(format!("/proc/{pid}/comm"))
+                .unwrap_or_default()
+                .trim()
+                .into(),
+            at_seconds: None,
+            resident_bytes: resident,
+            accounted_bytes: lines.iter().map(|line| line.bytes).sum(),
+            swapped_bytes: mappings.iter().map(|mapping| mapping.swapped).sum(),
+            took_seconds: Duration::as_secs_f64(&started.elapsed()),
+            heaps,
+            lines,
+            classes: classes(&ledger),
+            conclusions,
+        })
+    }
+
+    /// A line's bytes.
+    pub fn bytes(&self, name: &str) -> u64 {
+        self.lines.iter().find(|line| line.name == name).map_or(0, |line| line.bytes)
+    }
+}
+
+fn classes(ledger: &Ledger) -> Vec<Class> {
+    let used = ledger.classes.iter().enumerate().filter(|(_, row)| row.spans > 0);
+    used.map(|(index, row)| {
+        let &ClassLedger {
+            spans,
+            live,
+            cached,
+            free,
+            live_bytes,
+            cached_bytes,
+            pinned_bytes,
+            sparse_spans,
+            sparse_blocks,
+            sparse_bytes,
+            ..
+        } = row;
+        Class {
+            block_bytes: ebbmalloc::class_bytes(index) as u64,
+            spans,
+            live_blocks: live,
+            cached_blocks: cached,
+            free_blocks: free,
+            live_bytes,
+            cached_bytes,
+            pinned_bytes,
+            sparse_spans,
+            sparse_blocks,
+            sparse_bytes,
+        }
+    })
+    .collect()
+}
+
+/// What to say where much of the memory is not ebbmalloc's.
+fn not_ours(lines: &[Line], resident: u64) -> Option<String> {
+    let others = || lines.iter().filter(|line| !line.ebbmalloc);
+    let bytes: u64 = others().map(|line| line.bytes).sum();
+    let share = bytes as f64 / resident.max(1) as f64;
+    let most = others().max_by_key(|line| line.bytes)?;
+    (share >= WORTH).then(|| {
+        let (all, most_of) = (super::text::mib(bytes), super::text::mib(most.bytes));
+        let name = most.largest.first().map_or(String::new(), |(name, _)| format!(", first of all {name}"));
+        format!(
+            "{:.0} % ({all}) is not ebbmalloc's, and no allocator can change it: most of it is {} ({most_of}{name}).",
+            100.0 * share, most.label
+        )
+    })
+}

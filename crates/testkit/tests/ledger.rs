@@ -1,0 +1,294 @@
+//! The ledger: adds up to what is resident, and names what was planted.
+#![cfg(not(any(miri, loom)))]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use ebbmalloc::{Beacon, ENGINE, Engine, Ledger, Memory};
+use ebbmalloc_testkit::FakeOs;
+
+/// Blocks of a size, every byte written.
+fn blocks(engine: &Engine<FakeOs>, size: usize, count: usize) -> Vec<*mut u8> {
+    let take = |_| {
+        let block = engine.alloc(size);
+        // SAFETY: as long as asked for.
+        unsafe { block.write_bytes(0xa5, size) };
+        block
+    };
+    (0..count).map(take).collect()
+}
+
+fn free(engine: &Engine<FakeOs>, blocks: impl IntoIterator<Item = *mut u8>) {
+    // SAFETY: allocated from this engine, and not used any more.
+    blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+}
+
+fn class(ledger: &Ledger, size: usize) -> ebbmalloc::ClassLedger {
+    ledger.classes[ebbmalloc::ENGINE
+        .stats()
+        .classes
+        .iter()
+        .position(|class| class.block_bytes == size as u64)
+        .unwrap()]
+}
+
+fn conclusions(ledger: &Ledger) -> Vec<String> {
+    let mut told = Vec::new();
+    ledger.for_each_conclusion(ledger.resident(), |conclusion| told.push(conclusion.to_string()));
+    told
+}
+
+/// What the tables say and what the operating system says.
+fn assert_adds_up(engine: &Engine<FakeOs>, what: &str) -> Ledger {
+    let ledger = engine.ledger();
+    assert_eq!(ledger.resident(), engine.os().touched() as u64, "{what}: {ledger:?}");
+    assert_eq!(ledger.unclear, 0, "{what}");
+    ledger
+}
+
+#[test]
+fn it_adds_up_whatever_is_done() {
+    for (mode, page) in [("slot", 4096), ("thread", 4096), ("slot", 65536), ("thread", 16384)] {
+        let engine = Engine::new(FakeOs::default().mode(mode).page(page), None);
+        let mut held: Vec<*mut u8> = Vec::new();
+        let mut random = 1u64;
+        for step in 0..3000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let number = (random >> 33) as usize;
+            let size = [number % 200, number % 5000, number % 60000, number % 300_000][step % 4];
+            match number % 5 {
+                0..3 if held.len() < 120 => held.extend(blocks(&engine, size, 1)),
+                _ if !held.is_empty() => {
+                    let gone = held.swap_remove(number % held.len());
+                    free(&engine, [gone]);
+                }
+                _ => {}
+            }
+            if step % 100 == 0 {
+                let ledger = assert_adds_up(&engine, &format!("{mode}, {page}, step {step}"));
+                let stats = engine.stats();
+                assert_eq!(ledger.small_blocks + ledger.large_blocks, held.len() as u64);
+                assert_eq!(
+                    ledger.classes.iter().map(|class| class.spans).sum::<u64>(),
+                    stats.spans
+                );
+                assert_eq!(
+                    ledger.classes.iter().map(|class| class.cached).sum::<u64>(),
+                    stats.classes.iter().map(|class| class.cached).sum::<u64>()
+                );
+            }
+            if step % 700 == 699 {
+                engine.trim();
+                assert_adds_up(&engine, "after a trim");
+            }
+        }
+        free(&engine, held);
+        engine.trim();
+        let ledger = assert_adds_up(&engine, "at the end");
+        assert_eq!(ledger.small + ledger.large + ledger.free(), 0, "{ledger:?}");
+    }
+}
+
+#[test]
+fn every_hundredth_block_kept_is_named() {
+    let engine = Engine::new(FakeOs::default(), None);
+    let all = blocks(&engine, 512, 20_000);
+    free(
+        &engine,
+        all.iter().enumerate().filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| *block),
+    );
+    engine.trim();
+    let ledger = assert_adds_up(&engine, "planted");
+    let class = class(&ledger, 512);
+    assert_eq!((class.live, class.cached), (200, 0));
+    assert_eq!(ledger.small, 200 * 512);
+    assert!(ledger.pinned > ledger.resident() * 8 / 10, "{ledger:?}");
+    let told = conclusions(&ledger);
+    assert!(told[0].contains("is free memory pinned by 200 blocks of 512 bytes"), "{told:#?}");
+    assert!(told[0].contains("1 % full on average"), "{told:#?}");
+}
+
+#[test]
+fn large_blocks_are_told_from_what_lies_behind_them() {
+    let engine = Engine::new(FakeOs::default(), None);
+    let block = blocks(&engine, 100_000, 1)[0];
+    let ledger = assert_adds_up(&engine, "large");
+    // 24 pages and a part of one are touched; the rest of the second unit is not.
+    assert_eq!(
+        (ledger.large, ledger.large_rounding, ledger.large_blocks),
+        (100_000, 25 * 4096 - 100_000, 1)
+    );
+    // SAFETY: a block of this engine, as large as asked for.
+    let block = unsafe {
+        let block = engine.realloc(block, 1_000_000, 1);
+        block.write_bytes(1, 1_000_000);
+        block
+    };
+    assert_eq!(assert_adds_up(&engine, "grown").large, 1_000_000);
+    // SAFETY: as above.
+    let block = unsafe { engine.realloc(block, 70_000, 1) };
+    let ledger = assert_adds_up(&engine, "shrunk");
+    assert_eq!((ledger.large, ledger.large_rounding), (70_000, 2 * 65536 - 70_000));
+    free(&engine, [block]);
+    let ledger = assert_adds_up(&engine, "freed");
+    assert!(ledger.large == 0 && ledger.free_runs > 0);
+}
+
+#[test]
+fn the_report_in_words() {
+    let engine = Engine::new(FakeOs::default(), None);
+    let all = blocks(&engine, 512, 20_000);
+    free(
+        &engine,
+        all.iter().enumerate().filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| *block),
+    );
+    engine.trim();
+    let mut text = String::new();
+    engine.why(&mut text).unwrap();
+    assert!(
+        text.contains("pinned free blocks: ") && text.contains("pinned by 200 blocks of 512 bytes"),
+        "{text}"
+    );
+}
+
+/// The engine of this process is for one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// This process, as another would see it.
+struct Own(fs::File);
+
+impl Own {
+    fn new() -> Self {
+        Self(fs::File::open("/proc/self/mem").unwrap())
+    }
+
+    /// The beacons at the beginnings of anonymous mappings.
+    fn beacons(&self) -> Vec<Beacon> {
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let starts =
+            maps.lines().filter(|line| line.contains(" rw-p ") && line.contains(" 00:00 0"));
+        let starts =
+            starts.map(|line| usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap());
+        starts
+            .filter_map(|start| {
+                let mut bytes = [0; Beacon::SIZE];
+                self.0.read_exact_at(&mut bytes, start as u64).ok()?;
+                Beacon::read(&bytes, start)?.ok()
+            })
+            .collect()
+    }
+}
+
+impl Memory for Own {
+    fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
+        self.0.read_exact_at(bytes, address as u64).is_ok()
+    }
+
+    fn resident(&mut self, _: usize, pages: &mut [bool]) {
+        pages.fill(true);
+    }
+}
+
+/// A process whose memory changes faster than it can be read.
+struct Garbage(u64);
+
+impl Memory for Garbage {
+    fn read(&mut self, _: usize, bytes: &mut [u8]) -> bool {
+        for (nth, byte) in bytes.iter_mut().enumerate() {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Numbers small enough to make sense, often.
+            *byte = if nth % 8 > 3 && self.0 >> 63 == 0 { 0 } else { (self.0 >> 40) as u8 };
+        }
+        self.0 >> 60 != 0
+    }
+
+    fn resident(&mut self, _: usize, pages: &mut [bool]) {
+        pages.iter_mut().for_each(|page| *page = true);
+    }
+}
+
+#[test]
+fn the_beacon_is_found_and_garbage_does_no_harm() {
+    let _alone = alone();
+    let held: Vec<_> = (0..1000).map(|_| ENGINE.alloc(2000)).collect();
+    let mut own = Own::new();
+    let [beacon] = own.beacons().try_into().expect("one heap");
+    assert_eq!(beacon.version(), ebbmalloc::VERSION);
+    let seen = Ledger::of(&beacon, &mut own);
+    let ledger = ENGINE.ledger();
+    assert_eq!((seen.small_blocks, seen.committed), (ledger.small_blocks, ledger.committed));
+    assert!(seen.small_blocks >= 1000);
+    for seed in 0..6 {
+        let ledger = Ledger::of(&beacon, &mut Garbage(seed));
+        assert!(ledger.resident() < 2 << 40);
+    }
+    // SAFETY: allocated above.
+    held.into_iter().for_each(|block| unsafe { ENGINE.free(block) });
+}
+
+#[test]
+fn others_may_work_meanwhile() {
+    let _alone = alone();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for seed in 1..3 {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut held = [std::ptr::null_mut(); 200];
+                let mut random = seed;
+                while !stop.load(Ordering::Relaxed) {
+                    random = (random * 1103515245 + 12345) & 0x7fff_ffff;
+                    let size = if random % 16 == 0 { random % 200_000 } else { random % 3000 };
+                    // SAFETY: null, or a block of this engine that nobody else has.
+                    unsafe {
+                        ENGINE.free(held[random % 200]);
+                        held[random % 200] = ENGINE.alloc(size);
+                    }
+                }
+                // SAFETY: as above.
+                held.into_iter().for_each(|block| unsafe { ENGINE.free(block) });
+            });
+        }
+        let mut own = Own::new();
+        for _ in 0..50 {
+            let ledger = ENGINE.ledger();
+            assert!(ledger.resident() > 0 && ledger.resident() <= ledger.committed * 2);
+            // The same from outside, where no lock keeps anybody from writing.
+            for beacon in own.beacons() {
+                Ledger::of(&beacon, &mut own);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn other_versions_are_told_by_name() {
+    let _alone = alone();
+    ENGINE.alloc(1);
+    let own = Own::new();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let (bytes, start) = maps
+        .lines()
+        .filter(|line| line.contains(" rw-p "))
+        .find_map(|line| {
+            let start = usize::from_str_radix(line.split('-').next()?, 16).ok()?;
+            let mut bytes = [0; Beacon::SIZE];
+            own.0.read_exact_at(&mut bytes, start as u64).ok()?;
+            Beacon::read(&bytes, start).map(|_| (bytes, start))
+        })
+        .unwrap();
+    assert!(Beacon::read(&bytes, start + 4096).is_none(), "a copy elsewhere is none");
+    let mut other = bytes;
+    // The first number behind the magic is that of the layout.
+    other[8] ^= 0xff;
+    assert_eq!(Beacon::read(&other, start).unwrap().unwrap_err().version(), ebbmalloc::VERSION);
+    other[0] ^= 1;
+    assert!(Beacon::read(&other, start).is_none());
+}
