@@ -19,13 +19,12 @@ use crate::sync::{AtomicU64, Ordering};
 /// From one round to the next, in milliseconds.
 const ROUND: u32 = 200;
 /// The same where nothing goes back for now.
-const LONG_ROUND: u32 = 3000;
+const LONG_ROUND: u32 = 1000;
 /// The rounds in which all spans are looked at once, and the most units in one.
 const CYCLE: usize = 5;
 const SCAN_MOST: usize = 16 * 1024;
-/// The scavenger starts where so many units are in use, and ends where fewer are.
+/// The scavenger starts where so many units are in use.
 const STARTS_AT: usize = (4 << 20) / UNIT;
-const ENDS_BELOW: usize = (2 << 20) / UNIT;
 /// The most units that go back to the kernel while the page heap is locked.
 const AT_A_TIME: usize = (16 << 20) / UNIT;
 /// How often to think of starting the scavenger, in milliseconds.
@@ -101,29 +100,20 @@ impl<O: Os> Engine<O> {
     /// What the scavenger's thread runs.
     pub fn scavenge(&self) {
         let mut wait = ROUND;
-        loop {
+        // A program may end by the end of its last thread, which must not be this one.
+        while !self.os.is_alone() {
             self.os.sleep_ms(wait);
             let called = self.scavenger.was_called();
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);
-            wait = ROUND;
             if rounds.quiet < QUIET {
-                continue;
-            }
-            let caches_used = rounds.caches_used;
-            drop(rounds);
-            let mut pages = self.pages.lock();
-            if pages.counts.in_use < ENDS_BELOW {
-                pages.surplus(false);
-                drop(pages);
-                return self.scavenger.end();
-            }
-            drop(pages);
-            if caches_used {
-                // Whoever works within caches does not call.
+                wait = ROUND;
+            } else if rounds.caches_used {
+                // Whoever works within caches does not call, but will leave them full.
                 wait = LONG_ROUND;
-            } else {
-                self.scavenger.sleep();
+            } else if self.scavenger.end() {
+                self.pages.lock().surplus(false);
+                break;
             }
         }
     }

@@ -1,23 +1,21 @@
 //! The scavenger: a thread that gives memory back which nobody needs any more, also while the program
-//! does nothing. Here is when it runs and when it sleeps; what it does is in `scavenge.rs`.
+//! does nothing. Here is when there is one; what it does is in `scavenge.rs`.
 //!
 //! Protocol (model-checked in `crates/testkit/tests/loom.rs`): who frees memory, under a lock, looks
 //! afterwards whether the scavenger must be called. The scavenger forgets that it was called before
-//! it takes that lock to look for memory, and goes to sleep only if it was not called since. So
-//! nothing is freed unnoticed; and the word is written by one call a round, not by each.
+//! it takes that lock to look for memory, and ends only if it was not called since. So nothing is
+//! freed unnoticed; and the word is written by one call a round, not by each.
 
-use crate::os::{futex_wait, futex_wake};
 use crate::region::UnitIndex;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, const_fn};
 
 /// There is no scavenger.
 const NONE: u32 = 0;
+/// There is one, and it was not called since it last asked.
 const AWAKE: u32 = 1;
-/// Awake, and called since it last asked.
 const CALLED: u32 = 2;
-const ASLEEP: u32 = 3;
 /// There will be none.
-const NEVER: u32 = 4;
+const NEVER: u32 = 3;
 
 /// Whether there is a scavenger, and whether it was called. In a cache line of its own, which
 /// everybody reads and hardly anybody writes.
@@ -53,23 +51,17 @@ impl Scavenger {
 
     /// True where there is one.
     pub fn exists(&self) -> bool {
-        matches!(self.state.load(Ordering::Relaxed), AWAKE | CALLED | ASLEEP)
+        matches!(self.state.load(Ordering::Relaxed), AWAKE | CALLED)
     }
 
     /// Memory was freed, under a lock that the scavenger takes: calls it. False if there is none.
     #[inline]
     pub fn call(&self) -> bool {
-        loop {
-            match self.state.load(Ordering::Relaxed) {
-                CALLED => return true,
-                // It may change from one to the other meanwhile.
-                state @ (AWAKE | ASLEEP) => {
-                    if self.change(state, CALLED) && state == ASLEEP {
-                        futex_wake(&self.state);
-                    }
-                }
-                _ => return false,
-            }
+        match self.state.load(Ordering::Relaxed) {
+            CALLED => true,
+            // It fails if the scavenger has just ended, or somebody else has called.
+            AWAKE => self.change(AWAKE, CALLED) || self.exists(),
+            _ => false,
         }
     }
 
@@ -78,10 +70,22 @@ impl Scavenger {
         self.change(NONE, CALLED)
     }
 
+    /// Whether it was called since this was last asked.
+    pub fn was_called(&self) -> bool {
+        self.change(CALLED, AWAKE)
+    }
+
+    /// Ends the scavenger; false if it was called since it last asked.
+    pub fn end(&self) -> bool {
+        self.change(AWAKE, NONE)
+    }
+
     /// In the child of a fork: there may have been one in its parent, but not here.
     pub fn end_in_child(&self) {
         self.forked.store(1, Ordering::Relaxed);
-        self.end();
+        if self.exists() {
+            self.state.store(NONE, Ordering::Relaxed);
+        }
     }
 
     /// True in the child of a fork.
@@ -89,30 +93,9 @@ impl Scavenger {
         self.forked.load(Ordering::Relaxed) != 0
     }
 
-    /// There is no scavenger any more.
-    pub fn end(&self) {
-        if self.state.load(Ordering::Relaxed) != NEVER {
-            self.state.store(NONE, Ordering::Release);
-        }
-    }
-
     /// There will be no scavenger.
     pub fn never(&self) {
         self.state.store(NEVER, Ordering::Release);
-    }
-
-    /// Whether it was called since this was last asked.
-    pub fn was_called(&self) -> bool {
-        self.change(CALLED, AWAKE)
-    }
-
-    /// Sleeps until the next call, but not if there was one since it last asked.
-    pub fn sleep(&self) {
-        if self.change(AWAKE, ASLEEP) {
-            while self.state.load(Ordering::Acquire) == ASLEEP {
-                futex_wait(&self.state, ASLEEP);
-            }
-        }
     }
 
     /// Changes the state; false if it was another.

@@ -397,6 +397,10 @@ impl Os for FakeOs {
         false
     }
 
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     fn sleep_ms(&self, ms: u32) {
         self.looks.fetch_add(ms as u64, std::sync::atomic::Ordering::Relaxed);
     }

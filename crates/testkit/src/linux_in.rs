@@ -119,6 +119,10 @@ impl Os for LinuxIn {
         Linux.start_thread(work)
     }
 
+    fn is_alone(&self) -> bool {
+        Linux.is_alone()
+    }
+
     fn sleep_ms(&self, ms: u32) {
         Linux.sleep_ms(ms);
     }

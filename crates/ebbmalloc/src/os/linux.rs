@@ -6,7 +6,9 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use super::proc::{highest_number, initial_environment, read_file, start_us, status_pages};
+use super::proc::{
+    highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
+};
 use super::rseq_area::registered_by_libc;
 use super::{Os, RseqArea, ThreadWords, Usage, background, memory, threads};
 
@@ -180,6 +182,10 @@ impl Os for Linux {
 
     fn start_thread(&self, work: extern "C" fn()) -> bool {
         background::start(work)
+    }
+
+    fn is_alone(&self) -> bool {
+        is_alone()
     }
 
     fn sleep_ms(&self, ms: u32) {

@@ -106,6 +106,9 @@ pub trait Os: Sync {
     /// there can be no thread.
     fn start_thread(&self, work: extern "C" fn()) -> bool;
 
+    /// True if all other threads of the process have ended.
+    fn is_alone(&self) -> bool;
+
     /// Waits so many milliseconds.
     fn sleep_ms(&self, ms: u32);
 
