@@ -10,8 +10,9 @@
 
 use core::mem::offset_of;
 
+use crate::flow::Streaks;
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -198,7 +199,10 @@ struct SlabStart {
     zero: u64,
     /// Held by whoever works on the slab, in the mode that locks.
     lock: Lock<()>,
+    /// Misses of stacks that had no room left to get.
+    misses: AtomicU32,
     headers: [Header; CLASSES],
+    streaks: Streaks,
 }
 
 /// The cache of one virtual CPU or thread.
@@ -234,6 +238,16 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
     unsafe { &(*slab).start.lock }
 }
 
+/// What the stacks of a slab needed last, and the misses of those that had no room left to get:
+/// hints that anyone may read and write.
+///
+/// # Safety
+/// `slab` is a slab that lives as long as the references.
+pub(crate) unsafe fn hints_of<'a>(slab: *mut Slab) -> (&'a Streaks, &'a AtomicU32) {
+    // SAFETY: the caller's; both are only ever reached through shared references.
+    unsafe { (&(*slab).start.streaks, &(*slab).start.misses) }
+}
+
 /// Makes the lock of a slab, which for loom's types zero bytes are not.
 ///
 /// # Safety
@@ -256,7 +270,7 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
 }
 
 /// Room that stacks of the slab have beyond what they were first set up for, in bytes of blocks.
-/// A glance, where threads work on the slab meanwhile.
+/// A glance, where threads work on the slab meanwhile. All stacks lie in their full places.
 ///
 /// # Safety
 /// `slab` is a slab.
@@ -264,7 +278,8 @@ pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
     let extra = |class| {
         // SAFETY: the caller's.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
-        Header::from_bits(header).extra_room(class) * class.size()
+        let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
+        room.saturating_sub(first_room(class)) * class.size()
     };
     SizeClass::all().map(extra).sum()
 }

@@ -12,7 +12,7 @@
 //!
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
-//! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
+//! - `flow`, `cache`, `rseq`: which way blocks go, the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables
@@ -38,6 +38,7 @@ extern crate std;
 
 mod cache;
 mod central;
+mod flow;
 mod front;
 mod options;
 mod os;
