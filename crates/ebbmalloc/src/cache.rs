@@ -248,6 +248,11 @@ pub(crate) unsafe fn hints_of<'a>(slab: *mut Slab) -> (&'a Streaks, &'a AtomicU3
     unsafe { (&(*slab).start.streaks, &(*slab).start.misses) }
 }
 
+/// A number that tells a slab from others; not 0. Some may share one.
+pub(crate) fn name(slab: *mut Slab) -> u16 {
+    ((slab.addr() >> SLAB_SHIFT) as u16).max(1)
+}
+
 /// Makes the lock of a slab, which for loom's types zero bytes are not.
 ///
 /// # Safety

@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 21] = [
     &["flow"],
     &["cache"],
     &["rseq"],
-    &["thread_slabs"],
+    &["thread_slabs", "transfer"],
     &["run", "span", "totals"],
     &["region"],
     &["run_tree"],
