@@ -10,9 +10,9 @@
 
 use core::mem::offset_of;
 
-use crate::flow::Streaks;
+use crate::flow::History;
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicU32, AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -31,8 +31,7 @@ const FULL_SHARES: usize = 16;
 /// What a thread's stack may hold however many threads there are, in bytes.
 const LEAST_BYTES: usize = 4 * 1024;
 
-/// Where a class's stack ends, in bytes from the start of the slab. One aligned word, so that
-/// one store replaces it.
+/// Where a class's stack ends, in bytes from the start of the slab. One word, so that one store replaces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
@@ -183,9 +182,8 @@ const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) ->
     }
 }
 
-/// How many blocks of a class the stack of one of so many threads may hold: the most while there are
-/// few threads; beyond, all together hold no more, but for a few blocks
-/// each, of up to 4 KiB.
+/// How many blocks of a class the stack of one of so many threads may hold: the most while threads
+/// are few; beyond, all together hold no more, but for a few blocks each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
     let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
     let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
@@ -199,10 +197,8 @@ struct SlabStart {
     zero: u64,
     /// Held by whoever works on the slab, in the mode that locks.
     lock: Lock<()>,
-    /// Misses of stacks that had no room left to get.
-    misses: AtomicU32,
     headers: [Header; CLASSES],
-    streaks: Streaks,
+    history: History,
 }
 
 /// The cache of one virtual CPU or thread.
@@ -238,19 +234,13 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
     unsafe { &(*slab).start.lock }
 }
 
-/// What the stacks of a slab needed last, and the misses of those that had no room left to get:
-/// hints that anyone may read and write.
+/// What a slab's stacks have seen: hints, for anyone to read and write.
 ///
 /// # Safety
-/// `slab` is a slab that lives as long as the references.
-pub(crate) unsafe fn hints_of<'a>(slab: *mut Slab) -> (&'a Streaks, &'a AtomicU32) {
-    // SAFETY: the caller's; both are only ever reached through shared references.
-    unsafe { (&(*slab).start.streaks, &(*slab).start.misses) }
-}
-
-/// A number that tells a slab from others; not 0. Some may share one.
-pub(crate) fn name(slab: *mut Slab) -> u16 {
-    ((slab.addr() >> SLAB_SHIFT) as u16).max(1)
+/// `slab` is a slab that lives as long as the reference.
+pub(crate) unsafe fn history_of<'a>(slab: *mut Slab) -> &'a History {
+    // SAFETY: the caller's; it is only ever reached through shared references.
+    unsafe { &(*slab).start.history }
 }
 
 /// Makes the lock of a slab, which for loom's types zero bytes are not.
@@ -270,12 +260,11 @@ pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
 pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     // SAFETY: the caller's.
     let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
-    let header = Header::from_bits(header);
-    header.held(class)
+    Header::from_bits(header).held(class)
 }
 
-/// Room that stacks of the slab have beyond what they were first set up for, in bytes of blocks.
-/// A glance, where threads work on the slab meanwhile. All stacks lie in their full places.
+/// Room that stacks of the slab, all in their full places, have beyond what they were first set up for, in
+/// bytes of blocks. A glance, where threads work on the slab meanwhile.
 ///
 /// # Safety
 /// `slab` is a slab.

@@ -18,7 +18,6 @@ use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
-use crate::transfer::{Transfer, Transfers};
 
 /// Not set up yet.
 const COLD: u32 = 0;
@@ -56,7 +55,6 @@ pub struct Engine<O: Os> {
     preferred: Preferred,
     pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) flows: Flows,
-    transfer: Transfer,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
@@ -121,7 +119,6 @@ impl<O: Os> Engine<O> {
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
             flows: Flows::new(),
-            transfer: Transfer::new(),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),
@@ -161,7 +158,7 @@ impl<O: Os> Engine<O> {
         setup.options = Options::read(&self.os);
         let refused = self.choose_mode(setup);
         let caches = if setup.mode == Mode::Thread { 0 } else { self.os.cpus() };
-        if !self.region.set_up(&self.os, caches + 1) {
+        if !self.region.set_up(&self.os, caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -220,12 +217,6 @@ impl<O: Os> Engine<O> {
         (possible.is_err() && setup.options.mode != ModeChoice::Auto).then_some(mode)
     }
 
-    /// The transfer cache, whose slab lies behind those of the front end.
-    pub(crate) fn transfer(&self) -> Transfers<'_> {
-        // SAFETY: the region has one slab more than there are caches, and this is its only use.
-        unsafe { self.transfer.with(self.region.slabs().add(self.setup().caches)) }
-    }
-
     /// True where every operation is counted.
     #[inline]
     pub(crate) fn counting(&self) -> bool {
@@ -261,7 +252,6 @@ impl<O: Os> Engine<O> {
         self.starting.hold();
         self.for_each_slot_lock(Lock::hold);
         self.thread_slabs.hold();
-        self.transfer.hold();
         for central in &self.centrals {
             central.spans().hold();
         }
@@ -276,7 +266,6 @@ impl<O: Os> Engine<O> {
             for central in &self.centrals {
                 central.spans().force_unlock();
             }
-            self.transfer.force_unlock();
             self.thread_slabs.force_unlock();
             self.for_each_slot_lock(|lock| lock.force_unlock());
             self.starting.force_unlock();

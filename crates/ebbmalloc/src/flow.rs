@@ -2,14 +2,15 @@
 //!
 //! Where a thread frees and allocates by turns, its cache is best half full: there is room for
 //! both. Where one thread allocates what another frees, the one's cache is only ever refilled and
-//! the other's only flushed. Then the class *flows*: half of each cache would never be used, so
-//! batches are as large as caches are (`refill.rs`), and go by the transfer cache (`transfer.rs`).
+//! the other's only flushed: the class *flows*. Half of each cache would never be used then, and
+//! it is the number of batches that costs time, as two processors meet in each. So batches are as
+//! large as caches are, and these may be larger (`refill.rs`).
 //!
-//! All this is a guess, made of plain loads and stores that may miss each other; only the size of
-//! batches and the way that they take hang on it.
+//! All this is a guess, made of plain loads and stores that may miss each other: only sizes hang on
+//! it.
 
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// What a cache needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,127 +21,128 @@ pub(crate) enum Need {
     Room = 2,
 }
 
-/// A cache that has needed the same so many times in a row goes on like that.
+/// A cache that has needed the same so many times in a row is taken to go on like that.
 const STREAK: u8 = 2;
-/// Which bits of a streak are the count; above is the need.
-const COUNT: u8 = 0x3f;
-const NEED_SHIFT: u32 = 6;
+/// Above these bits of a streak, which count, is the need.
+const COUNT_BITS: u32 = 4;
 
-/// For each class, what one cache needed last, and how often in a row. All zero bytes are none.
-pub(crate) struct Streaks([AtomicU8; CLASSES]);
+/// What a cache has seen. All zero bytes are nothing.
+#[repr(C)]
+pub(crate) struct History {
+    /// Misses of stacks that had no room left to get.
+    pub misses: AtomicUsize,
+    /// For each class, what was needed last, and how often in a row.
+    streaks: [AtomicU8; CLASSES],
+}
 
-impl Streaks {
-    /// Takes down what the cache needs; true where it has needed the same before, in a streak.
+impl History {
+    /// Takes down what is needed; true where the same was needed before, in a streak.
     fn note(&self, class: SizeClass, need: Need) -> bool {
-        let streak = &self.0[class.index()];
+        let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
-        let goes_on = old >> NEED_SHIFT == need as u8;
-        if !goes_on {
-            streak.store((need as u8) << NEED_SHIFT | 1, Ordering::Relaxed);
-        } else if old & COUNT < STREAK {
+        let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
+        if last != need as u8 {
+            streak.store((need as u8) << COUNT_BITS | 1, Ordering::Relaxed);
+            return false;
+        }
+        if count < STREAK {
             streak.store(old + 1, Ordering::Relaxed);
         }
-        goes_on && old & COUNT >= STREAK
+        count >= STREAK
     }
 }
 
-/// For each class, a cache that has needed blocks in a streak, in the lower half, and one that has
-/// needed room; 0 for none.
-pub(crate) struct Flows([AtomicU32; CLASSES]);
+/// For each class, the name of a cache that has needed blocks in a streak, in the lower half, and of
+/// one that has needed room; 0 for none.
+pub(crate) struct Flows([AtomicU64; CLASSES]);
 
 impl Flows {
     pub const fn new() -> Self {
-        #[cfg(not(loom))]
-        return Self([const { AtomicU32::new(0) }; CLASSES]);
-        #[cfg(loom)]
-        unreachable!("models have no flows")
+        Self([const { AtomicU64::new(0) }; CLASSES])
     }
 
-    /// Takes down what a cache needs. True where the class flows: the cache needs the same all the
-    /// time, and another one the other.
-    pub fn note(&self, class: SizeClass, cache: u16, streaks: &Streaks, need: Need) -> bool {
-        if !streaks.note(class, need) {
+    /// Takes down what the cache at an address needs. True where the class flows: this cache needs
+    /// the same all the time, and another the other.
+    pub fn note(&self, class: SizeClass, cache: usize, history: &History, need: Need) -> bool {
+        if !history.note(class, need) {
             return false;
         }
+        // Caches lie at multiples of a page. Two that share a name do not flow.
+        let name = ((cache >> 12) as u32).max(1);
         let flow = &self.0[class.index()];
         let old = flow.load(Ordering::Relaxed);
-        let (blocks, room) = (old as u16, (old >> 16) as u16);
-        let (mut same, mut other) =
-            if need == Need::Blocks { (blocks, room) } else { (room, blocks) };
+        let turn = if need == Need::Blocks { 0 } else { 32 };
+        let turned = old.rotate_right(turn);
+        let (mut same, mut other) = (turned as u32, (turned >> 32) as u32);
         if same == 0 {
-            same = cache;
+            same = name;
         }
-        if other == cache {
-            // It has turned.
+        if other == name {
+            // It has changed its mind.
             other = 0;
         }
-        let (blocks, room) = if need == Need::Blocks { (same, other) } else { (other, same) };
-        let new = blocks as u32 | (room as u32) << 16;
-        // Only where it changes: all processors read it.
+        let new = (same as u64 | (other as u64) << 32).rotate_left(turn);
+        // Written only where it changes: all processors read it.
         if new != old {
             flow.store(new, Ordering::Relaxed);
         }
         other != 0
     }
-
-    /// Forgets who needed what.
-    pub fn forget(&self, class: SizeClass) {
-        self.0[class.index()].store(0, Ordering::Relaxed);
-    }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn streaks() -> Streaks {
-        Streaks([const { AtomicU8::new(0) }; CLASSES])
+    const CACHES: [usize; 2] = [1 << 18, 2 << 18];
+
+    fn history() -> History {
+        // SAFETY: all zero bytes are a history of nothing.
+        unsafe { core::mem::zeroed() }
     }
 
     #[test]
     fn a_class_flows_between_two_caches_until_one_turns() {
-        let class = SizeClass::of(100).unwrap();
-        let (flows, from, to) = (Flows::new(), streaks(), streaks());
-        let from = |need| flows.note(class, 1, &from, need);
-        let to = |class, need| flows.note(class, 2, &to, need);
+        let (class, other_class) = (SizeClass::of(100).unwrap(), SizeClass::of(1).unwrap());
+        let (flows, histories) = (Flows::new(), [history(), history()]);
+        let from = |need| flows.note(class, CACHES[0], &histories[0], need);
+        let to = |class| flows.note(class, CACHES[1], &histories[1], Need::Blocks);
         for _ in 0..100 {
-            assert!(!to(class, Need::Blocks), "flows from nowhere");
+            assert!(!to(class), "flows from nowhere");
         }
         for _ in 0..STREAK {
-            assert!(!from(Need::Room), "a short streak counts");
+            assert!(!from(Need::Room) && !to(class), "a short streak counts");
         }
-        assert!(from(Need::Room) && to(class, Need::Blocks));
+        assert!(from(Need::Room) && to(class));
         for _ in 0..10 {
-            assert!(!to(SizeClass::of(1).unwrap(), Need::Blocks), "another class flows");
+            assert!(!to(other_class), "another class flows");
         }
         for _ in 0..10 {
-            assert!(!from(Need::Blocks), "the cache that turned flows to itself");
+            assert!(!from(Need::Blocks), "there is nobody else who needs room");
         }
-        assert!(!to(class, Need::Blocks), "nobody is left to flow from");
+        assert!(!to(class), "nobody is left to flow from");
     }
 
     #[test]
     fn one_cache_does_not_flow() {
         let class = SizeClass::of(100).unwrap();
-        let (flows, only) = (Flows::new(), streaks());
+        let (flows, history) = (Flows::new(), history());
         for round in 0..1000 {
             let need = if round / 50 % 2 == 0 { Need::Blocks } else { Need::Room };
-            assert!(!flows.note(class, 1, &only, need), "round {round}");
+            assert!(!flows.note(class, CACHES[0], &history, need), "round {round}");
         }
     }
 
+    /// As where threads free and allocate at random, each for itself.
     #[test]
-    fn what_is_forgotten_must_be_seen_again() {
+    fn caches_that_keep_turning_do_not_flow() {
         let class = SizeClass::of(100).unwrap();
-        let (flows, from, to) = (Flows::new(), streaks(), streaks());
-        for _ in 0..10 {
-            flows.note(class, 1, &from, Need::Room);
-            flows.note(class, 2, &to, Need::Blocks);
+        let (flows, histories) = (Flows::new(), [history(), history()]);
+        for round in 0..1000 {
+            for (cache, history) in CACHES.iter().zip(&histories) {
+                let need = if round / 2 % 2 == 0 { Need::Blocks } else { Need::Room };
+                assert!(!flows.note(class, *cache, history, need), "round {round}");
+            }
         }
-        assert!(flows.note(class, 2, &to, Need::Blocks));
-        flows.forget(class);
-        assert!(!flows.note(class, 2, &to, Need::Blocks));
-        flows.note(class, 1, &from, Need::Room);
-        assert!(flows.note(class, 2, &to, Need::Blocks));
     }
 }

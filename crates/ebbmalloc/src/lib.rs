@@ -14,7 +14,6 @@
 //! - `size_class`: which sizes there are
 //! - `flow`, `cache`, `rseq`: which way blocks go, the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
-//! - `transfer`: blocks on their way from cache to cache
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables
 //! - `run_tree`, `pages`: runs of units
@@ -54,7 +53,6 @@ mod sync;
 mod text;
 mod thread_slabs;
 mod totals;
-mod transfer;
 
 #[cfg(not(loom))]
 mod blocks;

@@ -27,12 +27,12 @@ const SMALL_BATCH: usize = 16;
 /// much at most, and all caches together one in so many of the bytes in use, but so much at least.
 const ROOM_MOST: usize = 4 << 20;
 const ROOM_SHARE: usize = 8;
-/// The same for the transfer cache.
-const TRANSFER_LEAST: usize = 256 << 10;
 const ROOM_LEAST: usize = 128 << 10;
+/// The share of bytes in use up to which classes may grow that flow.
+const FLOW_SHARE: usize = 2;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
-const MISSES: u32 = 64;
+const MISSES: usize = 64;
 /// How many classes are asked at a time.
 const ASKED: usize = 8;
 
@@ -55,12 +55,12 @@ impl<O: Os> Engine<O> {
         let mut flows = false;
         if let Some((slab, now)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
-            let streaks = unsafe { cache::hints_of(slab) }.0;
-            flows = self.flows.note(class, cache::name(slab), streaks, need);
-            // Those of threads are bounded each by itself, and by the number of threads.
+            let history = unsafe { cache::history_of(slab) };
+            flows = self.flows.note(class, slab.addr(), history, need);
+            // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread && !now.is_new() {
                 let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                if more == 0 || !self.may_grow(slab, class, more * class.size()) {
+                if more == 0 || !self.may_grow(slab, class, more * class.size(), flows) {
                     return (now, now, flows);
                 }
             }
@@ -70,25 +70,26 @@ impl<O: Os> Engine<O> {
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
         // SAFETY: as above.
-        let hint = unsafe { cache::hints_of(slab) }.1;
-        let misses = hint.load(Ordering::Relaxed);
+        let count = unsafe { &cache::history_of(slab).misses };
+        let misses = count.load(Ordering::Relaxed);
         if !misses.is_multiple_of(MISSES) {
             // The last that asked got nothing.
-            hint.store(misses.wrapping_add(1), Ordering::Relaxed);
+            count.store(misses.wrapping_add(1), Ordering::Relaxed);
             return false;
         }
         // SAFETY: as above, and in these modes stacks lie in their full places.
         let given = unsafe { cache::extra_room(slab) };
-        let room = self.room_in_all() / self.setup().caches;
-        let room = room.clamp(ROOM_LEAST, ROOM_MOST);
+        let in_use = self.pages.lock().counts.in_use * UNIT;
+        let share = if flows { FLOW_SHARE } else { ROOM_SHARE };
+        let room = (in_use / share / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
         if given + bytes <= room {
             return true;
         }
-        hint.store(misses.wrapping_add(1), Ordering::Relaxed);
+        count.store(misses.wrapping_add(1), Ordering::Relaxed);
         for step in 0..ASKED {
-            let asked = ((misses / MISSES) as usize * ASKED + step) % (CLASSES - 1) + 1;
+            let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
             if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
                 self.take_room(other);
             }
@@ -97,16 +98,11 @@ impl<O: Os> Engine<O> {
         false
     }
 
-    /// What all caches may have together, in bytes.
-    fn room_in_all(&self) -> usize {
-        self.pages.lock().counts.in_use * UNIT / ROOM_SHARE
-    }
-
     /// Halves a class's room and what is kept there.
     fn take_room(&self, class: SizeClass) {
         let header = self.front(|front| front.look(class)).unwrap_or_default();
         if header.extra_room(class) > 0 {
-            self.flush(class, header.held(class).div_ceil(2), false);
+            self.flush(class, header.held(class).div_ceil(2));
             self.front(|front| front.shrink(class));
         }
     }
@@ -130,7 +126,7 @@ impl<O: Os> Engine<O> {
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
             let stays = if flows { 0 } else { after.room(class).div_ceil(2) };
-            self.flush(class, after.held(class).saturating_sub(stays), flows);
+            self.flush(class, after.held(class).saturating_sub(stays));
         }
     }
 
@@ -140,10 +136,7 @@ impl<O: Os> Engine<O> {
         loop {
             let batch = &mut batch[..wanted.min(AT_A_TIME)];
             let central = &self.centrals[class.index()];
-            let claimed = match self.transfer().take(class, batch) {
-                0 => central.claim(&self.region, &self.os, &self.pages, class, batch),
-                taken => taken,
-            };
+            let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
             let start = batch.len() - claimed;
             let mut blocks = &batch[start..];
             if block.is_null() {
@@ -167,33 +160,13 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Gives all blocks back to their spans that the calling thread's cache holds, the caches of
-    /// threads that are no more, and the transfer cache.
+    /// Gives all blocks back to their spans that the calling thread's cache holds, and the caches of
+    /// threads that are no more.
     pub(crate) fn flush_all(&self) {
         for class in SizeClass::all() {
-            self.flush(class, usize::MAX, false);
+            self.flush(class, usize::MAX);
         }
         self.flush_idle();
-        self.drain_transfer(true);
-    }
-
-    /// Gives the blocks of those classes back to their spans of which none passed through the transfer cache
-    /// since the last call; of all if `always`.
-    pub(crate) fn drain_transfer(&self, always: bool) {
-        let mut batch = [ptr::null_mut(); MEDIUM_BATCH];
-        for class in SizeClass::all().filter(|&class| self.transfer().held(class) > 0) {
-            // Who comes after the first batch uses it; what came meanwhile may stay.
-            let mut left = self.transfer().held(class);
-            while left > 0 {
-                let drained = self.transfer().drain(class, always, &mut batch);
-                if drained == 0 {
-                    break;
-                }
-                self.flows.forget(class);
-                self.release(class, &batch[..drained]);
-                left = left.saturating_sub(drained);
-            }
-        }
     }
 
     /// Gives the blocks back that the caches of threads hold which are no more, and their memory.
@@ -221,38 +194,27 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives up to `most` blocks from the cache's stack of a class back to their spans, or first of all
-    /// to the transfer cache if the class flows.
-    fn flush(&self, class: SizeClass, most: usize, flows: bool) {
+    /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
+    fn flush(&self, class: SizeClass, most: usize) {
         match most {
-            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most, flows),
-            ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most, flows),
-            _ => self.flush_by::<BATCH>(class, most, flows),
+            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
+            ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most),
+            _ => self.flush_by::<BATCH>(class, most),
         }
     }
 
-    fn flush_by<const AT_A_TIME: usize>(&self, class: SizeClass, most: usize, flows: bool) {
+    fn flush_by<const AT_A_TIME: usize>(&self, class: SizeClass, most: usize) {
         let mut batch = [ptr::null_mut(); AT_A_TIME];
         let mut left = most;
         while left > 0 {
             let wanted = left.min(AT_A_TIME);
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            let passed_on = if flows { self.pass_on(class, &batch[..popped]) } else { 0 };
-            if passed_on < popped {
-                self.release(class, &batch[passed_on..popped]);
-            }
+            self.release(class, &batch[..popped]);
             if popped < wanted {
                 break;
             }
             left -= popped;
         }
-    }
-
-    /// Puts blocks into the transfer cache; how many it took.
-    fn pass_on(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        self.transfer().put(class, blocks, |bytes| {
-            bytes <= self.room_in_all().clamp(TRANSFER_LEAST, ROOM_MOST)
-        })
     }
 
     pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {

@@ -58,7 +58,7 @@ stats! {
     allocated_bytes: Bytes,
     /** In all blocks ever freed. Counted with `EBB_STATS` only, else 0. */
     freed_bytes: Bytes,
-    /** In free blocks that caches hold, of virtual CPUs or of threads, and the transfer cache. */
+    /** In free blocks that caches hold, of virtual CPUs or of threads. */
     cached_bytes: Bytes,
     /** In free blocks of spans that also have blocks in use. */
     pinned_bytes: Bytes,
@@ -200,7 +200,7 @@ impl<O: Os> Engine<O> {
         let slabs = self.region.slabs();
         // SAFETY: there are as many slabs.
         let shared = (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) });
-        let mut held = shared.sum::<usize>() + self.transfer().held(class);
+        let mut held = shared.sum();
         // SAFETY: it is a slab.
         self.thread_slabs.for_each(|slab| held += unsafe { cache::held(slab, class) });
         held

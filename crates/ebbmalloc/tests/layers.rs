@@ -13,7 +13,7 @@ const LAYERS: [&[&str]; 21] = [
     &["flow"],
     &["cache"],
     &["rseq"],
-    &["thread_slabs", "transfer"],
+    &["thread_slabs"],
     &["run", "span", "totals"],
     &["region"],
     &["run_tree"],
