@@ -31,7 +31,7 @@ const FULL_SHARES: usize = 16;
 /// What a thread's stack may hold however many threads there are, in bytes.
 const LEAST_BYTES: usize = 4 * 1024;
 
-/// Where a class's stack ends, in bytes from the start of the slab. One word, so that one store replaces it.
+/// Where a class's stack ends, in bytes from the slab's start. One word, so that one store replaces it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
@@ -172,13 +172,10 @@ fn first_room(class: SizeClass) -> usize {
 
 /// How many blocks of a class make `bytes`, within bounds.
 const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) -> usize {
-    let blocks = bytes / class.size();
-    if blocks < least {
-        least
-    } else if blocks > most {
-        most
-    } else {
-        blocks
+    match bytes / class.size() {
+        blocks if blocks < least => least,
+        blocks if blocks > most => most,
+        blocks => blocks,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Where a thread frees and allocates by turns, its cache is best half full: there is room for
 //! both. Where one thread allocates what another frees, the one's cache is only ever refilled and
 //! the other's only flushed: the class *flows*. Half of each cache would never be used then, and
-//! it is the number of batches that costs time, as two processors meet in each. So batches are as
-//! large as caches are, and these may be larger (`refill.rs`).
+//! it is the number of batches that costs time, as two processors meet in each. So a batch fills or
+//! empties all of a cache there (`refill.rs`).
 //!
 //! All this is a guess, made of plain loads and stores that may miss each other: only sizes hang on
 //! it.
@@ -74,11 +74,11 @@ impl Flows {
         let turn = if need == Need::Blocks { 0 } else { 32 };
         let turned = old.rotate_right(turn);
         let (mut same, mut other) = (turned as u32, (turned >> 32) as u32);
-        if same == 0 {
+        if same == 0 || other == name {
             same = name;
         }
         if other == name {
-            // It has changed its mind.
+            // It has turned. Whoever else needed the same as now may be gone: it will say so if not.
             other = 0;
         }
         let new = (same as u64 | (other as u64) << 32).rotate_left(turn);

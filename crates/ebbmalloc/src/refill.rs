@@ -28,8 +28,6 @@ const SMALL_BATCH: usize = 16;
 const ROOM_MOST: usize = 4 << 20;
 const ROOM_SHARE: usize = 8;
 const ROOM_LEAST: usize = 128 << 10;
-/// The share of bytes in use up to which classes may grow that flow.
-const FLOW_SHARE: usize = 2;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -60,7 +58,7 @@ impl<O: Os> Engine<O> {
             // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread && !now.is_new() {
                 let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                if more == 0 || !self.may_grow(slab, class, more * class.size(), flows) {
+                if more == 0 || !self.may_grow(slab, class, more * class.size()) {
                     return (now, now, flows);
                 }
             }
@@ -70,7 +68,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
         // SAFETY: as above.
         let count = unsafe { &cache::history_of(slab).misses };
         let misses = count.load(Ordering::Relaxed);
@@ -82,8 +80,7 @@ impl<O: Os> Engine<O> {
         // SAFETY: as above, and in these modes stacks lie in their full places.
         let given = unsafe { cache::extra_room(slab) };
         let in_use = self.pages.lock().counts.in_use * UNIT;
-        let share = if flows { FLOW_SHARE } else { ROOM_SHARE };
-        let room = (in_use / share / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
+        let room = (in_use / ROOM_SHARE / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
         if given + bytes <= room {
             return true;
         }
