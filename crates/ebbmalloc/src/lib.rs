@@ -12,7 +12,8 @@
 //!
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
-//! - `flow`, `cache`, `rseq`: which way blocks go, the cache of a virtual CPU, and what restartable sequences do with it
+//! - `flow`: which way blocks of a class go
+//! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
 //! - `run`, `span`: records of a run, and of one that is cut into blocks
 //! - `region`: addresses and tables

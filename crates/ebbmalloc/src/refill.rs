@@ -194,9 +194,9 @@ impl<O: Os> Engine<O> {
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
     fn flush(&self, class: SizeClass, most: usize) {
         match most {
-            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
-            ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most),
-            _ => self.flush_by::<BATCH>(class, most),
+            most @ ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
+            most @ ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most),
+            most => self.flush_by::<BATCH>(class, most),
         }
     }
 
