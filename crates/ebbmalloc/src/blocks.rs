@@ -258,11 +258,7 @@ impl<O: Os> Engine<O> {
         if !top.is_null() && self.front(|front| front.push_batch(class, &[top])) == 0 {
             self.release(class, &[top]);
         }
-        let (before, after) = self.make_room(class);
-        if after.room(class) <= before.room(class) {
-            // Half of the room stays; where that has shrunk, more than half goes.
-            self.flush(class, after.held(class).saturating_sub(after.room(class).div_ceil(2)));
-        }
+        self.overflow(class);
         if self.front(|front| front.push_batch(class, &[block])) == 0 {
             self.release(class, &[block]);
         }

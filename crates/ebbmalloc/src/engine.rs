@@ -6,6 +6,7 @@ use core::sync::atomic::AtomicU64;
 
 use crate::cache::lock_of;
 use crate::central::Central;
+use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::options::{LimitChoice, ModeChoice, Options, StatsChoice};
 use crate::os::Os;
@@ -14,7 +15,7 @@ use crate::region::Region;
 use crate::rseq::Place;
 use crate::scavenger::{Rounds, Scavenger};
 use crate::size_class::CLASSES;
-use crate::sync::{AtomicU32, AtomicUsize, Lock, Ordering};
+use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
@@ -56,8 +57,7 @@ pub struct Engine<O: Os> {
     starting: Lock<()>,
     preferred: Preferred,
     pub(crate) thread_slabs: ThreadSlabs,
-    /// Misses of stacks that had no room left to get: `refill.rs`.
-    pub(crate) misses: AtomicUsize,
+    pub(crate) flows: Flows,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
@@ -124,7 +124,7 @@ impl<O: Os> Engine<O> {
             starting: Lock::new(()),
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
-            misses: AtomicUsize::new(0),
+            flows: Flows::new(),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),

@@ -12,6 +12,7 @@
 //!
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
+//! - `flow`: which way blocks of a class go
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
 //! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
@@ -45,6 +46,7 @@ extern crate std;
 mod beacon;
 mod cache;
 mod central;
+mod flow;
 mod front;
 mod holes;
 mod options;

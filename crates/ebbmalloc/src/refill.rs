@@ -12,7 +12,8 @@ use core::ptr;
 use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
 use crate::drain::Which;
-use crate::engine::Engine;
+use crate::engine::{Engine, Mode};
+use crate::flow::Need;
 use crate::front::thread;
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -20,8 +21,8 @@ use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
 const BATCH: usize = 256;
-/// The same for classes of which caches hold few: clearing room for more would take longer than
-/// moving them.
+/// The same where fewer are to move: clearing room for more would take longer than moving them.
+const MEDIUM_BATCH: usize = 64;
 const SMALL_BATCH: usize = 16;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
 /// much at most, and all caches together one in so many of the bytes in use, but so much at least.
@@ -47,34 +48,44 @@ impl<O: Os> Engine<O> {
     }
 
     /// After a miss: sets the class's stack up, or doubles its room if the bounds allow. The header
-    /// before and after; empty ones where the thread has no cache.
-    pub(crate) fn make_room(&self, class: SizeClass) -> (Header, Header) {
-        let bounded = self.front(|front| Some((front.slab()?, front.look(class)?)));
-        if let Some((slab, now)) = bounded {
-            let more = now.grown(class).room(class).saturating_sub(now.room(class));
-            if !now.is_new() && (more == 0 || !self.may_grow(slab, class, more * class.size())) {
-                return (now, now);
+    /// before and after (empty ones where the thread has no cache), and whether the class flows.
+    fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
+        let found = self.front(|front| Some((front.slab()?, front.look(class)?)));
+        let mut flows = false;
+        if let Some((slab, now)) = found {
+            // SAFETY: a front end's slabs live as long as the engine.
+            let history = unsafe { cache::history_of(slab) };
+            flows = self.flows.note(class, slab.addr(), history, need);
+            // Stacks of threads are bounded each by itself, and by the number of threads.
+            if self.setup().mode != Mode::Thread && !now.is_new() {
+                let more = now.grown(class).room(class).saturating_sub(now.room(class));
+                if more == 0 || !self.may_grow(slab, class, more * class.size()) {
+                    return (now, now, flows);
+                }
             }
         }
-        self.front(|front| front.grow(class)).unwrap_or_default()
+        let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
+        (before, after, flows)
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
     fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
-        let misses = self.misses.load(Ordering::Relaxed);
+        // SAFETY: as above.
+        let count = unsafe { &cache::history_of(slab).misses };
+        let misses = count.load(Ordering::Relaxed);
         if !misses.is_multiple_of(MISSES) {
             // The last that asked got nothing.
-            self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+            count.store(misses.wrapping_add(1), Ordering::Relaxed);
             return false;
         }
-        // SAFETY: a front end's slabs live as long as the engine.
+        // SAFETY: as above, and in these modes stacks lie in their full places.
         let given = unsafe { cache::extra_room(slab) };
         let in_use = self.pages.lock().counts.in_use * UNIT;
         let room = (in_use / ROOM_SHARE / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
         if given + bytes <= room {
             return true;
         }
-        self.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+        count.store(misses.wrapping_add(1), Ordering::Relaxed);
         for step in 0..ASKED {
             let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
             if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
@@ -94,18 +105,33 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Fills half of the cache's room for a class and takes one block more; null if there is none.
+    /// Fills half of the cache's room for a class, all of it where the class flows, and takes one
+    /// block more; null if there is none.
     pub(crate) fn refill(&self, class: SizeClass) -> *mut u8 {
-        match self.make_room(class).1.room(class) / 2 + 1 {
+        let (_, now, flows) = self.make_room(class, Need::Blocks);
+        let room = now.room(class);
+        match if flows { room } else { room / 2 } + 1 {
             wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
+            wanted @ ..=MEDIUM_BATCH => self.refill_by::<MEDIUM_BATCH>(class, wanted),
             wanted => self.refill_by::<BATCH>(class, wanted),
+        }
+    }
+
+    /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
+    /// the room is, all where the class flows.
+    pub(crate) fn overflow(&self, class: SizeClass) {
+        let (before, after, flows) = self.make_room(class, Need::Room);
+        if after.room(class) <= before.room(class) {
+            // Half of the room stays; where that has shrunk, more than half goes.
+            let stays = if flows { 0 } else { after.room(class).div_ceil(2) };
+            self.flush(class, after.held(class).saturating_sub(stays));
         }
     }
 
     fn refill_by<const AT_A_TIME: usize>(&self, class: SizeClass, mut wanted: usize) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
         let mut batch = [ptr::null_mut(); AT_A_TIME];
-        while wanted > 0 {
+        loop {
             let batch = &mut batch[..wanted.min(AT_A_TIME)];
             let central = &self.centrals[class.index()];
             let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
@@ -123,10 +149,11 @@ impl<O: Os> Engine<O> {
                 self.release(class, &blocks[kept..]);
                 break;
             }
-            if start > 0 {
+            wanted -= claimed;
+            // One more call for the last few would take longer than to miss a little earlier.
+            if start > 0 || wanted < SMALL_BATCH {
                 break;
             }
-            wanted -= claimed;
         }
         block
     }
@@ -170,10 +197,11 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
-    pub(crate) fn flush(&self, class: SizeClass, most: usize) {
+    fn flush(&self, class: SizeClass, most: usize) {
         match most {
-            ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
-            _ => self.flush_by::<BATCH>(class, most),
+            most @ ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
+            most @ ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most),
+            most => self.flush_by::<BATCH>(class, most),
         }
     }
 

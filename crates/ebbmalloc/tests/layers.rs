@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 25] = [
+const LAYERS: [&[&str]; 26] = [
     &["os", "sync"],
     &["text"],
     &["options"],
     &["size_class"],
+    &["flow"],
     &["cache"],
     &["rseq"],
     &["thread_slabs"],

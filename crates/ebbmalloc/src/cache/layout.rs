@@ -156,7 +156,7 @@ pub(crate) fn used_bytes() -> usize {
 }
 
 /// How many blocks a virtual CPU's stack has room for when it is set up.
-fn first_room(class: SizeClass) -> usize {
+pub(super) fn first_room(class: SizeClass) -> usize {
     // A table, since summing up a slab's room asks for every class.
     static FIRST: [u8; CLASSES] = {
         let mut first = [0; CLASSES];

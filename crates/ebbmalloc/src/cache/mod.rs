@@ -12,9 +12,10 @@ mod layout;
 
 use core::mem::offset_of;
 
-use layout::{FULL, PLACE_BLOCKS, Stack};
+use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
 
+use crate::flow::History;
 use crate::size_class::{CLASSES, SizeClass};
 use crate::sync::{AtomicU64, Lock, Ordering};
 
@@ -30,6 +31,7 @@ struct SlabStart {
     /// A digest of the headers when somebody last looked whether the cache is in use.
     seen: AtomicU64,
     headers: [Header; CLASSES],
+    history: History,
 }
 
 /// The cache of one virtual CPU or thread.
@@ -60,6 +62,15 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
     unsafe { &(*slab).start.lock }
 }
 
+/// What a slab's stacks have seen: hints, for anyone to read and write.
+///
+/// # Safety
+/// `slab` is a slab that lives as long as the reference.
+pub(crate) unsafe fn history_of<'a>(slab: *mut Slab) -> &'a History {
+    // SAFETY: the caller's; it is only ever reached through shared references.
+    unsafe { &(*slab).start.history }
+}
+
 /// Makes the lock of a slab, which for loom's types zero bytes are not.
 ///
 /// # Safety
@@ -77,8 +88,7 @@ pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
 pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     // SAFETY: the caller's.
     let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
-    let header = Header::from_bits(header);
-    header.held(class)
+    Header::from_bits(header).held(class)
 }
 
 /// True where headers of the slab have changed since this was last asked.
@@ -96,8 +106,8 @@ pub(crate) unsafe fn mark_seen(slab: *mut Slab) -> bool {
     unsafe { (*slab).start.seen.swap(digest, Ordering::Relaxed) != digest }
 }
 
-/// Room that stacks of the slab have beyond what they were first set up for, in bytes of blocks.
-/// A glance, where threads work on the slab meanwhile.
+/// Room that stacks of the slab, all in their full places, have beyond what they were first set up for, in
+/// bytes of blocks. A glance, where threads work on the slab meanwhile.
 ///
 /// # Safety
 /// `slab` is a slab.
@@ -105,7 +115,8 @@ pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
     let extra = |class| {
         // SAFETY: the caller's.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
-        Header::from_bits(header).extra_room(class) * class.size()
+        let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
+        room.saturating_sub(first_room(class)) * class.size()
     };
     SizeClass::all().map(extra).sum()
 }

@@ -28,8 +28,8 @@ pub(crate) trait Front {
     /// Sets the class's stack up, or doubles its room up to the bound. The header before and
     /// after; `None` where this thread has no cache.
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
-    /// Where the cache lies whose room is bounded in all: at this moment; the thread may have another
-    /// the next. `None` where there is no such bound, or no cache.
+    /// Where the cache lies at this moment; the thread may have another the next. `None` where it has
+    /// none.
     fn slab(&self) -> Option<*mut Slab>;
     /// The header of the class's stack, at this moment.
     fn look(&self, class: SizeClass) -> Option<Header>;

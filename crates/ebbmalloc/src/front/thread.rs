@@ -136,9 +136,9 @@ impl<O: Os> Front for Thread<'_, O> {
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
     }
 
-    /// A thread's stacks are bounded each by itself, and by the number of threads.
     fn slab(&self) -> Option<*mut Slab> {
-        None
+        let slab = own(self.words);
+        (!slab.is_null()).then_some(slab)
     }
 
     fn look(&self, class: SizeClass) -> Option<Header> {
