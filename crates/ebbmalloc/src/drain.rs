@@ -1,8 +1,8 @@
 //! Emptying caches that others may be using: the blocks go back to their spans, the memory of the
 //! cache to the kernel.
 //!
-//! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. All headers are closed
-//! by a swap; then the kernel restarts what is in progress on any CPU (membarrier(2), a command for
+//! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. Headers are closed by a
+//! swap; then the kernel restarts what is in progress on any CPU (membarrier(2), a command for
 //! restartable sequences). A header that still is closed then was closed in time: a sequence begun
 //! before would have stored its own in its place, or is restarted and finds it closed. So what the
 //! stack holds is ours until the header is opened again. The idea to stop single CPUs that way is
@@ -11,7 +11,7 @@
 
 use core::ptr;
 
-use crate::cache::{Header, OwnedStack, Slab, header_of, lock_of, mark_seen, used_bytes};
+use crate::cache::{Header, OwnedStack, Slab, has_changed, header_of, lock_of, used_bytes};
 use crate::engine::{Engine, Mode};
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass};
@@ -20,7 +20,7 @@ use crate::sync::Ordering;
 /// Blocks that are taken at a time.
 const BATCH: usize = 64;
 
-/// Which caches to empty.
+/// Which stacks to empty.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
     /// Those that nobody has used since this was last asked.
@@ -29,39 +29,54 @@ pub(crate) enum Which {
 }
 
 impl<O: Os> Engine<O> {
-    /// Empties the caches of CPUs. False if they are not in use: neither changed since the last time,
-    /// nor did they hold anything. The caller holds the lock of the rounds.
+    /// Empties stacks in the caches of CPUs. False if none is in use: changed since the last time, or
+    /// not empty. The caller holds the lock of the rounds.
     pub(crate) fn drain(&self, which: Which) -> bool {
         let mut in_use = false;
         for number in 0..self.setup().caches {
             // SAFETY: there are as many.
             let slab = unsafe { self.region.slabs().add(number) };
-            // SAFETY: as above.
-            let changed = unsafe { mark_seen(slab) };
-            in_use |= changed && which == Which::Unused || self.drain_slab(slab);
+            let mut chosen = [false; CLASSES];
+            let (mut none_used, mut any_set_up) = (true, false);
+            for class in SizeClass::all() {
+                // SAFETY: it is a slab of this engine, all of which live as long.
+                let (changed, header) =
+                    unsafe { (has_changed(slab, class), header_of(slab, class)) };
+                let used = changed && which == Which::Unused;
+                let set_up = header.load(Ordering::Relaxed) != 0;
+                none_used &= !used;
+                any_set_up |= set_up;
+                chosen[class.index()] = set_up && !used;
+            }
+            in_use |= any_set_up;
+            if none_used && any_set_up {
+                // Then all of the slab's memory can go, for which all stacks must stand still.
+                chosen = [true; CLASSES];
+            }
+            if chosen.contains(&true) {
+                self.drain_slab(slab, &chosen);
+            }
         }
         in_use
     }
 
-    /// Empties a cache as far as nobody is using it right now; false if it was never used or could
-    /// not be stopped.
-    fn drain_slab(&self, slab: *mut Slab) -> bool {
-        // SAFETY: it is a slab of this engine, all of which live as long.
+    /// Empties these stacks of a cache, as far as nobody is using them right now; does nothing where
+    /// nobody can be stopped.
+    fn drain_slab(&self, slab: *mut Slab, chosen: &[bool; CLASSES]) {
+        let classes = || SizeClass::all().filter(|class| chosen[class.index()]);
+        // SAFETY: as above.
         let header = |class| unsafe { header_of(slab, class) };
-        if SizeClass::all().all(|class| header(class).load(Ordering::Relaxed) == 0) {
-            return false;
-        }
         let locking = self.setup().mode == Mode::Slot;
         // SAFETY: as above.
         let guard = locking.then(|| unsafe { lock_of(slab) }.lock());
         let mut old = [Header::default(); CLASSES];
-        for class in SizeClass::all() {
+        for class in classes() {
             let closed = Header::closed(class).to_bits();
             old[class.index()] = Header::from_bits(header(class).swap(closed, Ordering::AcqRel));
         }
         let stopped = locking || self.os.restart_sequences();
-        let mut all = true;
-        for class in SizeClass::all() {
+        let mut emptied = 0;
+        for class in classes() {
             let closed = Header::closed(class).to_bits();
             let old = &mut old[class.index()];
             if !stopped {
@@ -70,20 +85,18 @@ impl<O: Os> Engine<O> {
                 let _ = header.compare_exchange(closed, same, Ordering::AcqRel, Ordering::Relaxed);
             } else if header(class).load(Ordering::Acquire) == closed {
                 self.release_all(slab, class, old);
-            } else {
-                // A sequence was just about to end: this is no idle stack.
-                all = false;
+                emptied += 1;
             }
+            // Else a sequence was just about to end: this is no idle stack.
         }
-        if stopped && all {
+        if emptied == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        for class in SizeClass::all() {
+        for class in classes() {
             let closed = Header::closed(class).to_bits();
             let _ = header(class).compare_exchange(closed, 0, Ordering::AcqRel, Ordering::Relaxed);
         }
         drop(guard);
-        stopped
     }
 
     /// Gives back what the class's stack in this slab holds by this header. It is ours.

@@ -70,16 +70,16 @@ parts! {
         "sizes just below a multiple of 64 KiB";
     cached: "caches",
         "Free blocks that lie ready for the next malloc of a CPU or a thread.",
-        "ebb_malloc_trim() empties the caller's; EBB_MODE chooses who has one";
+        "ebb_malloc_trim() empties them, in programs with threads a second without use; EBB_MODE chooses who has one";
     pinned: "pinned free blocks",
         "Free blocks that stay resident because a neighbour in their span is in use.",
-        "allocate what lives long together, before or apart from what does not";
+        "whole pages of them go back after a second in programs with threads, in others by ebb_idle() or ebb_malloc_trim(); against the rest, allocate what lives long together";
     span_ends: "ends of spans",
         "Room at the end of a span that is too small for one more block.",
         "";
     free_runs: "free runs",
         "Free memory not yet given back to the kernel, since it may soon be wanted again.",
-        "ebb_malloc_trim() gives it back at once";
+        "it goes back within seconds in programs with threads, in others by ebb_idle(); by ebb_malloc_trim() at once";
     huge_pages: "rest of huge pages",
         "Memory without any use yet, resident because the kernel gave a huge page of 2 MiB where a part was touched.",
         "the sysctl file /sys/kernel/mm/transparent_hugepage/enabled";

@@ -17,7 +17,7 @@ pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
 
 use crate::flow::History;
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicU8, AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -28,10 +28,10 @@ struct SlabStart {
     zero: u64,
     /// Held by whoever works on the slab, in the mode that locks.
     lock: Lock<()>,
-    /// A digest of the headers when somebody last looked whether the cache is in use.
-    seen: AtomicU64,
     headers: [Header; CLASSES],
     history: History,
+    /// Digests of the headers when somebody last looked which stacks are in use.
+    seen: [AtomicU8; CLASSES],
 }
 
 /// The cache of one virtual CPU or thread.
@@ -91,19 +91,18 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     Header::from_bits(header).held(class)
 }
 
-/// True where headers of the slab have changed since this was last asked.
+/// True where the class's stack has changed since this was last asked. Hardly ever false where it has.
 ///
 /// # Safety
 /// `slab` is a slab.
-pub(crate) unsafe fn mark_seen(slab: *mut Slab) -> bool {
-    // SAFETY: the caller's.
-    let header = |class| unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
-    // FNV-1a.
-    let digest = SizeClass::all().fold(0xcbf2_9ce4_8422_2325, |digest: u64, class| {
-        (digest ^ header(class)).wrapping_mul(0x100_0000_01b3)
-    });
-    // SAFETY: as above; an atomic is only ever reached through shared references.
-    unsafe { (*slab).start.seen.swap(digest, Ordering::Relaxed) != digest }
+pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass) -> bool {
+    // SAFETY: the caller's; an atomic is only ever reached through shared references.
+    unsafe {
+        let header = header_of(slab, class).load(Ordering::Relaxed);
+        // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
+        let digest = (header.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+        (*slab).start.seen[class.index()].swap(digest, Ordering::Relaxed) != digest
+    }
 }
 
 /// Room that stacks of the slab, all in their full places, have beyond what they were first set up for, in
