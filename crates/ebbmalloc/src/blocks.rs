@@ -233,10 +233,14 @@ impl<O: Os> Engine<O> {
         granted
     }
 
-    /// Frees what is no block of a span.
+    /// Frees what is no block of a span: nothing, a large block, or a mistake.
     #[cold]
     #[inline(never)]
     fn free_slow(&self, block: *mut u8, operation: &str) {
+        if block.is_null() {
+            // Perhaps before the engine is set up.
+            return;
+        }
         self.free_large(block, operation);
         self.call_scavenger();
     }

@@ -50,11 +50,8 @@ impl<O: Os> Engine<O> {
         unsafe { (*self.region.run(first)).note_asked(bytes) }
     }
 
-    /// Frees what is no block of a span: nothing, a large block, or a mistake.
+    /// Frees a large block; an address that is none stops the program.
     pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
-        if block.is_null() {
-            return;
-        }
         let (first, units) = self.large_units(block, operation);
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.totals.remove_large(units);
