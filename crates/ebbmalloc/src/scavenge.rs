@@ -20,9 +20,10 @@ use crate::sync::{AtomicU64, Ordering};
 const ROUND: u32 = 200;
 /// The same where nothing goes back for now.
 const LONG_ROUND: u32 = 1000;
-/// The rounds in which all spans are looked at once, and the most units in one.
+/// The rounds in which all spans are looked at once, unless there are very many.
 const CYCLE: usize = 5;
-const SCAN_MOST: usize = 16 * 1024;
+/// The most units that a round looks at, and that it returns: a fork waits for its end.
+const ROUND_MOST: usize = (256 << 20) / UNIT;
 /// The scavenger starts where so many units are in use.
 const STARTS_AT: usize = (4 << 20) / UNIT;
 /// The most units that go back to the kernel while the page heap is locked.
@@ -62,11 +63,12 @@ impl<O: Os> Engine<O> {
             return self.scavenger.never();
         }
         let pays_off = || self.pages.lock().counts.in_use >= STARTS_AT;
-        if self.os.is_threaded(self.scavenger.is_forked()) && pays_off() && self.scavenger.begin() {
-            self.rounds.lock().quiet = 0;
-            if !self.os.start_thread(hooks.scavenge) {
-                self.scavenger.never();
-            }
+        if self.os.is_threaded(self.scavenger.is_forked())
+            && pays_off()
+            && self.scavenger.begin()
+            && !self.os.start_thread(hooks.scavenge)
+        {
+            self.scavenger.never();
         }
     }
 
@@ -100,6 +102,7 @@ impl<O: Os> Engine<O> {
     /// What the scavenger's thread runs.
     pub fn scavenge(&self) {
         let mut wait = ROUND;
+        self.rounds.lock().quiet = 0;
         // A program may end by the end of its last thread, which must not be this one.
         while !self.os.is_alone() {
             self.os.sleep_ms(wait);
@@ -123,7 +126,7 @@ impl<O: Os> Engine<O> {
     fn round(&self, rounds: &mut Rounds, busy: bool) {
         let surplus = self.give_surplus();
         let end = self.region.committed() / UNIT;
-        let scanned = end.div_ceil(CYCLE).min(SCAN_MOST);
+        let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
         let until = (rounds.cursor as usize + scanned).min(end);
         let dug = self.dig(rounds.cursor as usize..until, Which::Unused);
         rounds.cursor = until as UnitIndex;
@@ -139,7 +142,7 @@ impl<O: Os> Engine<O> {
 
     /// Returns free memory to the kernel that nobody needed since the last time. How many units.
     fn give_surplus(&self) -> usize {
-        let surplus = self.pages.lock().surplus(self.scavenger.exists());
+        let surplus = self.pages.lock().surplus(self.scavenger.exists()).min(ROUND_MOST);
         let mut left = surplus;
         while left > 0 {
             let some = left.min(AT_A_TIME);
