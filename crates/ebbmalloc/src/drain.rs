@@ -3,9 +3,9 @@
 //!
 //! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. Headers are closed by a
 //! swap; then the kernel restarts what is in progress on any CPU (membarrier(2), a command for
-//! restartable sequences). A header that still is closed then was closed in time: a sequence begun
-//! before would have stored its own in its place, or is restarted and finds it closed. So what the
-//! stack holds is ours until the header is opened again. The idea to stop single CPUs that way is
+//! restartable sequences), once for all caches. A header that still is closed then was closed in time: a
+//! sequence begun before would have stored its own in its place, or is restarted and finds it closed.
+//! So what the stack holds is ours until the header is opened again. The idea to stop single CPUs that way is
 //! tcmalloc's; that a header alone can say so, and the sequences need not ask, is because one that is
 //! closed looks empty to a pop and full to a push.
 
@@ -15,7 +15,7 @@ use crate::cache::{Header, OwnedStack, Slab, has_changed, header_of, lock_of, us
 use crate::engine::{Engine, Mode};
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Blocks that are taken at a time.
 const BATCH: usize = 64;
@@ -32,80 +32,65 @@ impl<O: Os> Engine<O> {
     /// Empties stacks in the caches of CPUs. False if none is in use: changed since the last time, or
     /// not empty. The caller holds the lock of the rounds.
     pub(crate) fn drain(&self, which: Which) -> bool {
-        let mut in_use = false;
-        for number in 0..self.setup().caches {
-            // SAFETY: there are as many.
-            let slab = unsafe { self.region.slabs().add(number) };
-            let mut chosen = [false; CLASSES];
-            let (mut none_used, mut any_set_up) = (true, false);
-            for class in SizeClass::all() {
-                // SAFETY: it is a slab of this engine, all of which live as long.
-                let (changed, header) =
-                    unsafe { (has_changed(slab, class), header_of(slab, class)) };
-                let used = changed && which == Which::Unused;
-                let set_up = header.load(Ordering::Relaxed) != 0;
-                none_used &= !used;
-                any_set_up |= set_up;
-                chosen[class.index()] = set_up && !used;
-            }
+        let (mut in_use, mut any_closed) = (false, false);
+        for slab in self.slabs() {
+            // SAFETY: it is a slab of this engine, all of which live as long.
+            let _guard = self.locking().then(|| unsafe { lock_of(slab) }.lock());
+            let (chosen, any_set_up) = choose(slab, which);
             in_use |= any_set_up;
-            if none_used && any_set_up {
-                // Then all of the slab's memory can go, for which all stacks must stand still.
-                chosen = [true; CLASSES];
+            any_closed |= close(slab, &chosen);
+            if self.locking() {
+                self.empty_closed(slab);
             }
-            if chosen.contains(&true) {
-                self.drain_slab(slab, &chosen);
+        }
+        if any_closed && !self.locking() {
+            let stopped = self.os.restart_sequences();
+            for slab in self.slabs() {
+                if stopped {
+                    self.empty_closed(slab);
+                } else {
+                    reopen(slab);
+                }
             }
         }
         in_use
     }
 
-    /// Empties these stacks of a cache, as far as nobody is using them right now; does nothing where
-    /// nobody can be stopped.
-    fn drain_slab(&self, slab: *mut Slab, chosen: &[bool; CLASSES]) {
-        let classes = || SizeClass::all().filter(|class| chosen[class.index()]);
-        // SAFETY: as above.
-        let header = |class| unsafe { header_of(slab, class) };
-        let locking = self.setup().mode == Mode::Slot;
-        // SAFETY: as above.
-        let guard = locking.then(|| unsafe { lock_of(slab) }.lock());
-        let mut old = [Header::default(); CLASSES];
-        for class in classes() {
-            let closed = Header::closed(class).to_bits();
-            old[class.index()] = Header::from_bits(header(class).swap(closed, Ordering::AcqRel));
-        }
-        let stopped = locking || self.os.restart_sequences();
-        let mut emptied = 0;
-        for class in classes() {
-            let closed = Header::closed(class).to_bits();
-            let old = &mut old[class.index()];
-            if !stopped {
-                // Nothing has happened meanwhile that the old header would not be true for.
-                let (same, header) = (old.to_bits(), header(class));
-                let _ = header.compare_exchange(closed, same, Ordering::AcqRel, Ordering::Relaxed);
-            } else if header(class).load(Ordering::Acquire) == closed {
-                self.release_all(slab, class, old);
-                emptied += 1;
+    fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        // SAFETY: there are as many.
+        (0..self.setup().caches).map(|number| unsafe { self.region.slabs().add(number) })
+    }
+
+    /// Whether whoever works on a slab holds its lock; otherwise, there are sequences.
+    fn locking(&self) -> bool {
+        self.setup().mode == Mode::Slot
+    }
+
+    /// Gives back what closed stacks hold, which by now are ours, and opens them, empty.
+    fn empty_closed(&self, slab: *mut Slab) {
+        let mut closed = 0;
+        for class in SizeClass::all() {
+            let header = header(slab, class);
+            if header.is_closed() {
+                self.release_all(slab, class, header.opened(class));
+                closed += 1;
             }
-            // Else a sequence was just about to end: this is no idle stack.
         }
-        if emptied == CLASSES - 1 {
+        if closed == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        for class in classes() {
-            let closed = Header::closed(class).to_bits();
-            let _ = header(class).compare_exchange(closed, 0, Ordering::AcqRel, Ordering::Relaxed);
+        for class in SizeClass::all().filter(|&class| header(slab, class).is_closed()) {
+            set_header(slab, class, Header::default());
         }
-        drop(guard);
     }
 
     /// Gives back what the class's stack in this slab holds by this header. It is ours.
-    fn release_all(&self, slab: *mut Slab, class: SizeClass, header: &mut Header) {
-        // SAFETY: the header is closed, and nobody is in a sequence that began before.
+    fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
+        // SAFETY: the stack is closed, and nobody is in a sequence that began before.
         let stack = unsafe { OwnedStack::new(slab, class) };
         let mut batch = [ptr::null_mut(); BATCH];
         loop {
-            let taken = stack.take(header, &mut batch);
+            let taken = stack.take(&mut header, &mut batch);
             if taken == 0 {
                 break;
             }
@@ -125,5 +110,61 @@ impl<O: Os> Engine<O> {
                 slots.write_bytes(0, bytes);
             }
         }
+    }
+}
+
+fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
+    // SAFETY: it is a slab of an engine, all of which live as long.
+    unsafe { header_of(slab, class) }
+}
+
+fn header(slab: *mut Slab, class: SizeClass) -> Header {
+    Header::from_bits(word(slab, class).load(Ordering::Acquire))
+}
+
+/// Replaces a closed header, which nobody else does.
+fn set_header(slab: *mut Slab, class: SizeClass, header: Header) {
+    word(slab, class).store(header.to_bits(), Ordering::Release);
+}
+
+/// Which stacks to close, by class; and whether any was ever set up.
+fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
+    let mut chosen = [false; CLASSES];
+    let (mut none_used, mut any_set_up) = (true, false);
+    for class in SizeClass::all() {
+        // SAFETY: as above.
+        let used = unsafe { has_changed(slab, class) } && which == Which::Unused;
+        let set_up = !header(slab, class).is_new();
+        none_used &= !used;
+        any_set_up |= set_up;
+        chosen[class.index()] = set_up && !used;
+    }
+    if none_used && any_set_up {
+        // Then all of the slab's memory can go, for which all stacks must stand still.
+        chosen = [true; CLASSES];
+    }
+    (chosen, any_set_up)
+}
+
+/// Closes these stacks; false if there are none.
+fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
+    let mut any = false;
+    for class in SizeClass::all().filter(|class| chosen[class.index()]) {
+        let word = word(slab, class);
+        let closed = |bits| Some(Header::from_bits(bits).closed(class).to_bits());
+        any |= word.fetch_update(Ordering::AcqRel, Ordering::Acquire, closed).is_ok();
+    }
+    any
+}
+
+/// Opens closed stacks again. Nothing has happened meanwhile: a sequence that is in progress may store the
+/// header that was there before.
+fn reopen(slab: *mut Slab) {
+    for class in SizeClass::all() {
+        let open = |bits| {
+            let header = Header::from_bits(bits);
+            header.is_closed().then(|| header.opened(class).to_bits())
+        };
+        let _ = word(slab, class).fetch_update(Ordering::AcqRel, Ordering::Acquire, open);
     }
 }

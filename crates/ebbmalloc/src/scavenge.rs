@@ -133,9 +133,9 @@ impl<O: Os> Engine<O> {
         if busy || surplus > 0 || dug > 0 {
             rounds.quiet = 0;
         }
+        rounds.caches_used = self.drain(Which::Unused);
         if until == end {
             rounds.cursor = 0;
-            rounds.caches_used = self.drain(Which::Unused);
             rounds.quiet = rounds.quiet.saturating_add(1);
         }
     }

@@ -38,10 +38,20 @@ impl Header {
         Self { top: bits as u32, limit: (bits >> 32) as u32 }
     }
 
-    /// What a stack has that looks empty to a pop and full to a push: `drain.rs`. Its top is that of
-    /// the smallest place, where caches of CPUs hold nothing, its limit below that of any place.
-    pub fn closed(class: SizeClass) -> Self {
-        Self { top: Stack::of(0, class).bottom, limit: CLOSED }
+    /// What a stack gets that is to look empty to a pop and full to a push: `drain.rs`. The top is the bottom
+    /// slot, and the limit below it says how many blocks there are; odd, as no other limit is.
+    pub fn closed(self, class: SizeClass) -> Self {
+        Self { top: Stack::of(FULL, class).bottom, limit: 8 * self.held(class) as u32 + CLOSED }
+    }
+
+    pub fn is_closed(self) -> bool {
+        self.limit & CLOSED != 0
+    }
+
+    /// What a closed stack can go on with: no room beyond what it holds.
+    pub fn opened(self, class: SizeClass) -> Self {
+        let top = Stack::of(FULL, class).bottom + 8 * self.held(class) as u32;
+        Self { top, limit: top }
     }
 
     /// True where the stack was never set up.
@@ -53,7 +63,7 @@ impl Header {
     /// class's bound.
     pub fn grown(self, class: SizeClass) -> Self {
         let stack = Stack::of(FULL, class);
-        if self.limit == CLOSED {
+        if self.is_closed() {
             return self;
         }
         if self.is_new() {
@@ -66,6 +76,9 @@ impl Header {
     /// The header with half the room, but enough for what the stack holds and for what it was first
     /// set up for.
     pub fn shrunk(self, class: SizeClass) -> Self {
+        if self.is_closed() {
+            return self;
+        }
         let bottom = self.stack(class).bottom;
         let room = (self.room(class) / 2).max(first_room(class)).max(self.held(class));
         Self { top: self.top, limit: self.limit.min(bottom + 8 * room as u32) }
@@ -78,11 +91,17 @@ impl Header {
 
     /// How many blocks the stack has room for.
     pub fn room(self, class: SizeClass) -> usize {
+        if self.is_closed() {
+            return 0;
+        }
         (self.limit.saturating_sub(self.stack(class).bottom) / 8) as usize
     }
 
     /// How many blocks it holds; more than there is room for where the room has shrunk.
     pub fn held(self, class: SizeClass) -> usize {
+        if self.is_closed() {
+            return (self.limit / 8) as usize;
+        }
         (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
     }
 
@@ -96,8 +115,8 @@ impl Header {
     }
 }
 
-/// The limit of stacks that are closed.
-const CLOSED: u32 = 8;
+/// The bit in the limit of stacks that are closed.
+const CLOSED: u32 = 1;
 
 /// Where a class's stack may lie in a slab.
 #[derive(Clone, Copy)]
