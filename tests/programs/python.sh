@@ -8,11 +8,10 @@ all="test_json test_re test_dict test_list test_deque test_bytes test_unicode te
     test_memoryview test_mmap test_exceptions test_atexit test_fork1 test_threading"
 some="test_json test_dict test_bytes test_gc test_threading"
 
-# Some of the tests start Python and want its standard error to themselves. One that fails is run again, alone (-w): those
-# that look at the clock fail now and then on a busy machine, whatever the allocator.
+# Some of the tests start Python and want its standard error to themselves.
 suite() {
-    EBB_STATS='' on python3 -m test --quiet -w "$@" > log 2>&1 || { tail -n 40 log; exit 1; }
-    grep -E '^(Result|Tests result)' log | sed 's/FAILURE then //'
+    EBB_STATS='' on python3 -m test --quiet "$@" > log 2>&1 || { tail -n 40 log; exit 1; }
+    grep -E '^(Result|Tests result)|^== .*result' log
 }
 
 for allocator in default malloc; do
