@@ -61,6 +61,11 @@ pub fn run(
     unsafe {
         command.pre_exec(move || {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            // Ignored signals stay ignored, and a shell that starts us in the background has some ignored: Python,
+            // for one, then has no KeyboardInterrupt.
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             if let Some(bytes) = address_space {
                 let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
                 if libc::setrlimit(libc::RLIMIT_AS, &limit) != 0 {

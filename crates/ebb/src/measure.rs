@@ -93,7 +93,7 @@ pub fn measure(
     setting: &Setting,
 ) -> Result<Run, Failed> {
     let (tail, error) = setting.catch.then(Tail::start).transpose()?.unzip();
-    let inherited = procfs::own_resident();
+    let inherited = procfs::resident_roughly(std::process::id() as libc::pid_t).unwrap_or(0);
     let mut child =
         Child::spawn(command, Streams { input: setting.input, output: setting.output, error })?;
     interrupt::watch(child.pid);

@@ -21,10 +21,10 @@ impl Snapshot {
     /// Looks at a thread's process; none if it has no memory any more, or may not be looked at.
     pub fn take(tid: libc::pid_t, library: Option<&Path>) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-        let resident = resident_exactly(tid).or_else(|| kib(&status, "VmRSS:"))?;
+        let resident = resident_exactly(tid).or_else(|| line(&status, "VmRSS:"))?;
         Some(Self {
             resident,
-            peak: kib(&status, "VmHWM:"),
+            peak: line(&status, "VmHWM:"),
             exe: fs::read_link(format!("/proc/{tid}/exe")).ok(),
             mapped: library.and_then(|library| is_mapped(tid, library)),
         })
@@ -38,13 +38,13 @@ pub fn resident(pid: libc::pid_t) -> Option<u64> {
 
 /// The same as the kernel counts it as it goes: a few hundred KiB off, and quick.
 pub fn resident_roughly(pid: libc::pid_t) -> Option<u64> {
-    kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
+    line(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
 
 /// The kernel counts a process's pages per CPU and adds them up lazily; only the walk through its page
 /// tables is exact.
 fn resident_exactly(pid: libc::pid_t) -> Option<u64> {
-    kib(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
+    line(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
 }
 
 fn is_mapped(tid: libc::pid_t, library: &Path) -> Option<bool> {
@@ -54,15 +54,14 @@ fn is_mapped(tid: libc::pid_t, library: &Path) -> Option<bool> {
     Some(lines.any(|line| line.strip_suffix(path).is_some_and(|head| head.ends_with(b" "))))
 }
 
-/// The resident memory of this process, in bytes.
-pub fn own_resident() -> u64 {
-    fs::read_to_string("/proc/self/status").ok().and_then(|text| kib(&text, "VmRSS:")).unwrap_or(0)
+/// The value of a line `name   123 kB`, in bytes.
+fn line(text: &str, name: &str) -> Option<u64> {
+    kib(text.lines().find_map(|line| line.strip_prefix(name))?)
 }
 
-/// The value of a line `name   123 kB`, in bytes.
-fn kib(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+/// A size as the kernel writes it, `  123 kB`, in bytes.
+pub fn kib(text: &str) -> Option<u64> {
+    text.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 #[cfg(test)]
@@ -72,10 +71,10 @@ mod tests {
     #[test]
     fn reads_kib_lines() {
         let text = "VmHWM:\t    1536 kB\nRss:  8 kB\nThreads:\t1\n";
-        assert_eq!(kib(text, "VmHWM:"), Some(1536 * 1024));
-        assert_eq!(kib(text, "Rss:"), Some(8192));
-        assert_eq!(kib(text, "Threads:"), None);
-        assert_eq!(kib(text, "Nothing:"), None);
+        assert_eq!(line(text, "VmHWM:"), Some(1536 * 1024));
+        assert_eq!(line(text, "Rss:"), Some(8192));
+        assert_eq!(line(text, "Threads:"), None);
+        assert_eq!(line(text, "Nothing:"), None);
     }
 
     #[test]

@@ -56,11 +56,6 @@ impl<O: Os> Engine<O> {
         in_use
     }
 
-    fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
-        // SAFETY: there are as many.
-        (0..self.setup().caches).map(|number| unsafe { self.region.slabs().add(number) })
-    }
-
     /// Whether whoever works on a slab holds its lock; otherwise, there are sequences.
     fn locking(&self) -> bool {
         self.setup().mode == Mode::Slot
@@ -80,7 +75,8 @@ impl<O: Os> Engine<O> {
             self.purge_slots(slab);
         }
         for class in SizeClass::all().filter(|&class| header(slab, class).is_closed()) {
-            set_header(slab, class, Header::default());
+            // SAFETY: only we open a closed stack.
+            unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
         }
     }
 
@@ -120,11 +116,6 @@ fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
 
 fn header(slab: *mut Slab, class: SizeClass) -> Header {
     Header::from_bits(word(slab, class).load(Ordering::Acquire))
-}
-
-/// Replaces a closed header, which nobody else does.
-fn set_header(slab: *mut Slab, class: SizeClass, header: Header) {
-    word(slab, class).store(header.to_bits(), Ordering::Release);
 }
 
 /// Which stacks to close, by class; and whether any was ever set up.

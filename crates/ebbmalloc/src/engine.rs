@@ -4,7 +4,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU64;
 
-use crate::cache::lock_of;
+use crate::cache::{Slab, lock_of};
 use crate::central::Central;
 use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
@@ -312,13 +312,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// The caches beside those of threads.
+    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        // SAFETY: there are as many.
+        (0..self.setup().caches).map(|number| unsafe { self.region.slabs().add(number) })
+    }
+
     fn for_each_slot_lock(&self, work: impl Fn(&Lock<()>)) {
-        let setup = self.setup();
-        if setup.mode == Mode::Slot {
-            for slot in 0..setup.caches {
-                // SAFETY: there are as many slabs.
-                work(unsafe { lock_of(self.region.slabs().add(slot)) });
-            }
+        if self.setup().mode == Mode::Slot {
+            // SAFETY: slabs live as long as the engine.
+            self.slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
         }
     }
 

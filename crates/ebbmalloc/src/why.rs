@@ -207,8 +207,8 @@ impl Display for Conclusion {
                 }
                 f.write_str(". They were allocated among others that are free by now: allocate what lives long together, or copy the few survivors once the rest is freed.")
             }
-            Kind::Cached => f.write_str("is free blocks in caches. ebb_malloc_trim() empties the caller's; EBB_MODE=percpu or slot keeps one a CPU, not one a thread."),
-            Kind::FreeRuns => f.write_str("is free memory that was not given back to the kernel yet. ebb_malloc_trim() gives it back at once; else that happens as the program goes on freeing."),
+            Kind::Cached => f.write_str("is free blocks in caches. ebb_malloc_trim() empties them; EBB_MODE=percpu or slot keeps one a CPU, not one a thread."),
+            Kind::FreeRuns => f.write_str("is free memory that was not given back to the kernel yet. ebb_malloc_trim() gives it back at once. Else it goes in the next seconds where the program has threads, as it goes on freeing where it has one."),
             Kind::Slabs => f.write_str("is what caches need for their lists. EBB_MODE=percpu or slot has one a CPU, thread one a thread."),
             Kind::LargeRounding => f.write_str("lies between the ends of large blocks and the next 64 KiB. Sizes just below a multiple of 64 KiB lose the least."),
             Kind::HugePages => f.write_str("is the rest of huge pages: nobody uses it, but the kernel gives 2 MiB where a part is touched. The sysctl file /sys/kernel/mm/transparent_hugepage/enabled decides."),

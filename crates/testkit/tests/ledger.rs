@@ -27,12 +27,15 @@ fn free(engine: &Engine<FakeOs>, blocks: impl IntoIterator<Item = *mut u8>) {
 }
 
 fn class(ledger: &Ledger, size: usize) -> ebbmalloc::ClassLedger {
-    ledger.classes[ebbmalloc::ENGINE
-        .stats()
-        .classes
-        .iter()
-        .position(|class| class.block_bytes == size as u64)
-        .unwrap()]
+    let index = (0..).find(|&index| ebbmalloc::class_bytes(index) == size);
+    ledger.classes[index.unwrap()]
+}
+
+/// Has 20,000 blocks of 512 bytes, and frees all but every 100th.
+fn keep_every_hundredth(engine: &Engine<FakeOs>) {
+    let all = blocks(engine, 512, 20_000);
+    free(engine, (0..).zip(all).filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| block));
+    engine.trim();
 }
 
 fn conclusions(ledger: &Ledger) -> Vec<String> {
@@ -95,12 +98,7 @@ fn it_adds_up_whatever_is_done() {
 #[test]
 fn every_hundredth_block_kept_is_named() {
     let engine = Engine::new(FakeOs::default(), None);
-    let all = blocks(&engine, 512, 20_000);
-    free(
-        &engine,
-        all.iter().enumerate().filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| *block),
-    );
-    engine.trim();
+    keep_every_hundredth(&engine);
     let ledger = assert_adds_up(&engine, "planted");
     let class = class(&ledger, 512);
     assert_eq!((class.live, class.cached), (200, 0));
@@ -141,12 +139,7 @@ fn large_blocks_are_told_from_what_lies_behind_them() {
 #[test]
 fn the_report_in_words() {
     let engine = Engine::new(FakeOs::default(), None);
-    let all = blocks(&engine, 512, 20_000);
-    free(
-        &engine,
-        all.iter().enumerate().filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| *block),
-    );
-    engine.trim();
+    keep_every_hundredth(&engine);
     let mut text = String::new();
     engine.why(&mut text).unwrap();
     assert!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use ebbmalloc::{ClassLedger, Ledger};
+use ebbmalloc::Ledger;
 use libc::pid_t;
 use serde::Serialize;
 
@@ -190,33 +190,18 @@ impl Report {
 
 fn classes(ledger: &Ledger) -> Vec<Class> {
     let used = ledger.classes.iter().enumerate().filter(|(_, row)| row.spans > 0);
-    used.map(|(index, row)| {
-        let &ClassLedger {
-            spans,
-            live,
-            cached,
-            free,
-            live_bytes,
-            cached_bytes,
-            pinned_bytes,
-            sparse_spans,
-            sparse_blocks,
-            sparse_bytes,
-            ..
-        } = row;
-        Class {
-            block_bytes: ebbmalloc::class_bytes(index) as u64,
-            spans,
-            live_blocks: live,
-            cached_blocks: cached,
-            free_blocks: free,
-            live_bytes,
-            cached_bytes,
-            pinned_bytes,
-            sparse_spans,
-            sparse_blocks,
-            sparse_bytes,
-        }
+    used.map(|(index, row)| Class {
+        block_bytes: ebbmalloc::class_bytes(index) as u64,
+        spans: row.spans,
+        live_blocks: row.live,
+        cached_blocks: row.cached,
+        free_blocks: row.free,
+        live_bytes: row.live_bytes,
+        cached_bytes: row.cached_bytes,
+        pinned_bytes: row.pinned_bytes,
+        sparse_spans: row.sparse_spans,
+        sparse_blocks: row.sparse_blocks,
+        sparse_bytes: row.sparse_bytes,
     })
     .collect()
 }

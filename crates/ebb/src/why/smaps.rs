@@ -5,6 +5,7 @@ use std::fs;
 use std::ops::Range;
 
 use super::memory::refused;
+use crate::procfs::kib;
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -189,10 +190,9 @@ fn parse(text: &str) -> Vec<Mapping> {
         } else if let (Some(mapping), Some((name, value))) =
             (mappings.last_mut(), line.split_once(':'))
         {
-            let kib = || value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok();
             match name {
-                "Rss" => mapping.resident = kib().unwrap_or(0) * 1024,
-                "Swap" => mapping.swapped = kib().unwrap_or(0) * 1024,
+                "Rss" => mapping.resident = kib(value).unwrap_or(0),
+                "Swap" => mapping.swapped = kib(value).unwrap_or(0),
                 _ => {}
             }
         }

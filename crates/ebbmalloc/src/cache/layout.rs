@@ -202,8 +202,7 @@ const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) ->
 }
 
 /// How many blocks of a class the stack of one of so many threads may hold: the most while there are
-/// few threads; beyond, all together hold no more, but for a few blocks
-/// each, of up to 4 KiB.
+/// few threads; beyond, all together hold no more, but for a few blocks each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
     let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
     let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);

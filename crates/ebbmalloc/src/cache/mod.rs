@@ -21,6 +21,7 @@ use crate::sync::{AtomicU8, AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
+
 /// The head of a slab; the stacks' slots follow.
 #[repr(C)]
 struct SlabStart {

@@ -20,13 +20,10 @@ use crate::text::Line;
 impl<O: Os> Engine<O> {
     /// How many blocks of a class all caches hold; a glance while others work.
     pub(crate) fn held(&self, class: SizeClass) -> usize {
-        let setup = self.setup();
-        let slabs = self.region.slabs();
-        // SAFETY: there are as many slabs.
-        let shared = (0..setup.caches).map(|slab| unsafe { cache::held(slabs.add(slab), class) });
-        let mut held = shared.sum();
-        // SAFETY: it is a slab.
-        self.thread_slabs.for_each(|slab| held += unsafe { cache::held(slab, class) });
+        // SAFETY: both give slabs of this engine, all of which live as long.
+        let held_by = |slab: *mut cache::Slab| unsafe { cache::held(slab, class) };
+        let mut held = self.slabs().map(held_by).sum();
+        self.thread_slabs.for_each(|slab| held += held_by(slab));
         held
     }
 
