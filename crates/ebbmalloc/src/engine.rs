@@ -2,7 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
 use crate::central::Central;
@@ -58,6 +58,8 @@ pub struct Engine<O: Os> {
     preferred: Preferred,
     pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) flows: Flows,
+    /// How many of the caches of CPUs were ever in use.
+    pub(crate) caches_used: AtomicUsize,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) pages: Lock<Pages>,
@@ -125,6 +127,7 @@ impl<O: Os> Engine<O> {
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
             flows: Flows::new(),
+            caches_used: AtomicUsize::new(0),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
             pages: Lock::new(Pages::new()),

@@ -9,7 +9,7 @@
 
 use core::ptr;
 
-use crate::cache::{self, Header, OwnedStack, Slab};
+use crate::cache::{self, Header, OwnedStack, SLAB_SHIFT, Slab};
 use crate::central::BadBlock;
 use crate::drain::Which;
 use crate::engine::{Engine, Mode};
@@ -25,10 +25,11 @@ const BATCH: usize = 256;
 const MEDIUM_BATCH: usize = 64;
 const SMALL_BATCH: usize = 16;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
-/// much at most, and all caches together one in so many of the bytes in use, but so much at least.
-const ROOM_MOST: usize = 4 << 20;
+/// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
+/// least.
+const ROOM_MOST: usize = 8 << 20;
 const ROOM_SHARE: usize = 8;
-const ROOM_LEAST: usize = 128 << 10;
+const ROOM_LEAST: usize = 256 << 10;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -57,15 +58,27 @@ impl<O: Os> Engine<O> {
             let history = unsafe { cache::history_of(slab) };
             flows = self.flows.note(class, slab.addr(), history, need);
             // Stacks of threads are bounded each by itself, and by the number of threads.
-            if self.setup().mode != Mode::Thread && !now.is_new() {
-                let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                if more == 0 || !self.may_grow(slab, class, more * class.size()) {
-                    return (now, now, flows);
+            if self.setup().mode != Mode::Thread {
+                if now.is_new() {
+                    self.note_used(slab);
+                } else {
+                    let more = now.grown(class).room(class).saturating_sub(now.room(class));
+                    if more == 0 || !self.may_grow(slab, class, more * class.size()) {
+                        return (now, now, flows);
+                    }
                 }
             }
         }
         let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
         (before, after, flows)
+    }
+
+    /// Takes down that a cache is in use, and those before it: numbers of virtual CPUs are given out from 0 on.
+    fn note_used(&self, slab: *mut Slab) {
+        let used = ((slab.addr() - self.region.slabs().addr()) >> SLAB_SHIFT) + 1;
+        if used > self.caches_used.load(Ordering::Relaxed) {
+            self.caches_used.fetch_max(used, Ordering::Relaxed);
+        }
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
@@ -81,7 +94,8 @@ impl<O: Os> Engine<O> {
         // SAFETY: as above, and in these modes stacks lie in their full places.
         let given = unsafe { cache::extra_room(slab) };
         let in_use = self.pages.lock().counts.in_use * UNIT;
-        let room = (in_use / ROOM_SHARE / self.setup().caches).clamp(ROOM_LEAST, ROOM_MOST);
+        let caches = self.caches_used.load(Ordering::Relaxed).max(1);
+        let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST);
         if given + bytes <= room {
             return true;
         }

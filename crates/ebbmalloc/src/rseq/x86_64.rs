@@ -40,9 +40,6 @@ macro_rules! sequence {
             "lea {slab}, [rip + 77b]",
             "mov qword ptr fs:[{area} + 8], {slab}",
             "33:",
-            // A thread that is not registered has a negative cpu_id, and no protection.
-            "cmp dword ptr fs:[{area} + 4], 0",
-            concat!("jl ", $leave),
             // Numbers are below the count, which is below 2^16; -1 is not.
             "mov {slab:e}, dword ptr fs:[{id_at}]",
             "cmp {slab:x}, {slabs:x}",
