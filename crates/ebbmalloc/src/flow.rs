@@ -10,7 +10,7 @@
 //! it.
 
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 /// What a cache needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ const COUNT_BITS: u32 = 4;
 pub(crate) struct History {
     /// Misses of stacks that had no room left to get.
     pub misses: AtomicUsize,
+    /// Whether a stack was ever set up here.
+    pub used: AtomicBool,
     /// For each class, what was needed last, and how often in a row.
     streaks: [AtomicU8; CLASSES],
 }

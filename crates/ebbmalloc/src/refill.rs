@@ -9,7 +9,7 @@
 
 use core::ptr;
 
-use crate::cache::{self, Header, OwnedStack, SLAB_SHIFT, Slab};
+use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
 use crate::drain::Which;
 use crate::engine::{Engine, Mode};
@@ -59,26 +59,20 @@ impl<O: Os> Engine<O> {
             flows = self.flows.note(class, slab.addr(), history, need);
             // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread {
-                if now.is_new() {
-                    self.note_used(slab);
-                } else {
-                    let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                    if more == 0 || !self.may_grow(slab, class, more * class.size()) {
-                        return (now, now, flows);
-                    }
+                let more = now.grown(class).room(class).saturating_sub(now.room(class));
+                if !now.is_new() && (more == 0 || !self.may_grow(slab, class, more * class.size()))
+                {
+                    return (now, now, flows);
+                }
+                if !history.used.load(Ordering::Relaxed)
+                    && !history.used.swap(true, Ordering::Relaxed)
+                {
+                    self.caches_used.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
         let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
         (before, after, flows)
-    }
-
-    /// Takes down that a cache is in use, and those before it: numbers of virtual CPUs are given out from 0 on.
-    fn note_used(&self, slab: *mut Slab) {
-        let used = ((slab.addr() - self.region.slabs().addr()) >> SLAB_SHIFT) + 1;
-        if used > self.caches_used.load(Ordering::Relaxed) {
-            self.caches_used.fetch_max(used, Ordering::Relaxed);
-        }
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.

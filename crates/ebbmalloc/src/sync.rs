@@ -4,7 +4,7 @@
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::AtomicU32;
-pub use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 #[cfg(loom)]
 pub use loom::sync::atomic::AtomicU32;
 

@@ -57,6 +57,20 @@ fn all_classes_together_are_bounded() {
 }
 
 #[test]
+fn caches_that_nobody_uses_have_no_share() {
+    // One thread uses one cache, however many CPUs there are. 640 KiB are less than an eighth of what is in use.
+    let engine = Engine::new(FakeOs::default().cpus(16), None);
+    let _in_use = (0..6).map(|_| engine.alloc(MIB)).collect::<Vec<_>>();
+    let bursts =
+        || [512, 768, 1024, 1280, 1536].iter().for_each(|&size| burst(&engine, size, MIB / 8));
+    (0..2000).for_each(|_| bursts());
+    let before = engine.stats().refills;
+    (0..10).for_each(|_| bursts());
+    let refills = engine.stats().refills - before;
+    assert!(refills < 100, "{refills} refills");
+}
+
+#[test]
 fn room_moves_to_the_class_that_misses() {
     let engine = engine();
     sizes().for_each(|size| (0..10).for_each(|_| burst(&engine, size, MIB)));
