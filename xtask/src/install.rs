@@ -99,7 +99,9 @@ impl Tree {
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
         let doc = self.prefix.join("share/doc/ebbmalloc");
-        for file in ["README.md", "LICENSE", "docs/c.md", "docs/options.md", "docs/stats.md", "docs/why.md"] {
+        for file in
+            ["README.md", "LICENSE", "docs/c.md", "docs/options.md", "docs/stats.md", "docs/why.md"]
+        {
             let name = Path::new(file).file_name().context("no file name")?;
             copy(&root.join(file), &doc.join(name), 0o644)?;
         }
@@ -154,13 +156,19 @@ mod tests {
         };
         let staged = tree("/usr", "lib/here", Some("/tmp/stage")).unwrap();
         assert_eq!(staged.lib(), Path::new("/tmp/stage/usr/lib/here"));
-        for (prefix, libdir, destdir) in
-            [("usr", "lib", Some("/tmp")), ("/usr", "/lib", None), ("/usr", "../lib", None), ("/usr", "", None)]
-        {
+        for (prefix, libdir, destdir) in [
+            ("usr", "lib", Some("/tmp")),
+            ("/usr", "/lib", None),
+            ("/usr", "../lib", None),
+            ("/usr", "", None),
+        ] {
             assert!(tree(prefix, libdir, destdir).is_err(), "{prefix} {libdir}");
         }
         let nowhere = tree("/proc/none", "lib", None).unwrap();
         let error = nowhere.install(Path::new("/"), Path::new("/")).unwrap_err();
-        assert!(format!("{error:#}").starts_with("cannot make directory /proc/none/bin: "), "{error:#}");
+        assert!(
+            format!("{error:#}").starts_with("cannot make directory /proc/none/bin: "),
+            "{error:#}"
+        );
     }
 }

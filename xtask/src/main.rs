@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod faces;
 mod header;
 mod install;
 mod library;
