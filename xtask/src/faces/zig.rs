@@ -159,9 +159,20 @@ impl<'a> Zig<'a> {
         for file in ["build.zig", "build.zig.zon", "main.zig"] {
             fs::copy(self.context.root.join("examples/zig").join(file), project.join(file))?;
         }
-        let root = text(&self.context.root);
+        let manifest = project.join("build.zig.zon");
+        let empty = fs::read_to_string(&manifest)?
+            .replace(".{ .ebbmalloc = .{ .path = \"../..\" } }", ".{}");
+        ensure!(!empty.contains("../.."), "the example's build.zig.zon is not as expected");
+        fs::write(&manifest, empty)?;
+        // What a server would send.
+        let archive = self.dir.join("ebbmalloc.tar.gz");
+        let mut git = Command::new("git");
+        git.args(["archive", "--prefix=ebbmalloc/", "-o", &text(&archive), "HEAD"]);
+        self.run("archive", git.current_dir(&self.context.root))?;
         let mut fetch = self.zig();
-        fetch.args(["fetch", "--save=ebbmalloc", &root]).current_dir(&project);
+        fetch
+            .args(["fetch", "--save=ebbmalloc", &format!("file://{}", text(&archive))])
+            .current_dir(&project);
         self.run("fetch", &mut fetch)?;
         let run = self.run("build", self.zig().args(["build", "run"]).current_dir(&project))?;
         ensure!(served(&run.stdout, 1), "{}", last_lines(&run.stdout, 12));
