@@ -5,7 +5,7 @@ use crate::test::Context;
 use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The package whose tests run under loom and Miri.
@@ -16,6 +16,19 @@ pub fn build_release(root: &Path) -> Result<()> {
     let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;
     ensure!(status.success(), "cargo build --release failed");
     Ok(())
+}
+
+/// Links the shared library once more, under a soname that installed programs look for, in a directory of its own.
+/// Returns its path. (The one in the release directory has none, so that it is found where it lies.)
+pub fn build_shared(root: &Path, target: &Path, soname: &str) -> Result<PathBuf> {
+    let status = cargo(root)
+        .args(["rustc", "--release", "--package", "ebbmalloc-capi", "--target-dir"])
+        .arg(target)
+        .args(["--", "-C", &format!("link-arg=-Wl,-soname,{soname}")])
+        .status()
+        .context("cannot start cargo")?;
+    ensure!(status.success(), "building libebbmalloc.so for installation failed");
+    Ok(target.join("release/libebbmalloc.so"))
 }
 
 pub fn unit(context: &Context) -> Result<Tally> {

@@ -4,8 +4,11 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod faces;
 mod header;
+mod install;
 mod library;
+mod object;
 mod packages;
 mod pool;
 mod process;
@@ -29,12 +32,15 @@ enum Task {
     Test(test::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
+    /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
+    Install(install::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Install(args) => install::run(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

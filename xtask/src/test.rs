@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, packages, programs};
+use crate::{c, cargo, faces, packages, programs};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::env;
@@ -15,9 +15,12 @@ pub struct Args {
     /// Run only these steps, for example `c,programs`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     only: Vec<String>,
-    /// Of the steps `c` and `programs`, run only what has this in its name
+    /// Of the steps `c`, `faces` and `programs`, run only what has this in its name
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
+    /// Also run what takes minutes and is skipped otherwise
+    #[arg(long)]
+    long: bool,
     /// List the steps and leave
     #[arg(long)]
     list: bool,
@@ -33,6 +36,8 @@ pub struct Context {
     pub library: Library,
     /// Part of the names of the programs to run.
     pub filter: String,
+    /// Whether to run also what takes minutes.
+    pub long: bool,
 }
 
 struct Step {
@@ -42,7 +47,7 @@ struct Step {
     packages: fn(&Context) -> Result<BTreeSet<String>>,
 }
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     Step {
         name: "unit",
         about: "cargo test of the whole workspace",
@@ -66,6 +71,12 @@ const STEPS: [Step; 5] = [
         about: "C and C++ programs that hold the library to its contract (tests/c)",
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+    },
+    Step {
+        name: "faces",
+        about: "ebbmalloc as users of C, C++ and Zig get it: installed, or fetched",
+        run: faces::run,
+        packages: faces::packages,
     },
     Step {
         name: "programs",
@@ -129,7 +140,7 @@ impl Context {
         let work = target.join("test");
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;
-        Ok(Context { root, target, work, library, filter: args.matching.clone() })
+        Ok(Context { root, target, work, library, filter: args.matching.clone(), long: args.long })
     }
 }
 
@@ -159,7 +170,7 @@ mod tests {
             let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
             Ok(selected(&only)?.iter().map(|step| step.name).collect())
         };
-        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "programs"]);
+        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "faces", "programs"]);
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());
     }

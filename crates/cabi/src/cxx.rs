@@ -48,6 +48,10 @@ macro_rules! cxx_operators {
 unsafe extern "C-unwind" {
     fn _Znwm(size: usize) -> *mut c_void;
     fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void;
+}
+
+// No form of delete throws (they are `noexcept`), so forwarding to one is a jump.
+unsafe extern "C" {
     fn _ZdlPv(block: *mut c_void);
     fn _ZdaPv(block: *mut c_void);
     fn _ZdlPvSt11align_val_t(block: *mut c_void, align: usize);
@@ -56,8 +60,8 @@ unsafe extern "C-unwind" {
 
 type New = unsafe extern "C-unwind" fn(usize) -> *mut c_void;
 type AlignedNew = unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void;
-type Delete = unsafe extern "C-unwind" fn(*mut c_void);
-type AlignedDelete = unsafe extern "C-unwind" fn(*mut c_void, usize);
+type Delete = unsafe extern "C" fn(*mut c_void);
+type AlignedDelete = unsafe extern "C" fn(*mut c_void, usize);
 
 /// The operators that others forward to, as the linker or the loader resolved their names: the
 /// program's own, where it has some.

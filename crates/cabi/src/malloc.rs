@@ -120,18 +120,44 @@ export! {
         if block.is_null() { 0 } else { ENGINE.usable_size(block.cast()) }
     }
 
-    /// C23: frees a block of `malloc`, `calloc` or `realloc` of this size. The size is not relied
-    /// upon: programs that are wrong about it exist.
-    fn free_sized/ebb_free_sized(block: *mut c_void, _size: usize) {
-        // SAFETY: the caller gives the block up.
-        unsafe { ENGINE.free(block.cast()) }
+    /// C23: frees a block of `malloc`, `calloc` or `realloc` of this size; null is none. Keeps `errno`.
+    ///
+    /// The size is relied upon. Whoever calls this has written it down; that is not so of C++'s sized
+    /// delete, which compilers put in, and which looks the size up.
+    fn free_sized/ebb_free_sized(block: *mut c_void, size: usize) {
+        if !block.is_null() {
+            // SAFETY: the caller gives the block up, and vouches for its size.
+            unsafe { ENGINE.free_sized(block.cast(), size, MIN_ALIGN) }
+        }
     }
 
-    /// C23: frees a block of `aligned_alloc` of this alignment and size.
+    /// C23: frees a block of `aligned_alloc` of this alignment and size, which are relied upon; null
+    /// is none. Keeps `errno`.
     fn free_aligned_sized/ebb_free_aligned_sized(
-        block: *mut c_void, _align: usize, _size: usize
+        block: *mut c_void, align: usize, size: usize
     ) {
-        // SAFETY: the caller gives the block up.
-        unsafe { ENGINE.free(block.cast()) }
+        if !block.is_null() {
+            // SAFETY: as above.
+            unsafe { ENGINE.free_sized(block.cast(), size, align) }
+        }
     }
+}
+
+/// Resizes a block in place: of this alignment (any up to 16 for those of `malloc`) to this size. False if
+/// that is not possible, or not worth it, and then the block stays as it was. Keeps `errno`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_resize(block: *mut c_void, align: usize, size: usize) -> bool {
+    // SAFETY: the caller's.
+    !block.is_null() && unsafe { ENGINE.resize(block.cast(), size, align) }
+}
+
+/// Resizes a block as [`ebb_resize`] does, or by moving its pages elsewhere; never copies. Null if neither is
+/// possible, and then the block stays as it was. Keeps `errno`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_remap(block: *mut c_void, align: usize, size: usize) -> *mut c_void {
+    if block.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller's.
+    unsafe { ENGINE.remap(block.cast(), size, align).cast() }
 }

@@ -6,10 +6,12 @@ use core::ptr;
 use crate::cache::OwnedStack;
 use crate::engine::Engine;
 use crate::front::thread::Ready;
+use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
+use crate::text::Line;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -55,12 +57,15 @@ impl<O: Os> Engine<O> {
     pub unsafe fn free(&self, block: *mut u8) {
         match self.class_at(block) {
             // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small(block, class) },
+            Some(class) => unsafe { self.free_small::<false>(block, class) },
             None => self.free_slow(block, "free"),
         }
     }
 
     /// Frees a block of a known size, without looking at the map if it is small.
+    ///
+    /// A wrong size stops the program where checking costs nothing: if either size is a large one, if
+    /// the block does not go to the cache, and always while operations are counted.
     ///
     /// # Safety
     /// As for [`Engine::free`]; `size` and `align` are those that the block was last asked for
@@ -69,17 +74,48 @@ impl<O: Os> Engine<O> {
     pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
         match SizeClass::of_aligned(size, align) {
             // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small(block, class) },
-            None => self.free_slow(block, "free"),
+            Some(class) => unsafe { self.free_small::<true>(block, class) },
+            None => self.free_large_sized_slow(block, size),
         }
     }
 
     /// How many bytes of the block may be used. An address that is no block stops the program.
     pub fn usable_size(&self, block: *mut u8) -> usize {
-        match self.class_at(block) {
-            Some(class) => class.size(),
-            None => self.large_units(block, "malloc_usable_size").1 as usize * UNIT,
+        self.size_at(block, "malloc_usable_size")
+    }
+
+    /// Resizes a block in place; its contents stay up to the smaller size. False, and nothing happens,
+    /// if it has no room, or would waste some: a small block stays one of its class.
+    ///
+    /// # Safety
+    /// Nobody uses what is beyond `size`. `align` is what the block was asked for with.
+    pub unsafe fn resize(&self, block: *mut u8, size: usize, align: usize) -> bool {
+        let class = SizeClass::of_aligned(size, align);
+        if let Some(old) = self.class_at(block) {
+            return Some(old) == class;
         }
+        let (first, units) = self.large_units(block, "resize");
+        let resized = class.is_none() && self.resize_large(first, units, size);
+        if resized {
+            self.call_scavenger();
+        }
+        resized
+    }
+
+    /// Resizes a block without copying: in place, or by moving its pages. Null, and nothing happens,
+    /// where that is not possible.
+    ///
+    /// # Safety
+    /// As for [`Engine::resize`]; and if the block has moved, nobody uses it where it was.
+    pub unsafe fn remap(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
+        // SAFETY: the caller's.
+        if unsafe { self.resize(block, size, align) } {
+            return block;
+        }
+        if self.class_at(block).is_some() || SizeClass::of_aligned(size, align).is_some() {
+            return ptr::null_mut();
+        }
+        self.move_large(self.large_units(block, "remap"), size, align)
     }
 
     /// Resizes a block, in place where that is possible; its contents stay up to the smaller
@@ -159,14 +195,14 @@ impl<O: Os> Engine<O> {
     /// # Safety
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
-    unsafe fn free_small(&self, block: *mut u8, class: SizeClass) {
+    unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, class: SizeClass) {
         if let Some(place) = self.hot_place() {
             // SAFETY: as in `alloc_small`; the block is the caller's to give.
             if unsafe { rseq::push(place, class, block) } {
                 return;
             }
         }
-        self.free_small_by_thread(block, class);
+        self.free_small_by_thread::<SIZED>(block, class);
     }
 
     /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
@@ -182,13 +218,16 @@ impl<O: Os> Engine<O> {
         self.alloc_small_slow(class)
     }
 
-    /// As above.
+    /// As above. If the class comes from a size that the program gave, it is checked where there is time.
     #[inline(never)]
-    fn free_small_by_thread(&self, block: *mut u8, class: SizeClass) {
+    fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, class: SizeClass) {
         if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))
         {
             return;
+        }
+        if SIZED {
+            self.check_size(block, class.size());
         }
         self.free_small_slow(block, class);
     }
@@ -243,6 +282,35 @@ impl<O: Os> Engine<O> {
         }
         self.free_large(block, operation);
         self.call_scavenger();
+    }
+
+    /// Frees a block that was given the size of a large one.
+    #[cold]
+    #[inline(never)]
+    fn free_large_sized_slow(&self, block: *mut u8, size: usize) {
+        self.check_size(block, units_for(size).map_or(usize::MAX, |units| units as usize * UNIT));
+        self.free_slow(block, "free");
+    }
+
+    /// Stops the program if a block has not the size that it was freed with.
+    fn check_size(&self, block: *mut u8, given: usize) {
+        let found = self.size_at(block, "free");
+        if found != given {
+            let address = block.addr();
+            let text = format_args!(
+                "wrong size: {address:#x} passed to free as a block of {given} bytes; it has {found}"
+            );
+            Line::print(&self.os, text);
+            self.os.abort();
+        }
+    }
+
+    /// Bytes of the block at this address. One that is none stops the program.
+    fn size_at(&self, block: *mut u8, operation: &str) -> usize {
+        match self.class_at(block) {
+            Some(class) => class.size(),
+            None => self.large_units(block, operation).1 as usize * UNIT,
+        }
     }
 
     #[cold]

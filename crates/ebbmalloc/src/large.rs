@@ -15,7 +15,7 @@ use crate::text::Line;
 const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
 
 /// Units that hold so many bytes, one at least; none if they cannot be counted.
-fn units_for(bytes: usize) -> Option<u32> {
+pub(crate) fn units_for(bytes: usize) -> Option<u32> {
     u32::try_from(bytes.max(1).div_ceil(UNIT)).ok()
 }
 

@@ -33,6 +33,20 @@ pub enum Op {
         /// Its new size, in bytes.
         size: usize,
     },
+    /// Resizes a block in place, if that is possible.
+    Resize {
+        /// Which.
+        nth: usize,
+        /// Its new size, in bytes.
+        size: usize,
+    },
+    /// Resizes a block without copying, if that is possible.
+    Remap {
+        /// Which.
+        nth: usize,
+        /// Its new size, in bytes.
+        size: usize,
+    },
     /// Asks how much of a block may be used.
     UsableSize {
         /// Which.
@@ -92,7 +106,9 @@ impl Iterator for Program {
             11..14 => Op::AllocZeroed { size: self.size() },
             14..19 => Op::Free { nth },
             19..24 => Op::FreeSized { nth },
-            24..28 => Op::Realloc { nth, size: self.size() },
+            24..27 => Op::Realloc { nth, size: self.size() },
+            27 if self.below(2) == 0 => Op::Resize { nth, size: self.size() },
+            27 => Op::Remap { nth, size: self.size() },
             28 => Op::UsableSize { nth },
             29..31 => Op::HandOver { nth },
             _ if self.below(8) == 0 => Op::Trim,

@@ -1,5 +1,7 @@
 //! A thread of a program: performs operations and compares with the shadow model.
 
+use std::ptr;
+
 use ebbmalloc::{Engine, Os};
 
 use crate::{Block, FakeOs, LinuxIn, Op, Shadow};
@@ -69,6 +71,14 @@ impl<'a, O: TestOs> Worker<'a, O> {
                 }
             }
             Op::Realloc { nth, size } => self.realloc(nth, size),
+            // SAFETY: checked and out of the shadow, so nobody's; the alignment is the one it was made with.
+            Op::Resize { nth, size } => self.without_copying(nth, size, |engine, old| unsafe {
+                if engine.resize(old.start, size, old.align) { old.start } else { ptr::null_mut() }
+            }),
+            // SAFETY: as above.
+            Op::Remap { nth, size } => self.without_copying(nth, size, |engine, old| unsafe {
+                engine.remap(old.start, size, old.align)
+            }),
             Op::UsableSize { nth } => {
                 if let Some(block) = self.shadow.take(nth) {
                     assert_eq!(self.engine.usable_size(block.start), block.usable);
@@ -138,8 +148,31 @@ impl<'a, O: TestOs> Worker<'a, O> {
             old.check();
             return self.shadow.insert(old);
         }
-        let mut new = Block::new(start, size, old.align, self.engine.usable_size(start));
-        new.check_kept(&old);
+        let new = Block::new(start, size, old.align, self.engine.usable_size(start));
+        self.resized(&old, new);
+    }
+
+    /// Any block may be refused, whatever memory there is.
+    fn without_copying(
+        &mut self,
+        nth: usize,
+        size: usize,
+        resize: impl FnOnce(&Engine<O>, &Block) -> *mut u8,
+    ) {
+        let Some(old) = self.shadow.take(nth) else {
+            return;
+        };
+        old.check();
+        let start = resize(self.engine, &old);
+        if start.is_null() {
+            old.check();
+            return self.shadow.insert(old);
+        }
+        self.resized(&old, Block::new(start, size, old.align, self.engine.usable_size(start)));
+    }
+
+    fn resized(&mut self, old: &Block, mut new: Block) {
+        new.check_kept(old);
         new.fill(self.next_tag());
         self.shadow.insert(new);
     }

@@ -62,6 +62,9 @@ fn one_of_every_kind() {
         worker.apply(Op::Alloc { size: 200_000, align });
         worker.apply(Op::Realloc { nth: 2, size: 300_000 });
         worker.apply(Op::Realloc { nth: 2, size: 70_000 });
+        worker.apply(Op::Resize { nth: 2, size: 100_000 });
+        worker.apply(Op::Remap { nth: 2, size: 66_000 });
+        worker.apply(Op::Remap { nth: 2, size: 10 });
         worker.apply(Op::Realloc { nth: 2, size: 0 });
         worker.free_all();
     }

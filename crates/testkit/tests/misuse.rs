@@ -86,6 +86,63 @@ fn before_anything_was_allocated() {
     unsafe { engine().free(std::ptr::without_provenance_mut(0x10)) };
 }
 
+/// What a free with a wrong size prints. On this system nothing is hot, so every size is checked.
+fn free_with(size: usize, given: usize) {
+    let engine = engine();
+    // SAFETY: nobody uses the block; what is wrong is for the engine to notice.
+    unsafe { engine.free_sized(engine.alloc(size), given, 1) };
+}
+
+#[test]
+#[should_panic(expected = "passed to free as a block of 1024 bytes; it has 64")]
+fn small_block_freed_as_a_larger_one() {
+    free_with(64, 1000);
+}
+
+#[test]
+#[should_panic(expected = "passed to free as a block of 64 bytes; it has 131072")]
+fn large_block_freed_as_a_small_one() {
+    free_with(100_000, 64);
+}
+
+#[test]
+#[should_panic(expected = "passed to free as a block of 131072 bytes; it has 64")]
+fn small_block_freed_as_a_large_one() {
+    free_with(64, 100_000);
+}
+
+#[test]
+#[should_panic(expected = "passed to free as a block of 196608 bytes; it has 131072")]
+fn large_block_freed_as_a_larger_one() {
+    free_with(100_000, 140_000);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: wrong size: 0x")]
+fn a_size_beyond_all_is_wrong() {
+    free_with(64, usize::MAX);
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn inside_a_block_with_a_size() {
+    let engine = engine();
+    // SAFETY: as above.
+    unsafe { engine.free_sized(engine.alloc(1000).wrapping_add(16), 1000, 1) };
+}
+
+#[test]
+#[should_panic(expected = "passed to resize")]
+fn resize_of_a_freed_block() {
+    let engine = engine();
+    let block = engine.alloc(100_000);
+    // SAFETY: as in `free`.
+    unsafe {
+        engine.free(block);
+        engine.resize(block, 70_000, 1);
+    }
+}
+
 #[test]
 #[should_panic(expected = "passed to realloc")]
 fn realloc_of_a_freed_block() {

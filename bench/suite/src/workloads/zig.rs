@@ -1,5 +1,5 @@
 //! Zig's own front end, in process: parses and lowers Zig's standard library on a `std.mem.Allocator`:
-//! Zig's `SmpAllocator`, the C library's functions (any peer), or ebbmalloc by `bench/zig/ebb.zig`.
+//! Zig's `SmpAllocator`, the C library's functions (any peer), or ebbmalloc by its package for Zig (`zig/`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,10 +20,11 @@ const SUM: &str = "3502735";
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let zig = Zig::install(kit)?;
     let library = kit.library.as_os_str();
-    let plain = zig.make(kit, "ast_check", &["build-exe", "-OReleaseFast"], &[])?;
+    let build = ["build-exe", "-OReleaseFast"];
+    let plain = zig.make(kit, &kit.source("zig/ast_check.zig"), &build, None)?;
     // Tested first: a block lost or cut short would spoil the figures.
-    zig.make(kit, "ebb", &["test"], &[library])?;
-    let with_ebb = zig.make(kit, "ast_check_ebb", &["build-exe", "-OReleaseFast"], &[library])?;
+    zig.make(kit, &kit.repository.join("zig/tests.zig"), &["test"], Some(library))?;
+    let with_ebb = zig.make(kit, &kit.source("zig/ast_check_ebb.zig"), &build, Some(library))?;
 
     let load = |threads: u32, frees: &str| {
         // As many rounds as threads: about a second, however many CPUs there are.
@@ -77,26 +78,34 @@ impl Zig {
         self.0.join("lib/std")
     }
 
-    /// Runs a command of Zig on a source file, unless that was done and nothing has changed since.
-    /// Returns the program that it has built. (Zig itself builds anew each time.)
+    /// Runs a command of Zig on a source file, with ebbmalloc's package if its library is given, unless that was
+    /// done and nothing has changed since. Returns the program that it has built. (Zig itself builds anew
+    /// each time.)
     fn make(
         &self,
         kit: &Kit,
-        source: &str,
+        source: &Path,
         command: &[&str],
-        libraries: &[&OsStr],
+        library: Option<&OsStr>,
     ) -> Result<PathBuf> {
-        let directory = kit.source("zig");
-        let name = format!("zig-{source}-{:016x}", digest(&directory, &(command, libraries))?);
-        kit.once(&name, |to| {
+        let package = kit.repository.join("zig");
+        let stem = source.file_stem().context("a source file")?.to_string_lossy();
+        let made_of = digest(&[&kit.source("zig"), &package], &(command, library))?;
+        kit.once(&format!("zig-{stem}-{made_of:016x}"), |to| {
             let cache = kit.work.join("zig-cache");
+            let mut zig = Command::new(self.0.join("zig"));
+            zig.args(command).args(["-lc", "--name", &stem]);
+            if let Some(library) = library {
+                let module = package.join("ebbmalloc.zig");
+                zig.args(["--dep", "ebbmalloc"]).arg(format!("-Mroot={}", source.display()));
+                // Options such as that to optimise hold for one module.
+                zig.args(&command[1..]);
+                zig.arg(format!("-Mebbmalloc={}", module.display())).arg(library);
+            } else {
+                zig.arg(source);
+            }
             kit::run(
-                Command::new(self.0.join("zig"))
-                    .args(command)
-                    .args(["-lc", "--name", source])
-                    .arg(directory.join(source).with_extension("zig"))
-                    .args(libraries)
-                    .arg(format!("-femit-bin={}", to.display()))
+                zig.arg(format!("-femit-bin={}", to.display()))
                     .env("ZIG_LOCAL_CACHE_DIR", &cache)
                     .env("ZIG_GLOBAL_CACHE_DIR", &cache),
             )
@@ -105,14 +114,16 @@ impl Zig {
 }
 
 /// Tells apart what a program is made of: sources, commands, compiler.
-fn digest(directory: &Path, what: &impl Hash) -> Result<u64> {
+fn digest(directories: &[&Path], what: &impl Hash) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     (VERSION, what).hash(&mut hasher);
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
-    paths.sort();
-    for path in paths {
-        fs::read(path)?.hash(&mut hasher);
+    for directory in directories {
+        let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+        paths.sort();
+        for path in paths {
+            fs::read(path)?.hash(&mut hasher);
+        }
     }
     Ok(hasher.finish())
 }

@@ -1,0 +1,195 @@
+//! C and C++ by an installed tree: plain compilers, pkg-config, CMake, and programs of others.
+
+use super::{fresh, served, text};
+use crate::install::Tree;
+use crate::process::{self, last_lines};
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{object, packages, pool};
+use anyhow::{Context as _, Result, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub struct Check {
+    pub name: &'static str,
+    /// Debian's.
+    pub packages: &'static [&'static str],
+    /// For `sh -e`, in an empty directory; `$P` is the installed tree, `$E` has the examples.
+    script: &'static str,
+    /// How many programs say who serves them.
+    programs: usize,
+}
+
+pub const CHECKS: &[Check] = &[
+    Check {
+        name: "preload",
+        packages: &["gcc", "g++"],
+        script: r#"cc "$E/hello.c" -o c; c++ "$E/hello.cpp" -o cpp
+            for program in ./c ./cpp; do
+                LD_PRELOAD="$P/lib/libebbmalloc.so" $program; "$P/bin/ebb" run -- $program
+            done"#,
+        programs: 4,
+    },
+    Check {
+        name: "link",
+        packages: &["gcc", "g++"],
+        script: r#"c++ "$E/hello.cpp" -o shared -L"$P/lib" -lebbmalloc -Wl,-rpath,"$P/lib"
+            c++ "$E/hello.cpp" -o static "$P/lib/libebbmalloc.a"
+            cc "$E/calls.c" -I"$P/include" -o calls "$P/lib/ebbmalloc.o"
+            ./shared; ./static; ./calls
+            # By the name that does not change until the next incompatible version.
+            ldd shared | grep -q "libebbmalloc.so.0 => $P/lib/""#,
+        programs: 3,
+    },
+    Check {
+        name: "object",
+        packages: &["gcc", "g++"],
+        script: r#"cc -o plain "$P/lib/ebbmalloc.o" "$E/hello.c"
+            c++ -o whole -static "$P/lib/ebbmalloc.o" "$E/hello.cpp"
+            c++ -o movable -static-pie "$P/lib/ebbmalloc.o" "$E/hello.cpp"
+            ./plain; ./whole; ./movable"#,
+        programs: 3,
+    },
+    Check {
+        name: "pkg-config",
+        packages: &["gcc", "g++", "make", "pkg-config"],
+        script: r#"export PKG_CONFIG_PATH="$P/lib/pkgconfig"
+            cp "$E"/* .; make; ./shared; ./object; ./calls
+            pkg-config --exact-version=0.1.0 ebbmalloc
+            # A program that names nothing of it, where linkers drop what nobody names.
+            echo 'int main(void) { return 0; }' > empty.c
+            cc -Wl,--as-needed empty.c -o empty $(pkg-config --libs ebbmalloc) -Wl,-rpath,"$P/lib"
+            EBB_STATS=1 ./empty 2>&1 | grep '^ebbmalloc: 0.1.0 mode '"#,
+        programs: 3,
+    },
+    Check {
+        name: "cmake",
+        packages: &["gcc", "g++", "make", "cmake"],
+        script: r#"cmake -S "$E" -B . -DCMAKE_PREFIX_PATH="$P"; make
+            ./shared; ./static; ./object; ./calls
+            # A version that it is not.
+            sed 's/ebbmalloc 0.1/ebbmalloc 0.2/' "$E/CMakeLists.txt" > "$PWD/CMakeLists.txt"
+            if cmake -S . -B other -DCMAKE_PREFIX_PATH="$P"; then exit 1; fi"#,
+        programs: 4,
+    },
+    Check {
+        name: "embedded in Lua and SQLite",
+        packages: &["gcc", "liblua5.4-dev", "libsqlite3-dev"],
+        script: r#"cc -O1 -I/usr/include/lua5.4 -o embed "$P/lib/ebbmalloc.o" "$E/embed.c" -static -llua5.4 -lsqlite3 -lm
+            ./embed > printed; cat printed
+            grep -qx 'Lua: 1088889 bytes of words' printed
+            grep -qx 'SQLite: 10000 words, 20000 in all' printed"#,
+        programs: 1,
+    },
+];
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if let Some(package) = packages::missing(&["binutils".to_string()]) {
+        tally.skip("faces/c", format!("package {package} is not installed"));
+        return Ok(tally);
+    }
+    let dir = fresh(context, "c")?;
+    let prefix = dir.join("moved");
+    let first = Tree::new(&dir.join("usr"), Path::new("lib"), None)?;
+    first.install(&context.root, &context.target)?;
+    // Nothing in there may name the place that it was installed to.
+    fs::rename(&first.prefix, &prefix)?;
+
+    match header(&prefix) {
+        Ok(()) => tally.pass(),
+        Err(error) => tally.fail("faces/c header", format!("{error:#}")),
+    }
+    let checks: Vec<&Check> =
+        CHECKS.iter().filter(|check| check.name.contains(&context.filter)).collect();
+    tally += pool::for_each(&checks, |check| {
+        let mut tally = Tally::default();
+        let title = format!("faces/c {}", check.name);
+        let wanted: Vec<String> = check.packages.iter().map(|name| name.to_string()).collect();
+        if let Some(package) = packages::missing(&wanted) {
+            tally.skip(&title, format!("package {package} is not installed"));
+            return tally;
+        }
+        match check.run(context, &dir, &prefix) {
+            Ok(()) => tally.pass(),
+            Err(error) => tally.fail(&title, format!("{error:#}")),
+        }
+        tally
+    });
+    Ok(tally)
+}
+
+impl Check {
+    fn run(&self, context: &Context, dir: &Path, prefix: &Path) -> Result<()> {
+        let work = dir.join(self.name);
+        fs::create_dir(&work)?;
+        let mut command = Command::new("/bin/sh");
+        command
+            .args(["-ec", self.script])
+            .current_dir(&work)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("LC_ALL", "C.UTF-8")
+            .env("P", prefix)
+            .env("E", context.root.join("examples/c"));
+        let run = process::run(&mut command, LIMIT, &work.with_extension("log"), None)?;
+        ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
+        ensure!(
+            served(&run.stdout, self.programs),
+            "{} programs should say that ebbmalloc serves them:\n{}",
+            self.programs,
+            last_lines(&run.stdout, 12)
+        );
+        Ok(())
+    }
+}
+
+/// The header declares the functions that the library and the object export, all and no others.
+fn header(prefix: &Path) -> Result<()> {
+    let path = prefix.join("include/ebbmalloc.h");
+    let declared = declared(&fs::read_to_string(&path).context(text(&path))?);
+    let exported = object::exported(&prefix.join("lib/libebbmalloc.so"))?;
+    let own: BTreeSet<String> =
+        exported.iter().filter(|name| name.starts_with("ebb_")).cloned().collect();
+    ensure!(
+        declared == own,
+        "only declared: {:?}; only exported: {:?}",
+        declared.difference(&own).collect::<Vec<_>>(),
+        own.difference(&declared).collect::<Vec<_>>()
+    );
+    Ok(())
+}
+
+/// The functions that a header declares: names that begin with `ebb_`, before a bracket and outside of comments.
+fn declared(header: &str) -> BTreeSet<String> {
+    let code: String = header
+        .split("/*")
+        .enumerate()
+        .map(
+            |(nth, part)| {
+                if nth == 0 { part } else { part.split_once("*/").map_or("", |(_, rest)| rest) }
+            },
+        )
+        .collect();
+    code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '(')
+        .filter_map(|word| word.split_once('(').map(|(name, _)| name))
+        .filter(|name| name.starts_with("ebb_"))
+        .map(str::to_string)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_found_and_comments_are_not() {
+        let header = "/* ebb_no(1) */\nvoid *ebb_one(size_t n);\nint ebb_two(void); /* ebb_three(x) */\nenum { EBB };";
+        assert_eq!(declared(header).into_iter().collect::<Vec<_>>(), ["ebb_one", "ebb_two"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! Step `faces`: what users of other languages get, as they get it. C and C++ see an installed tree only, which has
+//! been moved since; Zig the package of this repository.
+
+mod c;
+mod zig;
+
+use crate::tally::Tally;
+use crate::test::Context;
+use anyhow::Result;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub fn packages(context: &Context) -> Result<BTreeSet<String>> {
+    let c = c::CHECKS.iter().filter(|check| check.name.contains(&context.filter));
+    let mut packages: BTreeSet<String> =
+        c.flat_map(|check| check.packages).map(|name| name.to_string()).collect();
+    packages.extend(["binutils", "python3", "python3-venv"].map(str::to_string));
+    Ok(packages)
+}
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if !context.library.is_ours() {
+        tally.skip("faces", "they are ebbmalloc's own");
+        return Ok(tally);
+    }
+    for (name, part) in [("c", c::run as fn(&Context) -> Result<Tally>), ("zig", zig::run)] {
+        let start = Instant::now();
+        let counted = part(context)?;
+        println!("  faces/{name}: {counted}, {:.1} s", start.elapsed().as_secs_f64());
+        tally += counted;
+    }
+    Ok(tally)
+}
+
+/// An empty directory for a part of this step.
+fn fresh(context: &Context, name: &str) -> Result<PathBuf> {
+    let dir = context.work.join("faces").join(name);
+    if dir.exists() {
+        fs::remove_dir_all(&dir)?;
+    }
+    fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+/// Whether each program said that it was served by ebbmalloc, and as many did as should have.
+fn served(stdout: &str, programs: usize) -> bool {
+    let said: Vec<&str> =
+        stdout.lines().filter_map(|line| line.strip_prefix("served by ")).collect();
+    said.len() == programs && said.iter().all(|by| by.starts_with("ebbmalloc 0."))
+}
+
+/// The path as a string for a command line.
+fn text(path: &Path) -> String {
+    path.display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_not_served_is_seen() {
+        assert!(served("ok\nserved by ebbmalloc 0.1.0 mode percpu\n", 1));
+        assert!(!served("ok\nserved by ebbmalloc 0.1.0 mode percpu\n", 2));
+        assert!(!served("served by the C library's malloc\n", 1));
+        assert!(!served("served by ebbmalloc 0.1\nserved by the C library's malloc\n", 2));
+    }
+}

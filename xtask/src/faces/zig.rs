@@ -1,0 +1,190 @@
+//! The Zig package: its tests, wrong use, and, where there is time, the way that users get it.
+
+use super::{fresh, served, text};
+use crate::process::{self, Finished, last_lines};
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{packages, process::run as run_program};
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// As the benchmarks have it (`bench/suite/src/workloads/zig.rs`).
+const VERSION: &str = "0.17.1";
+
+/// `zig build` compiles its own build system first, which takes minutes once.
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Ways to be wrong, which `tests/zig/wrong.zig` knows, and how the one line about it begins.
+const WRONG: [(&str, &str); 4] = [
+    ("size", "ebbmalloc: wrong size: 0x"),
+    ("twice", "ebbmalloc: double free: 0x"),
+    ("foreign", "ebbmalloc: invalid free: 0x"),
+    ("resize", "ebbmalloc: double free: 0x"),
+];
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let dir = fresh(context, "zig")?;
+    let zig = match Zig::install(context, dir) {
+        Ok(zig) => zig,
+        Err(error) => {
+            tally.skip("faces/zig", format!("{error:#}"));
+            return Ok(tally);
+        }
+    };
+    let mut count = |test: &str, result: Result<()>| match result {
+        Ok(()) => tally.pass(),
+        Err(error) => tally.fail(&format!("faces/zig {test}"), format!("{error:#}")),
+    };
+    count("tests of the package", zig.package_tests());
+    match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig")) {
+        Ok(program) => {
+            for (way, message) in WRONG {
+                count(&format!("wrong {way}"), zig.stops(&program, way, message));
+            }
+        }
+        Err(error) => count("wrong use", Err(error)),
+    }
+    if context.long {
+        count("fetched by another project", zig.fetched());
+    } else {
+        tally.skip(
+            "faces/zig fetched by another project",
+            "`zig build` compiles its own build system first, which takes minutes; --long runs it",
+        );
+    }
+    Ok(tally)
+}
+
+struct Zig<'a> {
+    context: &'a Context,
+    program: PathBuf,
+    dir: PathBuf,
+}
+
+impl<'a> Zig<'a> {
+    /// Installs Zig from PyPI, unless that was done before.
+    fn install(context: &'a Context, dir: PathBuf) -> Result<Self> {
+        let wanted = ["python3", "python3-venv"].map(str::to_string);
+        if let Some(package) = packages::missing(&wanted) {
+            anyhow::bail!("package {package} is not installed");
+        }
+        let home = context.work.join(format!("zig-{VERSION}"));
+        let python = home.join("bin/python");
+        let where_is = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
+        let find = || Command::new(&python).args(["-c", where_is]).output();
+        let mut found = find();
+        if !found.as_ref().is_ok_and(|output| output.status.success()) {
+            println!("  faces/zig: installing Zig {VERSION} from PyPI");
+            let venv = Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&home).output()?;
+            ensure!(venv.status.success(), "python3 -m venv: {}", venv.status);
+            let package = format!("ziglang=={VERSION}");
+            let pip = Command::new(&python)
+                .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", &package])
+                .output()?;
+            let said = String::from_utf8_lossy(&pip.stderr);
+            ensure!(
+                pip.status.success(),
+                "pip cannot install {package}:\n{}",
+                last_lines(&said, 2)
+            );
+            found = find();
+        }
+        let folder = String::from_utf8(found?.stdout)?;
+        Ok(Self { context, program: Path::new(folder.trim()).join("zig"), dir })
+    }
+
+    fn zig(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        // Kept between runs, as Zig itself has it.
+        command
+            .env("ZIG_GLOBAL_CACHE_DIR", self.context.work.join("zig-cache"))
+            .env("ZIG_LOCAL_CACHE_DIR", self.dir.join("cache"));
+        command
+    }
+
+    fn run(&self, name: &str, command: &mut Command) -> Result<Finished> {
+        let run = process::run(command, LIMIT, &self.dir.join(name), None)?;
+        ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
+        Ok(run)
+    }
+
+    /// Compiles a program that uses the package, as `zig build` would have it done. Returns its path.
+    fn compile(&self, verb: &str, source: &Path) -> Result<PathBuf> {
+        let name = source.file_stem().context("no file name")?.to_string_lossy().into_owned();
+        let program = self.dir.join(&name);
+        let module = text(&self.context.root.join("zig/ebbmalloc.zig"));
+        let mut command = self.zig();
+        command
+            .args([verb, "-lc", "--dep", "ebbmalloc"])
+            .args([format!("-Mroot={}", text(source)), format!("-Mebbmalloc={module}")])
+            .arg(self.context.target.join("release/libebbmalloc.a"))
+            .arg(format!("-femit-bin={}", text(&program)));
+        if verb == "test" {
+            command.arg("--test-no-exec");
+        }
+        self.run(&format!("{name}-build"), &mut command)?;
+        Ok(program)
+    }
+
+    /// With statistics as well, since then every size is checked.
+    fn package_tests(&self) -> Result<()> {
+        let program = self.compile("test", &self.context.root.join("zig/tests.zig"))?;
+        self.run("tests-run", &mut Command::new(&program))?;
+        let run = self.run("tests-stats", Command::new(&program).env("EBB_STATS", "1"))?;
+        ensure!(run.stderr.contains("ebbmalloc: 0."), "no statistics: {}", run.describe());
+        Ok(())
+    }
+
+    fn stops(&self, program: &Path, way: &str, message: &str) -> Result<()> {
+        let mut command = Command::new(program);
+        command.arg(way).env("EBB_STATS", "1");
+        let run = run_program(&mut command, LIMIT, &self.dir.join(way), None)?;
+        ensure!(run.signal() == Some(libc::SIGABRT), "expected SIGABRT: {}", run.describe());
+        ensure!(
+            run.stderr.starts_with(message) && run.stderr.lines().count() == 1,
+            "expected the one line `{message}`: {}",
+            run.describe()
+        );
+        Ok(())
+    }
+
+    /// A project of somebody else's: `zig fetch --save`, and its build, in which cargo makes the library.
+    fn fetched(&self) -> Result<()> {
+        let project = self.dir.join("project");
+        fs::create_dir(&project)?;
+        for file in ["build.zig", "build.zig.zon", "main.zig"] {
+            fs::copy(self.context.root.join("examples/zig").join(file), project.join(file))?;
+        }
+        let manifest = project.join("build.zig.zon");
+        let empty = fs::read_to_string(&manifest)?
+            .replace(".{ .ebbmalloc = .{ .path = \"../..\" } }", ".{}");
+        ensure!(!empty.contains("../.."), "the example's build.zig.zon is not as expected");
+        fs::write(&manifest, empty)?;
+        // What a server would send.
+        let archive = self.dir.join("ebbmalloc.tar.gz");
+        let mut git = Command::new("git");
+        git.args(["archive", "--prefix=ebbmalloc/", "-o", &text(&archive), "HEAD"]);
+        self.run("archive", git.current_dir(&self.context.root))?;
+        let mut fetch = self.zig();
+        fetch
+            .args(["fetch", "--save=ebbmalloc", &format!("file://{}", text(&archive))])
+            .current_dir(&project);
+        self.run("fetch", &mut fetch)?;
+        let run = self.run("build", self.zig().args(["build", "run"]).current_dir(&project))?;
+        ensure!(served(&run.stdout, 1), "{}", last_lines(&run.stdout, 12));
+        self.refuses_other_systems(&project)
+    }
+
+    fn refuses_other_systems(&self, project: &Path) -> Result<()> {
+        let mut build = self.zig();
+        build.args(["build", "-Dtarget=x86_64-linux-musl"]).current_dir(project);
+        let run = process::run(&mut build, LIMIT, &self.dir.join("musl"), None)?;
+        let message = "ebbmalloc is for Linux with glibc, not for linux-musl";
+        ensure!(!run.success() && run.stderr.contains(message), "{}", run.describe());
+        Ok(())
+    }
+}

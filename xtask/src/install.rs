@@ -1,0 +1,174 @@
+//! `cargo xtask install`: everything that users of C and C++ need, below one directory that may be moved.
+
+use crate::{cargo, object};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::env;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Changes with each version that is not compatible with the one before; below 1.0 none promises that.
+const SONAME: &str = "libebbmalloc.so.0";
+
+const PKG_CONFIG: &str = include_str!("../../crates/capi/install/ebbmalloc.pc.in");
+const CMAKE: &str = include_str!("../../crates/capi/install/ebbmallocConfig.cmake.in");
+const CMAKE_VERSION: &str =
+    include_str!("../../crates/capi/install/ebbmallocConfigVersion.cmake.in");
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Where to: bin, lib, include and share come below it
+    #[arg(long, value_name = "DIR")]
+    prefix: PathBuf,
+    /// Where libraries go, below the prefix
+    #[arg(long, value_name = "DIR", default_value = "lib")]
+    libdir: PathBuf,
+    /// For packagers: a directory to put in front of the prefix
+    #[arg(long, value_name = "DIR")]
+    destdir: Option<PathBuf>,
+}
+
+/// Builds and installs; says where.
+pub fn run(args: &Args) -> Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |dir| root.join(dir));
+    let tree = Tree::new(&args.prefix, &args.libdir, args.destdir.as_deref())?;
+    tree.install(root, &target)?;
+    println!("installed ebbmalloc {VERSION} below {}", tree.prefix.display());
+    Ok(true)
+}
+
+/// A directory with the places below it.
+pub struct Tree {
+    pub prefix: PathBuf,
+    libdir: PathBuf,
+}
+
+impl Tree {
+    pub fn new(prefix: &Path, libdir: &Path, destdir: Option<&Path>) -> Result<Tree> {
+        let below = |path: &Path| {
+            path.components().all(|part| matches!(part, Component::Normal(_)))
+                && path.components().next().is_some()
+        };
+        ensure!(below(libdir), "--libdir {}: not a directory below the prefix", libdir.display());
+        let prefix = match destdir {
+            None => std::path::absolute(prefix).context("--prefix")?,
+            Some(staging) => {
+                let Ok(inner) = prefix.strip_prefix("/") else {
+                    bail!("--prefix {}: not absolute, as --destdir needs it", prefix.display());
+                };
+                std::path::absolute(staging).context("--destdir")?.join(inner)
+            }
+        };
+        Ok(Tree { prefix, libdir: libdir.to_path_buf() })
+    }
+
+    pub fn lib(&self) -> PathBuf {
+        self.prefix.join(&self.libdir)
+    }
+
+    /// Builds what is not built, and copies it all. Nothing in there names the prefix.
+    pub fn install(&self, root: &Path, target: &Path) -> Result<()> {
+        // First of all: where it cannot be written, nothing needs to be built.
+        for folder in ["bin", "include", "share/doc/ebbmalloc"] {
+            make_directory(&self.prefix.join(folder))?;
+        }
+        let lib = self.lib();
+        for folder in ["pkgconfig", "cmake/ebbmalloc"] {
+            make_directory(&lib.join(folder))?;
+        }
+        cargo::build_release(root)?;
+        let versioned = cargo::build_shared(root, &target.join("install"), SONAME)?;
+
+        let release = target.join("release");
+        copy(&release.join("ebb"), &self.prefix.join("bin/ebb"), 0o755)?;
+        let name = format!("libebbmalloc.so.{VERSION}");
+        copy(&versioned, &lib.join(&name), 0o755)?;
+        link(&name, &lib.join(SONAME))?;
+        link(SONAME, &lib.join("libebbmalloc.so"))?;
+        copy(&release.join("libebbmalloc.a"), &lib.join("libebbmalloc.a"), 0o644)?;
+        let object = target.join("install/ebbmalloc.o");
+        object::make(&release.join("libebbmalloc.a"), &versioned, &object)?;
+        copy(&object, &lib.join("ebbmalloc.o"), 0o644)?;
+
+        let header = "ebbmalloc.h";
+        let from = root.join("crates/capi/include").join(header);
+        copy(&from, &self.prefix.join("include").join(header), 0o644)?;
+        self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
+        self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
+        self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
+        let doc = self.prefix.join("share/doc/ebbmalloc");
+        for file in
+            ["README.md", "LICENSE", "docs/c.md", "docs/options.md", "docs/stats.md", "docs/why.md"]
+        {
+            let name = Path::new(file).file_name().context("no file name")?;
+            copy(&root.join(file), &doc.join(name), 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a template into a file that lies `depth` directories below the libraries.
+    fn fill(&self, template: &str, name: &str, depth: usize) -> Result<()> {
+        let mut numbers = VERSION.split('.');
+        let up = vec![".."; depth + self.libdir.components().count()].join("/");
+        let text = template
+            .replace("@UP@", &up)
+            .replace("@LIBDIR@", &self.libdir.display().to_string())
+            .replace("@VERSION@", VERSION)
+            .replace("@MAJOR@", numbers.next().unwrap_or_default())
+            .replace("@MINOR@", numbers.next().unwrap_or_default())
+            .replace("@SONAME@", SONAME);
+        let path = self.lib().join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+fn make_directory(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).with_context(|| format!("cannot make directory {}", path.display()))
+}
+
+/// Copies by way of a new file: programs may be running that have the old one mapped.
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let fresh = to.with_added_extension("new");
+    fs::copy(from, &fresh)
+        .and_then(|_| fs::set_permissions(&fresh, fs::Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&fresh, to))
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
+}
+
+fn link(target: &str, path: &Path) -> Result<()> {
+    let fresh = path.with_added_extension("new");
+    let _ = fs::remove_file(&fresh);
+    symlink(target, &fresh)
+        .and_then(|()| fs::rename(&fresh, path))
+        .with_context(|| format!("cannot make link {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_checked_before_anything_is_built() {
+        let tree = |prefix: &str, libdir: &str, destdir: Option<&str>| {
+            Tree::new(prefix.as_ref(), libdir.as_ref(), destdir.map(Path::new))
+        };
+        let staged = tree("/usr", "lib/here", Some("/tmp/stage")).unwrap();
+        assert_eq!(staged.lib(), Path::new("/tmp/stage/usr/lib/here"));
+        for (prefix, libdir, destdir) in [
+            ("usr", "lib", Some("/tmp")),
+            ("/usr", "/lib", None),
+            ("/usr", "../lib", None),
+            ("/usr", "", None),
+        ] {
+            assert!(tree(prefix, libdir, destdir).is_err(), "{prefix} {libdir}");
+        }
+        let nowhere = tree("/proc/none", "lib", None).unwrap();
+        let error = nowhere.install(Path::new("/"), Path::new("/")).unwrap_err();
+        assert!(
+            format!("{error:#}").starts_with("cannot make directory /proc/none/bin: "),
+            "{error:#}"
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! Makes `ebbmalloc.o`, one relocatable object with all of ebbmalloc, of the static library.
+//!
+//! On a link line it is there whether or not anything names it, also where the program is linked with
+//! `-static`. Only what the shared library exports stays global, so that no name of Rust's own library can clash.
+
+use anyhow::{Context as _, Result, ensure};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Writes `object`: what of the archive the functions need that `shared` exports.
+pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
+    let names = exported(shared)?;
+    ensure!(names.contains("malloc"), "{} exports no malloc", shared.display());
+    let whole = object.with_extension("whole.o");
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--gc-sections", "--strip-debug", "-o"]).arg(&whole);
+    // What runs at start is named by nobody.
+    for name in &names {
+        ld.arg(format!("--undefined={name}"));
+    }
+    output(ld.arg(archive))?;
+    let list = object.with_extension("names");
+    fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())
+        .with_context(|| format!("cannot write {}", list.display()))?;
+    output(
+        Command::new("objcopy").arg("--keep-global-symbols").arg(&list).arg(&whole).arg(object),
+    )?;
+    Ok(())
+}
+
+/// The functions that a shared library exports.
+pub fn exported(shared: &Path) -> Result<BTreeSet<String>> {
+    let table = output(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(shared))?;
+    Ok(functions(&table))
+}
+
+/// The names of functions in what `nm -P` prints: name, type, value, size.
+fn functions(table: &str) -> BTreeSet<String> {
+    table
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (name, kind) = (words.next()?, words.next()?);
+            (matches!(kind, "T" | "W" | "i")).then(|| name.split('@').next().unwrap_or(name).into())
+        })
+        .collect()
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command
+        .output()
+        .with_context(|| format!("cannot start {name}, of Debian's package binutils"))?;
+    ensure!(
+        output.status.success(),
+        "{name}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_told_from_data() {
+        let table = "malloc T 1000 20\n_Znwm W 1020 5\nerrno B 0 4\nfree@@V1 T 2000 3\n";
+        let names: Vec<String> = functions(table).into_iter().collect();
+        assert_eq!(names, ["_Znwm", "free", "malloc"]);
+    }
+}
