@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod examples;
 mod header;
 mod library;
 mod packages;
@@ -12,6 +13,8 @@ mod process;
 mod programs;
 mod tally;
 mod test;
+mod unittest;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -29,12 +32,18 @@ enum Task {
     Test(test::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
+    /// Build the examples of extensions, and test that copies of ebbmalloc live together
+    Examples(examples::Args),
+    /// Make the Python wheel and print where it is
+    Wheel,
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Examples(args) => examples::run(&args),
+        Task::Wheel => wheel::make(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
