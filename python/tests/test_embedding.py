@@ -20,10 +20,10 @@ assert ebbmalloc.is_active() and ebbmalloc.stats()["live_bytes"] > len(kept)
 
 class Embedding(unittest.TestCase):
     def test_the_shared_library_linked_first(self):
-        self.link("libebbmalloc.so")
+        self.link("libebbmalloc.so", "-Wl,--no-as-needed")
 
     def test_the_static_library_linked_first(self):
-        self.link("libebbmalloc.a", "-rdynamic")
+        self.link("libebbmalloc.a", "-rdynamic", "-Wl,--undefined=malloc")
 
     # As docs/python.md has it.
     def link(self, name, *options):

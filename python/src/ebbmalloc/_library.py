@@ -21,10 +21,14 @@ class _Symbol(ctypes.Structure):
 
 
 def _find() -> Optional[ctypes.CDLL]:
-    """The process itself, if `malloc` and `ebb_stats` are of one library (or of the program, if linked)."""
+    """The process itself, if `ebb_stats` and the functions of malloc are of one library (or of the program, if linked).
+
+    That is asked of a relative of malloc: malloc itself seems to be Python's own where Python is linked to fixed
+    addresses, as Debian's is, and takes its address.
+    """
     process = ctypes.CDLL(None, use_errno=True)
     try:
-        bases = [_base(process, name) for name in ("malloc", "ebb_stats")]
+        bases = [_base(process, name) for name in ("posix_memalign", "ebb_stats")]
     except AttributeError:
         return None
     if bases[0] is None or bases[0] != bases[1]:
