@@ -92,7 +92,7 @@ for _ in range(10):
             self.assertEqual(text.count("ebbmalloc 0."), 2 + preloaded, text)
             running.communicate()
 
-    # Node unloads what only a worker had loaded when the worker ends.
+    # Node may unload what only a worker had loaded when the worker ends.
     def test_node_workers_load_and_unload(self):
         node = shutil.which("node")
         if node is None:

@@ -70,7 +70,12 @@ mod tests {
         };
         assert_eq!(
             words,
-            [row("the", 3, "cat"), row("and", 2, "the"), row("cat", 2, "and"), row("dog", 1, "and")]
+            [
+                row("the", 3, "cat"),
+                row("and", 2, "the"),
+                row("cat", 2, "and"),
+                row("dog", 1, "and")
+            ]
         );
     }
 
