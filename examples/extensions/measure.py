@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Each prints milliseconds of the fastest of ten rounds, then peaks of resident and of virtual memory in KiB.
+# Each prints milliseconds of the fastest of three rounds, then peaks of resident and of virtual memory in KiB.
 PYTHON = """
 import time, words_python
 text = words_python.sample(300_000)
@@ -17,7 +17,7 @@ def once():
     start = time.perf_counter()
     words_python.followers(text)
     return 1e3 * (time.perf_counter() - start)
-best = min(once() for _ in range(10))
+best = min(once() for _ in range(3))
 status = dict(line.split(":") for line in open("/proc/self/status"))
 print(best, *(status[name].split()[0] for name in ("VmHWM", "VmPeak")))
 """
@@ -25,7 +25,7 @@ NODE = """
 const words = require('./words_node.node');
 const text = words.sample(300000);
 const once = () => { const start = performance.now(); words.followers(text); return performance.now() - start; };
-const best = Math.min(...Array.from({ length: 10 }, once));
+const best = Math.min(...Array.from({ length: 3 }, once));
 const status = require('fs').readFileSync('/proc/self/status', 'utf8');
 const peak = (name) => status.match(new RegExp(name + ':\\\\s*(\\\\d+)'))[1];
 console.log(best, peak('VmHWM'), peak('VmPeak'));

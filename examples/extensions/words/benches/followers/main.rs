@@ -1,4 +1,4 @@
-//! Milliseconds of the fastest of ten rounds, then resident and virtual memory at their peaks in KiB.
+//! Milliseconds of the fastest of three rounds, then resident and virtual memory at their peaks in KiB.
 
 #[cfg(all(
     feature = "ebbmalloc",
@@ -18,7 +18,7 @@ fn main() {
         black_box(words::followers(black_box(&text)));
         start.elapsed().as_secs_f64() * 1e3
     };
-    let best = (0..10).map(|_| round()).fold(f64::INFINITY, f64::min);
+    let best = (0..3).map(|_| round()).fold(f64::INFINITY, f64::min);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name)).unwrap_or("? 0");
