@@ -11,6 +11,17 @@ use std::process::{Command, Stdio};
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
 
+/// The workspace's root.
+pub fn root() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    Ok(root.context("xtask lies in no workspace")?.to_path_buf())
+}
+
+/// Cargo's target directory.
+pub fn target(root: &Path) -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
 /// Leaves the command and the libraries in the release directory.
 pub fn build_release(root: &Path) -> Result<()> {
     let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;

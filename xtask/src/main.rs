@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod examples;
 mod faces;
 mod header;
 mod install;
@@ -15,6 +16,8 @@ mod process;
 mod programs;
 mod tally;
 mod test;
+mod unittest;
+mod wheel;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -34,6 +37,10 @@ enum Task {
     Bench(bench::Args),
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
     Install(install::Args),
+    /// Build the examples of extensions, and test that copies of ebbmalloc live together
+    Examples(examples::Args),
+    /// Make the Python wheel and print where it is
+    Wheel,
 }
 
 fn main() -> ExitCode {
@@ -41,6 +48,8 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Install(args) => install::run(&args),
+        Task::Examples(args) => examples::run(&args),
+        Task::Wheel => wheel::make(),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

@@ -2,12 +2,11 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, faces, packages, programs};
+use crate::{c, cargo, faces, packages, programs, wheel};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -47,7 +46,7 @@ struct Step {
     packages: fn(&Context) -> Result<BTreeSet<String>>,
 }
 
-const STEPS: [Step; 6] = [
+const STEPS: &[Step] = &[
     Step {
         name: "unit",
         about: "cargo test of the whole workspace",
@@ -86,12 +85,18 @@ const STEPS: [Step; 6] = [
             Ok(programs::packages_of(&programs::scripts(&context.root, &context.filter)?))
         },
     },
+    Step {
+        name: "wheel",
+        about: "the Python wheel, built, installed and used (python/tests)",
+        run: wheel::test,
+        packages: |_| Ok(wheel::packages()),
+    },
 ];
 
 /// Whether every test that ran passed.
 pub fn run(args: &Args) -> Result<bool> {
     if args.list {
-        for step in &STEPS {
+        for step in STEPS {
             println!("{:10}{}", step.name, step.about);
         }
         return Ok(true);
@@ -131,12 +136,8 @@ pub fn run(args: &Args) -> Result<bool> {
 
 impl Context {
     fn new(args: &Args) -> Result<Context> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask lies in no workspace")?
-            .to_path_buf();
-        let target = env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        let root = cargo::root()?;
+        let target = cargo::target(&root);
         let work = target.join("test");
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;
@@ -170,7 +171,10 @@ mod tests {
             let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
             Ok(selected(&only)?.iter().map(|step| step.name).collect())
         };
-        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "faces", "programs"]);
+        assert_eq!(
+            names(&[]).unwrap(),
+            ["unit", "loom", "miri", "c", "faces", "programs", "wheel"]
+        );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());
     }

@@ -1,16 +1,17 @@
-//! The tables in `docs/` say what the code declares. `EBB_BLESS=1 cargo test` writes them anew.
+//! The tables in `docs/`, and Python's types, say what the code declares. `EBB_BLESS=1 cargo test` writes them anew.
 
+use std::fmt::Write;
 use std::{env, fs};
 
-use ebbmalloc::{Options, Stats};
+use ebbmalloc::{ClassStats, Options, Stats};
 
 fn check(file: &str, text: &str) {
-    let path = format!("{}/../../docs/{file}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
     if env::var_os("EBB_BLESS").is_some() {
         fs::write(&path, text).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(written, text, "docs/{file} is out of date; EBB_BLESS=1 cargo test writes it anew");
+    assert_eq!(written, text, "{file} is out of date; EBB_BLESS=1 cargo test writes it anew");
 }
 
 #[test]
@@ -20,7 +21,7 @@ fn options() {
          understood is named on standard error and ignored.\n\n",
     );
     Options::document(&mut text).unwrap();
-    check("options.md", text.trim_end().to_owned().as_str());
+    check("docs/options.md", text.trim_end().to_owned().as_str());
 }
 
 #[test]
@@ -36,5 +37,31 @@ fn statistics() {
          id.\n\nOf the whole:\n\n",
     );
     Stats::document(&mut text).unwrap();
-    check("stats.md", &text);
+    check("docs/stats.md", &text);
+}
+
+#[test]
+fn types_for_python() {
+    let mut text = String::from(
+        "\"\"\"What the statistics are made of. Written by EBB_BLESS=1 cargo test, from their declaration in Rust.\"\"\"\n\n\
+         from __future__ import annotations\n\nfrom typing import TypedDict\n",
+    );
+    let mut define = |name: &str, about: &str, numbers: &mut dyn Iterator<Item = _>| {
+        writeln!(text, "\n\nclass {name}(TypedDict):\n    \"\"\"{about}\"\"\"\n").unwrap();
+        for (number, help) in numbers {
+            writeln!(text, "    #: {help}\n    {number}: int").unwrap();
+        }
+    };
+    define("ClassStats", "A size class in use.", &mut ClassStats::declared());
+    define("Stats", "The whole process, at one moment.", &mut Stats::declared());
+    for (field, kind, help) in [
+        ("version", "str", "Of the library."),
+        ("mode", "str", "The front end in force: \"percpu\", \"thread\" or \"slot\"."),
+        ("why", "str", "Why this one."),
+        ("id", "str", "What picks the cache in percpu mode, \"mm_cid\" or \"cpu_id\"; else empty."),
+        ("classes", "list[ClassStats]", "Those in use."),
+    ] {
+        writeln!(text, "    #: {help}\n    {field}: {kind}").unwrap();
+    }
+    check("python/src/ebbmalloc/_statistics.py", &text);
 }

@@ -54,7 +54,7 @@ impl Process {
         for mapping in mappings.iter().filter(|mapping| mapping.is_private_memory()) {
             let mut bytes = [0; Beacon::SIZE];
             let start = mapping.range.start;
-            if self.memory.read_exact_at(&mut bytes, start as u64).is_ok() {
+            if self.read_at(start, &mut bytes) {
                 heaps.extend(Beacon::read(&bytes, start).map(|found| match found {
                     Ok(beacon) => Heap::Readable(Box::new(beacon)),
                     Err(other) => Heap::OtherVersion(other.version().to_string()),
@@ -62,6 +62,27 @@ impl Process {
             }
         }
         heaps
+    }
+
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
+    /// Whether bytes could be read.
+    pub fn read_at(&self, address: usize, bytes: &mut [u8]) -> bool {
+        self.memory.read_exact_at(bytes, address as u64).is_ok()
+    }
+
+    /// Which pages are resident, from an address on.
+    pub fn present(&mut self, address: usize, pages: &mut [bool]) {
+        pages.fill(false);
+        let range = address..address.saturating_add(pages.len() * self.page);
+        let scanned = self.scans && scan(self.pagemap.as_fd(), self.page, range, pages).is_ok();
+        if !scanned {
+            self.scans = false;
+            // Where a page cannot be asked about, there is none.
+            let _ = self.look_up(address, pages);
+        }
     }
 
     fn note(&mut self, range: Range<usize>) {
@@ -83,18 +104,11 @@ impl Process {
 
 impl Memory for Process {
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
-        self.memory.read_exact_at(bytes, address as u64).is_ok()
+        self.read_at(address, bytes)
     }
 
     fn resident(&mut self, address: usize, pages: &mut [bool]) {
-        pages.fill(false);
-        let range = address..address.saturating_add(pages.len() * self.page);
-        let scanned = self.scans && scan(self.pagemap.as_fd(), self.page, range, pages).is_ok();
-        if !scanned {
-            self.scans = false;
-            // Where a page cannot be asked about, there is none.
-            let _ = self.look_up(address, pages);
-        }
+        self.present(address, pages);
         for (nth, _) in pages.iter().enumerate().filter(|(_, resident)| **resident) {
             let start = address + nth * self.page;
             self.note(start..start + self.page);

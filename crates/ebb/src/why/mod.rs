@@ -3,6 +3,7 @@
 mod memory;
 mod picture;
 mod program;
+mod pymalloc;
 mod report;
 mod smaps;
 mod text;

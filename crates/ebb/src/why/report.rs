@@ -8,6 +8,7 @@ use libc::pid_t;
 use serde::Serialize;
 
 use super::memory::{Heap, Process, ended};
+use super::pymalloc;
 use super::smaps::{self, Group, Mapping};
 use crate::procfs;
 
@@ -112,17 +113,25 @@ impl Report {
         // Now that the pages are known: what the kernel counts in the same moment, as nearly as that goes.
         let mappings = Mapping::all_of(pid)?;
         let resident = procfs::resident(pid).ok_or_else(|| ended(pid))?;
-        let mut ours = process.resident;
+        let mut ours = std::mem::take(&mut process.resident);
         ours.sort_by_key(|range| range.start);
         let exe = fs::read_link(format!("/proc/{pid}/exe")).ok();
         let exe = exe.as_deref().and_then(|exe| exe.to_str());
         let pointers = smaps::stack_pointers(pid);
+        let python = pymalloc::possible(&mappings);
         let mut rest: Vec<(Group, String, u64)> = Vec::new();
         for (mapping, group, name) in smaps::grouped(&mappings, exe, &pointers) {
             let begins = |range: &std::ops::Range<usize>| range.contains(&mapping.range.start);
             let whole = reserved.iter().any(begins) || ours.iter().any(begins);
             let group = if whole { Group::Ours } else { group };
-            rest.push((group, name.to_string(), smaps::less(mapping, &ours)));
+            let bytes = smaps::less(mapping, &ours);
+            let arenas = if python && group == Group::Anonymous && mapping.is_private_memory() {
+                pymalloc::resident(&mut process, &mapping.range).min(bytes)
+            } else {
+                0
+            };
+            rest.push((Group::Pymalloc, String::new(), arenas));
+            rest.push((group, name.to_string(), bytes - arenas));
         }
         let mut lines: Vec<Line> = ledger
             .parts()
@@ -154,7 +163,7 @@ impl Report {
                 bytes: within().map(|part| part.2).sum(),
                 meaning: group.meaning().into(),
                 knob: group.knob(),
-                largest: smaps::largest(largest, if group == Group::Ours { 0 } else { NAMES }),
+                largest: smaps::largest(largest, if group.has_names() { NAMES } else { 0 }),
             });
         }
         let mut conclusions = Vec::new();
@@ -214,10 +223,18 @@ fn not_ours(lines: &[Line], resident: u64) -> Option<String> {
     let most = others().max_by_key(|line| line.bytes)?;
     (share >= WORTH).then(|| {
         let (all, most_of) = (super::text::mib(bytes), super::text::mib(most.bytes));
-        let name = most.largest.first().map_or(String::new(), |(name, _)| format!(", first of all {name}"));
+        let name = most
+            .largest
+            .first()
+            .map_or(String::new(), |(name, _)| format!(", first of all {name}"));
+        let (and, knob) = match most.name == Group::Pymalloc.name() {
+            true => ("", format!(". {}", most.knob)),
+            false => (", and no allocator can change it", String::new()),
+        };
         format!(
-            "{:.0} % ({all}) is not ebbmalloc's, and no allocator can change it: most of it is {} ({most_of}{name}).",
-            100.0 * share, most.label
+            "{:.0} % ({all}) is not ebbmalloc's{and}: most of it is {} ({most_of}{name}){knob}.",
+            100.0 * share,
+            most.label
         )
     })
 }

@@ -22,6 +22,7 @@ pub struct Mapping {
 /// What a mapping is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Group {
+    Pymalloc,
     Anonymous,
     Heap,
     Stacks,
@@ -33,7 +34,8 @@ pub enum Group {
 }
 
 impl Group {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::Pymalloc,
         Self::Anonymous,
         Self::Heap,
         Self::Stacks,
@@ -46,6 +48,7 @@ impl Group {
 
     pub fn name(self) -> &'static str {
         match self {
+            Self::Pymalloc => "pymalloc_arenas",
             Self::Anonymous => "other_anonymous",
             Self::Heap => "brk_heap",
             Self::Stacks => "stacks",
@@ -59,6 +62,7 @@ impl Group {
 
     pub fn label(self) -> &'static str {
         match self {
+            Self::Pymalloc => "pymalloc arenas",
             Self::Anonymous => "other anonymous memory",
             Self::Heap => "brk heap",
             Self::Stacks => "stacks",
@@ -70,8 +74,16 @@ impl Group {
         }
     }
 
+    /// Whether its mappings have names that mean something.
+    pub fn has_names(self) -> bool {
+        !matches!(self, Self::Pymalloc | Self::Ours)
+    }
+
     pub fn meaning(self) -> &'static str {
         match self {
+            Self::Pymalloc => {
+                "What Python maps itself, past malloc, for its own objects and whatever else takes up to 512 bytes."
+            }
             Self::Anonymous => {
                 "Memory that the program asked the kernel for itself: a garbage collector's heap, an arena, a JIT, another allocator."
             }
@@ -89,6 +101,7 @@ impl Group {
 
     pub fn knob(self) -> &'static str {
         match self {
+            Self::Pymalloc => "PYTHONMALLOC=malloc puts all of it on ebbmalloc",
             Self::Anonymous => "options of that runtime, such as a limit for its heap",
             Self::Heap => "why that allocator is used at all",
             Self::Stacks => "fewer threads, or less depth",
@@ -113,6 +126,11 @@ impl Mapping {
         self.permissions == "rw-p"
             && self.inode == 0
             && (self.name.is_empty() || self.name.starts_with("[anon:"))
+    }
+
+    /// Of a mapped file.
+    pub fn file_name(&self) -> Option<&str> {
+        self.is_file().then(|| self.name.rsplit('/').next().unwrap_or(""))
     }
 
     fn is_file(&self) -> bool {

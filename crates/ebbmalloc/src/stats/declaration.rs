@@ -53,6 +53,12 @@ macro_rules! statistics {
                 help: concat!($($doc),+),
                 value: |stats| stats.$name,
             }),+];
+
+            /// Name and meaning of each number, for the types that other languages have of them.
+            #[doc(hidden)]
+            pub fn declared() -> impl Iterator<Item = (&'static str, &'static str)> {
+                Self::DECLARED.iter().map(|statistic| (statistic.name, statistic.help()))
+            }
         }
     };
 }

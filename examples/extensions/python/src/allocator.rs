@@ -1,0 +1,2 @@
+#[global_allocator]
+static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;

@@ -1,0 +1,28 @@
+//! The words of a text, for Python.
+
+#[cfg(all(
+    feature = "ebbmalloc",
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod allocator;
+
+use pyo3::prelude::*;
+
+/// Words of a text with count and most frequent follower.
+#[pymodule]
+mod words_python {
+    use super::*;
+
+    #[pyfunction]
+    fn followers(py: Python<'_>, text: &str) -> Vec<(String, usize, String)> {
+        let words = py.detach(|| words::followers(text));
+        words.into_iter().map(|word| (word.word, word.count, word.follower)).collect()
+    }
+
+    #[pyfunction]
+    fn sample(words: usize) -> String {
+        words::sample(words)
+    }
+}

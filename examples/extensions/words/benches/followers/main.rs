@@ -1,0 +1,28 @@
+//! Milliseconds of the fastest of three rounds, then resident and virtual memory at their peaks in KiB.
+
+#[cfg(all(
+    feature = "ebbmalloc",
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod allocator;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+fn main() {
+    let text = words::sample(300_000);
+    let round = || {
+        let start = Instant::now();
+        black_box(words::followers(black_box(&text)));
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    let best = (0..3).map(|_| round()).fold(f64::INFINITY, f64::min);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap_or("? 0");
+        line.split_whitespace().nth(1).unwrap_or("0").to_string()
+    };
+    println!("{best:.1} {} {}", peak("VmHWM:"), peak("VmPeak:"));
+}

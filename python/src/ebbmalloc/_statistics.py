@@ -1,0 +1,93 @@
+"""What the statistics are made of. Written by EBB_BLESS=1 cargo test, from their declaration in Rust."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class ClassStats(TypedDict):
+    """A size class in use."""
+
+    #: Bytes in a block.
+    block_bytes: int
+    #: Spans cut into blocks of the class.
+    spans: int
+    #: Blocks that the program holds.
+    live: int
+    #: Free blocks in caches.
+    cached: int
+    #: Free blocks in spans.
+    free: int
+    #: Batches of blocks that went to caches.
+    refills: int
+    #: Batches that came back.
+    flushes: int
+
+
+class Stats(TypedDict):
+    """The whole process, at one moment."""
+
+    #: In blocks that the program holds, as rounded up to their size classes.
+    live_bytes: int
+    #: The most that `live_bytes` has been. Counted with `EBB_STATS` only, else 0.
+    peak_bytes: int
+    #: In all blocks ever handed out. Counted with `EBB_STATS` only, else 0.
+    allocated_bytes: int
+    #: In all blocks ever freed. Counted with `EBB_STATS` only, else 0.
+    freed_bytes: int
+    #: In free blocks that caches hold, of virtual CPUs or of threads.
+    cached_bytes: int
+    #: In free blocks of spans that also have blocks in use.
+    pinned_bytes: int
+    #: In free runs that still are resident.
+    dirty_bytes: int
+    #: In blocks above 64 KiB that the program holds, each a run of its own.
+    large_bytes: int
+    #: What counts against `EBB_LIMIT`: units in use or free and resident, and their tables.
+    held_bytes: int
+    #: The most that `held_bytes` may be, in whole units of 64 KiB with their tables; 0 for no limit.
+    limit_bytes: int
+    #: What the process may have by its control group or the machine; 0 before it matters (16 MiB held).
+    memory_bytes: int
+    #: Address space made usable, in use or not, resident or not.
+    committed_bytes: int
+    #: Address space of the tables that describe it.
+    table_bytes: int
+    #: Memory returned to the kernel since the start.
+    purged_bytes: int
+    #: In free blocks of spans, returned to the kernel since the start: whole OS pages of them.
+    dug_bytes: int
+    #: System calls that returned `purged_bytes`.
+    purges: int
+    #: Blocks above 64 KiB that the program holds.
+    large_blocks: int
+    #: Spans, all size classes together.
+    spans: int
+    #: Batches of blocks that went from spans to caches.
+    refills: int
+    #: Batches that went back.
+    flushes: int
+    #: Time since the process started.
+    elapsed_us: int
+    #: CPU time in user mode, of the process.
+    user_us: int
+    #: CPU time in the kernel, of the process.
+    system_us: int
+    #: Page faults of the process served without storage.
+    minor_faults: int
+    #: Page faults of the process that read storage.
+    major_faults: int
+    #: Resident memory of the process, whoever allocated it.
+    resident_bytes: int
+    #: The most that `resident_bytes` has been.
+    peak_resident_bytes: int
+    #: Of the library.
+    version: str
+    #: The front end in force: "percpu", "thread" or "slot".
+    mode: str
+    #: Why this one.
+    why: str
+    #: What picks the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
+    id: str
+    #: Those in use.
+    classes: list[ClassStats]

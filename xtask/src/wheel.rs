@@ -1,0 +1,136 @@
+//! `cargo xtask wheel` makes the Python wheel; the step `wheel` installs it as a user would, and runs `python/tests`.
+
+use crate::process;
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{cargo, packages, unittest};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Debian's Python, as programs of the step `programs` use it.
+const PYTHON: &str = "/usr/bin/python3";
+/// What the tests use where it can be had: packages of compiled code that many programs use.
+const USED: [&str; 3] = ["numpy", "pandas", "mypy"];
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// What the step needs: also a compiler, for the program that contains Python.
+pub fn packages() -> BTreeSet<String> {
+    ["python3-venv", "python3-dev", "gcc", "libc6-dev"].map(str::to_string).into()
+}
+
+/// Makes the wheel and says where it is.
+pub fn make() -> Result<bool> {
+    let root = cargo::root()?;
+    let work = cargo::target(&root).join("wheel");
+    let tools = Tools::new(Path::new("python3"), &work)?;
+    println!("{}", tools.wheel(&root)?.display());
+    Ok(true)
+}
+
+pub fn test(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if !context.library.is_ours() {
+        tally.skip("wheel", "it holds ebbmalloc only");
+        return Ok(tally);
+    }
+    if let Some(package) = packages::missing(&packages()) {
+        tally.skip("wheel", format!("package {package} is not installed"));
+        return Ok(tally);
+    }
+    let work = context.work.join("wheel");
+    let tools = match Tools::new(Path::new(PYTHON), &work) {
+        Ok(tools) => tools,
+        Err(error) => {
+            tally.skip("wheel", format!("no build tools from PyPI: {error:#}"));
+            return Ok(tally);
+        }
+    };
+    let wheel = tools.wheel(&context.root)?;
+    let user = Environment::new(Path::new(PYTHON), &work.join("user"))?;
+    user.pip(&["install", "--no-index", &wheel.to_string_lossy()])?;
+    // Without them, the tests that need them are skipped and say so.
+    let used = user.pip(&[&["install", "--only-binary=:all:"], &USED[..]].concat());
+    if let Err(error) = used {
+        println!("  wheel: {error:#}");
+    }
+    let mut command = user.command("python");
+    command
+        .args(["-m", "unittest", "-v"])
+        .current_dir(context.root.join("python/tests"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("EBB_RELEASE", context.target.join("release"));
+    let run = process::run(&mut command, LIMIT, &work.join("tests"), None)?;
+    unittest::count(&run, &mut tally);
+    Ok(tally)
+}
+
+/// An environment with what builds wheels.
+struct Tools(Environment);
+
+impl Tools {
+    fn new(python: &Path, work: &Path) -> Result<Tools> {
+        let tools = Environment::new(python, &work.join("tools"))?;
+        tools.pip(&["install", "hatchling>=1.24"])?;
+        Ok(Tools(tools))
+    }
+
+    /// Builds the wheel, alone in a folder.
+    fn wheel(&self, root: &Path) -> Result<PathBuf> {
+        let folder = self.0.folder.with_file_name("dist");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        let source = root.join("python");
+        self.0.pip(&[
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            &folder.to_string_lossy(),
+            &source.to_string_lossy(),
+        ])?;
+        let mut made = fs::read_dir(&folder)?;
+        let Some(wheel) = made.next() else { bail!("no wheel in {}", folder.display()) };
+        Ok(wheel?.path())
+    }
+}
+
+/// A fresh virtual environment.
+struct Environment {
+    folder: PathBuf,
+}
+
+impl Environment {
+    fn new(python: &Path, folder: &Path) -> Result<Environment> {
+        fs::create_dir_all(folder)?;
+        let environment = Environment { folder: folder.to_path_buf() };
+        let mut command = Command::new(python);
+        command.args(["-m", "venv", "--clear"]).arg(folder);
+        environment
+            .run(command)
+            .context("python3 -m venv (Debian: apt-get install python3-venv)")?;
+        Ok(environment)
+    }
+
+    fn pip(&self, arguments: &[&str]) -> Result<()> {
+        let mut command = self.command("python");
+        command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]).args(arguments);
+        command.env("CARGO", env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        self.run(command).with_context(|| format!("pip {}", arguments.join(" ")))
+    }
+
+    fn command(&self, program: &str) -> Command {
+        Command::new(self.folder.join("bin").join(program))
+    }
+
+    fn run(&self, mut command: Command) -> Result<()> {
+        let run = process::run(&mut command, LIMIT, &self.folder.with_extension("log"), None)?;
+        ensure!(run.success(), "{}", run.describe());
+        Ok(())
+    }
+}
