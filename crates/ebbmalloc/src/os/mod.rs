@@ -20,6 +20,7 @@ mod memory;
 mod proc;
 mod rseq_area;
 mod threads;
+mod weak;
 pub use linux::Linux;
 pub use threads::ThreadWords;
 
