@@ -58,3 +58,10 @@ impl Place {
         (self.offsets as i64 >> 32) as isize
     }
 }
+
+#[cfg(all(
+    test,
+    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
+    not(any(miri, loom))
+))]
+mod tests;
