@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod cross;
 mod header;
 mod library;
 mod packages;

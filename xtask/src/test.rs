@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, packages, programs};
+use crate::{c, cargo, cross, packages, programs};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::env;
@@ -42,7 +42,7 @@ struct Step {
     packages: fn(&Context) -> Result<BTreeSet<String>>,
 }
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 7] = [
     Step {
         name: "unit",
         about: "cargo test of the whole workspace",
@@ -66,6 +66,18 @@ const STEPS: [Step; 5] = [
         about: "C and C++ programs that hold the library to its contract (tests/c)",
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+    },
+    Step {
+        name: "musl",
+        about: "Rust and C programs on another C library, static and dynamic",
+        run: cross::musl,
+        packages: cross::musl_packages,
+    },
+    Step {
+        name: "aarch64",
+        about: "the engine's tests and a Rust program on another architecture, under qemu",
+        run: cross::arm,
+        packages: cross::arm_packages,
     },
     Step {
         name: "programs",
@@ -131,6 +143,14 @@ impl Context {
         let library = Library::find(&target.join("release"))?;
         Ok(Context { root, target, work, library, filter: args.matching.clone() })
     }
+
+    /// The same for another library, whose steps keep their things apart.
+    pub fn with(&self, library: Library, name: &str) -> Result<Context> {
+        let work = self.work.join(name);
+        fs::create_dir_all(&work)?;
+        let (root, target) = (self.root.clone(), self.target.clone());
+        Ok(Context { root, target, work, library, filter: self.filter.clone() })
+    }
 }
 
 /// The steps named in `only`, in their own order; all of them if it is empty.
@@ -159,7 +179,10 @@ mod tests {
             let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
             Ok(selected(&only)?.iter().map(|step| step.name).collect())
         };
-        assert_eq!(names(&[]).unwrap(), ["unit", "loom", "miri", "c", "programs"]);
+        assert_eq!(
+            names(&[]).unwrap(),
+            ["unit", "loom", "miri", "c", "musl", "aarch64", "programs"]
+        );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());
     }

@@ -56,12 +56,12 @@ pub(super) fn start(work: extern "C" fn()) -> bool {
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
-    let normal = libc::sched_param { sched_priority: 0 };
-    // SAFETY: names this thread, by a text that ends with a null byte; and gives it the usual priority, as
-    // whoever started it may have a higher one.
+    // SAFETY: names this thread, by a text that ends with a null byte; and gives it the usual priority, which all
+    // zero bytes mean, as whoever started it may have a higher one. By the system call: musl's function refuses.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, c"ebb-scavenger".as_ptr());
-        libc::sched_setscheduler(0, libc::SCHED_OTHER, &normal);
+        let normal: libc::sched_param = mem::zeroed();
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const normal);
     }
     // SAFETY: `start` was given a function of this type.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
