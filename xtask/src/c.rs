@@ -114,7 +114,18 @@ impl Program {
         Ok(Program { name, expect, ways, builds, limits, plugin, source })
     }
 
-    fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same program, built in one way only.
+    pub fn built_by(self, build: &str, ways: &str) -> Result<Program> {
+        let builds = vec![build.split_whitespace().map(str::to_string).collect()];
+        let ways = ways.split_whitespace().map(Way::parse).collect::<Result<_>>()?;
+        Ok(Program { builds, ways, limits: vec![None], ..self })
+    }
+
+    pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
         if !context.library.is_ours() && matches!(self.expect, Expect::Abort(_)) {
             tally.skip(&self.name, "the message is ebbmalloc's own");
             return Ok(());

@@ -97,7 +97,7 @@ fn install_miri() -> Result<()> {
 }
 
 /// Cargo as it started this task.
-fn cargo(root: &Path) -> Command {
+pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
@@ -105,7 +105,7 @@ fn cargo(root: &Path) -> Command {
 
 /// Runs a `cargo test` command and reads its counts. What cargo itself says goes to the terminal; of what
 /// the tests print, only failures, ignored tests and the totals of each binary are shown.
-fn test(name: &str, command: &mut Command) -> Result<Tally> {
+pub fn test(name: &str, command: &mut Command) -> Result<Tally> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -67,6 +67,7 @@ pub enum Plugin {
 /// The Debian packages that hold `compiler`.
 pub fn packages(compiler: &str) -> Vec<String> {
     let packages: &[&str] = match compiler {
+        "musl-gcc" => &["musl-tools"],
         "clang++" => &["clang", "libc++-dev", "libc++abi-dev"],
         other => &[other],
     };

@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod cross;
 mod examples;
 mod faces;
 mod header;

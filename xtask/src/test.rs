@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, faces, packages, programs, wheel};
+use crate::{c, cargo, cross, faces, packages, programs, wheel};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -70,6 +70,18 @@ const STEPS: &[Step] = &[
         about: "C and C++ programs that hold the library to its contract (tests/c)",
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+    },
+    Step {
+        name: "musl",
+        about: "Rust and C programs on another C library, static and dynamic",
+        run: cross::musl,
+        packages: cross::musl_packages,
+    },
+    Step {
+        name: "aarch64",
+        about: "the engine's tests and a Rust program on another architecture, under qemu",
+        run: cross::arm,
+        packages: cross::arm_packages,
     },
     Step {
         name: "faces",
@@ -143,6 +155,14 @@ impl Context {
         let library = Library::find(&target.join("release"))?;
         Ok(Context { root, target, work, library, filter: args.matching.clone(), long: args.long })
     }
+
+    /// The same for another library, whose steps keep their things apart.
+    pub fn with(&self, library: Library, name: &str) -> Result<Context> {
+        let work = self.work.join(name);
+        fs::create_dir_all(&work)?;
+        let (root, target) = (self.root.clone(), self.target.clone());
+        Ok(Context { root, target, work, library, filter: self.filter.clone(), long: self.long })
+    }
 }
 
 /// The steps named in `only`, in their own order; all of them if it is empty.
@@ -173,7 +193,7 @@ mod tests {
         };
         assert_eq!(
             names(&[]).unwrap(),
-            ["unit", "loom", "miri", "c", "faces", "programs", "wheel"]
+            ["unit", "loom", "miri", "c", "musl", "aarch64", "faces", "programs", "wheel"]
         );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());

@@ -20,6 +20,9 @@ pub struct Options {
     /// Print ebbmalloc's statistics when the program ends: sets EBB_STATS=1
     #[arg(long)]
     stats: bool,
+    /// Say as the program starts which mode serves it, why, and what else would work: sets EBB_EXPLAIN=1
+    #[arg(long)]
+    explain: bool,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -76,6 +79,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     if options.stats {
         command.env("EBB_STATS", "1");
+    }
+    if options.explain {
+        command.env("EBB_EXPLAIN", "1");
     }
     Err(program::refused(&path, command.exec()))
 }

@@ -55,6 +55,68 @@ fn the_library_is_in_the_program_and_options_reach_it() {
         .stdout(both);
 }
 
+/// Reasons are true ones: of glibc's own doing, of a filter's, and of who stands in for the kernel.
+#[test]
+fn the_mode_is_explained() {
+    let told = |command: &mut assert_cmd::Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let explain = |mode: &str| {
+        let mut command = ebb();
+        command.args(["run", "--explain", "--mode", mode, "--", "true"]);
+        command
+    };
+    let line = told(&mut explain("slot"));
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert!(line.contains(" mode slot (asked for by EBB_MODE; Linux "), "{line}");
+    let line = told(&mut explain("auto"));
+    if !line.contains(" mode percpu by ") {
+        eprintln!("SKIPPED: no percpu mode here ({line})");
+        return;
+    }
+    assert!(line.contains("(glibc registered rseq; Linux "), "{line}");
+    assert!(line.contains("possible too: thread, slot)"), "{line}");
+    // Who turns it off does so for another library, which would find threads registered.
+    let tunable = "glibc.malloc.check=0:glibc.pthread.rseq=0";
+    let line = told(explain("auto").env("GLIBC_TUNABLES", tunable));
+    assert!(line.contains(" mode slot (GLIBC_TUNABLES has glibc.pthread.rseq=0"), "{line}");
+    let lines = told(explain("percpu").env("GLIBC_TUNABLES", tunable));
+    assert!(lines.contains("EBB_MODE=percpu is not possible: GLIBC_TUNABLES has"), "{lines}");
+    for (error, name) in [(libc::EPERM, "(EPERM)"), (libc::ENOSYS, "(ENOSYS)")] {
+        let line = told_under_filter(error);
+        assert!(line.contains(" mode slot (") && line.contains(name), "{line}");
+    }
+}
+
+/// What a program says that the kernel refuses rseq(2), with this error.
+fn told_under_filter(error: i32) -> String {
+    use std::os::unix::process::CommandExt;
+    let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // Load the number of the system call; if it is rseq's, an error; else as usual.
+    let mut filter = [
+        statement(0x20, 0, 0, 0),
+        statement(0x15, 0, 1, libc::SYS_rseq as u32),
+        statement(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        statement(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let mut command = std::process::Command::new("true");
+    command.env("LD_PRELOAD", library()).env("EBB_EXPLAIN", "1").env_remove("EBB_MODE");
+    // SAFETY: system calls only, between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            match libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        });
+    }
+    String::from_utf8(command.output().unwrap().stderr).unwrap()
+}
+
 #[test]
 fn options_after_the_program_are_the_programs() {
     ebb().args(["run", "echo", "--stats", "-n", "--", "x"]).assert().stdout("--stats -n -- x\n");

@@ -1,4 +1,4 @@
-//! The real operating system, in a mode that the test chooses.
+//! The real operating system, in a mode and with as many CPUs as the test chooses.
 
 use std::ptr::NonNull;
 
@@ -10,12 +10,24 @@ use crate::words::Words;
 pub struct LinuxIn {
     mode: &'static str,
     words: Words,
+    cpus: Option<usize>,
+    id_at: Option<isize>,
 }
 
 impl LinuxIn {
     /// In this mode.
     pub fn new(mode: &'static str) -> Self {
-        Self { mode, words: Words::new() }
+        Self { mode, words: Words::new(), cpus: None, id_at: None }
+    }
+
+    /// As if there were so many CPUs, fewer or more than there are.
+    pub fn cpus(self, cpus: usize) -> Self {
+        Self { cpus: Some(cpus), ..self }
+    }
+
+    /// As if the kernel wrote the number of the virtual CPU so far from the thread pointer.
+    pub fn id_at(self, offset: isize) -> Self {
+        Self { id_at: Some(offset), ..self }
     }
 }
 
@@ -63,11 +75,24 @@ impl Os for LinuxIn {
     }
 
     fn cpus(&self) -> usize {
-        Linux.cpus()
+        self.cpus.unwrap_or_else(|| Linux.cpus())
     }
 
     fn rseq(&self) -> Result<RseqArea, &'static str> {
-        Linux.rseq()
+        let area = Linux.rseq()?;
+        Ok(RseqArea { id_at: self.id_at.unwrap_or(area.id_at), ..area })
+    }
+
+    fn join_rseq(&self) -> bool {
+        Linux.join_rseq()
+    }
+
+    fn leave_rseq(&self) {
+        Linux.leave_rseq();
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        Linux.kernel()
     }
 
     fn thread_key(&self) -> usize {

@@ -1,6 +1,6 @@
-//! Percpu mode while the kernel does its worst: timers interrupt every thread, and threads are
-//! moved from CPU to CPU, so that restartable sequences do restart. And thread mode while signal
-//! handlers use the cache that they find a thread at work on.
+//! All modes while the kernel does its worst: timers interrupt every thread, and threads are moved from CPU
+//! to CPU, real ones and pretended ones, so that restartable sequences do restart. And thread mode while
+//! signal handlers use the cache that they find a thread at work on.
 #![cfg(not(any(miri, loom)))]
 
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
-use ebbmalloc::Engine;
+use ebbmalloc::{Engine, Os};
 use ebbmalloc_testkit::LinuxIn;
 
 const THREADS: usize = 4;
@@ -21,10 +21,34 @@ static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// The engine that handlers in this thread allocate from, if any.
     static IN_HANDLERS: Cell<Option<&'static Engine<LinuxIn>>> = const { Cell::new(None) };
+    /// The number of the virtual CPU that the thread pretends to run on.
+    static PRETENDED: Cell<u32> = const { Cell::new(0) };
+    /// Which thread of the test this is.
+    static NUMBER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// How many virtual CPUs a test pretends that there are, and how many of them each of its threads has, the
+/// first thread included.
+const PRETENDED_CPUS: usize = 256;
+const EACH: u32 = (PRETENDED_CPUS / (THREADS + 1)) as u32;
+
+/// Where threads have `PRETENDED`, from the thread pointer: the same in all of them, in an executable.
+fn pretended_at() -> isize {
+    let thread: usize;
+    // SAFETY: reads the thread pointer.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) thread);
+        #[cfg(target_arch = "aarch64")]
+        std::arch::asm!("mrs {}, tpidr_el0", out(reg) thread);
+    }
+    PRETENDED.with(|id| ptr::from_ref(id).addr().wrapping_sub(thread) as isize)
 }
 
 extern "C" fn interrupt(_: libc::c_int) {
-    INTERRUPTS.fetch_add(1, Ordering::Relaxed);
+    let nth = INTERRUPTS.fetch_add(1, Ordering::Relaxed) as u32;
+    // As if moved to another CPU: a sequence that this interrupts starts over, and sees it.
+    PRETENDED.set(NUMBER.get() * EACH + nth.wrapping_mul(37) % EACH);
     if let Some(engine) = IN_HANDLERS.get() {
         let blocks = [engine.alloc(SIZE), engine.alloc(SIZE)].map(<*mut u8>::cast::<u64>);
         for block in blocks {
@@ -97,9 +121,9 @@ fn move_to(thread: libc::pid_t, cpu: usize) -> bool {
 
 /// Bursts of blocks, from a few to more than a cache holds. Each block carries a number of its
 /// own, which it must still carry when it is freed: nobody else was given it meanwhile.
-fn work(engine: &Engine<LinuxIn>, thread: usize) {
+fn work(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
     let mut blocks: Vec<*mut u64> = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let size = [16, 64, 16, 8192][round % 4];
         let burst = if size == 8192 { 40 } else { 1 + round * 37 % 1500 };
         let number = |nth: usize| (thread << 48 | round << 16 | nth) as u64;
@@ -122,13 +146,46 @@ fn work(engine: &Engine<LinuxIn>, thread: usize) {
 
 #[test]
 fn sequences_restart() {
-    in_percpu_mode(|_| {});
+    in_mode(LinuxIn::new("percpu"), ROUNDS, |_| {});
+}
+
+/// Numbers far beyond those of the CPUs that there are: as on a machine with 256. No two threads have the same.
+#[test]
+fn numbers_are_beyond_the_cpus() {
+    let engine = LinuxIn::new("percpu").cpus(PRETENDED_CPUS).id_at(pretended_at());
+    in_mode(engine, ROUNDS / 4, |engine| {
+        engine.trim();
+    });
+}
+
+/// More CPUs than caches, as where some were added later: threads there are served without one.
+#[test]
+fn numbers_are_beyond_the_caches() {
+    in_mode(LinuxIn::new("percpu").cpus(1), ROUNDS / 4, |engine| {
+        engine.trim();
+    });
+    let few = LinuxIn::new("percpu").cpus(PRETENDED_CPUS / 3).id_at(pretended_at());
+    in_mode(few, ROUNDS / 4, |_| {});
+}
+
+/// The same hardships in the other modes, with fewer and with more caches than CPUs.
+#[test]
+fn other_modes_are_interrupted() {
+    in_mode(LinuxIn::new("thread"), ROUNDS / 4, |engine| {
+        engine.trim();
+    });
+    in_mode(LinuxIn::new("slot").cpus(1), ROUNDS / 4, |engine| {
+        engine.trim();
+    });
+    in_mode(LinuxIn::new("slot").cpus(PRETENDED_CPUS), ROUNDS / 4, |engine| {
+        engine.trim();
+    });
 }
 
 /// Caches are emptied, and OS pages of spans returned, while sequences work on them.
 #[test]
 fn caches_are_emptied_under_sequences() {
-    in_percpu_mode(|engine| {
+    in_mode(LinuxIn::new("percpu"), ROUNDS, |engine| {
         for _ in 0..20 {
             engine.trim();
         }
@@ -136,12 +193,15 @@ fn caches_are_emptied_under_sequences() {
 }
 
 /// Threads at work while everything interrupts them, and somebody does something to the engine.
-fn in_percpu_mode(meanwhile: impl Fn(&Engine<LinuxIn>)) {
-    let engine = Engine::new(LinuxIn::new("percpu"), None);
+fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
+    let mut asked = [0; 8];
+    let length = os.environment("EBB_MODE", &mut asked).unwrap();
+    PRETENDED.set(THREADS as u32 * EACH);
+    let engine = Engine::new(os, None);
     assert!(!engine.alloc(1).is_null());
-    let stats = engine.stats();
-    if stats.mode != "percpu" {
-        eprintln!("SKIPPED: no percpu mode here ({})", stats.why);
+    let choice = engine.stats().choice;
+    if choice.mode.as_bytes() != &asked[..length] {
+        eprintln!("SKIPPED: not possible here: {choice}");
         return;
     }
     handle_interrupts();
@@ -156,8 +216,12 @@ fn in_percpu_mode(meanwhile: impl Fn(&Engine<LinuxIn>)) {
                 scope.spawn(move || {
                     // SAFETY: asks for a number.
                     id.store(unsafe { libc::gettid() } as usize, Ordering::Relaxed);
-                    let _timer = Timer::start();
-                    work(engine, number);
+                    NUMBER.set(number as u32);
+                    PRETENDED.set(number as u32 * EACH);
+                    let timer = Timer::start();
+                    work(engine, number, rounds);
+                    drop(timer);
+                    engine.leave_thread();
                 })
             })
             .collect();

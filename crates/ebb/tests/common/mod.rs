@@ -18,7 +18,9 @@ pub fn bare() -> Command {
     let mut command = Command::new(executable());
     // Only lest a hanging program hangs the tests too.
     command.timeout(Duration::from_secs(300));
-    for name in ["EBB_LIBRARY", "EBB_MODE", "EBB_STATS", "LD_PRELOAD", "PYTHONMALLOC"] {
+    for name in
+        ["EBB_LIBRARY", "EBB_MODE", "EBB_STATS", "EBB_EXPLAIN", "LD_PRELOAD", "PYTHONMALLOC"]
+    {
         command.env_remove(name);
     }
     command

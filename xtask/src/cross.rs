@@ -1,0 +1,171 @@
+//! Steps `musl` and `aarch64`: the same crate on another C library, and on another architecture under qemu.
+//! What they need (the target by rustup, compilers and qemu as packages) is installed; where that cannot be
+//! had they are skipped.
+
+use crate::library::{Library, Mode};
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{c, cargo, packages, process};
+use anyhow::{Context as _, Result, ensure};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const RUN_LIMIT: Duration = Duration::from_secs(60);
+const MUSL: &str = "x86_64-unknown-linux-musl";
+const ARM: &str = "aarch64-unknown-linux-gnu";
+const MODES: [&str; 3] = ["percpu", "thread", "slot"];
+/// A Rust program with the crate as its allocator.
+const EXAMPLE: [&str; 4] = ["--package", "ebbmalloc", "--example", "words"];
+/// The contract programs that say most about a C library: threads that come and go, and forks.
+const PROGRAMS: [&str; 6] = [
+    "malloc.c",
+    "stress.c",
+    "thread_exit.c",
+    "thread_storm.c",
+    "fork_threads.c",
+    "misuse_double_free.c",
+];
+
+/// A test of what the kernel then says of a mapping.
+const HUGE: &str = "reserved_memory_is_not_for_huge_pages";
+/// Address space under an emulator, in bytes: qemu takes half a minute to note that 1 TiB is reserved.
+const EMULATED_SPACE: u64 = 8 << 30;
+
+pub fn musl_packages(_: &Context) -> Result<BTreeSet<String>> {
+    Ok(BTreeSet::from(["musl-tools".into()]))
+}
+
+pub fn arm_packages(_: &Context) -> Result<BTreeSet<String>> {
+    Ok(["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"].map(String::from).into())
+}
+
+/// Rust programs, and C programs with the static library or with the shared one preloaded or linked, in each mode.
+pub fn musl(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if cfg!(not(target_arch = "x86_64")) {
+        tally.skip("musl", "the target is for x86-64");
+        return Ok(tally);
+    }
+    if let Err(why) = ready(MUSL, musl_packages(context)?) {
+        tally.skip("musl", format!("{why:#}"));
+        return Ok(tally);
+    }
+    let target = |dir: &str| context.target.join(dir);
+    let (fixed, shared) = (target("musl-static"), target("musl-shared"));
+    build(context, MUSL, &fixed, &EXAMPLE, &[])?;
+    build(context, MUSL, &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
+    // A shared object that needs the C library's, which Rust has none of.
+    let environment = [
+        ("RUSTFLAGS", "-C target-feature=-crt-static"),
+        ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
+    ];
+    build(context, MUSL, &shared, &["--package", "ebbmalloc-capi"], &environment)?;
+    let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
+    let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
+    for (name, build, ways, library) in [
+        ("static", "musl-gcc -static", "static", fixed),
+        ("shared", "musl-gcc", "preload dynamic", shared),
+    ] {
+        let context = context.with(Library::Ours(library), &format!("musl-{name}"))?;
+        let programs = c::programs(&context.root, &context.filter)?;
+        let chosen = programs.into_iter().filter(|program| PROGRAMS.contains(&program.name()));
+        for program in chosen {
+            program.built_by(build, ways)?.test(&context, &modes, &mut tally)?;
+        }
+    }
+    Ok(tally)
+}
+
+/// The engine's unit tests, the sequences among them, and a Rust program. Under qemu there is no rseq.
+pub fn arm(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if let Err(why) = ready(ARM, arm_packages(context)?) {
+        tally.skip("aarch64", format!("{why:#}"));
+        return Ok(tally);
+    }
+    let qemu = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
+    let environment = [
+        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"),
+        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &qemu.join(" ")),
+    ];
+    let mut command = cargo::cargo(&context.root);
+    command.args(["test", "--target", ARM, "--package", "ebbmalloc", "--lib"]).envs(environment);
+    command.args(["--", "--skip", HUGE]);
+    tally.skip(HUGE, "qemu keeps advice about huge pages to itself");
+    tally += cargo::test("aarch64", &mut command)?;
+    build(context, ARM, &context.target, &EXAMPLE, &environment)?;
+    let words = context.target.join(ARM).join("release/examples/words");
+    try_modes("aarch64", &qemu, &words, context, &mut tally)?;
+    Ok(tally)
+}
+
+/// Sees to it that there is all that a target needs.
+fn ready(target: &str, wanted: BTreeSet<String>) -> Result<()> {
+    if let Some(package) = packages::missing(&wanted) {
+        anyhow::bail!("package {package} is not installed");
+    }
+    let add = Command::new("rustup")
+        .args(["target", "add", target])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .context("the target needs rustup, which cannot be started")?;
+    ensure!(add.success(), "rustup could not install the target {target}");
+    Ok(())
+}
+
+fn build(
+    context: &Context,
+    target: &str,
+    into: &Path,
+    what: &[&str],
+    environment: &[(&str, &str)],
+) -> Result<()> {
+    let mut command = cargo::cargo(&context.root);
+    command.args(["build", "--release", "--target", target]).args(what);
+    command.arg("--target-dir").arg(into).envs(environment.iter().copied());
+    ensure!(command.status()?.success(), "{what:?} does not build for {target}");
+    Ok(())
+}
+
+/// Runs a program that prints statistics in each mode, and left to choose. What is not possible is skipped with
+/// the reason that the library gives.
+fn try_modes(
+    step: &str,
+    runner: &[&str],
+    program: &Path,
+    context: &Context,
+    tally: &mut Tally,
+) -> Result<Vec<Mode>> {
+    let words: Vec<PathBuf> = runner.iter().map(PathBuf::from).chain([program.into()]).collect();
+    let space = (!runner.is_empty()).then_some(EMULATED_SPACE);
+    let mut modes = Vec::new();
+    for name in MODES.into_iter().chain(["auto"]) {
+        let mut mode = Mode { name, unavailable: None };
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env("EBB_MODE", name).env("EBB_STATS", "1");
+        let log = context.work.join(format!("{step}-{name}"));
+        let run = process::run(&mut command, RUN_LIMIT, &log, space)?;
+        let told =
+            run.stderr.lines().find(|line| line.contains(" mode ")).unwrap_or("").to_string();
+        let test = format!("{step}/words [{name}]");
+        match (run.success(), name) {
+            (true, "auto") if !told.is_empty() => {
+                println!("  {step}: {told}");
+                tally.pass();
+            }
+            (true, _) if told.contains(&format!(" mode {name} ")) => tally.pass(),
+            (true, "percpu") if run.stderr.contains("EBB_MODE=percpu is not possible") => {
+                let why = run.stderr.lines().next().unwrap_or("").to_string();
+                tally.skip(&test, &why);
+                mode.unavailable = Some(why);
+            }
+            _ => tally.fail(&test, run.describe()),
+        }
+        modes.push(mode);
+    }
+    modes.pop();
+    Ok(modes)
+}
