@@ -5,6 +5,7 @@ mod c;
 mod cargo;
 mod compiler;
 mod header;
+mod kernels;
 mod library;
 mod packages;
 mod pool;
@@ -12,6 +13,7 @@ mod process;
 mod programs;
 mod tally;
 mod test;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -27,6 +29,8 @@ struct Cli {
 enum Task {
     /// Run every test there is, installing what they need
     Test(test::Args),
+    /// Boot real kernels in virtual machines and test restartable sequences there: an hour
+    Kernels(kernels::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
 }
@@ -34,6 +38,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Kernels(args) => kernels::run(&args),
         Task::Bench(args) => bench::run(&args),
     };
     match outcome {

@@ -2,12 +2,11 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, packages, programs};
+use crate::{c, cargo, packages, programs, workspace};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
-use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -120,12 +119,7 @@ pub fn run(args: &Args) -> Result<bool> {
 
 impl Context {
     fn new(args: &Args) -> Result<Context> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("xtask lies in no workspace")?
-            .to_path_buf();
-        let target = env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| root.join("target"), |dir| root.join(dir));
+        let (root, target) = workspace::directories()?;
         let work = target.join("test");
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;

@@ -12,6 +12,7 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::LinuxIn;
 
 const THREADS: usize = 4;
+/// Unless `EBB_TEST_ROUNDS` says otherwise: fewer where the instructions are translated.
 const ROUNDS: usize = 4000;
 /// How often each thread is interrupted, in nanoseconds of its own CPU time.
 const PERIOD_NS: i64 = 30_000;
@@ -35,6 +36,11 @@ extern "C" fn interrupt(_: libc::c_int) {
             }
         }
     }
+}
+
+fn rounds() -> usize {
+    let asked = std::env::var("EBB_TEST_ROUNDS").ok();
+    asked.map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
 fn handle_interrupts() {
@@ -99,7 +105,7 @@ fn move_to(thread: libc::pid_t, cpu: usize) -> bool {
 /// own, which it must still carry when it is freed: nobody else was given it meanwhile.
 fn work(engine: &Engine<LinuxIn>, thread: usize) {
     let mut blocks: Vec<*mut u64> = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds() {
         let size = [16, 64, 16, 8192][round % 4];
         let burst = if size == 8192 { 40 } else { 1 + round * 37 % 1500 };
         let number = |nth: usize| (thread << 48 | round << 16 | nth) as u64;
@@ -197,7 +203,7 @@ fn handlers_allocate() {
         blocks[HELD..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
         let timer = Timer::start();
         IN_HANDLERS.set(Some(engine));
-        for round in 0..ROUNDS * 500 {
+        for round in 0..rounds() * 500 {
             let block = &mut blocks[round % HELD];
             let number = |round| (thread << 48 | round) as u64;
             // SAFETY: ours, until it is freed.
