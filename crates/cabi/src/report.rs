@@ -181,7 +181,7 @@ impl Write for Cut<'_> {
 /// The shape that glibc's has: sizes by class, then totals.
 fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "<malloc version=\"ebbmalloc {}\">", engine::VERSION)?;
-    writeln!(out, "<heap nr=\"0\" mode=\"{}\">\n<sizes>", stats.mode)?;
+    writeln!(out, "<heap nr=\"0\" mode=\"{}\">\n<sizes>", stats.choice.mode)?;
     for class in stats.classes.iter().filter(|class| class.spans > 0) {
         let size = class.block_bytes;
         let free = class.free + class.cached;

@@ -12,7 +12,8 @@
 use core::ptr;
 
 use crate::cache::{Header, OwnedStack, Slab, has_changed, header_of, lock_of, used_bytes};
-use crate::engine::{Engine, Mode};
+use crate::engine::Engine;
+use crate::mode::Mode;
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass};
 use crate::sync::{AtomicU64, Ordering};

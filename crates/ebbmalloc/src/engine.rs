@@ -8,7 +8,8 @@ use crate::cache::{Slab, lock_of};
 use crate::central::Central;
 use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
-use crate::options::{LimitChoice, ModeChoice, Options, StatsChoice};
+use crate::mode::{Choice, Decision, Mode};
+use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::Region;
@@ -76,28 +77,9 @@ pub(crate) struct Setup {
     pub caches: usize,
     pub options: Options,
     pub mode: Mode,
-    /// Why this mode.
-    pub why: &'static str,
-    /// What picks the cache, in percpu mode: "mm_cid" or "cpu_id".
-    pub id: &'static str,
-}
-
-/// The front end in force.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
-    PerCpu,
-    Thread,
-    Slot,
-}
-
-impl Mode {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PerCpu => "percpu",
-            Self::Thread => "thread",
-            Self::Slot => "slot",
-        }
-    }
+    /// Whether threads register themselves for restartable sequences.
+    pub joining: bool,
+    pub choice: Choice,
 }
 
 // SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
@@ -117,8 +99,8 @@ impl<O: Os> Engine<O> {
                 caches: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
-                why: "",
-                id: "",
+                joining: false,
+                choice: Choice::UNSET,
             }),
             state: AtomicU32::new(COLD),
             starting: Lock::new(()),
@@ -164,9 +146,9 @@ impl<O: Os> Engine<O> {
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
-        let refused = self.choose_mode(setup);
-        let caches = if setup.mode == Mode::Thread { 0 } else { self.os.cpus() };
-        if !self.region.set_up(&self.os, caches) || !self.light_beacon(setup.mode.name(), caches) {
+        let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
+        let caches = if mode == Mode::Thread { 0 } else { self.os.cpus() };
+        if !self.region.set_up(&self.os, caches) || !self.light_beacon(mode.name(), caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -176,17 +158,20 @@ impl<O: Os> Engine<O> {
             return false;
         }
         if let Some(asked) = refused {
-            let (asked, why) = (asked.name(), setup.why);
+            let (asked, why) = (asked.name(), choice.why);
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using slot");
             Line::print(&self.os, text);
         }
-        self.set_limit(setup.options.limit);
-        setup.caches = caches;
-        if let (Mode::PerCpu, Ok(area)) = (setup.mode, self.os.rseq()) {
-            setup.place = Place::new(area, self.region.slabs(), caches);
-            setup.id = area.id;
+        if setup.options.explain == ExplainChoice::On {
+            Line::print(&self.os, format_args!("{choice}"));
         }
-        let (mode, offsets) = (setup.mode, setup.place.offsets);
+        self.set_limit(setup.options.limit);
+        (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
+        if let Some(area) = area {
+            setup.place = Place::new(area, self.region.slabs(), caches);
+            setup.joining = area.ours;
+        }
+        let offsets = setup.place.offsets;
         let counting = setup.options.stats != StatsChoice::Off;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !counting {
@@ -201,29 +186,6 @@ impl<O: Os> Engine<O> {
             }
         }
         true
-    }
-
-    /// Decides on the mode, and says why this one. Returns the mode that was asked for where
-    /// that is not possible.
-    fn choose_mode(&self, setup: &mut Setup) -> Option<Mode> {
-        const ASKED: &str = "asked for by EBB_MODE";
-        let (mode, possible) = match setup.options.mode {
-            ModeChoice::Auto => {
-                (Mode::PerCpu, self.os.rseq().map(|_| "the C library registered rseq"))
-            }
-            ModeChoice::PerCpu => (Mode::PerCpu, self.os.rseq().map(|_| ASKED)),
-            ModeChoice::Thread => {
-                let watched = self.os.watch_threads(self.hooks.map(|hooks| hooks.at_thread_exit));
-                let slabs = watched.and_then(|()| self.thread_slabs.set_up(&self.os));
-                (Mode::Thread, slabs.map(|()| ASKED))
-            }
-            ModeChoice::Slot => (Mode::Slot, Ok(ASKED)),
-        };
-        (setup.mode, setup.why) = match possible {
-            Ok(why) => (mode, why),
-            Err(why) => (Mode::Slot, why),
-        };
-        (possible.is_err() && setup.options.mode != ModeChoice::Auto).then_some(mode)
     }
 
     fn set_limit(&self, choice: LimitChoice) {
@@ -256,7 +218,9 @@ impl<O: Os> Engine<O> {
     pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
         let setup = self.setup();
         match setup.mode {
-            Mode::PerCpu => work(&PerCpu(setup.place)),
+            Mode::PerCpu => {
+                work(&PerCpu { place: setup.place, os: &self.os, joining: setup.joining })
+            }
             Mode::Thread => work(&Thread {
                 os: &self.os,
                 words: self.os.thread_words(),

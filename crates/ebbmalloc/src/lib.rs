@@ -24,7 +24,7 @@
 //! - `central`: the spans of one size class
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`, `why`: all
+//! - `engine`, `mode`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`, `why`: all
 //!   of it together
 //! - `global`: the engine of this process
 
@@ -79,6 +79,8 @@ mod large;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
+mod mode;
+#[cfg(not(loom))]
 mod refill;
 #[cfg(not(loom))]
 mod remote;
@@ -101,7 +103,9 @@ pub use engine::{Engine, Hooks};
 pub use global::{ENGINE, EbbMalloc};
 #[cfg(not(loom))]
 pub use ledger::{ClassLedger, Ledger, Part};
-pub use options::{LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
+#[cfg(not(loom))]
+pub use mode::Choice;
+pub use options::{ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
 pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
 #[cfg(not(loom))]
 pub use remote::Memory;

@@ -61,6 +61,16 @@ choices! {
     }
 }
 
+choices! {
+    /// Whether a program says as it starts which front end serves it.
+    ExplainChoice {
+        /** Nothing is said. */
+        Off = "0" | "",
+        /** One line on standard error: the mode, why this one, and what else would work. */
+        On = "1",
+    }
+}
+
 /// How much memory the engine may hold at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitChoice {
@@ -160,6 +170,8 @@ macro_rules! options {
 options! {
     /** Which front end serves small blocks. Default: `auto`. */
     mode: ModeChoice = Auto, "EBB_MODE";
+    /** Whether a process says as it starts which mode is in force, and why. Default: no. */
+    explain: ExplainChoice = Off, "EBB_EXPLAIN";
     /** Whether statistics are kept and printed at exit. Default: off. */
     stats: StatsChoice = Off, "EBB_STATS";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.

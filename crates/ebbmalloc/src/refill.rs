@@ -12,9 +12,10 @@ use core::ptr;
 use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
 use crate::drain::Which;
-use crate::engine::{Engine, Mode};
+use crate::engine::Engine;
 use crate::flow::Need;
 use crate::front::thread;
+use crate::mode::Mode;
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::sync::Ordering;
@@ -37,8 +38,11 @@ const ASKED: usize = 8;
 
 impl<O: Os> Engine<O> {
     /// Gives the calling thread's cache back, because the thread is about to exit: what it still
-    /// allocates and frees then goes past caches. Does nothing in other modes than thread.
+    /// allocates and frees then goes past caches. Does nothing where threads have nothing to give back.
     pub fn leave_thread(&self) {
+        if self.setup().joining {
+            self.os.leave_rseq();
+        }
         let slab = thread::leave(self.os.thread_words());
         if !slab.is_null() {
             self.flush_slab(slab);

@@ -28,8 +28,9 @@ fn statistics() {
     let mut text = String::from(
         "# Statistics\n\nWhat `EBB_STATS=1` prints when a program ends; `ebb_stats` and `EbbMalloc::stats` \
          tell it any time.\n\n\
-         - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode) and `id` (what \
-         picks the cache), and `classes`, a list with a row for each size class in use.\n\
+         - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode), `id` (what \
+         picks the cache), `others` (modes that would work too), `no_percpu` (why percpu mode would not), \
+         `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\
          - OpenMetrics (`EBB_STATS=openmetrics`) has them after `ebbmalloc_`, those of classes after \
          `ebbmalloc_class_` with the label `block_bytes`. Counters end in `_total`; times are in \
          seconds, so `user_us` is `ebbmalloc_user_seconds_total`. `ebbmalloc_info` has version, mode, why and \

@@ -24,7 +24,7 @@ const LAYERS: [&[&str]; 26] = [
     &["central"],
     &["front"],
     &["scavenger"],
-    &["engine"],
+    &["engine", "mode"],
     &["large"],
     &["refill", "drain"],
     &["scavenge"],

@@ -344,6 +344,16 @@ impl Os for FakeOs {
         Err("a fake has no rseq")
     }
 
+    fn join_rseq(&self) -> bool {
+        false
+    }
+
+    fn leave_rseq(&self) {}
+
+    fn kernel(&self) -> [u32; 2] {
+        [0; 2]
+    }
+
     fn thread_key(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));

@@ -70,6 +70,18 @@ impl Os for LinuxIn {
         Linux.rseq()
     }
 
+    fn join_rseq(&self) -> bool {
+        Linux.join_rseq()
+    }
+
+    fn leave_rseq(&self) {
+        Linux.leave_rseq();
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        Linux.kernel()
+    }
+
     fn thread_key(&self) -> usize {
         Linux.thread_key()
     }

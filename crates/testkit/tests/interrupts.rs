@@ -146,8 +146,8 @@ fn in_percpu_mode(meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let engine = Engine::new(LinuxIn::new("percpu"), None);
     assert!(!engine.alloc(1).is_null());
     let stats = engine.stats();
-    if stats.mode != "percpu" {
-        eprintln!("SKIPPED: no percpu mode here ({})", stats.why);
+    if stats.choice.mode != "percpu" {
+        eprintln!("SKIPPED: no percpu mode here ({})", stats.choice.why);
         return;
     }
     handle_interrupts();

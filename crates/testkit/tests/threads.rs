@@ -160,7 +160,7 @@ fn caches_shrink_as_threads_come() {
 fn without_address_space_for_caches_slots_serve() {
     let engine = Engine::new(FakeOs::default().refusing(0..1).mode("thread"), None);
     use_cache(&engine);
-    assert_eq!(engine.stats().mode, "slot");
+    assert_eq!(engine.stats().choice.mode, "slot");
     let printed = engine.os().printed();
     let told = "EBB_MODE=thread is not possible: too little address space; using slot";
     assert_eq!(printed.matches(told).count(), 1, "{printed}");
@@ -184,5 +184,5 @@ fn threads_beyond_the_last_cache_are_served() {
         }
     });
     assert_eq!(cached(&engine), 0);
-    assert_eq!(engine.stats().mode, "thread");
+    assert_eq!(engine.stats().choice.mode, "thread");
 }

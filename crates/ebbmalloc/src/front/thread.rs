@@ -65,6 +65,14 @@ pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
     words.own.load(Ordering::Relaxed).cast()
 }
 
+/// Sees to it that a new thread never gets a cache of its own; false if it was not new.
+pub(crate) fn refuse(words: &ThreadWords) -> bool {
+    let new = words.state.load(Ordering::Relaxed) == NEW;
+    words.state.store(GONE, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    new
+}
+
 /// Takes its cache from the calling thread, which gets none again; null if it had none.
 pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
     words.state.store(GONE, Ordering::Relaxed);

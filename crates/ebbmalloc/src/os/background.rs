@@ -5,6 +5,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::linux::keeping_errno;
+use super::weak::weak;
 
 /// Bytes of address space for the thread's stack, of which it touches a page or two. The C library puts
 /// the thread's variables there too; where these are large, the second will do.
@@ -69,25 +70,13 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 
 /// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork;
 /// where nobody does, whoever asks is one of several if it is not the first.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(super) fn is_threaded(forked: bool) -> bool {
-    let single: *const u8;
-    // SAFETY: as for `registered_by_libc`: the address of a variable, or 0.
-    unsafe {
-        core::arch::asm!(
-            ".weak __libc_single_threaded",
-            "mov {single}, qword ptr [rip + __libc_single_threaded@GOTPCREL]",
-            single = out(reg) single,
-            options(nomem, nostack, preserves_flags),
-        );
-        if forked || single.is_null() { not_first() } else { single.read_volatile() == 0 }
+    let single = weak!("__libc_single_threaded");
+    if forked || single.is_null() {
+        return not_first();
     }
-}
-
-/// As above.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) fn is_threaded(_: bool) -> bool {
-    not_first()
+    // SAFETY: the C library's variable, which may change at any time.
+    unsafe { single.read_volatile() == 0 }
 }
 
 fn not_first() -> bool {

@@ -7,19 +7,13 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::proc::{
-    highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
+    highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
-use super::rseq_area::registered_by_libc;
-use super::{Os, RseqArea, ThreadWords, Usage, background, memory, threads};
+use super::{Os, RseqArea, ThreadWords, Usage, background, memory, own_area, rseq_area, threads};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Linux;
-
-/// Bytes of the kernel's rseq area that must be there for `mm_cid` (offset 24, Linux 6.3).
-const RSEQ_SIZE_WITH_MM_CID: usize = 28;
-/// getauxval(3) key: the size of the rseq features that the kernel fills.
-const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
 /// printed; -1 for none. And which file it is, since some close all and open others.
@@ -140,17 +134,19 @@ impl Os for Linux {
     }
 
     fn rseq(&self) -> Result<RseqArea, &'static str> {
-        let (offset, size) = registered_by_libc()?;
-        if size == 0 {
-            return Err("the C library did not register rseq");
-        }
-        // SAFETY: reads a number from the auxiliary vector.
-        let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
-        if features >= RSEQ_SIZE_WITH_MM_CID {
-            Ok(RseqArea { offset, id_at: offset + 24, id: "mm_cid" })
-        } else {
-            Ok(RseqArea { offset, id_at: offset + 4, id: "cpu_id" })
-        }
+        rseq_area::find(self)
+    }
+
+    fn join_rseq(&self) -> bool {
+        own_area::register().is_ok()
+    }
+
+    fn leave_rseq(&self) {
+        own_area::unregister();
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        kernel()
     }
 
     fn thread_key(&self) -> usize {

@@ -17,13 +17,17 @@ pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 mod background;
 mod linux;
 mod memory;
+mod own_area;
 mod proc;
 mod rseq_area;
 mod threads;
+mod weak;
 pub use linux::Linux;
+#[cfg(all(test, not(any(miri, loom))))]
+pub(crate) use own_area::own_area;
 pub use threads::ThreadWords;
 
-/// Where the C library registered each thread's area for restartable sequences with the kernel.
+/// Where each thread's area for restartable sequences is.
 #[derive(Clone, Copy, Debug)]
 pub struct RseqArea {
     /// Offset of the area from the thread pointer, in bytes; may be negative. Never 0.
@@ -32,6 +36,8 @@ pub struct RseqArea {
     pub id_at: isize,
     /// Which number that is, for people: "mm_cid" or "cpu_id".
     pub id: &'static str,
+    /// Whether nobody else registers it with the kernel: [`Os::join_rseq`].
+    pub ours: bool,
 }
 
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
@@ -80,6 +86,16 @@ pub trait Os: Sync {
 
     /// The rseq area, or why there is none that can be used.
     fn rseq(&self) -> Result<RseqArea, &'static str>;
+
+    /// Registers the calling thread's area, if that is ours. False where the kernel refuses. The thread is
+    /// watched.
+    fn join_rseq(&self) -> bool;
+
+    /// Undoes that, before the thread exits.
+    fn leave_rseq(&self);
+
+    /// The kernel's version: its first two numbers.
+    fn kernel(&self) -> [u32; 2];
 
     /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;

@@ -95,6 +95,17 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
+/// The kernel's version: its first two numbers, zeros where it does not say.
+pub(super) fn kernel() -> [u32; 2] {
+    // SAFETY: fills the struct that it is given, with texts that end in a null byte.
+    keeping_errno(|| unsafe {
+        let mut names: libc::utsname = core::mem::zeroed();
+        libc::uname(&mut names);
+        let mut numbers = numbers(CStr::from_ptr(names.release.as_ptr()).to_bytes());
+        [0; 2].map(|_: u32| numbers.next().unwrap_or(0) as u32)
+    })
+}
+
 /// The last CPU in a list such as "0-3,8-11".
 pub(super) fn highest_number(list: &[u8]) -> Option<usize> {
     numbers(list).max()

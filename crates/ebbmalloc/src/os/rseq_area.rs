@@ -1,32 +1,69 @@
-//! Where the C library registered each thread for restartable sequences, by the symbols that
-//! glibc has since 2.35 (its manual, "Restartable Sequences").
+//! Who registers threads for restartable sequences, and where their areas are: the C library, by the symbols
+//! that glibc has since 2.35 (its manual, "Restartable Sequences"); or else this crate.
 
-/// Offset of the area from the thread pointer and its size in bytes, 0 where registering failed;
-/// or why there is none that could be used.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(super) fn registered_by_libc() -> Result<(isize, usize), &'static str> {
-    let (offset, size): (*const isize, *const u32);
-    // SAFETY: reads two addresses from the global offset table; a weak symbol that nobody
-    // defines (musl, glibc before 2.35) has address 0.
-    unsafe {
-        core::arch::asm!(
-            ".weak __rseq_offset",
-            ".weak __rseq_size",
-            "mov {offset}, qword ptr [rip + __rseq_offset@GOTPCREL]",
-            "mov {size}, qword ptr [rip + __rseq_size@GOTPCREL]",
-            offset = out(reg) offset,
-            size = out(reg) size,
-            options(nomem, nostack, preserves_flags),
-        );
-        if offset.is_null() || size.is_null() {
-            return Err("the C library has no rseq support");
-        }
-        Ok((*offset, *size as usize))
+use core::ffi::c_int;
+
+use super::own_area::{own_area, refusal, register, unregister};
+use super::weak::weak;
+use super::{Os, RseqArea};
+
+/// Bytes of the kernel's rseq area that must be there for `mm_cid` (offset 24, Linux 6.3).
+const SIZE_WITH_MM_CID: usize = 28;
+/// getauxval(3) key: the size of the rseq features that the kernel fills.
+const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+
+/// Where there are sequences: `rseq/`.
+const SEQUENCES: bool = cfg!(all(
+    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
+    not(any(miri, loom))
+));
+
+/// The area, or why there is none that could be used.
+pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
+    if !SEQUENCES {
+        return Err("no restartable sequences for this architecture yet");
     }
+    let offset = weak!("__rseq_offset").cast::<isize>();
+    let size = weak!("__rseq_size").cast::<u32>();
+    let (offset, ours) = if offset.is_null() || size.is_null() {
+        // Tried, and undone: a thread registers when its exit is watched.
+        register().map_err(|error| if error == libc::EINVAL { TAKEN } else { reason(error) })?;
+        unregister();
+        (own_area().0, true)
+    } else {
+        // SAFETY: the C library's variables, which never change once a program runs.
+        let (offset, size) = unsafe { (*offset, *size) };
+        if size == 0 {
+            return Err(if turned_off(os) { TURNED_OFF } else { reason(refusal()) });
+        }
+        (offset, false)
+    };
+    // SAFETY: reads a number from the auxiliary vector.
+    let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
+    let (id, at) = if features >= SIZE_WITH_MM_CID { ("mm_cid", 24) } else { ("cpu_id", 4) };
+    Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
-/// There are no sequences for this architecture yet (`rseq/`).
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) fn registered_by_libc() -> Result<(isize, usize), &'static str> {
-    Err("no restartable sequences for this architecture yet")
+const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
+const TURNED_OFF: &str =
+    "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
+
+/// Whether glibc was told not to register. Who says so does it for another library that wants to.
+fn turned_off(os: &impl Os) -> bool {
+    let mut text = [0; 512];
+    let length = os.environment("GLIBC_TUNABLES", &mut text).unwrap_or(0);
+    text[..length].split(|&byte| byte == b':').any(|entry| entry == b"glibc.pthread.rseq=0")
+}
+
+/// Why the kernel registers nobody.
+fn reason(error: c_int) -> &'static str {
+    match error {
+        libc::ENOSYS => {
+            "no rseq here (ENOSYS): an old kernel, or qemu, valgrind, gVisor or a filter of system calls"
+        }
+        libc::EPERM => "rseq is refused (EPERM), as by a filter of system calls (seccomp)",
+        libc::EACCES => "rseq is refused (EACCES), as by a filter of system calls (seccomp)",
+        libc::EINVAL => "glibc did not register rseq, though the kernel has it",
+        _ => "rseq is refused",
+    }
 }

@@ -1,13 +1,21 @@
 //! Operations on the cache of the virtual CPU that this thread runs on, each of which the kernel
 //! either lets finish or restarts: restartable sequences (rseq(2), `docs/rseq.md`).
 //!
-//! One file an architecture; `none.rs` stands where there is none yet. A cache is a [`Slab`]:
+//! One file an architecture; `none.rs` stands where there is none. A cache is a [`Slab`]:
 //! sequences and the plain code in `cache.rs` work on the same layout.
 //!
 //! [`Slab`]: crate::cache::Slab
 
-#[cfg_attr(all(target_arch = "x86_64", not(miri), not(loom)), path = "x86_64.rs")]
-#[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), path = "none.rs")]
+#[cfg_attr(any(miri, loom), path = "none.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
+#[cfg_attr(
+    all(target_arch = "aarch64", target_endian = "little", not(any(miri, loom))),
+    path = "aarch64.rs"
+)]
+#[cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    path = "none.rs"
+)]
 mod arch;
 pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header, slab};
 
@@ -38,15 +46,22 @@ impl Place {
 
     /// Offset of the virtual CPU's number from the thread pointer.
     #[inline(always)]
-    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), expect(dead_code))]
+    #[allow(dead_code, reason = "not where there are no sequences")]
     fn id_at(self) -> isize {
         self.offsets as i32 as isize
     }
 
     /// Offset of the rseq area from the thread pointer.
     #[inline(always)]
-    #[cfg_attr(not(all(target_arch = "x86_64", not(miri), not(loom))), expect(dead_code))]
+    #[allow(dead_code, reason = "not where there are no sequences")]
     fn area(self) -> isize {
         (self.offsets as i64 >> 32) as isize
     }
 }
+
+#[cfg(all(
+    test,
+    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
+    not(any(miri, loom))
+))]
+mod tests;

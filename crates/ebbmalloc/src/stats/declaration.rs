@@ -3,6 +3,7 @@
 
 use core::fmt::{self, Write};
 
+use crate::mode::Choice;
 use crate::size_class::CLASSES;
 
 /// Whether a number goes up and down, or only grows.
@@ -115,12 +116,8 @@ statistics! {
         /** The most that `resident_bytes` has been. */
         peak_resident_bytes: Gauge Bytes,
     }
-    /// The front end in force: "percpu", "thread" or "slot".
-    mode: &'static str = "";
-    /// Why this one.
-    why: &'static str = "";
-    /// What picks the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
-    id: &'static str = "";
+    /// The front end in force, and why.
+    choice: Choice = Choice::UNSET;
     /// By class index; index 0 stays empty.
     classes: [ClassStats; CLASSES] = [ClassStats::EMPTY; CLASSES];
 }

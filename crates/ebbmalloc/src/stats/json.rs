@@ -3,13 +3,15 @@
 use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Stats};
+use crate::mode::Choice;
 
 impl Stats {
     /// The statistics as a JSON object, in one line: every name as declared, and `classes`, a list.
     pub fn write_json(&self, out: &mut impl Write) -> fmt::Result {
-        let (mode, why, id) = (self.mode, self.why, self.id);
+        let Choice { mode, id, why, others, no_percpu, kernel: [major, minor] } = self.choice;
         let version = crate::VERSION;
-        write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}""#)?;
+        write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}","#)?;
+        write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","kernel":"{major}.{minor}""#)?;
         for statistic in Self::DECLARED {
             write!(out, ",\"{}\":{}", statistic.name, (statistic.value)(self))?;
         }

@@ -37,7 +37,7 @@ impl<O: Os> Engine<O> {
         }
         let totals = self.totals.read();
         let setup = self.setup();
-        (stats.mode, stats.why, stats.id) = (setup.mode.name(), setup.why, setup.id);
+        stats.choice = setup.choice;
 
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;

@@ -7,11 +7,12 @@
 use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Kind, Statistic, Stats, Unit};
+use crate::mode::Choice;
 
 impl Stats {
     /// The statistics as OpenMetrics text, to its `# EOF`.
     pub fn write_openmetrics(&self, out: &mut impl Write) -> fmt::Result {
-        let (version, mode, why, id) = (crate::VERSION, self.mode, self.why, self.id);
+        let (version, Choice { mode, why, id, .. }) = (crate::VERSION, self.choice);
         writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
         write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
         writeln!(out, r#"why="{why}",id="{id}"}} 1"#)?;
@@ -82,7 +83,7 @@ mod tests {
 
     fn sample() -> String {
         let mut stats = Stats::EMPTY;
-        (stats.mode, stats.why, stats.id) = ("slot", "a reason", "");
+        stats.choice = Choice { mode: "slot", why: "a reason", ..Choice::UNSET };
         (stats.live_bytes, stats.purged_bytes, stats.purges) = (4096, 1 << 40, 3);
         stats.user_us = 12_000_034;
         let class =

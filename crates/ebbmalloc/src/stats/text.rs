@@ -8,9 +8,7 @@ use crate::text::Bytes;
 impl Stats {
     /// The statistics as text, a line for each, and a table of the size classes in use.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
-        let by = if self.id.is_empty() { "" } else { " by " };
-        let (mode, id, why) = (self.mode, self.id, self.why);
-        writeln!(out, "{} mode {mode}{by}{id} ({why})", crate::VERSION)?;
+        writeln!(out, "{}", self.choice)?;
         for statistic in Self::DECLARED {
             writeln!(
                 out,

@@ -1,0 +1,168 @@
+//! The sequences against the plain code on the same stacks, instruction by instruction the same in effect,
+//! with the calling thread's area filled by hand. So also where the kernel has no rseq, as under qemu: then
+//! nothing is restarted, and nothing needs to be, since only one thread uses these slabs.
+
+use core::ptr;
+use std::vec::Vec;
+
+use super::*;
+use crate::cache::{Header, OwnedStack, bottom_of};
+use crate::os::own_area;
+use crate::size_class::SizeClass;
+
+/// Slabs, and the own area of this thread, in which no kernel writes.
+struct Emulated {
+    slabs: *mut Slab,
+    place: Place,
+    area: *mut u32,
+}
+
+const SLABS: usize = 256;
+
+impl Emulated {
+    fn new(count: usize) -> Self {
+        let layout = std::alloc::Layout::array::<Slab>(SLABS).unwrap().align_to(1 << 18).unwrap();
+        // SAFETY: the size is not 0. Left to the process, which ends soon.
+        let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
+        let (offset, area) = own_area();
+        let area_of_all = RseqArea { offset, id_at: offset + 24, id: "by hand", ours: true };
+        Self { slabs, place: Place::new(area_of_all, slabs, count), area }
+    }
+
+    /// From now on this thread is on that virtual CPU, and registered.
+    fn on(&self, id: u32) -> OwnedStackOf {
+        // SAFETY: the area is this thread's, and as long.
+        unsafe {
+            self.area.add(1).write_volatile(0);
+            self.area.add(6).write_volatile(id);
+        }
+        OwnedStackOf(self.slabs.wrapping_add(id as usize))
+    }
+
+    fn unregistered(&self) {
+        // SAFETY: as above.
+        unsafe { self.area.add(1).write_volatile(-1i32 as u32) };
+    }
+}
+
+struct OwnedStackOf(*mut Slab);
+
+impl OwnedStackOf {
+    fn class(&self, class: SizeClass) -> OwnedStack {
+        // SAFETY: the slabs are this thread's alone.
+        unsafe { OwnedStack::new(self.0, class) }
+    }
+}
+
+fn block(number: usize) -> *mut u8 {
+    ptr::without_provenance_mut(16 * number)
+}
+
+#[test]
+fn every_sequence_does_what_the_plain_code_does() {
+    let emulated = Emulated::new(SLABS);
+    let place = emulated.place;
+    let mut random = 1u64;
+    let mut next = |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) as usize % below
+    };
+    for id in [0, 1, 2, 77, 255] {
+        let slab = emulated.on(id);
+        for class in [1, 2, 40, 79].map(|index| SizeClass::from_index(index).unwrap()) {
+            let mut held: Vec<*mut u8> = Vec::new();
+            let mut made = 1;
+            // SAFETY: the place is set up, and blocks are numbers that nobody looks at.
+            unsafe {
+                assert_eq!(super::slab(place), slab.0);
+                assert!(pop(place, class).is_null() && !push(place, class, block(1)));
+                assert_eq!(push_batch(place, class, &[block(1)]), 0);
+                let unset = Header::default();
+                let first = unset.grown(class);
+                let other = first.grown(class);
+                assert_eq!(replace_header(place, class, other, first), Some(unset));
+                assert_eq!(replace_header(place, class, unset, first), Some(unset));
+                assert_eq!(replace_header(place, class, unset, first), Some(first));
+            }
+            for _ in 0..5000 {
+                let header = slab.class(class).header();
+                let room = header.room(class);
+                assert_eq!(header.held(class), held.len());
+                // SAFETY: as above.
+                unsafe {
+                    match next(6) {
+                        0 => assert_eq!(pop(place, class), held.pop().unwrap_or_default()),
+                        1 | 2 => {
+                            let pushed = push(place, class, block(made));
+                            assert_eq!(pushed, held.len() < room);
+                            held.extend(pushed.then(|| block(made)));
+                            // Twice in a row is refused, room or not.
+                            assert!(!pushed || !push(place, class, block(made)));
+                            made += 1;
+                        }
+                        3 => {
+                            let blocks: Vec<_> = (0..next(70)).map(|n| block(made + n)).collect();
+                            made += 70;
+                            let taken = push_batch(place, class, &blocks);
+                            assert_eq!(taken, blocks.len().min(room - held.len()));
+                            held.extend(&blocks[..taken]);
+                        }
+                        4 => {
+                            let mut blocks = [block(7); 64];
+                            let wanted = next(65);
+                            let (out, rest) = blocks.split_at_mut(wanted);
+                            let taken = pop_batch(place, class, bottom_of(class), out);
+                            assert_eq!(taken, wanted.min(held.len()));
+                            for popped in &out[..taken] {
+                                assert_eq!(Some(*popped), held.pop());
+                            }
+                            assert!(rest.iter().all(|&kept| kept == block(7)));
+                        }
+                        _ => {
+                            let new = header.grown(class);
+                            assert_eq!(replace_header(place, class, header, new), Some(header));
+                            assert_eq!(slab.class(class).header(), new);
+                        }
+                    }
+                }
+            }
+            // SAFETY: as above. A closed stack is empty to a pop and full to a push.
+            unsafe {
+                let header = slab.class(class).header();
+                slab.class(class).set_header(header.closed(class));
+                assert!(pop(place, class).is_null() && !push(place, class, block(1)));
+                assert_eq!(push_batch(place, class, &[block(1)]), 0);
+                assert_eq!(pop_batch(place, class, bottom_of(class), &mut [block(1)]), 0);
+                assert_eq!(slab.class(class).header(), header.closed(class));
+            }
+        }
+    }
+    emulated.unregistered();
+}
+
+/// Threads that are not registered, and those on a CPU for which there is no cache.
+#[test]
+fn threads_without_a_cache_are_refused() {
+    let emulated = Emulated::new(1);
+    let (place, class) = (emulated.place, SizeClass::from_index(3).unwrap());
+    let refused = || {
+        // SAFETY: as above.
+        unsafe {
+            let header = Header::default();
+            assert!(super::slab(place).is_null());
+            assert!(pop(place, class).is_null() && !push(place, class, block(1)));
+            assert_eq!(push_batch(place, class, &[block(1)]), 0);
+            assert_eq!(pop_batch(place, class, bottom_of(class), &mut [block(1)]), 0);
+            assert_eq!(replace_header(place, class, header, header), None);
+        }
+    };
+    for id in [1, 2, 255, 0xffff, u32::MAX] {
+        emulated.on(id);
+        refused();
+    }
+    let slab = emulated.on(0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { super::slab(place) }, slab.0);
+    emulated.unregistered();
+    refused();
+}
