@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 /// Test binaries: those that work on the real operating system.
 const TESTS: [(&str, &[&str]); 2] =
-    [("ebbmalloc-testkit", &["interrupts", "model", "moving"]), ("ebbmalloc", &["global"])];
+    [("ebbmalloc-testkit", &["interrupts", "moving"]), ("ebbmalloc", &["global"])];
 /// Contract programs that have threads, signals and forks.
 const C: [&str; 6] = ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger"];
 /// The name of the contract program `stress`, static as a whole.

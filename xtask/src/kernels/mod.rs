@@ -15,6 +15,7 @@ use crate::{packages, workspace};
 use anyhow::{Context as _, Result, ensure};
 use build::Programs;
 use ebbmalloc_guest::Job;
+use jobs::Planned;
 use machine::Accelerator;
 use report::Row;
 use std::collections::BTreeSet;
@@ -34,9 +35,9 @@ pub struct Args {
     /// Only these architectures: `amd64`, `arm64`
     #[arg(long, value_delimiter = ',', value_name = "ARCHITECTURES")]
     arch: Vec<String>,
-    /// Only jobs with this in their name
-    #[arg(long, default_value = "", value_name = "TEXT")]
-    matching: String,
+    /// Only jobs with one of these in their name
+    #[arg(long, value_delimiter = ',', value_name = "TEXTS")]
+    matching: Vec<String>,
     /// What runs the guest's instructions; without it, KVM where it works
     #[arg(long, value_enum)]
     accelerator: Option<Accelerator>,
@@ -118,7 +119,10 @@ impl Context<'_> {
             });
         let mode = expected_mode(kernel, arch);
         let mut plan = jobs::plan(programs, &mode, accelerator);
-        plan.retain(|planned| planned.job.name.contains(&self.args.matching));
+        let texts = &self.args.matching;
+        plan.retain(|Planned { job, .. }| {
+            texts.is_empty() || texts.iter().any(|text| job.name.contains(text))
+        });
         let jobs: Vec<Job> = plan.iter().map(|planned| planned.job.clone()).collect();
         let initramfs = dir.join("initramfs");
         fs::write(&initramfs, machine::initramfs(arch, &system, programs, &jobs)?)?;

@@ -64,7 +64,7 @@ pub const ARCHS: [Arch; 2] = [
         qemu_package: "qemu-system-arm",
         machine: &["-machine", "virt"],
         console: "ttyAMA0",
-        sequences: false,
+        sequences: true,
     },
 ];
 
