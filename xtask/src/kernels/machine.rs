@@ -79,7 +79,7 @@ pub fn boot(
         .arg("-initrd")
         .arg(initramfs)
         .arg("-append")
-        .arg(format!("console={} loglevel=4 panic=-1", arch.console))
+        .arg(format!("{} loglevel=4 panic=-1", arch.arguments))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(log.with_extension("qemu"))?);
