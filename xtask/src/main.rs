@@ -9,6 +9,7 @@ mod examples;
 mod faces;
 mod header;
 mod install;
+mod kernels;
 mod library;
 mod object;
 mod packages;
@@ -34,6 +35,8 @@ struct Cli {
 enum Task {
     /// Run every test there is, installing what they need
     Test(test::Args),
+    /// Boot real kernels in virtual machines and test restartable sequences there: an hour
+    Kernels(kernels::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
@@ -47,6 +50,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Test(args) => test::run(&args),
+        Task::Kernels(args) => kernels::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),

@@ -12,6 +12,7 @@ use ebbmalloc::{Engine, Os};
 use ebbmalloc_testkit::LinuxIn;
 
 const THREADS: usize = 4;
+/// Unless `EBB_TEST_ROUNDS` says otherwise: fewer where the instructions are translated.
 const ROUNDS: usize = 4000;
 /// How often each thread is interrupted, in nanoseconds of its own CPU time.
 const PERIOD_NS: i64 = 30_000;
@@ -59,6 +60,11 @@ extern "C" fn interrupt(_: libc::c_int) {
             }
         }
     }
+}
+
+fn rounds() -> usize {
+    let asked = std::env::var("EBB_TEST_ROUNDS").ok();
+    asked.map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"))
 }
 
 fn handle_interrupts() {
@@ -146,14 +152,14 @@ fn work(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
 
 #[test]
 fn sequences_restart() {
-    in_mode(LinuxIn::new("percpu"), ROUNDS, |_| {});
+    in_mode(LinuxIn::new("percpu"), rounds(), |_| {});
 }
 
 /// Numbers far beyond those of the CPUs that there are: as on a machine with 256. No two threads have the same.
 #[test]
 fn numbers_are_beyond_the_cpus() {
     let engine = LinuxIn::new("percpu").cpus(PRETENDED_CPUS).id_at(pretended_at());
-    in_mode(engine, ROUNDS / 4, |engine| {
+    in_mode(engine, rounds() / 4, |engine| {
         engine.trim();
     });
 }
@@ -161,23 +167,23 @@ fn numbers_are_beyond_the_cpus() {
 /// More CPUs than caches, as where some were added later: threads there are served without one.
 #[test]
 fn numbers_are_beyond_the_caches() {
-    in_mode(LinuxIn::new("percpu").cpus(1), ROUNDS / 4, |engine| {
+    in_mode(LinuxIn::new("percpu").cpus(1), rounds() / 4, |engine| {
         engine.trim();
     });
     let few = LinuxIn::new("percpu").cpus(PRETENDED_CPUS / 3).id_at(pretended_at());
-    in_mode(few, ROUNDS / 4, |_| {});
+    in_mode(few, rounds() / 4, |_| {});
 }
 
 /// The same hardships in the other modes, with fewer and with more caches than CPUs.
 #[test]
 fn other_modes_are_interrupted() {
-    in_mode(LinuxIn::new("thread"), ROUNDS / 4, |engine| {
+    in_mode(LinuxIn::new("thread"), rounds() / 4, |engine| {
         engine.trim();
     });
-    in_mode(LinuxIn::new("slot").cpus(1), ROUNDS / 4, |engine| {
+    in_mode(LinuxIn::new("slot").cpus(1), rounds() / 4, |engine| {
         engine.trim();
     });
-    in_mode(LinuxIn::new("slot").cpus(PRETENDED_CPUS), ROUNDS / 4, |engine| {
+    in_mode(LinuxIn::new("slot").cpus(PRETENDED_CPUS), rounds() / 4, |engine| {
         engine.trim();
     });
 }
@@ -185,7 +191,7 @@ fn other_modes_are_interrupted() {
 /// Caches are emptied, and OS pages of spans returned, while sequences work on them.
 #[test]
 fn caches_are_emptied_under_sequences() {
-    in_mode(LinuxIn::new("percpu"), ROUNDS, |engine| {
+    in_mode(LinuxIn::new("percpu"), rounds(), |engine| {
         for _ in 0..20 {
             engine.trim();
         }
@@ -261,7 +267,7 @@ fn handlers_allocate() {
         blocks[HELD..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
         let timer = Timer::start();
         IN_HANDLERS.set(Some(engine));
-        for round in 0..ROUNDS * 500 {
+        for round in 0..rounds() * 500 {
             let block = &mut blocks[round % HELD];
             let number = |round| (thread << 48 | round) as u64;
             // SAFETY: ours, until it is freed.

@@ -1,0 +1,161 @@
+//! What `cargo xtask kernels` and the first process of its virtual machines say to each other: jobs go
+//! in by a file, marks come out on the serial console, among what the jobs print.
+
+use std::fmt::{self, Display};
+
+/// Where the guest finds its jobs, a line each.
+pub const JOBS: &str = "/jobs";
+/// What a mark begins with. Whatever is before it on its line is somebody else's.
+const SIGN: &str = "@@ebb ";
+
+/// A program to run in the guest.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Job {
+    pub name: String,
+    /// After so many seconds it is killed.
+    pub limit_s: u64,
+    /// CPUs go offline and come back as long as it runs.
+    pub hotplug: bool,
+    /// `NAME=VALUE`.
+    pub environment: Vec<String>,
+    /// The program's path, and its arguments.
+    pub command: Vec<String>,
+}
+
+impl Job {
+    /// As a line, words separated by spaces; names and arguments have none.
+    pub fn to_line(&self) -> String {
+        let hotplug = if self.hotplug { "hotplug" } else { "still" };
+        let mut line = format!("{} {} {hotplug}", self.name, self.limit_s);
+        for word in self.environment.iter().chain(&self.command) {
+            line.push(' ');
+            line.push_str(word);
+        }
+        line
+    }
+
+    /// None if it is no such line.
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ').map(str::to_string).peekable();
+        let (name, limit_s) = (words.next()?, words.next()?.parse().ok()?);
+        let hotplug = words.next()? == "hotplug";
+        let mut environment = Vec::new();
+        while let Some(setting) = words.next_if(|word| !word.starts_with('/')) {
+            environment.push(setting);
+        }
+        let command: Vec<String> = words.collect();
+        (!command.is_empty()).then_some(Self { name, limit_s, hotplug, environment, command })
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum End {
+    Exit(i32),
+    Signal(i32),
+    TimeLimit,
+    NotStarted,
+}
+
+/// A line of the guest's own on the console.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Mark {
+    /// What it runs on: the kernel's release, how many CPUs, and how many bytes of rseq features (0 before
+    /// Linux 6.3, where the kernel does not say).
+    Machine { release: String, cpus: usize, rseq_bytes: usize },
+    /// The next lines are this job's.
+    Begin(String),
+    /// The job has ended, CPUs having gone offline so many times meanwhile.
+    End { end: End, ms: u64, offline: usize },
+    /// There are no more jobs.
+    Done,
+}
+
+impl Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(SIGN)?;
+        match self {
+            Mark::Machine { release, cpus, rseq_bytes } => {
+                write!(f, "machine {release} {cpus} {rseq_bytes}")
+            }
+            Mark::Begin(name) => write!(f, "begin {name}"),
+            Mark::End { end, ms, offline } => {
+                let (how, code) = match *end {
+                    End::Exit(code) => ("exit", code),
+                    End::Signal(signal) => ("signal", signal),
+                    End::TimeLimit => ("limit", 0),
+                    End::NotStarted => ("absent", 0),
+                };
+                write!(f, "end {how} {code} {ms} {offline}")
+            }
+            Mark::Done => f.write_str("done"),
+        }
+    }
+}
+
+impl Mark {
+    /// The mark in a line of the console.
+    pub fn parse(line: &str) -> Option<Self> {
+        let (_, text) = line.split_once(SIGN)?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Some(match words[..] {
+            ["machine", release, cpus, rseq_bytes] => Mark::Machine {
+                release: release.to_string(),
+                cpus: cpus.parse().ok()?,
+                rseq_bytes: rseq_bytes.parse().ok()?,
+            },
+            ["begin", name] => Mark::Begin(name.to_string()),
+            ["end", how, code, ms, offline] => {
+                let code = code.parse().ok()?;
+                let end = match how {
+                    "exit" => End::Exit(code),
+                    "signal" => End::Signal(code),
+                    "limit" => End::TimeLimit,
+                    "absent" => End::NotStarted,
+                    _ => return None,
+                };
+                Mark::End { end, ms: ms.parse().ok()?, offline: offline.parse().ok()? }
+            }
+            ["done"] => Mark::Done,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_are_read_as_written() {
+        let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+        let command = words("/tests/model --nocapture A=1");
+        let plain = Job { name: "model".into(), limit_s: 60, command, ..Job::default() };
+        let environment = words("EBB_STATS=1 LD_PRELOAD=/lib/a.so");
+        let full = Job { hotplug: true, environment, ..plain.clone() };
+        for job in [plain, full] {
+            assert_eq!(Job::parse(&job.to_line()), Some(job));
+        }
+        for bad in ["", "name", "name x still /a", "name 1 still", "name 1 still A=1"] {
+            assert_eq!(Job::parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn marks_are_read_as_written() {
+        let end = |end| Mark::End { end, ms: 17, offline: 3 };
+        for mark in [
+            Mark::Machine { release: "6.1.0-50-cloud-amd64".into(), cpus: 4, rseq_bytes: 0 },
+            Mark::Begin("model".into()),
+            end(End::Exit(101)),
+            end(End::Signal(6)),
+            end(End::TimeLimit),
+            end(End::NotStarted),
+            Mark::Done,
+        ] {
+            assert_eq!(Mark::parse(&format!("[  1.2] half a line {mark}\r")), Some(mark));
+        }
+        assert_eq!(Mark::parse("end exit 0 1 2"), None);
+        assert_eq!(Mark::parse("@@ebb end exit x 1 2"), None);
+    }
+}

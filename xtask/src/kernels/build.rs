@@ -1,0 +1,132 @@
+//! Builds what runs in the machines, for one architecture.
+
+use super::target::Arch;
+use crate::compiler::{Object, Way};
+use crate::library::Library;
+use anyhow::{Context as _, Result, ensure};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Test binaries: those that work on the real operating system.
+const TESTS: [(&str, &[&str]); 2] =
+    [("ebbmalloc-testkit", &["interrupts", "moving"]), ("ebbmalloc", &["global"])];
+/// Contract programs that have threads, signals and forks.
+const C: [&str; 6] = ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger"];
+/// The name of the contract program `stress`, static as a whole.
+pub const STATIC: &str = "stress_static";
+
+/// Programs by their names in the guest, and the files here.
+pub struct Programs {
+    pub init: PathBuf,
+    pub library: PathBuf,
+    pub tests: Vec<String>,
+    pub c: Vec<String>,
+    pub files: Vec<(String, PathBuf)>,
+}
+
+/// Builds all for `arch`; objects of the contract programs go to `work`.
+pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Programs> {
+    println!("{}: building the programs", arch.name);
+    add_rust_target(arch)?;
+    let cargo = Cargo { root, target, arch };
+    cargo
+        .run(&["build", "--release", "-p", "ebbmalloc-capi", "-p", "ebbmalloc-capi-static"], "")?;
+    // In a directory of its own, or its flags would have everything else built anew.
+    let apart = Cargo { target: &target.join("guest"), ..cargo };
+    let fixed = "-C target-feature=+crt-static";
+    let init = apart.executables(&["build", "--release", "-p", "ebbmalloc-guest"], fixed)?;
+    let init = init.into_iter().next().context("cargo built no first process")?.1;
+
+    let mut files = Vec::new();
+    for (package, tests) in TESTS {
+        let mut arguments = vec!["test", "--no-run", "-p", package];
+        tests.iter().for_each(|test| arguments.extend(["--test", test]));
+        files.extend(cargo.executables(&arguments, "")?);
+    }
+    let tests = files.iter().map(|(name, _)| name.clone()).collect();
+
+    let release = target.join(arch.rust).join("release");
+    let library = Library::Ours(release.clone());
+    for name in C {
+        files.push((name.to_string(), compile(root, work, arch, &library, name, Way::Preload)?));
+    }
+    files.push((STATIC.to_string(), compile(root, work, arch, &library, "stress", Way::Static)?));
+    let c = C.map(str::to_string).to_vec();
+    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, files })
+}
+
+/// A contract program; with the static library, nothing in it is dynamic.
+fn compile(
+    root: &Path,
+    work: &Path,
+    arch: &Arch,
+    library: &Library,
+    name: &str,
+    way: Way,
+) -> Result<PathBuf> {
+    let dir = work.join(format!("{name}-{}", way.name()));
+    fs::create_dir_all(&dir)?;
+    let mut compiler = vec![arch.compiler.to_string()];
+    if way == Way::Static {
+        compiler.push("-static".to_string());
+    }
+    let source = root.join("tests/c").join(format!("{name}.c"));
+    Object::compile(root, &source, &compiler, None, &dir)?.link(library, way)
+}
+
+fn add_rust_target(arch: &Arch) -> Result<()> {
+    let done = Command::new("rustup")
+        .args(["target", "add", arch.rust])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    // Where there is no rustup the toolchain may have the target; cargo will tell.
+    if let Ok(status) = done {
+        ensure!(status.success(), "rustup could not add the target {}", arch.rust);
+    }
+    Ok(())
+}
+
+/// Cargo as it started this task, for another architecture.
+#[derive(Clone, Copy)]
+struct Cargo<'a> {
+    root: &'a Path,
+    target: &'a Path,
+    arch: &'a Arch,
+}
+
+impl Cargo<'_> {
+    fn run(&self, arguments: &[&str], flags: &str) -> Result<String> {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let linker = self.arch.rust.to_uppercase().replace('-', "_");
+        command
+            .current_dir(self.root)
+            .args(arguments)
+            .args(["--quiet", "--target", self.arch.rust, "--message-format=json"])
+            .arg("--target-dir")
+            .arg(self.target)
+            .env(format!("CARGO_TARGET_{linker}_LINKER"), self.arch.compiler)
+            .env("RUSTFLAGS", flags)
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit());
+        let output = command.output().context("cannot start cargo")?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.success(), "cargo {} failed\n{text}", arguments.join(" "));
+        Ok(text)
+    }
+
+    /// The executables that cargo says it made, with the names of their targets.
+    fn executables(&self, arguments: &[&str], flags: &str) -> Result<Vec<(String, PathBuf)>> {
+        let mut found = Vec::new();
+        for line in self.run(arguments, flags)?.lines() {
+            let message: serde_json::Value = serde_json::from_str(line)?;
+            let name = message["target"]["name"].as_str();
+            if let (Some(path), Some(name)) = (message["executable"].as_str(), name) {
+                found.push((name.to_string(), PathBuf::from(path)));
+            }
+        }
+        Ok(found)
+    }
+}

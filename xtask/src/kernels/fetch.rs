@@ -1,0 +1,175 @@
+//! Gets a kernel and its C library from Debian's mirror, by an apt configuration of its own: nothing of the
+//! system's is changed, and other suites and architectures than the system's can be had.
+
+use super::target::{Arch, Kernel};
+use anyhow::{Context as _, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const MIRROR: &str = "http://deb.debian.org/debian";
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// What programs need of the C library and the compiler's, beside the loader.
+const LIBRARIES: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
+
+/// What was unpacked for one machine.
+pub struct System {
+    pub kernel: PathBuf,
+    pub loader: PathBuf,
+    pub libraries: Vec<PathBuf>,
+    /// The version of the C library's package.
+    pub libc: String,
+}
+
+/// Brings kernel and libraries to `dir`, unless they are there.
+pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
+    let (unpacked, version) = (dir.join("unpacked"), dir.join("libc-version"));
+    if !version.exists() {
+        println!("{}/{}: fetching the kernel and the C library", arch.name, kernel.suite);
+        let apt = Apt::new(kernel, arch, dir)?;
+        let kernel = apt.download(&kernel_package(&apt, arch)?)?;
+        extract(&kernel, &unpacked, &["*/vmlinuz*"])?;
+        let libc = apt.download("libc6")?;
+        extract(&libc, &unpacked, &["*/libc.so.6", "*/libm.so.6", "*/ld-linux-*"])?;
+        extract(&apt.download("libgcc-s1")?, &unpacked, &["*/libgcc_s.so.1"])?;
+        fs::write(&version, apt.field("libc6", "Version")?)?;
+    }
+    let loader = Path::new(arch.loader).file_name().context("no file name")?.to_string_lossy();
+    Ok(System {
+        kernel: find(&unpacked, &|name| name.starts_with("vmlinuz"))?,
+        loader: find(&unpacked, &|name| name == loader)?,
+        libraries: LIBRARIES
+            .iter()
+            .map(|library| find(&unpacked, &|name| name == *library))
+            .collect::<Result<_>>()?,
+        libc: fs::read_to_string(&version)?,
+    })
+}
+
+/// The package that holds the kernel itself, to which the name without a version leads.
+fn kernel_package(apt: &Apt, arch: &Arch) -> Result<String> {
+    let mut package = format!("linux-image-cloud-{}", arch.name);
+    loop {
+        let depends = apt.field(&package, "Depends")?;
+        let next = |begin: &str| {
+            let mut names = depends.split([',', ' ']);
+            names.find(|name| name.starts_with(begin)).map(str::to_string)
+        };
+        match next("linux-binary-").or_else(|| next("linux-image-")) {
+            Some(name) => package = name,
+            None => return Ok(package),
+        }
+    }
+}
+
+/// apt with lists, sources and state of its own.
+struct Apt {
+    options: Vec<String>,
+    dir: PathBuf,
+}
+
+impl Apt {
+    /// Reads the mirror's lists of packages.
+    fn new(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<Apt> {
+        let dir = std::path::absolute(dir)?;
+        for part in ["lists/partial", "cache/archives/partial", "packages"] {
+            fs::create_dir_all(dir.join(part))?;
+        }
+        let sources: String = [Some(kernel.suite), kernel.base]
+            .into_iter()
+            .flatten()
+            .map(|suite| {
+                let options = format!("arch={} target=Packages signed-by={KEYRING}", arch.name);
+                format!("deb [{options}] {MIRROR} {suite} main\n")
+            })
+            .collect();
+        fs::write(dir.join("sources.list"), sources)?;
+        fs::write(dir.join("status"), "")?;
+        let path = dir.display();
+        let options = [
+            format!("Dir::Etc::SourceList={path}/sources.list"),
+            "Dir::Etc::SourceParts=/dev/null".to_string(),
+            "Dir::Etc::Preferences=/dev/null".to_string(),
+            "Dir::Etc::PreferencesParts=/dev/null".to_string(),
+            format!("Dir::State::Lists={path}/lists"),
+            format!("Dir::State::Status={path}/status"),
+            format!("Dir::Cache={path}/cache"),
+            format!("APT::Architecture={}", arch.name),
+            format!("APT::Architectures={}", arch.name),
+            format!("APT::Default-Release={}", kernel.suite),
+            // The user `_apt` may not be able to write here.
+            "APT::Sandbox::User=root".to_string(),
+        ];
+        let options = options.into_iter().flat_map(|option| ["-o".to_string(), option]).collect();
+        let apt = Apt { options, dir };
+        apt.run("apt-get", &["update", "-q", "--error-on=any"])?;
+        Ok(apt)
+    }
+
+    /// What the list says of the package that would be installed.
+    fn field(&self, package: &str, field: &str) -> Result<String> {
+        let shown = self.run("apt-cache", &["show", "--no-all-versions", package])?;
+        let begin = format!("{field}: ");
+        let value = shown.lines().find_map(|line| line.strip_prefix(&begin));
+        Ok(value.unwrap_or_default().to_string())
+    }
+
+    /// The downloaded package's path.
+    fn download(&self, package: &str) -> Result<PathBuf> {
+        self.run("apt-get", &["download", "-q", package])?;
+        find(&self.dir.join("packages"), &|name| name.starts_with(&format!("{package}_")))
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(program);
+        command.args(&self.options).args(arguments).current_dir(self.dir.join("packages"));
+        let output = command
+            .env("LC_ALL", "C")
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {program}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let why = said.lines().find(|line| line.starts_with("E:")).unwrap_or("no reason given");
+            bail!("{program} {}: {why}", arguments.join(" "));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// Unpacks the files that match from a package.
+fn extract(package: &Path, to: &Path, patterns: &[&str]) -> Result<()> {
+    fs::create_dir_all(to)?;
+    let mut dpkg = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start dpkg-deb")?;
+    let tar = Command::new("tar")
+        .args(["-x", "--wildcards", "-C"])
+        .arg(to)
+        .args(patterns)
+        .stdin(dpkg.stdout.take().context("no output")?)
+        .status()
+        .context("cannot start tar")?;
+    ensure!(dpkg.wait()?.success() && tar.success(), "cannot unpack {}", package.display());
+    Ok(())
+}
+
+/// A file below `dir` whose name is wanted. Links are no files.
+fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<PathBuf> {
+    let mut dirs = vec![dir.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                dirs.push(entry.path());
+            } else if kind.is_file() && wanted(&entry.file_name().to_string_lossy()) {
+                return Ok(entry.path());
+            }
+        }
+    }
+    bail!("what is looked for is not in {}", dir.display())
+}

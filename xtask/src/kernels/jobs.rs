@@ -1,0 +1,158 @@
+//! What runs in each machine, and what it has to say.
+
+use super::build::{Programs, STATIC};
+use super::console::Ended;
+use super::machine::Accelerator;
+use crate::process::last_lines;
+use ebbmalloc_guest::{End, Job};
+
+/// Where programs lie in the guest.
+pub const TESTS: &str = "/tests";
+/// The library, in the guest.
+pub const LIBRARY: &str = "/tests/libebbmalloc.so";
+
+/// How we know that a job did what it is for.
+#[derive(Clone, PartialEq, Debug)]
+enum Proof {
+    /// The job ended well, and nothing more is asked.
+    End,
+    /// Its tests need percpu mode, and say so where they have to skip.
+    Sequences,
+    /// Its statistics say this mode.
+    Mode(String),
+}
+
+/// A job and how to judge it.
+pub struct Planned {
+    pub job: Job,
+    proof: Proof,
+}
+
+#[derive(PartialEq, Debug)]
+pub enum Verdict {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// The jobs of a machine on which `mode` is expected.
+pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Planned> {
+    let in_mode = Proof::Mode(mode.to_string());
+    let mut plan = Vec::new();
+    let mut add = |name: &str, proof, environment: &[&str], command: &[&str]| {
+        let job = Job {
+            name: name.to_string(),
+            limit_s: 300,
+            hotplug: name.ends_with("-hotplug"),
+            environment: environment.iter().map(|setting| setting.to_string()).collect(),
+            command: command.iter().map(|word| word.to_string()).collect(),
+        };
+        plan.push(Planned { job, proof });
+    };
+
+    // Every kind of interruption, against a shadow model; with CPUs that come and go, too.
+    let interrupts = format!("{TESTS}/interrupts");
+    let one_by_one = [interrupts.as_str(), "--nocapture", "--test-threads=1"];
+    // Translated, a handler takes as long as the timers leave it.
+    let rounds: &[&str] = match accelerator {
+        Accelerator::Kvm => &[],
+        Accelerator::Tcg => &["EBB_TEST_ROUNDS=400"],
+    };
+    add("interrupts", Proof::Sequences, rounds, &one_by_one);
+    add("interrupts-hotplug", Proof::Sequences, rounds, &one_by_one);
+    for test in programs.tests.iter().filter(|test| *test != "interrupts" && *test != "global") {
+        let path = format!("{TESTS}/{test}");
+        add(test, Proof::End, &[], &[&path, "--test-threads=2"]);
+    }
+    let global = format!("{TESTS}/global");
+    add("global", in_mode.clone(), &["EBB_STATS=1"], &[&global]);
+
+    // The contract, through the C library.
+    let preload = format!("LD_PRELOAD={LIBRARY}");
+    for program in &programs.c {
+        let path = format!("{TESTS}/{program}");
+        add(program, in_mode.clone(), &["EBB_STATS=1", &preload], &[&path]);
+    }
+    let stress = format!("{TESTS}/stress");
+    // Without statistics calls take the shortest way.
+    add("stress-quiet", Proof::End, &[&preload], &[&stress]);
+    add("stress-hotplug", in_mode.clone(), &["EBB_STATS=1", &preload], &[&stress]);
+    let fixed = format!("{TESTS}/{STATIC}");
+    add("stress-static", in_mode, &["EBB_STATS=1"], &[&fixed]);
+
+    // Modes that are not the default here.
+    for other in ["thread", "slot"] {
+        let (asked, proof) = (format!("EBB_MODE={other}"), Proof::Mode(other.to_string()));
+        add(&format!("stress-{other}"), proof, &["EBB_STATS=1", &asked, &preload], &[&stress]);
+    }
+    let unregistered = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
+    let slot = Proof::Mode("slot".to_string());
+    add("stress-unregistered", slot, &["EBB_STATS=1", unregistered, &preload], &[&stress]);
+    plan
+}
+
+impl Planned {
+    /// `ended` is None where the machine stopped before.
+    pub fn judge(&self, ended: Option<&Ended>, mode: &str) -> Verdict {
+        let Some(Ended { end, offline, output, .. }) = ended else {
+            return Verdict::Failed("the machine did not come to its end".to_string());
+        };
+        let failed = |why: String| Verdict::Failed(format!("{why}\n{}", last_lines(output, 15)));
+        if *end != End::Exit(0) {
+            return failed(format!("{end:?}"));
+        }
+        if self.job.hotplug && *offline == 0 {
+            return failed("no CPU went offline meanwhile".to_string());
+        }
+        match &self.proof {
+            Proof::End => Verdict::Passed,
+            Proof::Sequences => match output.lines().find(|line| line.contains("SKIPPED")) {
+                Some(line) if mode.starts_with("percpu") => failed(line.to_string()),
+                Some(line) => Verdict::Skipped(line.trim().to_string()),
+                None => Verdict::Passed,
+            },
+            Proof::Mode(mode) if output.contains(&format!(" mode {mode} (")) => Verdict::Passed,
+            Proof::Mode(mode) => failed(format!("no statistics of mode {mode}")),
+        }
+    }
+}
+
+/// The mode and why, as the statistics in `output` say.
+pub fn mode_line(output: &str) -> Option<&str> {
+    let line =
+        output.lines().find(|line| line.contains("ebbmalloc: ") && line.contains(" mode "))?;
+    line.split_once(" mode ").map(|(_, mode)| mode.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(proof: Proof, hotplug: bool, ended: Option<Ended>, mode: &str) -> Verdict {
+        Planned { job: Job { hotplug, ..Job::default() }, proof }.judge(ended.as_ref(), mode)
+    }
+
+    fn exit(code: i32, offline: usize, output: &str) -> Option<Ended> {
+        let name = String::new();
+        Some(Ended { name, end: End::Exit(code), ms: 1, offline, output: output.to_string() })
+    }
+
+    #[test]
+    fn verdicts() {
+        let failed = |verdict| matches!(verdict, Verdict::Failed(_));
+        let skipped = "SKIPPED: no percpu mode here (asked for)";
+        let line = "ebbmalloc: 1.0 mode percpu by cpu_id (the default)";
+        assert_eq!(judge(Proof::End, true, exit(0, 1, ""), ""), Verdict::Passed);
+        assert!(failed(judge(Proof::End, true, exit(0, 0, ""), "")));
+        assert!(failed(judge(Proof::End, false, exit(101, 0, ""), "")));
+        assert!(failed(judge(Proof::End, false, None, "")));
+        assert_eq!(judge(Proof::Sequences, false, exit(0, 0, ""), "percpu"), Verdict::Passed);
+        assert!(failed(judge(Proof::Sequences, false, exit(0, 0, skipped), "percpu by cpu_id")));
+        let verdict = judge(Proof::Sequences, false, exit(0, 0, skipped), "slot");
+        assert_eq!(verdict, Verdict::Skipped(skipped.to_string()));
+        let by = |id| Proof::Mode(format!("percpu by {id}"));
+        assert_eq!(judge(by("cpu_id"), false, exit(0, 0, line), ""), Verdict::Passed);
+        assert!(failed(judge(by("mm_cid"), false, exit(0, 0, line), "")));
+        assert_eq!(mode_line(line), Some("percpu by cpu_id (the default)"));
+    }
+}

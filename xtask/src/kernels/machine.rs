@@ -1,0 +1,122 @@
+//! One virtual machine: what it starts with, and how it is watched.
+
+use super::build::Programs;
+use super::console::Console;
+use super::fetch::System;
+use super::initramfs::Initramfs;
+use super::jobs::{LIBRARY, TESTS};
+use super::target::Arch;
+use anyhow::{Context as _, Result};
+use ebbmalloc_guest::{JOBS, Job};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// More than this machine may have: threads then run at the same moment only now and then.
+const CPUS: &str = "4";
+const MEMORY: &str = "2G";
+
+/// What runs the guest's instructions.
+#[derive(Clone, Copy, PartialEq, Debug, clap::ValueEnum)]
+pub enum Accelerator {
+    Kvm,
+    /// Translation, one thread a virtual CPU.
+    Tcg,
+}
+
+/// Everything that a machine has, its jobs included.
+pub fn initramfs(
+    arch: &Arch,
+    system: &System,
+    programs: &Programs,
+    jobs: &[Job],
+) -> Result<Vec<u8>> {
+    let mut archive = Initramfs::new();
+    archive.copy("init", &programs.init)?;
+    archive.copy(arch.loader, &system.loader)?;
+    for library in &system.libraries {
+        let name = library.file_name().context("no file name")?.to_string_lossy();
+        archive.copy(&format!("lib/{name}"), library)?;
+    }
+    archive.copy(LIBRARY.trim_start_matches('/'), &programs.library)?;
+    for (name, file) in &programs.files {
+        archive.copy(&format!("{}/{name}", TESTS.trim_start_matches('/')), file)?;
+    }
+    let lines: String = jobs.iter().map(|job| job.to_line() + "\n").collect();
+    archive.add(JOBS.trim_start_matches('/'), lines.as_bytes());
+    Ok(archive.finish())
+}
+
+/// Boots the machine and reads its console until it turns itself off, or is killed at its limit. `log` gets
+/// all that it said; `news` is called after each line.
+pub fn boot(
+    arch: &Arch,
+    accelerator: Accelerator,
+    kernel: &Path,
+    initramfs: &Path,
+    limit: Duration,
+    log: &Path,
+    mut news: impl FnMut(&mut Console, &str),
+) -> Result<Console> {
+    let seconds = limit.as_secs().to_string();
+    let mut command = Command::new("timeout");
+    command
+        // In our own process group, so that an interrupt from the terminal ends it too.
+        .args(["--foreground", "--kill-after=5", &seconds, arch.qemu])
+        .args(arch.machine)
+        .args(match (accelerator, arch.name) {
+            (Accelerator::Kvm, _) => ["-accel", "kvm", "-cpu", "host"],
+            (Accelerator::Tcg, "arm64") => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a76"],
+            (Accelerator::Tcg, _) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+        })
+        .args(["-smp", CPUS, "-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-net", "none"])
+        .arg("-kernel")
+        .arg(kernel)
+        .arg("-initrd")
+        .arg(initramfs)
+        .arg("-append")
+        .arg(format!("{} loglevel=4 panic=-1", arch.arguments))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(File::create(log.with_extension("qemu"))?);
+    // SAFETY: a plain system call, allowed between fork and exec. `timeout` hands the signal on.
+    unsafe {
+        command.pre_exec(|| {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn().context("cannot start qemu")?;
+    let mut log = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut console = Console::default();
+    let mut reader = BufReader::new(child.stdout.take().context("no output")?);
+    let mut line = Vec::new();
+    while reader.read_until(b'\n', &mut line)? > 0 {
+        log.write_all(&line)?;
+        news(&mut console, &String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    child.wait()?;
+    Ok(console)
+}
+
+/// Whether KVM can run a kernel of `arch` here: tried with one, since a KVM that is there need not work.
+pub fn kvm_works(arch: &Arch, system: &System, programs: &Programs, dir: &Path) -> Result<bool> {
+    let same = cfg!(target_arch = "x86_64") && arch.name == "amd64"
+        || cfg!(target_arch = "aarch64") && arch.name == "arm64";
+    if !same || File::options().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(false);
+    }
+    let initrd = dir.join("kvm.initramfs");
+    fs::write(&initrd, initramfs(arch, system, programs, &[])?)?;
+    let (limit, log) = (Duration::from_secs(20), dir.join("kvm.log"));
+    let news = |console: &mut Console, line: &str| {
+        console.line(line);
+    };
+    let console = boot(arch, Accelerator::Kvm, &system.kernel, &initrd, limit, &log, news)?;
+    Ok(console.done)
+}

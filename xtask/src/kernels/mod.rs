@@ -1,0 +1,182 @@
+//! `cargo xtask kernels`: boots real kernels in virtual machines and runs in each what restartable
+//! sequences have to stand. Console logs stay in `target/kernels`.
+
+mod build;
+mod console;
+mod fetch;
+mod initramfs;
+mod jobs;
+mod machine;
+mod report;
+mod target;
+
+use crate::tally::Tally;
+use crate::{cargo, packages};
+use anyhow::{Context as _, Result, ensure};
+use build::Programs;
+use ebbmalloc_guest::Job;
+use jobs::Planned;
+use machine::Accelerator;
+use report::Row;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use target::{ARCHS, Arch, KERNELS, Kernel, expected_mode};
+
+/// Start-up, and all jobs.
+const BOOT_LIMIT: Duration = Duration::from_secs(40 * 60);
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these suites of Debian, for example `bookworm,sid`
+    #[arg(long, value_delimiter = ',', value_name = "SUITES")]
+    suite: Vec<String>,
+    /// Only these architectures: `amd64`, `arm64`
+    #[arg(long, value_delimiter = ',', value_name = "ARCHITECTURES")]
+    arch: Vec<String>,
+    /// Only jobs with one of these in their name
+    #[arg(long, value_delimiter = ',', value_name = "TEXTS")]
+    matching: Vec<String>,
+    /// What runs the guest's instructions; without it, KVM where it works
+    #[arg(long, value_enum)]
+    accelerator: Option<Accelerator>,
+    /// Download kernels and C libraries anew
+    #[arg(long)]
+    fetch: bool,
+}
+
+/// What is the same for all machines.
+struct Context<'a> {
+    args: &'a Args,
+    root: PathBuf,
+    target: PathBuf,
+    work: PathBuf,
+}
+
+/// Whether every test that ran passed.
+pub fn run(args: &Args) -> Result<bool> {
+    let root = cargo::root()?;
+    let target = cargo::target(&root);
+    let work = target.join("kernels");
+    fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
+    let context = Context { args, root, target, work };
+    let kernels = selected(&KERNELS, &args.suite, |kernel| kernel.suite)?;
+    let archs = selected(&ARCHS, &args.arch, |arch| arch.name)?;
+    packages::install(&archs.iter().flat_map(|arch| needed(arch)).collect());
+
+    let mut rows = Vec::new();
+    for arch in archs {
+        let missing = packages::missing(&needed(arch)).cloned();
+        let programs = match missing {
+            Some(package) => Err(format!("package {package} is not installed")),
+            None => context.build(arch),
+        };
+        let mut accelerator = args.accelerator;
+        for kernel in &kernels {
+            let row = match &programs {
+                Ok(programs) => context.test(kernel, arch, programs, &mut accelerator)?,
+                Err(why) => Row::skipped(kernel, arch, why),
+            };
+            println!("{}/{}: {}", arch.name, kernel.suite, row.tally);
+            rows.push(row);
+        }
+    }
+    print!("\n{}", report::table(&rows));
+    let mut total = Tally::default();
+    rows.iter().for_each(|row| total += row.tally);
+    println!("\n{total}");
+    Ok(total.failed == 0)
+}
+
+impl Context<'_> {
+    fn build(&self, arch: &Arch) -> Result<Programs, String> {
+        let work = self.work.join(format!("programs-{}", arch.name));
+        build::build(&self.root, &self.target, &work, arch).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Boots one kernel. What `accelerator` is, if not given, shows with the first one.
+    fn test(
+        &self,
+        kernel: &Kernel,
+        arch: &Arch,
+        programs: &Programs,
+        accelerator: &mut Option<Accelerator>,
+    ) -> Result<Row> {
+        let title = format!("{}/{}", arch.name, kernel.suite);
+        let dir = self.work.join(format!("{}-{}", arch.name, kernel.suite));
+        if self.args.fetch && dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        let system = match fetch::system(kernel, arch, &dir) {
+            Ok(system) => system,
+            Err(error) => return Ok(Row::skipped(kernel, arch, &format!("{error:#}"))),
+        };
+        let accelerator =
+            *accelerator.get_or_insert(if machine::kvm_works(arch, &system, programs, &dir)? {
+                Accelerator::Kvm
+            } else {
+                Accelerator::Tcg
+            });
+        let mode = expected_mode(kernel, arch);
+        let mut plan = jobs::plan(programs, &mode, accelerator);
+        let texts = &self.args.matching;
+        plan.retain(|Planned { job, .. }| {
+            texts.is_empty() || texts.iter().any(|text| job.name.contains(text))
+        });
+        let jobs: Vec<Job> = plan.iter().map(|planned| planned.job.clone()).collect();
+        let initramfs = dir.join("initramfs");
+        fs::write(&initramfs, machine::initramfs(arch, &system, programs, &jobs)?)?;
+
+        println!("{title}: booting by {accelerator:?}, {} jobs", jobs.len());
+        let (start, log) = (Instant::now(), dir.join("console.log"));
+        let mut row = Row::new(kernel, arch, &system.libc, accelerator);
+        let news = |console: &mut console::Console, line: &str| {
+            let booting = console.machine.is_none();
+            let ended = console.line(line);
+            let planned = ended.and_then(|ended| {
+                plan.iter().find(|planned| planned.job.name == ended.name).zip(Some(ended))
+            });
+            if let Some((planned, ended)) = planned {
+                let seconds = ended.ms as f64 / 1000.0;
+                println!("  {title} {}: {seconds:.1} s", ended.name);
+                row.count(&title, planned, planned.judge(Some(ended), &mode));
+                row.see(ended);
+            } else if let (true, Some((release, cpus, rseq_bytes))) = (booting, &console.machine) {
+                let seconds = start.elapsed().as_secs_f64();
+                println!(
+                    "  {title}: {release}, {cpus} CPUs, {rseq_bytes} bytes of rseq, up in {seconds:.1} s"
+                );
+                row.release = release.clone();
+            }
+        };
+        let console =
+            machine::boot(arch, accelerator, &system.kernel, &initramfs, BOOT_LIMIT, &log, news)?;
+        if !console.done {
+            let job = console.running().unwrap_or("no job");
+            println!("  {title}: stopped while {job} ran: {}", log.display());
+        }
+        for planned in &plan {
+            if console.ended.iter().all(|ended| ended.name != planned.job.name) {
+                row.count(&title, planned, planned.judge(None, &mode));
+            }
+        }
+        row.seconds = start.elapsed().as_secs();
+        Ok(row)
+    }
+}
+
+/// The Debian packages that machines of `arch` take.
+fn needed(arch: &Arch) -> BTreeSet<String> {
+    [arch.qemu_package, arch.compiler_package].map(str::to_string).into()
+}
+
+/// Those of `all` that are named, or all.
+fn selected<'a, T>(all: &'a [T], names: &[String], name: fn(&T) -> &str) -> Result<Vec<&'a T>> {
+    for unknown in names {
+        let known: Vec<&str> = all.iter().map(name).collect();
+        ensure!(known.contains(&unknown.as_str()), "`{unknown}` is none of {}", known.join(", "));
+    }
+    let wanted = |item: &&T| names.is_empty() || names.iter().any(|wanted| wanted == name(item));
+    Ok(all.iter().filter(wanted).collect())
+}

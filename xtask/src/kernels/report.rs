@@ -1,0 +1,82 @@
+//! What came out for each kernel: a row of the table at the end.
+
+use super::console::Ended;
+use super::jobs::{Planned, Verdict, mode_line};
+use super::machine::Accelerator;
+use super::target::{Arch, Kernel};
+use crate::tally::Tally;
+use std::fmt::Write;
+
+pub struct Row {
+    suite: &'static str,
+    arch: &'static str,
+    libc: String,
+    accelerator: Option<Accelerator>,
+    /// The kernel's own name.
+    pub release: String,
+    pub seconds: u64,
+    /// The mode that the first statistics without a mode asked for tell, and why.
+    mode: String,
+    pub tally: Tally,
+}
+
+impl Row {
+    pub fn new(kernel: &Kernel, arch: &Arch, libc: &str, accelerator: Accelerator) -> Self {
+        Self {
+            suite: kernel.suite,
+            arch: arch.name,
+            libc: libc.to_string(),
+            accelerator: Some(accelerator),
+            release: "not up".to_string(),
+            seconds: 0,
+            mode: String::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// The row of a kernel that could not be tried.
+    pub fn skipped(kernel: &Kernel, arch: &Arch, why: &str) -> Self {
+        let mut row = Self::new(kernel, arch, "", Accelerator::Tcg);
+        (row.accelerator, row.release) = (None, String::new());
+        row.tally.skip(&format!("{}/{}", arch.name, kernel.suite), why);
+        row
+    }
+
+    /// Counts a verdict and says it, if it is no pass.
+    pub fn count(&mut self, title: &str, planned: &Planned, verdict: Verdict) {
+        let test = format!("{title} {}", planned.job.name);
+        match verdict {
+            Verdict::Passed => self.tally.pass(),
+            Verdict::Failed(why) => self.tally.fail(&test, why),
+            Verdict::Skipped(why) => self.tally.skip(&test, why),
+        }
+    }
+
+    /// Notes the mode that an ended job tells, if it is the first.
+    pub fn see(&mut self, ended: &Ended) {
+        if let Some(mode) = mode_line(&ended.output).filter(|_| self.mode.is_empty()) {
+            self.mode = mode.to_string();
+        }
+    }
+}
+
+/// All rows, in Markdown.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::from(
+        "| suite | kernel | C library | by | mode (why) | passed | failed | skipped | s |\n\
+         |---|---|---|---|---|---:|---:|---:|---:|\n",
+    );
+    for row in rows {
+        let Row { suite, arch, release, libc, mode, seconds, .. } = row;
+        let Tally { passed, failed, skipped } = row.tally;
+        let by = match row.accelerator {
+            Some(accelerator) => format!("{accelerator:?}").to_uppercase(),
+            None => String::new(),
+        };
+        let _ = writeln!(
+            text,
+            "| {suite}, {arch} | {release} | {libc} | {by} | {mode} | {passed} | {failed} | {skipped} | {seconds} |"
+        );
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! The kernels and architectures to test on, and the mode that is expected on each.
+
+/// Where a kernel and its C library come from.
+pub struct Kernel {
+    /// The suite of Debian.
+    pub suite: &'static str,
+    /// The suite that it adds to, if it is not whole.
+    pub base: Option<&'static str>,
+    /// What numbers the caches: `cpu_id`, or `mm_cid` since Linux 6.3.
+    pub id: &'static str,
+}
+
+pub const KERNELS: [Kernel; 4] = [
+    Kernel { suite: "bookworm", base: None, id: "cpu_id" },
+    Kernel { suite: "bookworm-backports", base: Some("bookworm"), id: "mm_cid" },
+    Kernel { suite: "trixie", base: None, id: "mm_cid" },
+    Kernel { suite: "sid", base: None, id: "mm_cid" },
+];
+
+pub struct Arch {
+    /// Debian's name.
+    pub name: &'static str,
+    /// The target, as Rust names it.
+    pub rust: &'static str,
+    /// The C compiler for it, and its package.
+    pub compiler: &'static str,
+    pub compiler_package: &'static str,
+    /// Where programs expect the loader.
+    pub loader: &'static str,
+    pub qemu: &'static str,
+    pub qemu_package: &'static str,
+    /// The machine for qemu.
+    pub machine: &'static [&'static str],
+    /// What the kernel is told: first of all its name of the serial console.
+    pub arguments: &'static str,
+    /// Whether there are restartable sequences for it.
+    pub sequences: bool,
+}
+
+pub const ARCHS: [Arch; 2] = [
+    Arch {
+        name: "amd64",
+        rust: "x86_64-unknown-linux-gnu",
+        compiler: "x86_64-linux-gnu-gcc",
+        compiler_package: if cfg!(target_arch = "x86_64") { "gcc" } else { "gcc-x86-64-linux-gnu" },
+        loader: "lib64/ld-linux-x86-64.so.2",
+        qemu: "qemu-system-x86_64",
+        qemu_package: "qemu-system-x86",
+        machine: &["-machine", "q35"],
+        // The kernel's test of its timer fails where the host is busy.
+        arguments: "console=ttyS0 no_timer_check",
+        sequences: true,
+    },
+    Arch {
+        name: "arm64",
+        rust: "aarch64-unknown-linux-gnu",
+        compiler: "aarch64-linux-gnu-gcc",
+        compiler_package: if cfg!(target_arch = "aarch64") {
+            "gcc"
+        } else {
+            "gcc-aarch64-linux-gnu"
+        },
+        loader: "lib/ld-linux-aarch64.so.1",
+        qemu: "qemu-system-aarch64",
+        qemu_package: "qemu-system-arm",
+        machine: &["-machine", "virt"],
+        arguments: "console=ttyAMA0",
+        sequences: true,
+    },
+];
+
+/// What a program's statistics must say on `kernel`, up to the reason.
+pub fn expected_mode(kernel: &Kernel, arch: &Arch) -> String {
+    if arch.sequences { format!("percpu by {}", kernel.id) } else { "slot".to_string() }
+}
