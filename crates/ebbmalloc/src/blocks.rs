@@ -78,7 +78,10 @@ impl<O: Os> Engine<O> {
     pub fn usable_size(&self, block: *mut u8) -> usize {
         match self.class_at(block) {
             Some(class) => class.size(),
-            None => self.large_units(block, "malloc_usable_size").1 as usize * UNIT,
+            None => match self.heap_block(block) {
+                Some(found) => found.usable,
+                None => self.large_units(block, "malloc_usable_size").1 as usize * UNIT,
+            },
         }
     }
 
@@ -86,16 +89,19 @@ impl<O: Os> Engine<O> {
     /// size. Null if memory is short, and then the block stays as it was.
     ///
     /// # Safety
-    /// As for [`Engine::free`], but if null comes back. `align` is a power of two, and the one that
-    /// the block was asked for with, or less.
+    /// As for [`Engine::free`], but if null comes back. `align` is a power of two.
     pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
             Some(old) if Some(old) == class => return block,
             Some(old) => old.size(),
             None => {
+                if let Some(found) = self.heap_block(block) {
+                    // SAFETY: the caller's.
+                    return unsafe { self.realloc_in_heap(found, size, align, "realloc") };
+                }
                 let (first, units) = self.large_units(block, "realloc");
-                if class.is_none() {
+                if class.is_none() && block.addr().is_multiple_of(align) {
                     if self.resize_large(first, units, size) {
                         self.call_scavenger();
                         return block;
@@ -233,13 +239,17 @@ impl<O: Os> Engine<O> {
         granted
     }
 
-    /// Frees what is no block of a span: nothing, a large block, or a mistake.
+    /// Frees what is no block of a span that caches serve: nothing, a large block, one of a heap, or a
+    /// mistake.
     #[cold]
     #[inline(never)]
     fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             // Perhaps before the engine is set up.
             return;
+        }
+        if let Some(found) = self.heap_block(block) {
+            return self.free_in_heap(found, operation);
         }
         self.free_large(block, operation);
         self.call_scavenger();

@@ -29,6 +29,7 @@
 //! - `global`: the engine of this process
 
 #![no_std]
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![warn(missing_docs)]
 // The models use only a part of the lower layers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -42,6 +43,8 @@ compile_error!(
 #[cfg(any(test, loom))]
 extern crate std;
 
+#[cfg(all(feature = "allocator-api2", not(loom)))]
+mod allocator_api2;
 #[cfg(not(loom))]
 mod beacon;
 mod cache;
@@ -75,9 +78,19 @@ mod engine;
 #[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
+mod heap_record;
+#[cfg(not(loom))]
+mod heaps;
+#[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
 mod ledger;
+#[cfg(all(feature = "nightly", not(loom)))]
+mod nightly;
+#[cfg(all(any(feature = "allocator-api2", feature = "nightly"), not(loom)))]
+mod per_container;
 #[cfg(not(loom))]
 mod refill;
 #[cfg(not(loom))]
@@ -99,6 +112,10 @@ pub use beacon::{Beacon, OtherVersion};
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
+#[cfg(not(loom))]
+pub use heap::Heap;
+#[cfg(not(loom))]
+pub use heap_record::HeapId;
 #[cfg(not(loom))]
 pub use ledger::{ClassLedger, Ledger, Part};
 pub use options::{LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
