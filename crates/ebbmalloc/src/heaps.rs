@@ -287,7 +287,6 @@ impl<O: Os> Engine<O> {
                         self.fault("invalid free", address, operation)
                     }
                 }
-                drop(contents);
                 if self.counting() {
                     self.totals.count_free(class.size());
                 }
@@ -298,6 +297,8 @@ impl<O: Os> Engine<O> {
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);
             }
         }
+        // A round takes the lock of each heap.
+        drop(contents);
         self.call_scavenger();
     }
 
