@@ -241,9 +241,10 @@ fn the_ledger_adds_up_with_heaps() {
 /// The same program on a heap while these calls are refused. Returns how many there were.
 #[cfg(not(miri))]
 fn run_refusing(calls: Range<usize>) -> usize {
-    let engine = Engine::new(FakeOs::default().cpus(1).refusing(calls.clone()), None);
+    let engine =
+        Engine::new(FakeOs::default().space(8 << 20).cpus(1).refusing(calls.clone()), None);
     let mut workers: [_; 3] = from_fn(|number| (Worker::new(&engine, number as u32), None));
-    for (nth, op) in Program::new(5).take(1200).enumerate() {
+    for (nth, op) in Program::new(5).take(1000).enumerate() {
         let (worker, heap) = &mut workers[nth / 20 % 3];
         if nth % 200 == 0 {
             if let Some(old) = heap.take() {
