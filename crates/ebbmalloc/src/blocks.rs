@@ -60,7 +60,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Frees a block of a known size, without looking at the map if it is small.
+    /// Frees a block of a known size, without looking at the map if it is small; debug builds look, and
+    /// stop the program where no block of that size class begins (decisions/0010).
     ///
     /// # Safety
     /// As for [`Engine::free`]; `size` and `align` are those that the block was last asked for
@@ -68,10 +69,22 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
         match SizeClass::of_aligned(size, align) {
-            // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small(block, class) },
+            Some(class) => {
+                if cfg!(debug_assertions) && self.class_at(block) != Some(class) {
+                    self.wrong_layout(block);
+                }
+                // SAFETY: the caller's.
+                unsafe { self.free_small(block, class) }
+            }
             None => self.free_slow(block, "free"),
         }
+    }
+
+    /// Stops the program: in debug builds, where sizes are not trusted.
+    #[cold]
+    #[inline(never)]
+    fn wrong_layout(&self, block: *mut u8) -> ! {
+        self.fault("no block of this size", block, "dealloc")
     }
 
     /// How many bytes of the block may be used. An address that is no block stops the program.
