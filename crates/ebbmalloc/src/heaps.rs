@@ -231,7 +231,6 @@ impl<O: Os> Engine<O> {
             }
             Short::ByLimit => Err(short),
         });
-        self.want_scavenger();
         granted.unwrap_or_else(|_| {
             self.os.out_of_memory();
             (ptr::null_mut(), false)
@@ -245,12 +244,18 @@ impl<O: Os> Engine<O> {
         }
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
+        let before = spans.counts.spans;
         if spans.claim(&self.region, &self.os, &self.pages, class, &mut block) == 0 {
             return Err(Short::OfMemory);
         }
+        let has_grown = spans.counts.spans > before;
         contents.used += class.size();
         if self.counting() {
             self.totals.count_alloc(class.size());
+        }
+        drop(contents);
+        if has_grown {
+            self.want_scavenger();
         }
         Ok((block[0], false))
     }
@@ -269,17 +274,23 @@ impl<O: Os> Engine<O> {
         let (granted, _) = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
+        drop(contents);
+        self.want_scavenger();
         Ok((self.region.address(granted.first), granted.zeroed))
     }
 
     /// Frees a block of a heap, whichever that is.
     pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
+        // Looking at the time takes longer than all the rest.
+        let mut in_bulk = true;
         match block.class {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];
+                let before = spans.counts.spans;
                 let freed =
                     spans.release(&self.region, &self.os, &self.pages, class, &[block.address]);
+                in_bulk = spans.counts.spans < before;
                 match freed {
                     Ok(()) => contents.used -= block.usable,
                     Err(BadBlock::Twice(address)) => self.fault("double free", address, operation),
@@ -299,7 +310,9 @@ impl<O: Os> Engine<O> {
         }
         // A round takes the lock of each heap.
         drop(contents);
-        self.call_scavenger();
+        if in_bulk {
+            self.call_scavenger();
+        }
     }
 
     /// Resizes a block of a heap, whichever that is; it stays that heap's.
