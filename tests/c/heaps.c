@@ -84,7 +84,7 @@ static void *free_half(void *argument) {
 static void threads(void) {
     static struct work works[THREADS];
     pthread_t ids[THREADS];
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 8; round++) {
         for (int t = 0; t < THREADS; t++) {
             CHECK((works[t].heap = ebb_heap_new(0)) != NULL);
             for (int i = 0; i < BLOCKS; i++) {

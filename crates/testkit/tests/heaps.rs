@@ -1,6 +1,6 @@
 //! Heaps: against the shadow model, several at once, by several threads, at their limits, where memory
 //! is short, and misused.
-#![cfg(not(loom))]
+#![cfg(not(any(miri, loom)))]
 
 use std::array::from_fn;
 use std::ops::Range;
@@ -14,7 +14,6 @@ use ebbmalloc_testkit::{Block, FakeOs, Program, Worker};
 const UNIT: usize = 64 << 10;
 
 fn engine() -> Engine<FakeOs> {
-    // Small, since Miri runs these as well.
     Engine::new(FakeOs::default().space(16 << 20).cpus(1), None)
 }
 
@@ -72,7 +71,7 @@ fn run(engine: &Engine<FakeOs>, seed: u64, length: usize) {
 
 #[test]
 fn heaps_against_the_shadow_model() {
-    let (seeds, length) = if cfg!(miri) { (1, 150) } else { (25, 1500) };
+    let (seeds, length) = (25, 1500);
     for mode in ["slot", "thread"] {
         for seed in 0..seeds {
             let engine = Engine::new(FakeOs::default().cpus(1).mode(mode), None);
@@ -94,7 +93,7 @@ impl Drop for End<'_> {
 /// deletes heaps, trims, digs, counts and forks all the while.
 #[test]
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
-    let (rounds, length) = if cfg!(miri) { (1, 40) } else { (20, 1000) };
+    let (rounds, length) = (10, 1000);
     let engine = engine();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -239,7 +238,6 @@ fn the_ledger_adds_up_with_heaps() {
 }
 
 /// The same program on a heap while these calls are refused. Returns how many there were.
-#[cfg(not(miri))]
 fn run_refusing(calls: Range<usize>) -> usize {
     let engine =
         Engine::new(FakeOs::default().space(8 << 20).cpus(1).refusing(calls.clone()), None);
@@ -273,7 +271,6 @@ fn run_refusing(calls: Range<usize>) -> usize {
 }
 
 #[test]
-#[cfg(not(miri))]
 fn each_call_is_refused_once() {
     for range in [|call| call..call + 1, |call| call..usize::MAX, |call: usize| call..call + 5] {
         let all = run_refusing(0..0);

@@ -171,6 +171,41 @@ fn caches_are_handed_on() {
     finish(&engine);
 }
 
+/// Two threads make a heap each, of which the other frees a block; one deletes its own meanwhile.
+#[test]
+fn heaps_come_and_go() {
+    let engine = engine();
+    let alloc = |heap, size| {
+        let block = engine.heap_alloc(heap, size, 1, "a test");
+        // SAFETY: the block has so many bytes.
+        unsafe { block.write_bytes(1, size) };
+        block.expose_provenance()
+    };
+    let heaps = [(); 2].map(|()| engine.new_heap(1 << 20).unwrap());
+    let blocks = heaps.map(|heap| [100, 100, 70_000].map(|size| alloc(heap, size)));
+    thread::scope(|scope| {
+        let (engine, alloc) = (&engine, &alloc);
+        for (number, heap) in heaps.into_iter().enumerate() {
+            scope.spawn(move || {
+                let other = std::ptr::with_exposed_provenance_mut(blocks[1 - number][1]);
+                // SAFETY: nobody else uses or frees it; both heaps live until the threads are done.
+                unsafe { engine.free(other) };
+                let short_lived = engine.new_heap(usize::MAX).unwrap();
+                alloc(short_lived, 5000);
+                // SAFETY: nobody uses its block.
+                unsafe { engine.delete_heap(short_lived, "a test") };
+                alloc(heap, 200);
+            });
+        }
+        engine.trim();
+        engine.stats();
+    });
+    engine.check();
+    // SAFETY: nobody uses their blocks any more.
+    heaps.into_iter().for_each(|heap| unsafe { engine.delete_heap(heap, "a test") });
+    finish(&engine);
+}
+
 /// Statistics are read while others work.
 #[test]
 fn statistics_meanwhile() {
