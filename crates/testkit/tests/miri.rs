@@ -179,17 +179,17 @@ fn heaps_come_and_go() {
         let block = engine.heap_alloc(heap, size, 1, "a test");
         // SAFETY: the block has so many bytes.
         unsafe { block.write_bytes(1, size) };
-        block.expose_provenance()
+        Block::new(block, size, 1, size)
     };
     let heaps = [(); 2].map(|()| engine.new_heap(1 << 20).unwrap());
-    let blocks = heaps.map(|heap| [100, 100, 70_000].map(|size| alloc(heap, size)));
+    heaps.map(|heap| [100, 70_000].map(|size| alloc(heap, size)));
+    let of_others = [heaps[1], heaps[0]].map(|heap| alloc(heap, 100));
     thread::scope(|scope| {
         let (engine, alloc) = (&engine, &alloc);
-        for (number, heap) in heaps.into_iter().enumerate() {
+        for (heap, other) in heaps.into_iter().zip(of_others) {
             scope.spawn(move || {
-                let other = std::ptr::with_exposed_provenance_mut(blocks[1 - number][1]);
                 // SAFETY: nobody else uses or frees it; both heaps live until the threads are done.
-                unsafe { engine.free(other) };
+                unsafe { engine.free(other.start) };
                 let short_lived = engine.new_heap(usize::MAX).unwrap();
                 alloc(short_lived, 5000);
                 // SAFETY: nobody uses its block.
