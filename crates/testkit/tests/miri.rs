@@ -188,6 +188,8 @@ fn heaps_come_and_go() {
         let (engine, alloc) = (&engine, &alloc);
         for (heap, other) in heaps.into_iter().zip(of_others) {
             scope.spawn(move || {
+                // All of it, since a bare address is not sent.
+                let other = other;
                 // SAFETY: nobody else uses or frees it; both heaps live until the threads are done.
                 unsafe { engine.free(other.start) };
                 let short_lived = engine.new_heap(usize::MAX).unwrap();
