@@ -43,7 +43,9 @@ pub fn build_shared(root: &Path, target: &Path, soname: &str) -> Result<PathBuf>
 }
 
 pub fn unit(context: &Context) -> Result<Tally> {
-    test("unit", cargo(&context.root).args(["test", "--workspace", "--no-fail-fast"]))
+    let features = ["--features", "ebbmalloc/allocator-api2"];
+    let mut command = cargo(&context.root);
+    test("unit", command.args(["test", "--workspace", "--no-fail-fast"]).args(features))
 }
 
 pub fn loom(context: &Context) -> Result<Tally> {

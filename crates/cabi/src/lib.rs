@@ -3,6 +3,7 @@
 //!
 //! - `malloc`: allocation, `malloc.h` and C23
 //! - `report`: what `malloc.h` offers to look inside
+//! - `heap`: heaps that a program makes and deletes
 //! - `cxx`: every form of C++ operator new and delete
 //!
 //! `crates/capi` makes libebbmalloc.so of it, `crates/capi-static` libebbmalloc.a. They differ in
@@ -16,6 +17,7 @@
 use engine::ENGINE;
 
 pub mod cxx;
+mod heap;
 mod malloc;
 mod report;
 

@@ -10,7 +10,7 @@ use engine::{ENGINE, MIN_ALIGN, Os};
 
 use crate::{export, set_errno};
 
-fn refuse(errno: c_int) -> *mut c_void {
+pub(crate) fn refuse(errno: c_int) -> *mut c_void {
     set_errno(errno);
     ptr::null_mut()
 }

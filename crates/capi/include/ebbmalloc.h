@@ -112,6 +112,27 @@ int ebb_why(FILE *stream);
 /* Accepts the parameters of mallopt(3), which have no effect here. Returns 1. */
 int ebb_mallopt(int parameter, int value);
 
+/* Heaps: blocks with a common end, and a common limit. Any thread may use a heap, each call takes
+ * its lock. Its blocks are blocks like any others: free, realloc, malloc_usable_size and all their
+ * kind take them, in any thread; a block that is resized stays its heap's.
+ *
+ * What an ebb_heap * names is checked in each call: one that is no heap, or was deleted, stops the
+ * program with one line that says so. */
+typedef struct ebb_heap ebb_heap;
+/* A heap whose blocks may use limit bytes together, as ebb_malloc_usable_size tells them; 0 for no
+ * limit. Beyond the limit allocating from it fails with ENOMEM. */
+ebb_heap *ebb_heap_new(size_t limit);
+/* Deletes a heap and all of its blocks at once; NULL is none. No thread may use it, or a block
+ * of it, at that time or later. */
+void ebb_heap_delete(ebb_heap *heap);
+/* As the functions without _heap. The block that ebb_heap_realloc is given must be one of this heap. */
+void *ebb_heap_malloc(ebb_heap *heap, size_t size);
+void *ebb_heap_calloc(ebb_heap *heap, size_t count, size_t size);
+void *ebb_heap_aligned_alloc(ebb_heap *heap, size_t alignment, size_t size);
+void *ebb_heap_realloc(ebb_heap *heap, void *block, size_t size);
+/* Bytes that the heap's blocks use: what the limit is for. */
+size_t ebb_heap_used(ebb_heap *heap);
+
 /* ebb_mallinfo and ebb_mallinfo2 return the structs of mallinfo(3). */
 #ifdef __GLIBC__
 struct mallinfo;

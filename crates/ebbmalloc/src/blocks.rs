@@ -62,7 +62,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Frees a block of a known size, without looking at the map if it is small.
+    /// Frees a block of a known size, without looking at the map if it is small; debug builds look, and
+    /// stop the program where no block of that size class begins (decisions/0010).
     ///
     /// A wrong size stops the program where checking costs nothing: if either size is a large one, if
     /// the block does not go to the cache, and always while operations are counted.
@@ -73,8 +74,13 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
         match SizeClass::of_aligned(size, align) {
-            // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small::<true>(block, class) },
+            Some(class) => {
+                if cfg!(debug_assertions) {
+                    self.check_class(block, class);
+                }
+                // SAFETY: the caller's.
+                unsafe { self.free_small::<true>(block, class) }
+            }
             None => self.free_large_sized_slow(block, size),
         }
     }
@@ -94,6 +100,9 @@ impl<O: Os> Engine<O> {
         if let Some(old) = self.class_at(block) {
             return Some(old) == class;
         }
+        if let Some(found) = self.heap_block(block) {
+            return class == found.class && usable_for(size, class) == found.usable;
+        }
         let (first, units) = self.large_units(block, "resize");
         let resized = class.is_none() && self.resize_large(first, units, size);
         if resized {
@@ -112,7 +121,8 @@ impl<O: Os> Engine<O> {
         if unsafe { self.resize(block, size, align) } {
             return block;
         }
-        if self.class_at(block).is_some() || SizeClass::of_aligned(size, align).is_some() {
+        let small = self.class_at(block).is_some() || SizeClass::of_aligned(size, align).is_some();
+        if small || self.heap_block(block).is_some() {
             return ptr::null_mut();
         }
         self.move_large(self.large_units(block, "remap"), size, align)
@@ -122,16 +132,19 @@ impl<O: Os> Engine<O> {
     /// size. Null if memory is short, and then the block stays as it was.
     ///
     /// # Safety
-    /// As for [`Engine::free`], but if null comes back. `align` is a power of two, and the one that
-    /// the block was asked for with, or less.
+    /// As for [`Engine::free`], but if null comes back. `align` is a power of two.
     pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
             Some(old) if Some(old) == class => return block,
             Some(old) => old.size(),
             None => {
+                if let Some(found) = self.heap_block(block) {
+                    // SAFETY: the caller's.
+                    return unsafe { self.realloc_in_heap(found, size, align, "realloc") };
+                }
                 let (first, units) = self.large_units(block, "realloc");
-                if class.is_none() {
+                if class.is_none() && block.addr().is_multiple_of(align) {
                     if self.resize_large(first, units, size) {
                         self.call_scavenger();
                         return block;
@@ -227,7 +240,7 @@ impl<O: Os> Engine<O> {
             return;
         }
         if SIZED {
-            self.check_size(block, class.size());
+            self.check_class(block, class);
         }
         self.free_small_slow(block, class);
     }
@@ -272,13 +285,17 @@ impl<O: Os> Engine<O> {
         granted
     }
 
-    /// Frees what is no block of a span: nothing, a large block, or a mistake.
+    /// Frees what is no block of a span that caches serve: nothing, a large block, one of a heap, or a
+    /// mistake.
     #[cold]
     #[inline(never)]
     fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             // Perhaps before the engine is set up.
             return;
+        }
+        if let Some(found) = self.heap_block(block) {
+            return self.free_in_heap(found, operation);
         }
         self.free_large(block, operation);
         self.call_scavenger();
@@ -288,7 +305,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn free_large_sized_slow(&self, block: *mut u8, size: usize) {
-        self.check_size(block, units_for(size).map_or(usize::MAX, |units| units as usize * UNIT));
+        self.check_size(block, usable_for(size, None));
         self.free_slow(block, "free");
     }
 
@@ -305,11 +322,22 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// The same for a size of this class, which takes the block to be none of a heap.
+    fn check_class(&self, block: *mut u8, class: SizeClass) {
+        self.check_size(block, class.size());
+        if self.class_at(block).is_none() {
+            self.fault("block of a heap", block, "free with a size");
+        }
+    }
+
     /// Bytes of the block at this address. One that is none stops the program.
     fn size_at(&self, block: *mut u8, operation: &str) -> usize {
         match self.class_at(block) {
             Some(class) => class.size(),
-            None => self.large_units(block, operation).1 as usize * UNIT,
+            None => match self.heap_block(block) {
+                Some(found) => found.usable,
+                None => self.large_units(block, operation).1 as usize * UNIT,
+            },
         }
     }
 
@@ -336,4 +364,10 @@ impl<O: Os> Engine<O> {
         }
         self.call_scavenger();
     }
+}
+
+/// Bytes of a block of this size, which is of this class, or large.
+fn usable_for(size: usize, class: Option<SizeClass>) -> usize {
+    let large = || units_for(size).map_or(usize::MAX, |units| units as usize * UNIT);
+    class.map_or_else(large, SizeClass::size)
 }

@@ -14,6 +14,8 @@ use crate::sync::{Lock, const_fn};
 
 /// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
 const LISTS: usize = 13;
+/// In heaps, one more list: of spans without a free block, so that all spans are found.
+const FULL: usize = LISTS;
 
 /// A block that cannot be released, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,9 +39,18 @@ pub(crate) struct CentralCounts {
     pub flushes: usize,
 }
 
-/// The spans of one class that have free blocks, fullest list first.
+impl CentralCounts {
+    /// Free blocks in spans.
+    pub fn free(&self, class: SizeClass) -> usize {
+        self.spans * class.span_blocks() - self.claimed
+    }
+}
+
+/// The spans of one class that have free blocks, fullest list first: those of no heap, or of one.
 pub(crate) struct ClassSpans {
-    heads: [UnitIndex; LISTS],
+    /// The heap, 0 for none.
+    heap: UnitIndex,
+    heads: [UnitIndex; LISTS + 1],
     /// Bit `n` is set where list `n` is not empty.
     filled: u16,
     pub counts: CentralCounts,
@@ -54,7 +65,7 @@ pub(crate) struct Central {
 impl Central {
     const_fn! {
         pub fn new() -> Self {
-            Self { lock: Lock::new(ClassSpans::new()) }
+            Self { lock: Lock::new(ClassSpans::new(0)) }
         }
     }
 
@@ -63,8 +74,7 @@ impl Central {
         &self.lock
     }
 
-    /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
-    /// off a stack first; how many there were. Starts a new span only to deliver any at all.
+    /// [`ClassSpans::claim`] under the lock.
     pub fn claim(
         &self,
         region: &Region,
@@ -73,13 +83,45 @@ impl Central {
         class: SizeClass,
         blocks: &mut [*mut u8],
     ) -> usize {
-        let mut spans = self.lock.lock();
+        self.lock.lock().claim(region, os, pages, class, blocks)
+    }
+
+    /// [`ClassSpans::release`] under the lock.
+    pub fn release(
+        &self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+        blocks: &[*mut u8],
+    ) -> Result<(), BadBlock> {
+        self.lock.lock().release(region, os, pages, class, blocks)
+    }
+}
+
+impl ClassSpans {
+    /// No spans, of this heap, 0 for none.
+    pub const fn new(heap: UnitIndex) -> Self {
+        let counts = CentralCounts { claimed: 0, spans: 0, refills: 0, flushes: 0 };
+        Self { heap, heads: [0; LISTS + 1], filled: 0, counts }
+    }
+
+    /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
+    /// off a stack first; how many there were. Starts a new span only to deliver any at all.
+    pub fn claim(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+        blocks: &mut [*mut u8],
+    ) -> usize {
         let mut left = blocks.len();
         while left > 0 {
-            let unit = match spans.fullest() {
+            let unit = match self.fullest() {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
-                None => match spans.grow(region, os, pages, class) {
+                None => match self.grow(region, os, pages, class) {
                     Some(unit) => unit,
                     None => break,
                 },
@@ -87,7 +129,7 @@ impl Central {
             let base = region.address(unit);
             // SAFETY: a listed unit heads a span of this class, whose lock we hold.
             let span = unsafe { &mut *region.span(unit) };
-            let list = list_of(span);
+            let list = self.list_of(span);
             let before = left;
             span.claim(left, |block| {
                 left -= 1;
@@ -99,35 +141,34 @@ impl Central {
                     span.fill(class, class.block_at(block.addr() - base.addr()));
                 }
             }
-            spans.relist(region, unit, list, list_of(span));
+            self.relist(region, unit, list, self.list_of(span));
         }
         let claimed = blocks.len() - left;
-        spans.counts.claimed += claimed;
-        spans.counts.refills += 1;
+        self.counts.claimed += claimed;
+        self.counts.refills += 1;
         claimed
     }
 
     /// Takes blocks back and retires the spans that become idle. Stops at a block that is not
     /// claimed; those before it are taken back.
     pub fn release(
-        &self,
+        &mut self,
         region: &Region,
         os: &impl Os,
         pages: &Lock<Pages>,
         class: SizeClass,
         blocks: &[*mut u8],
     ) -> Result<(), BadBlock> {
-        let mut spans = self.lock.lock();
-        spans.counts.flushes += 1;
+        self.counts.flushes += 1;
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
-            let Some(unit) = span_unit(region, class, first) else {
+            let Some(unit) = self.span_unit(region, class, first) else {
                 return Err(BadBlock::Foreign(first));
             };
             let base = region.address(unit);
             // SAFETY: `span_unit` found that the unit heads a span of this class.
             let span = unsafe { &mut *region.span(unit) };
-            let list = list_of(span);
+            let list = self.list_of(span);
             // Neighbours in a batch often share a span: book those together.
             let span_bytes = class.span_units() as usize * UNIT;
             let mut taken = 0;
@@ -146,12 +187,12 @@ impl Central {
                 }
                 taken += 1;
             }
-            spans.counts.claimed -= taken;
+            self.counts.claimed -= taken;
             if span.is_idle() {
-                spans.unlist(region, unit, list);
-                spans.retire(region, os, pages, class, unit);
+                self.unlist(region, unit, list);
+                self.retire(region, os, pages, class, unit);
             } else {
-                spans.relist(region, unit, list, list_of(span));
+                self.relist(region, unit, list, self.list_of(span));
             }
             if let Some(bad) = bad {
                 return Err(bad);
@@ -164,15 +205,14 @@ impl Central {
     /// Returns OS pages of a span to the kernel in which nothing lies but free blocks, if the span is
     /// one of this class, and quiet where only those are wanted. Bytes that went.
     pub fn dig(
-        &self,
+        &mut self,
         region: &Region,
         os: &impl Os,
         class: SizeClass,
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
-        let _spans = self.lock.lock();
-        if region.entry(unit as usize) != MapEntry::small(class, 0) {
+        if region.entry(unit as usize) != self.entry(class, 0) {
             return 0;
         }
         // SAFETY: the unit heads a span of this class, whose lock we hold.
@@ -188,19 +228,25 @@ impl Central {
         })
     }
 
+    /// A copy of the record of a span, if it is one of this class.
+    pub fn copy(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> Option<Span> {
+        let is_one = region.entry(unit as usize) == self.entry(class, 0);
+        // SAFETY: the unit heads a span of this class, whose lock we hold.
+        is_one.then(|| unsafe { (*region.span(unit)).clone() })
+    }
+
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
     /// Returns the free blocks that were found.
     pub fn check(&self, region: &Region) -> usize {
-        let spans = self.lock.lock();
         let mut free = 0;
-        for (list, &head) in spans.heads.iter().enumerate() {
-            assert_eq!(head != 0, spans.filled >> list & 1 == 1, "summary bit of list {list}");
+        for (list, &head) in self.heads.iter().enumerate() {
+            assert_eq!(head != 0, self.filled >> list & 1 == 1, "summary bit of list {list}");
             let (mut unit, mut previous) = (head, 0);
             while unit != 0 {
                 // SAFETY: as in `claim`.
                 let span = unsafe { &*region.span(unit) };
                 span.check();
-                assert_eq!(list_of(span), Some(list), "span {unit} is in the wrong list");
+                assert_eq!(self.list_of(span), Some(list), "span {unit} is in the wrong list");
                 assert_eq!(span.previous, previous, "back link of span {unit}");
                 assert!(!span.is_idle(), "span {unit} should have been retired");
                 free += span.free as usize;
@@ -209,18 +255,57 @@ impl Central {
         }
         free
     }
-}
 
-impl ClassSpans {
-    const fn new() -> Self {
-        let counts = CentralCounts { claimed: 0, spans: 0, refills: 0, flushes: 0 };
-        Self { heads: [0; LISTS], filled: 0, counts }
+    /// What the map says of a unit of these spans.
+    fn entry(&self, class: SizeClass, nth: u32) -> MapEntry {
+        let entry = MapEntry::small(class, nth);
+        if self.heap == 0 { entry } else { entry.of_heap() }
+    }
+
+    /// The list that a span belongs in; none for one without a free block that is no heap's.
+    #[inline]
+    fn list_of(&self, span: &Span) -> Option<usize> {
+        match span.free.checked_ilog2() {
+            Some(list) => Some(list as usize),
+            None => (self.heap != 0).then_some(FULL),
+        }
+    }
+
+    /// The first unit of the span of this class that the address lies in.
+    #[inline]
+    fn span_unit(&self, region: &Region, class: SizeClass, address: *mut u8) -> Option<UnitIndex> {
+        let offset = region.offset(address);
+        if offset >= region.committed() {
+            return None;
+        }
+        let unit = offset / UNIT;
+        let entry = region.entry(unit);
+        (entry.code() == self.entry(class, 0).code())
+            .then(|| (unit - entry.span_offset() / UNIT) as UnitIndex)
+    }
+
+    /// Gives all spans back, whatever is in use in them: the end of a heap.
+    pub fn retire_all(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        pages: &Lock<Pages>,
+        class: SizeClass,
+    ) {
+        while self.filled != 0 {
+            let list = self.filled.trailing_zeros() as usize;
+            let unit = self.heads[list];
+            self.unlist(region, unit, Some(list));
+            self.retire(region, os, pages, class, unit);
+        }
+        self.counts.claimed = 0;
     }
 
     /// A span with free blocks from the fullest list that has one: emptier ones get the chance
     /// to become idle.
     fn fullest(&self) -> Option<UnitIndex> {
-        (self.filled != 0).then(|| self.heads[self.filled.trailing_zeros() as usize])
+        let filled = self.filled & !(1 << FULL);
+        (filled != 0).then(|| self.heads[filled.trailing_zeros() as usize])
     }
 
     #[cold]
@@ -232,15 +317,20 @@ impl ClassSpans {
         class: SizeClass,
     ) -> Option<UnitIndex> {
         let units = class.span_units();
-        let Granted { first, zeroed } = pages.lock().alloc(region, os, units, 1)?;
+        let Granted { first, zeroed } = {
+            let mut pages = pages.lock();
+            let granted = pages.alloc(region, os, units, 1)?;
+            pages.note(region, granted.first, 0, self.heap);
+            granted
+        };
         for nth in 0..units {
-            region.set_entry(first + nth, MapEntry::small(class, nth));
+            region.set_entry(first + nth, self.entry(class, nth));
         }
         // SAFETY: the run is ours alone now.
         let span = unsafe { &mut *region.span(first) };
         span.set_up(class, !zeroed);
         self.counts.spans += 1;
-        self.relist(region, first, None, list_of(span));
+        self.relist(region, first, None, self.list_of(span));
         Some(first)
     }
 
@@ -297,22 +387,4 @@ impl ClassSpans {
             }
         }
     }
-}
-
-/// The list that a span belongs in; none for one without a free block.
-#[inline]
-fn list_of(span: &Span) -> Option<usize> {
-    span.free.checked_ilog2().map(|list| list as usize)
-}
-
-/// The first unit of the span of this class that the address lies in.
-#[inline]
-fn span_unit(region: &Region, class: SizeClass, address: *mut u8) -> Option<UnitIndex> {
-    let offset = region.offset(address);
-    if offset >= region.committed() {
-        return None;
-    }
-    let unit = offset / UNIT;
-    let entry = region.entry(unit);
-    (entry.code() == class.index()).then(|| (unit - entry.span_offset() / UNIT) as UnitIndex)
 }

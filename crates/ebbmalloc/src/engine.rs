@@ -8,6 +8,7 @@ use crate::cache::{Slab, lock_of};
 use crate::central::Central;
 use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
+use crate::heap_record::Heaps;
 use crate::mode::{Choice, Decision, Mode};
 use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
 use crate::os::Os;
@@ -63,6 +64,7 @@ pub struct Engine<O: Os> {
     pub(crate) caches_used: AtomicUsize,
     pub(crate) totals: Totals,
     pub(crate) centrals: [Central; CLASSES],
+    pub(crate) heaps: Lock<Heaps>,
     pub(crate) pages: Lock<Pages>,
     pub(crate) scavenger: Scavenger,
     /// Held while memory is given back that may be in use.
@@ -112,6 +114,7 @@ impl<O: Os> Engine<O> {
             caches_used: AtomicUsize::new(0),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],
+            heaps: Lock::new(Heaps::new()),
             pages: Lock::new(Pages::new()),
             scavenger: Scavenger::new(),
             rounds: Lock::new(Rounds::new()),
@@ -251,6 +254,9 @@ impl<O: Os> Engine<O> {
         for central in &self.centrals {
             central.spans().hold();
         }
+        let heaps = self.heaps.lock();
+        heaps.each(&self.region).for_each(|heap| heap.contents().hold());
+        core::mem::forget(heaps);
         self.pages.hold();
     }
 
@@ -259,6 +265,9 @@ impl<O: Os> Engine<O> {
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
             self.pages.force_unlock();
+            let heaps = self.heaps.resume();
+            heaps.each(&self.region).for_each(|heap| heap.contents().force_unlock());
+            drop(heaps);
             for central in &self.centrals {
                 central.spans().force_unlock();
             }

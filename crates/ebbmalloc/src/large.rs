@@ -5,10 +5,9 @@ use core::ptr;
 
 use crate::engine::Engine;
 use crate::os::Os;
-use crate::pages::{Granted, Pages};
+use crate::pages::Granted;
 use crate::region::{MapEntry, UnitIndex};
 use crate::size_class::UNIT;
-use crate::sync::Guard;
 use crate::text::Line;
 
 /// From so many units on, moving a block's pages beats copying it.
@@ -22,37 +21,43 @@ pub(crate) fn units_for(bytes: usize) -> Option<u32> {
 impl<O: Os> Engine<O> {
     /// A run of its own for a block, and whether it reads as zero; null if there is no room.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
-        let Some((granted, units)) = self.large_run(size, align) else {
-            return (ptr::null_mut(), false);
-        };
-        self.region.set_entry(granted.first, MapEntry::LARGE);
-        self.totals.add_large(units);
-        if self.counting() {
-            self.totals.count_alloc(units as usize * UNIT);
+        match self.large_run(size, align, 0) {
+            Some((granted, _)) => (self.region.address(granted.first), granted.zeroed),
+            None => (ptr::null_mut(), false),
         }
-        (self.region.address(granted.first), granted.zeroed)
     }
 
-    fn large_run(&self, size: usize, align: usize) -> Option<(Granted, u32)> {
+    /// The same for a block of this heap, 0 for none, as a run; and its units.
+    pub(crate) fn large_run(
+        &self,
+        size: usize,
+        align: usize,
+        heap: UnitIndex,
+    ) -> Option<(Granted, u32)> {
         if size > isize::MAX as usize || !self.ready() {
             return None;
         }
         let (units, align) = (units_for(size)?, units_for(align)?);
         let mut pages = self.pages.lock();
         let granted = pages.alloc(&self.region, &self.os, units, align)?;
-        self.note_asked(&pages, granted.first, size);
+        pages.note(&self.region, granted.first, size, heap);
+        drop(pages);
+        let entry = MapEntry::LARGE;
+        self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
+        self.totals.add_large(units);
+        if self.counting() {
+            self.totals.count_alloc(units as usize * UNIT);
+        }
         Some((granted, units))
     }
 
-    /// Notes what the block that is this run was asked for with: for the ledger.
-    fn note_asked(&self, _locked: &Guard<Pages>, first: UnitIndex, bytes: usize) {
-        // SAFETY: in use, so committed; runs are written under the lock, which the caller holds.
-        unsafe { (*self.region.run(first)).note_asked(bytes) }
-    }
-
-    /// Frees a large block; an address that is none stops the program.
+    /// Frees a large block of no heap; an address that is none stops the program.
     pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
         let (first, units) = self.large_units(block, operation);
+        self.free_large_run(first, units);
+    }
+
+    pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.totals.remove_large(units);
         if self.counting() {
@@ -67,6 +72,7 @@ impl<O: Os> Engine<O> {
             return false;
         };
         let mut pages = self.pages.lock();
+        let heap = pages.heap_of(&self.region, first);
         if wanted < units {
             pages.shrink(&self.region, &self.os, first, units, wanted);
         } else if wanted > units
@@ -74,7 +80,7 @@ impl<O: Os> Engine<O> {
         {
             return false;
         }
-        self.note_asked(&pages, first, size);
+        pages.note(&self.region, first, size, heap);
         drop(pages);
         self.count_resized(units, wanted);
         true
@@ -100,7 +106,8 @@ impl<O: Os> Engine<O> {
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
-        self.note_asked(&pages, target, size);
+        let heap = pages.heap_of(region, first);
+        pages.note(region, target, size, heap);
         drop(pages);
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
@@ -108,7 +115,7 @@ impl<O: Os> Engine<O> {
             self.pages.lock().free_clean(region, target, wanted);
             return ptr::null_mut();
         }
-        region.set_entry(target, MapEntry::LARGE);
+        region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_resized(units, wanted);
         self.pages.lock().free_clean(region, first, units);
@@ -146,20 +153,20 @@ impl<O: Os> Engine<O> {
     /// What is wrong with an address in the region at which no block begins.
     fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
         let region = &self.region;
-        match region.entry(unit as usize) {
+        match region.entry(unit as usize).of_anyone() {
             MapEntry::LARGE => "interior pointer",
             MapEntry::LARGE_FREED if offset == 0 => "double free",
             entry if entry.class().is_some() => "interior pointer",
             _ => {
                 // Inside a large block, perhaps: look for the nearest one that begins below.
                 let below = (1..unit).rev().find(|&unit| {
-                    let entry = region.entry(unit as usize);
+                    let entry = region.entry(unit as usize).of_anyone();
                     entry == MapEntry::LARGE || entry.class().is_some()
                 });
                 match below {
                     // SAFETY: committed; the process is about to end, so a torn read is no loss.
                     Some(first)
-                        if region.entry(first as usize) == MapEntry::LARGE
+                        if region.entry(first as usize).of_anyone() == MapEntry::LARGE
                             && first + unsafe { (*region.run(first)).units } > unit =>
                     {
                         "interior pointer"

@@ -218,7 +218,8 @@ impl Ledger {
             self.book_span(tables, units.start, class, &span);
             return;
         }
-        let large = run.state == State::InUse && run.units > 0 && entry == MapEntry::LARGE;
+        let large =
+            run.state == State::InUse && run.units > 0 && entry.of_anyone() == MapEntry::LARGE;
         let asked = if (1..=bytes).contains(&run.asked()) { run.asked() } else { bytes };
         self.large_blocks += large as u64;
         let page = tables.page();
@@ -231,6 +232,7 @@ impl Ledger {
                     self.large_rounding += (page - used) as u64;
                     return;
                 }
+                State::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
                 State::InUse if run.units > 0 => &mut self.unclear,
                 State::Dirty => &mut self.free_runs,
                 // Never used, or given back.

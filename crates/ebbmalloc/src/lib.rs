@@ -1,11 +1,69 @@
 //! ebbmalloc: a memory allocator that is fast as the fastest, with memory that ebbs back.
 //!
-//! Two lines make it the allocator of a Rust program, without a C compiler or a build script:
+//! # For a whole program
+//!
+//! Two lines, without a C compiler or a build script:
 //!
 //! ```
 //! #[global_allocator]
 //! static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
+//! # assert_eq!(vec![1; 100].len(), 100);
 //! ```
+//!
+//! # For a container
+//!
+//! [`EbbMalloc`] is an `Allocator` too: with the feature `allocator-api2` that of the crate of this name, which
+//! hashbrown, bumpalo and others take on stable Rust; with `nightly` that of the standard library.
+//!
+#![cfg_attr(feature = "allocator-api2", doc = "```")]
+#![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
+//! use allocator_api2::boxed::Box;
+//! use allocator_api2::vec::Vec;
+//! use ebbmalloc::EbbMalloc;
+//!
+//! let mut numbers = Vec::new_in(EbbMalloc);
+//! numbers.extend(0..100);
+//! let boxed = Box::new_in(numbers.len(), EbbMalloc);
+//! assert_eq!(*boxed, 100);
+//! ```
+//!
+//! # Heaps
+//!
+//! What is allocated from a [`Heap`] goes with it, all at once, and a limit may bound it:
+//!
+#![cfg_attr(feature = "allocator-api2", doc = "```")]
+#![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
+//! use allocator_api2::vec::Vec;
+//! use ebbmalloc::Heap;
+//!
+//! let heap = Heap::with_limit(1 << 20);
+//! let mut bytes = Vec::new_in(&heap);
+//! bytes.resize(100_000, 1u8);
+//! assert!(bytes.try_reserve(2 << 20).is_err());
+//! ```
+//!
+//! # What is where, and giving back
+//!
+//! [`EbbMalloc::stats`] says where memory is. Free memory goes back to the kernel by itself; [`EbbMalloc::trim`]
+//! does it at once, and [`EbbMalloc::idle`] is for event loops of programs without threads.
+//!
+//! ```
+//! use ebbmalloc::EbbMalloc;
+//!
+//! #[global_allocator]
+//! static GLOBAL: EbbMalloc = EbbMalloc;
+//!
+//! drop(vec![1u8; 10 << 20]);
+//! EbbMalloc::trim();
+//! assert_eq!(EbbMalloc::stats().dirty_bytes, 0);
+//! ```
+//!
+//! # Mistakes
+//!
+//! Safe Rust makes none. Where `unsafe` code frees what is no block, or frees a block twice, the program is stopped with one
+//! line where that is seen. The size in a `Layout` is trusted in release builds only.
+//!
+//! # How it works
 //!
 //! The engine below is layered; each layer uses only those above it in this list of its files
 //! (`docs/architecture.md` says more):
@@ -22,16 +80,27 @@
 //! - `pressure`, `retention`: how much free memory stays, and how much less where it gets short
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
+//! - `heap_record`: heaps that programs make
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `large`, `refill`, `drain`, `scavenge`, `blocks`, `stats`, `why`: all
+//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `scavenge`, `blocks`, `stats`, `why`: all
 //!   of it together
-//! - `global`: the engine of this process
+//! - `global`, `heap`: the engine of this process, and heaps in it
+//! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
 
 #![no_std]
+#![cfg_attr(feature = "nightly", feature(allocator_api))]
 #![warn(missing_docs)]
 // The models use only a part of the lower layers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+// Address ranges here take 64 bits, and no big-endian machine has run this yet.
+#[cfg(all(target_os = "linux", not(all(target_pointer_width = "64", target_endian = "little"))))]
+compile_error!(
+    "ebbmalloc supports 64-bit little-endian machines only so far; make it a dependency of those targets \
+     only, [target.'cfg(all(target_pointer_width = \"64\", target_endian = \"little\"))'.dependencies], \
+     and keep the system allocator elsewhere"
+);
 
 #[cfg(not(target_os = "linux"))]
 compile_error!(
@@ -42,6 +111,8 @@ compile_error!(
 #[cfg(any(test, loom))]
 extern crate std;
 
+#[cfg(all(feature = "allocator-api2", not(loom)))]
+mod allocator_api2;
 #[cfg(not(loom))]
 mod beacon;
 mod cache;
@@ -75,11 +146,21 @@ mod engine;
 #[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
+mod heap_record;
+#[cfg(not(loom))]
+mod heaps;
+#[cfg(not(loom))]
 mod large;
 #[cfg(not(loom))]
 mod ledger;
 #[cfg(not(loom))]
 mod mode;
+#[cfg(all(feature = "nightly", not(loom)))]
+mod nightly;
+#[cfg(all(any(feature = "allocator-api2", feature = "nightly"), not(loom)))]
+mod per_container;
 #[cfg(not(loom))]
 mod refill;
 #[cfg(not(loom))]
@@ -101,6 +182,10 @@ pub use beacon::{Beacon, OtherVersion};
 pub use engine::{Engine, Hooks};
 #[cfg(not(loom))]
 pub use global::{ENGINE, EbbMalloc};
+#[cfg(not(loom))]
+pub use heap::Heap;
+#[cfg(not(loom))]
+pub use heap_record::HeapId;
 #[cfg(not(loom))]
 pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]

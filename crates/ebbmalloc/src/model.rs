@@ -67,8 +67,10 @@ impl<O: Os> Layers<O> {
 
     /// Panics unless everything is booked well. Returns the spans, and the blocks claimed.
     pub fn check(&self) -> (usize, usize) {
-        let free = self.central.check(&self.region);
-        let counts = self.central.spans().lock().counts;
+        let (free, counts) = {
+            let spans = self.central.spans().lock();
+            (spans.check(&self.region), spans.counts)
+        };
         assert_eq!(free + counts.claimed, counts.spans * self.class.span_blocks());
         let in_use = self.pages.lock().check(&self.region);
         assert_eq!(in_use, counts.spans * self.class.span_units() as usize);

@@ -168,6 +168,19 @@ impl Pages {
         self.free(region, os, first + keep, units - keep);
     }
 
+    /// Notes what a run in use was asked for with, and which heap it belongs to: [`Run::note`].
+    pub fn note(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
+        // SAFETY: in use, so committed; runs are ours under the lock.
+        unsafe { (*region.run(first)).note(bytes, heap) }
+    }
+
+    /// The heap that a committed unit's run belongs to, by that note; 0 for none.
+    pub fn heap_of(&self, region: &Region, first: UnitIndex) -> UnitIndex {
+        // SAFETY: as above.
+        let run = unsafe { *region.run(first) };
+        if run.state == State::InUse { run.heap() } else { 0 }
+    }
+
     /// How many units to purge because nobody needed them of late: [`Retention::surplus`].
     pub fn surplus(&mut self, watched: bool) -> usize {
         self.retention.surplus(&self.counts, watched)

@@ -37,9 +37,14 @@ pub(crate) struct MapEntry(u32);
 impl MapEntry {
     pub const NONE: Self = Self(0);
     /// A large block begins here.
-    pub const LARGE: Self = Self(0xff);
+    pub const LARGE: Self = Self(0x7f);
     /// A large block began here, was freed, and no other has begun here since.
-    pub const LARGE_FREED: Self = Self(0xfe);
+    pub const LARGE_FREED: Self = Self(0x7e);
+    /// The record of a heap lies here.
+    pub const HEAP: Self = Self(0x7d);
+    /// Set where memory belongs to a heap: such a code is no class's index, so that the hot paths
+    /// need not know of heaps.
+    const OF_HEAP: u32 = 0x80;
 
     /// What a word of the map says.
     pub const fn from_bits(bits: u32) -> Self {
@@ -51,7 +56,22 @@ impl MapEntry {
         Self(class.index() as u32 | nth << UNIT_SHIFT)
     }
 
-    /// The class's index for a unit of a span; else a code that is no class's index.
+    /// The same for memory of a heap.
+    pub const fn of_heap(self) -> Self {
+        Self(self.0 | Self::OF_HEAP)
+    }
+
+    /// Whether the memory belongs to a heap.
+    pub const fn is_of_heap(self) -> bool {
+        self.0 & Self::OF_HEAP != 0
+    }
+
+    /// What it is, whoever it belongs to.
+    pub const fn of_anyone(self) -> Self {
+        Self(self.0 & !Self::OF_HEAP)
+    }
+
+    /// The class's index for a unit of a span that is no heap's; else a code that is no class's index.
     #[inline(always)]
     pub const fn code(self) -> usize {
         (self.0 & 0xff) as usize
@@ -63,9 +83,9 @@ impl MapEntry {
         (self.0 & !0xffff) as usize
     }
 
-    /// The class, for a unit of a span.
+    /// The class, for a unit of a span, whoever it belongs to.
     pub fn class(self) -> Option<SizeClass> {
-        SizeClass::from_index(self.code())
+        SizeClass::from_index(self.of_anyone().code())
     }
 }
 

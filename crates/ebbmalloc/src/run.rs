@@ -8,11 +8,14 @@ pub struct Run {
     pub(crate) state: State,
     /// Units in the run; in the first and the last record of a free run.
     pub(crate) units: u32,
-    /// Children in the tree of free runs: the unit where each begins, 0 for none. In a large block:
-    /// the bytes that it was asked for with.
+    /// Children in the tree of free runs: the unit where each begins, 0 for none. In use: the bytes that
+    /// a large block was asked for with, 40 bits, and the heap that the run belongs to, 24 bits.
     pub(crate) left: u32,
     pub(crate) right: u32,
 }
+
+/// Bits of `right` below the heap.
+const HEAP_SHIFT: u32 = 8;
 
 impl Run {
     /// A record that was read from another process, as it may have looked in the middle of a change:
@@ -29,15 +32,23 @@ impl Run {
         Self { state, units: word(4), left: word(8), right: word(12) }
     }
 
-    /// Notes how many bytes a block was asked for with that is this run: its links are not needed
-    /// while it is in use.
-    pub(crate) fn note_asked(&mut self, bytes: usize) {
-        (self.left, self.right) = (bytes as u32, (bytes as u64 >> 32) as u32);
+    /// Notes what a run in use was asked for with, for a large block, and which heap it belongs to, 0 for
+    /// none. Links are not needed meanwhile.
+    pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
+        debug_assert!((bytes as u64) < 1 << 40 && heap < 1 << 24);
+        self.left = bytes as u32;
+        self.right = (bytes as u64 >> 32) as u32 | heap << HEAP_SHIFT;
     }
 
-    /// What [`Run::note_asked`] noted; 0 before.
+    /// The bytes that [`Run::note`] noted; 0 before.
     pub(crate) fn asked(&self) -> usize {
-        (self.left as u64 | (self.right as u64) << 32) as usize
+        let upper = self.right & ((1 << HEAP_SHIFT) - 1);
+        (self.left as u64 | (upper as u64) << 32) as usize
+    }
+
+    /// The heap that [`Run::note`] noted; 0 before.
+    pub(crate) fn heap(&self) -> u32 {
+        self.right >> HEAP_SHIFT
     }
 }
 

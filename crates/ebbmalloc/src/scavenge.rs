@@ -7,6 +7,7 @@
 
 use core::ops::Range;
 
+use crate::central::ClassSpans;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::options::ScavengerChoice;
@@ -175,8 +176,10 @@ impl<O: Os> Engine<O> {
         let spans = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             let class = entry.class().filter(|_| entry.span_offset() == 0)?;
-            let central = &self.centrals[class.index()];
-            Some(central.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet))
+            let dig = |spans: &mut ClassSpans| {
+                spans.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
+            };
+            self.with_spans_of(unit as UnitIndex, entry, class, dig)
         });
         let dug = spans.sum();
         self.totals.count_dug(dug);

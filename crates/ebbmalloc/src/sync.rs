@@ -118,6 +118,14 @@ impl<T> Lock<T> {
         core::mem::forget(self.lock());
     }
 
+    /// The guard that [`Lock::hold`] did without.
+    ///
+    /// # Safety
+    /// The caller took the lock by that (in the child of a fork, its parent did), and has no other.
+    pub unsafe fn resume(&self) -> Guard<'_, T> {
+        self.guard()
+    }
+
     /// Frees the lock whoever holds it.
     ///
     /// # Safety

@@ -5,6 +5,7 @@ use core::fmt::{self, Display, Write};
 
 use crate::beacon::Beacon;
 use crate::cache::SLAB_SHIFT;
+use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::ledger::{ClassLedger, Ledger, Tables, for_each_resident};
 use crate::os::Os;
@@ -93,10 +94,9 @@ impl<O: Os> Tables for Live<'_, O> {
 
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span> {
         let region = &self.0.region;
-        let _spans = self.0.centrals[class.index()].spans().lock();
-        let is_one = region.entry(unit) == MapEntry::small(class, 0);
-        // SAFETY: a span of this class, whose lock is held.
-        is_one.then(|| unsafe { (*region.span(unit as u32)).clone() })
+        let entry = region.entry(unit);
+        let copy = |spans: &mut ClassSpans| spans.copy(region, class, unit as u32);
+        self.0.with_spans_of(unit as u32, entry, class, copy)?
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {

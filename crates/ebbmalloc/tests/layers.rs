@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 26] = [
+const LAYERS: [&[&str]; 31] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -22,15 +22,20 @@ const LAYERS: [&[&str]; 26] = [
     &["retention"],
     &["pages"],
     &["central"],
+    &["heap_record"],
     &["front"],
     &["scavenger"],
     &["engine", "mode"],
     &["large"],
     &["refill", "drain"],
+    &["heaps"],
     &["scavenge"],
     &["blocks", "stats", "why"],
     &["model"],
     &["global"],
+    &["heap"],
+    &["per_container"],
+    &["allocator_api2", "nightly"],
     &["lib"],
 ];
 

@@ -11,6 +11,7 @@
 //! - `room.rs`: what caches hold is bounded, and goes where it is needed
 //! - `purge.rs`: free memory goes back, sooner where memory gets short, but not what is wanted again at once
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
+//! - `heaps.rs`: heaps: several, by several threads, at limits, short of memory, misused
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `miri.rs`: what Miri has to watch, and small enough for it
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail

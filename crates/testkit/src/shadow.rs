@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::slice;
 
+use ebbmalloc::HeapId;
+
 use crate::fake_os::is_zero;
 
 /// A live block, every usable byte of which is filled with its tag, over and over.
@@ -16,6 +18,8 @@ pub struct Block {
     pub align: usize,
     /// Bytes that may be used.
     pub usable: usize,
+    /// The heap that it belongs to.
+    pub heap: Option<HeapId>,
     tag: [u8; TAG],
 }
 
@@ -32,7 +36,7 @@ impl Block {
     pub fn new(start: *mut u8, size: usize, align: usize, usable: usize) -> Self {
         assert!(start.addr().is_multiple_of(align.max(16)), "{start:p} is not aligned to {align}");
         assert!(usable >= size.max(1), "{usable} of {size} bytes usable at {start:p}");
-        Self { start, size, align, usable, tag: [0; TAG] }
+        Self { start, size, align, usable, heap: None, tag: [0; TAG] }
     }
 
     /// Panics unless the bytes asked for are zero.
@@ -104,6 +108,18 @@ impl Shadow {
         let block = self.blocks.swap_remove(index);
         self.ranges.remove(&block.start.addr());
         Some(block)
+    }
+
+    /// Forgets the blocks of a heap.
+    pub fn forget(&mut self, heap: HeapId) {
+        let (gone, kept) = std::mem::take(&mut self.blocks)
+            .into_iter()
+            .partition::<Vec<_>, _>(|block| block.heap == Some(heap));
+        self.blocks = kept;
+        for block in gone {
+            block.check();
+            self.ranges.remove(&block.start.addr());
+        }
     }
 
     /// The blocks.

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use ebbmalloc::{Engine, Os};
+use ebbmalloc::{Engine, HeapId, Os};
 
 use crate::{Block, FakeOs, LinuxIn, Op, Shadow};
 
@@ -40,6 +40,8 @@ const SLACK: usize = 2 << 20;
 /// One thread's blocks, and the engine that they come from.
 pub struct Worker<'a, O: TestOs> {
     engine: &'a Engine<O>,
+    /// Where new blocks come from, and its limit; none for the process's.
+    heap: Option<(HeapId, usize)>,
     shadow: Shadow,
     tag: u64,
     nulls: usize,
@@ -48,7 +50,19 @@ pub struct Worker<'a, O: TestOs> {
 impl<'a, O: TestOs> Worker<'a, O> {
     /// A worker; its number tells its blocks from those of others.
     pub fn new(engine: &'a Engine<O>, number: u32) -> Self {
-        Self { engine, shadow: Shadow::default(), tag: (number as u64 + 1) << 32, nulls: 0 }
+        let tag = (number as u64 + 1) << 32;
+        Self { engine, heap: None, shadow: Shadow::default(), tag, nulls: 0 }
+    }
+
+    /// From now on allocates from a heap with this limit, or from none.
+    pub fn move_to(&mut self, heap: Option<(HeapId, usize)>) {
+        self.heap = heap;
+    }
+
+    /// Goes on without a heap, which is about to be deleted, and without any block of it.
+    pub fn forget(&mut self, heap: HeapId) {
+        self.shadow.forget(heap);
+        self.heap = self.heap.filter(|&(own, _)| own != heap);
     }
 
     /// Performs one operation. Returns the block that it gave away, if it did.
@@ -67,7 +81,12 @@ impl<'a, O: TestOs> Worker<'a, O> {
                 if let Some(block) = self.shadow.take(nth) {
                     block.check();
                     // SAFETY: as above.
-                    unsafe { self.engine.free_sized(block.start, block.size, block.align) };
+                    unsafe {
+                        match block.heap {
+                            Some(heap) => self.engine.heap_free(heap, block.start, "a test"),
+                            None => self.engine.free_sized(block.start, block.size, block.align),
+                        }
+                    };
                 }
             }
             Op::Realloc { nth, size } => self.realloc(nth, size),
@@ -119,15 +138,20 @@ impl<'a, O: TestOs> Worker<'a, O> {
 
     fn alloc(&mut self, size: usize, align: usize, zeroed: bool) {
         let refusals = self.engine.os().refusals();
-        let start = match (zeroed, align) {
-            (true, _) => self.engine.alloc_zeroed(size),
-            (false, 1) => self.engine.alloc(size),
-            (false, _) => self.engine.alloc_aligned(size, align),
+        let engine = self.engine;
+        let heap = self.heap.map(|(heap, _)| heap);
+        let start = match (heap, zeroed, align) {
+            (Some(heap), true, _) => engine.heap_alloc_zeroed(heap, size, align, "a test"),
+            (Some(heap), false, _) => engine.heap_alloc(heap, size, align, "a test"),
+            (None, true, _) => engine.alloc_zeroed(size),
+            (None, false, 1) => engine.alloc(size),
+            (None, false, _) => engine.alloc_aligned(size, align),
         };
         if start.is_null() {
-            return self.note_null(size, align, refusals);
+            return self.note_null(heap, size, align, refusals);
         }
         let mut block = Block::new(start, size, align, self.engine.usable_size(start));
+        block.heap = heap;
         if zeroed {
             block.check_zero();
         }
@@ -142,9 +166,14 @@ impl<'a, O: TestOs> Worker<'a, O> {
         old.check();
         let refusals = self.engine.os().refusals();
         // SAFETY: out of the shadow, so nobody's; the alignment is the one it was made with.
-        let start = unsafe { self.engine.realloc(old.start, size, old.align) };
+        let start = unsafe {
+            match old.heap.filter(|_| nth.is_multiple_of(2)) {
+                Some(heap) => self.engine.heap_realloc(heap, old.start, size, old.align, "a test"),
+                None => self.engine.realloc(old.start, size, old.align),
+            }
+        };
         if start.is_null() {
-            self.note_null(size, old.align, refusals);
+            self.note_null(old.heap, size, old.align, refusals);
             old.check();
             return self.shadow.insert(old);
         }
@@ -172,16 +201,31 @@ impl<'a, O: TestOs> Worker<'a, O> {
     }
 
     fn resized(&mut self, old: &Block, mut new: Block) {
+        new.heap = old.heap;
         new.check_kept(old);
         new.fill(self.next_tag());
         self.shadow.insert(new);
     }
 
-    fn note_null(&mut self, size: usize, align: usize, refusals_before: usize) {
+    fn note_null(
+        &mut self,
+        heap: Option<HeapId>,
+        size: usize,
+        align: usize,
+        refusals_before: usize,
+    ) {
         let os = self.engine.os();
         let needed = size.saturating_add(align).saturating_add(SLACK);
+        // Of a heap that is another's the limit is not known here.
+        let forbidden = heap.is_some_and(|heap| match self.heap {
+            Some((own, limit)) if own == heap => {
+                let rounded = size.saturating_add(size / 8).max(align).saturating_add(1 << 16);
+                rounded > limit - self.engine.heap_used(heap, "a test")
+            }
+            _ => true,
+        });
         assert!(
-            os.refusals() > refusals_before || os.room() < needed,
+            forbidden || os.refusals() > refusals_before || os.room() < needed,
             "null for {size} bytes aligned to {align} though {} bytes are left",
             os.room()
         );

@@ -174,6 +174,45 @@ fn caches_are_handed_on() {
     finish(&engine);
 }
 
+/// Two threads make a heap each, of which the other frees a block; one deletes its own meanwhile.
+#[test]
+fn heaps_come_and_go() {
+    let engine = engine();
+    let alloc = |heap, size| {
+        let block = engine.heap_alloc(heap, size, 1, "a test");
+        // SAFETY: the block has so many bytes.
+        unsafe { block.write_bytes(1, size) };
+        Block::new(block, size, 1, size)
+    };
+    let heaps = [(); 2].map(|()| engine.new_heap(1 << 20).unwrap());
+    for heap in heaps {
+        let _gone_with_it = [100, 70_000].map(|size| alloc(heap, size));
+    }
+    let of_others = [heaps[1], heaps[0]].map(|heap| alloc(heap, 100));
+    thread::scope(|scope| {
+        let (engine, alloc) = (&engine, &alloc);
+        for (heap, other) in heaps.into_iter().zip(of_others) {
+            scope.spawn(move || {
+                // All of it, since a bare address is not sent.
+                let other = other;
+                // SAFETY: nobody else uses or frees it; both heaps live until the threads are done.
+                unsafe { engine.free(other.start) };
+                let short_lived = engine.new_heap(usize::MAX).unwrap();
+                alloc(short_lived, 5000);
+                // SAFETY: nobody uses its block.
+                unsafe { engine.delete_heap(short_lived, "a test") };
+                alloc(heap, 200);
+            });
+        }
+        engine.trim();
+        engine.stats();
+    });
+    engine.check();
+    // SAFETY: nobody uses their blocks any more.
+    heaps.into_iter().for_each(|heap| unsafe { engine.delete_heap(heap, "a test") });
+    finish(&engine);
+}
+
 /// Statistics are read while others work.
 #[test]
 fn statistics_meanwhile() {

@@ -43,6 +43,10 @@ class Stats(TypedDict):
     dirty_bytes: int
     #: In blocks above 64 KiB that the program holds, each a run of its own.
     large_bytes: int
+    #: Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`).
+    heap_bytes: int
+    #: Heaps that the program made and has not deleted.
+    heaps: int
     #: What counts against `EBB_LIMIT`: units in use or free and resident, and their tables.
     held_bytes: int
     #: The most that `held_bytes` may be, in whole units of 64 KiB with their tables; 0 for no limit.

@@ -38,10 +38,6 @@ macro_rules! sequence {
             "add {slab}, {slab}, :lo12:77b",
             "str {slab}, [{area}, #8]",
             "33:",
-            // A thread that is not registered has a negative cpu_id, and no protection.
-            "ldr {slab:w}, [{area}, #4]",
-            "cmp {slab:w}, #0",
-            concat!("b.lt ", $leave),
             "ldr {slab:w}, [{thread}, {id_at}]",
             "cmp {slab:w}, {count:w}",
             concat!("b.hs ", $leave),

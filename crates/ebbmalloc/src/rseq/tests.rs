@@ -39,9 +39,13 @@ impl Emulated {
         OwnedStackOf(self.slabs.wrapping_add(id as usize))
     }
 
+    /// As an area of our own is while its thread is not registered.
     fn unregistered(&self) {
         // SAFETY: as above.
-        unsafe { self.area.add(1).write_volatile(-1i32 as u32) };
+        unsafe {
+            self.area.add(1).write_volatile(u32::MAX);
+            self.area.add(6).write_volatile(u32::MAX);
+        }
     }
 }
 

@@ -10,11 +10,12 @@ pub use declaration::{ClassStats, Stats};
 use core::fmt::{self, Write};
 
 use crate::cache;
+use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::options::StatsChoice;
 use crate::os::Os;
-use crate::region::Region;
-use crate::size_class::{SizeClass, UNIT};
+use crate::region::{MapEntry, Region};
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::text::Line;
 
 impl<O: Os> Engine<O> {
@@ -39,16 +40,18 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         stats.choice = setup.choice;
 
+        let in_heaps = self.sum_of_heaps(&mut stats);
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
+            let heaps = in_heaps[class.index()];
             let cached = self.held(class).min(counts.claimed);
             let size = class.size() as u64;
             let row = ClassStats {
                 block_bytes: size,
-                spans: counts.spans as u64,
-                live: (counts.claimed - cached) as u64,
+                spans: (counts.spans + heaps.spans) as u64,
+                live: (counts.claimed - cached + heaps.claimed) as u64,
                 cached: cached as u64,
-                free: (counts.spans * class.span_blocks() - counts.claimed) as u64,
+                free: (counts.free(class) + heaps.free(class)) as u64,
                 refills: counts.refills as u64,
                 flushes: counts.flushes as u64,
             };
@@ -90,25 +93,70 @@ impl<O: Os> Engine<O> {
         stats
     }
 
+    /// Counts heaps and what is in their blocks; and by class, what their spans hold.
+    fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
+        let mut sums = [CentralCounts::default(); CLASSES];
+        let heaps = self.heaps.lock();
+        stats.heaps = heaps.count as u64;
+        for heap in heaps.each(&self.region) {
+            let contents = heap.contents().lock();
+            stats.heap_bytes += contents.used as u64;
+            for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
+                sum.spans += spans.counts.spans;
+                sum.claimed += spans.counts.claimed;
+            }
+        }
+        sums
+    }
+
     /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
     /// else may use the engine meanwhile.
     pub fn check(&self) {
         let mut span_units = 0;
         for class in SizeClass::all() {
             let central = &self.centrals[class.index()];
-            let free = central.check(&self.region);
-            let counts = central.spans().lock().counts;
-            assert_eq!(
-                free + counts.claimed,
-                counts.spans * class.span_blocks(),
-                "blocks of class {} bytes",
-                class.size()
-            );
+            let spans = central.spans().lock();
+            assert_eq!(spans.check(&self.region), spans.counts.free(class), "of {class:?}");
+            let counts = spans.counts;
+            drop(spans);
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
             span_units += counts.spans * class.span_units() as usize;
         }
+        let heap_units = self.check_heaps();
         let in_use = self.pages.lock().check(&self.region);
-        assert_eq!(span_units + self.totals.read().large_units, in_use, "units in use");
+        let all = span_units + heap_units + self.totals.read().large_units;
+        assert_eq!(all, in_use, "units in use");
+    }
+
+    /// The same for heaps. Units of their records and spans.
+    fn check_heaps(&self) -> usize {
+        let heaps = self.heaps.lock();
+        assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
+        let mut units = heaps.count;
+        for heap in heaps.each(&self.region) {
+            let contents = heap.contents().lock();
+            let mut used = 0;
+            for class in SizeClass::all() {
+                let spans = &contents.spans[class.index()];
+                let counts = spans.counts;
+                assert_eq!(
+                    spans.check(&self.region),
+                    counts.free(class),
+                    "of {class:?}, in a heap"
+                );
+                units += counts.spans * class.span_units() as usize;
+                used += counts.claimed * class.size();
+            }
+            for first in contents.each_large(&self.region) {
+                let entry = self.region.entry(first as usize);
+                assert_eq!(entry, MapEntry::LARGE.of_heap(), "large block of a heap");
+                // SAFETY: a large block of the heap that is locked.
+                used += unsafe { (*self.region.run(first)).units } as usize * UNIT;
+            }
+            assert_eq!(used, contents.used, "bytes that a heap uses");
+            assert!(used <= contents.limit, "a heap beyond its limit");
+        }
+        units
     }
 
     /// Prints the statistics to standard error, as the options say; else as text.

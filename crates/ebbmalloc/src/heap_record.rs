@@ -1,0 +1,216 @@
+//! Heaps that programs make: blocks with a common end. Here are their records; what is done with
+//! them is in `heaps.rs`.
+//!
+//! The record of a heap lies in a run of its own. A heap is known by the unit where that is and by
+//! a number that no other heap ever had, so a heap that is no more is told from one that came to lie
+//! in its place.
+//!
+//! Who holds the lock of the list may rely on each heap in it: heaps are made and deleted under it.
+
+use core::iter;
+
+use crate::central::ClassSpans;
+use crate::region::{MapEntry, Region, UnitIndex};
+use crate::size_class::{CLASSES, UNIT};
+use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
+
+/// Which heap: its number, above the bits of its unit. Never 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeapId(u64);
+
+/// Bits of a unit's index.
+const UNIT_BITS: u32 = 24;
+
+impl HeapId {
+    fn new(number: u64, unit: UnitIndex) -> Self {
+        Self(number << UNIT_BITS | unit as u64)
+    }
+
+    /// What [`HeapId::to_bits`] gave; anything else is no heap, and found to be none.
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// As a number that is not 0.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn unit(self) -> UnitIndex {
+        (self.0 & ((1 << UNIT_BITS) - 1)) as UnitIndex
+    }
+
+    /// Wraps around where it has no more bits: after 10^12 heaps.
+    pub(crate) fn number(self) -> u64 {
+        self.0 >> UNIT_BITS
+    }
+}
+
+/// What a heap holds.
+pub(crate) struct Contents {
+    pub spans: [ClassSpans; CLASSES],
+    /// Its large blocks, linked by the span records of their first units, which they do not need.
+    pub large: UnitIndex,
+    /// Bytes in its blocks, as far as they may be used; and how many there may be.
+    pub used: usize,
+    pub limit: usize,
+    /// How many have it: whoever gives it up last deletes it.
+    pub owners: usize,
+}
+
+/// A heap's record.
+pub(crate) struct HeapRecord {
+    number: AtomicU64,
+    /// Links of the list of heaps, under its lock.
+    next: AtomicUsize,
+    previous: AtomicUsize,
+    contents: Lock<Contents>,
+}
+
+const _: () = assert!(size_of::<HeapRecord>() <= UNIT);
+
+impl HeapRecord {
+    pub fn contents(&self) -> &Lock<Contents> {
+        &self.contents
+    }
+
+    fn next(&self) -> UnitIndex {
+        self.next.load(Ordering::Relaxed) as UnitIndex
+    }
+}
+
+/// The list of all heaps.
+pub(crate) struct Heaps {
+    first: UnitIndex,
+    last_number: u64,
+    pub count: usize,
+}
+
+impl Heaps {
+    pub const fn new() -> Self {
+        Self { first: 0, last_number: 0, count: 0 }
+    }
+
+    /// Makes a heap of which the record lies at this unit, a run that is the caller's.
+    pub fn add(&mut self, region: &Region, unit: UnitIndex, limit: usize) -> HeapId {
+        self.last_number += 1;
+        let id = HeapId::new(self.last_number, unit);
+        let spans = [(); CLASSES].map(|()| ClassSpans::new(unit));
+        let contents = Lock::new(Contents { spans, large: 0, used: 0, limit, owners: 1 });
+        let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
+        let number = AtomicU64::new(id.number());
+        // SAFETY: the unit is the caller's.
+        unsafe { record_at(region, unit).write(HeapRecord { number, next, previous, contents }) };
+        if let Some(next) = self.at(region, self.first) {
+            next.previous.store(unit as usize, Ordering::Relaxed);
+        }
+        self.first = unit;
+        self.count += 1;
+        region.set_entry(unit, MapEntry::HEAP);
+        id
+    }
+
+    /// Takes a heap out of the list, if it is one. Its unit is the caller's then.
+    pub fn remove<'a>(&mut self, region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
+        let heap = find(region, id)?;
+        heap.number.store(0, Ordering::Relaxed);
+        region.set_entry(id.unit(), MapEntry::NONE);
+        let (next, previous) = (heap.next(), heap.previous.load(Ordering::Relaxed) as UnitIndex);
+        if let Some(next) = self.at(region, next) {
+            next.previous.store(previous as usize, Ordering::Relaxed);
+        }
+        match self.at(region, previous) {
+            Some(previous) => previous.next.store(next as usize, Ordering::Relaxed),
+            None => self.first = next,
+        }
+        self.count -= 1;
+        Some(heap)
+    }
+
+    /// The heap of which the record lies at this unit, if one does.
+    pub fn at<'a>(&'a self, region: &Region, unit: UnitIndex) -> Option<&'a HeapRecord> {
+        let is_one = unit != 0 && region.entry(unit as usize) == MapEntry::HEAP;
+        // SAFETY: it is in the list, as long as its lock is held.
+        is_one.then(|| unsafe { &*record_at(region, unit) })
+    }
+
+    /// All heaps.
+    pub fn each<'a>(&'a self, region: &Region) -> impl Iterator<Item = &'a HeapRecord> {
+        let record = move |unit: UnitIndex| self.at(region, unit);
+        iter::successors(record(self.first), move |heap| record(heap.next()))
+    }
+
+    /// Whether a heap had this number once, or has it.
+    pub fn had(&self, id: HeapId) -> bool {
+        (1..=self.last_number).contains(&id.number())
+    }
+}
+
+/// The heap with this name, if there is one; it stays as long as the program does not delete it.
+pub(crate) fn find<'a>(region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
+    let unit = id.unit() as usize;
+    let can_be = id.number() != 0 && unit != 0 && unit < region.committed() / UNIT;
+    if !can_be || region.entry(unit) != MapEntry::HEAP {
+        return None;
+    }
+    let record = record_at(region, id.unit());
+    // SAFETY: a heap's record lies there; it does not go while the program uses it.
+    let heap = unsafe { &*record };
+    (heap.number.load(Ordering::Relaxed) == id.number()).then_some(heap)
+}
+
+/// The heap to which a block belongs, by the unit that its run notes.
+///
+/// # Safety
+/// The block is in use, so the heap is.
+pub(crate) unsafe fn of_block<'a>(region: &Region, unit: UnitIndex) -> &'a HeapRecord {
+    // SAFETY: the caller's.
+    unsafe { &*record_at(region, unit) }
+}
+
+fn record_at(region: &Region, unit: UnitIndex) -> *mut HeapRecord {
+    region.address(unit).cast()
+}
+
+impl Contents {
+    /// Whether so many bytes more may be used.
+    pub fn admits(&self, more: usize) -> bool {
+        more <= self.limit.saturating_sub(self.used)
+    }
+
+    /// Adds a large block.
+    pub fn link(&mut self, region: &Region, first: UnitIndex) {
+        let next = self.large;
+        // SAFETY: records of large blocks of this heap, whose lock we hold.
+        unsafe {
+            (*region.span(first)).next = next;
+            (*region.span(first)).previous = 0;
+            if next != 0 {
+                (*region.span(next)).previous = first;
+            }
+        }
+        self.large = first;
+    }
+
+    /// Takes a large block out.
+    pub fn unlink(&mut self, region: &Region, first: UnitIndex) {
+        // SAFETY: as above.
+        unsafe {
+            let (next, previous) = ((*region.span(first)).next, (*region.span(first)).previous);
+            if next != 0 {
+                (*region.span(next)).previous = previous;
+            }
+            match previous {
+                0 => self.large = next,
+                previous => (*region.span(previous)).next = next,
+            }
+        }
+    }
+
+    /// The large blocks, by their first units.
+    pub fn each_large(&self, region: &Region) -> impl Iterator<Item = UnitIndex> {
+        let some = |unit: UnitIndex| (unit != 0).then_some(unit);
+        // SAFETY: as above.
+        iter::successors(some(self.large), move |&unit| some(unsafe { (*region.span(unit)).next }))
+    }
+}

@@ -1,0 +1,12 @@
+// The same where another heap has taken its place.
+// expect: abort "ebbmalloc: heap used after its delete: 0x"
+// ways: dynamic static
+#include "ebbmalloc.h"
+#include "misuse.h"
+
+int main(void) {
+    ebb_heap *heap = ebb_heap_new(0);
+    ebb_heap_delete(heap);
+    CHECK(ebb_heap_new(0) != NULL);
+    MUST_STOP(ebb_heap_used(heap));
+}
