@@ -1,15 +1,17 @@
 //! Linux, through libc. Nothing here needs the C library to be initialised: the first block may
 //! be asked for by the dynamic loader, before any constructor has run.
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::proc::{
     highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
-use super::{Os, RseqArea, ThreadWords, Usage, background, memory, own_area, rseq_area, threads};
+use super::{
+    Os, RseqArea, ThreadWords, Usage, background, memory, moving, own_area, rseq_area, threads,
+};
 
 /// The platform that programs run on.
 #[derive(Clone, Copy, Default, Debug)]
@@ -19,10 +21,6 @@ pub struct Linux;
 /// printed; -1 for none. And which file it is, since some close all and open others.
 static COPY: AtomicI32 = AtomicI32::new(-1);
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
-
-/// Ranges of pages moved so far, and how many may be.
-static MOVES: AtomicU32 = AtomicU32::new(0);
-const MOVES_MAX: u32 = 16_384;
 
 /// Runs `call` and puts `errno` back: an allocator's own system calls are nobody's business.
 pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
@@ -98,12 +96,8 @@ impl Os for Linux {
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
-        // Each move leaves up to two more mappings, of which a process has some 65,000 (vm.max_map_count).
-        if MOVES.load(Ordering::Relaxed) >= MOVES_MAX {
-            return false;
-        }
-        // SAFETY: the caller's: both ranges are ours and nobody looks.
-        keeping_errno(|| unsafe { move_mapping(from.cast(), to.cast(), bytes) })
+        // SAFETY: the caller's.
+        unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
     }
 
     fn memory_limit(&self) -> Option<u64> {
@@ -287,42 +281,6 @@ impl Os for Linux {
             peak_resident: usage.ru_maxrss as u64 * 1024,
         }
     }
-}
-
-/// Moves pages by mremap(2), Linux 5.7 and later.
-///
-/// # Safety
-/// As for [`Os::move_pages`].
-unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool {
-    const NEITHER_LOST: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
-    // SAFETY: the caller's.
-    unsafe {
-        let moved = libc::mremap(from, bytes, bytes, NEITHER_LOST, to) == to;
-        if moved && readable_by_kernel(from) {
-            MOVES.fetch_add(1, Ordering::Relaxed);
-            return true;
-        }
-        MOVES.store(MOVES_MAX, Ordering::Relaxed);
-        // A kernel that refuses late has unmapped the target first; an emulator (QEMU's user mode) that did
-        // as asked thinks that the source is gone.
-        let lost = if moved { from } else { to };
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let again = libc::mmap(lost, bytes, access, flags, -1, 0);
-        assert!(again == lost, "the kernel took {bytes} bytes at {lost:p} away");
-        moved
-    }
-}
-
-/// Whether system calls can read here, where the memory holds zeros. Asked by a call that every sandbox
-/// allows: to block no signal.
-///
-/// # Safety
-/// The address is mapped.
-unsafe fn readable_by_kernel(address: *const c_void) -> bool {
-    let (none, size) = (ptr::null_mut::<c_void>(), size_of::<u64>());
-    // SAFETY: the caller's; the kernel reads a set of signals, which is empty.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, address, none, size) == 0 }
 }
 
 /// Writes as much as it can; false if that was nothing.

@@ -17,6 +17,7 @@ pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 mod background;
 mod linux;
 mod memory;
+mod moving;
 mod own_area;
 mod proc;
 mod rseq_area;
