@@ -13,10 +13,10 @@ use crate::region::{MapEntry, Places};
 use crate::run::Run;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Span;
-use crate::text::Bytes;
+use crate::text::{Bytes, Decimal, percent};
 
-/// Of resident memory, what a conclusion is worth.
-const WORTH: f64 = 0.05;
+/// Of resident memory, what a conclusion is worth, in percent.
+const WORTH: u64 = 5;
 
 impl<O: Os> Engine<O> {
     /// Where this engine's resident memory is. Other threads may go on; what they do meanwhile may blur it.
@@ -28,18 +28,18 @@ impl<O: Os> Engine<O> {
     pub fn why(&self, out: &mut impl Write) -> fmt::Result {
         let ledger = self.ledger();
         let resident = self.os.usage().resident.max(ledger.resident());
-        let share = |bytes: u64| percent(bytes, resident);
+        let share = |bytes: u64| percent(bytes, resident, 1);
         writeln!(out, "{} resident, of which", Bytes(resident))?;
         for part in ledger.parts().iter().filter(|part| part.bytes > 0) {
             let (bytes, share) = (Bytes(part.bytes), share(part.bytes));
-            write!(out, "{bytes:>8} {share:>5.1} %  {}: {}", part.label, part.meaning)?;
+            write!(out, "{bytes:>8} {share:>5} %  {}: {}", part.label, part.meaning)?;
             let change = if part.knob.is_empty() { "" } else { " To change it: " };
             writeln!(out, "{change}{}", part.knob)?;
         }
         let rest = resident - ledger.resident();
         writeln!(
             out,
-            "{:>8} {:>5.1} %  not ebbmalloc's: stacks, files, other mappings; `ebb why PID` tells them apart.",
+            "{:>8} {:>5} %  not ebbmalloc's: stacks, files, other mappings; `ebb why PID` tells them apart.",
             Bytes(rest),
             share(rest)
         )?;
@@ -62,10 +62,6 @@ impl<O: Os> Engine<O> {
         unsafe { beacon.light(&self.region) };
         true
     }
-}
-
-fn percent(bytes: u64, of: u64) -> f64 {
-    100.0 * bytes as f64 / of.max(1) as f64
 }
 
 /// The tables of an engine in use. Each look is under the lock of what it looks at, and none is held for
@@ -127,7 +123,7 @@ impl<O: Os> Tables for Live<'_, O> {
 pub struct Conclusion {
     /// What it is about, in bytes.
     pub bytes: u64,
-    share: f64,
+    share: Decimal,
     kind: Kind,
 }
 
@@ -147,9 +143,9 @@ impl Ledger {
     /// Tells what is worth saying, where `resident` bytes of the process are resident in all; the largest
     /// first among pinned memory, then the rest.
     pub fn for_each_conclusion(&self, resident: u64, mut tell: impl FnMut(Conclusion)) {
-        let worth = |bytes: u64, least: f64| percent(bytes, resident) >= 100.0 * least;
+        let worth = |bytes: u64, least: u64| 100 * bytes >= least * resident;
         let mut say = |bytes: u64, kind: Kind| {
-            tell(Conclusion { bytes, share: percent(bytes, resident), kind });
+            tell(Conclusion { bytes, share: percent(bytes, resident, 0), kind });
         };
         let mut below = (u64::MAX, 0);
         // Selection, for want of memory to sort in: the next largest below the last.
@@ -163,18 +159,18 @@ impl Ledger {
         }
         for (bytes, least, kind) in [
             (self.cached, WORTH, Kind::Cached),
-            (self.free_runs, 2.0 * WORTH, Kind::FreeRuns),
+            (self.free_runs, 2 * WORTH, Kind::FreeRuns),
             (self.slabs, WORTH, Kind::Slabs),
             (self.large_rounding, WORTH, Kind::LargeRounding),
             (self.huge_pages, WORTH, Kind::HugePages),
-            (self.small_rounding_most, 2.0 * WORTH, Kind::SmallRounding),
+            (self.small_rounding_most, 2 * WORTH, Kind::SmallRounding),
         ] {
             if worth(bytes, least) {
                 say(bytes, kind);
             }
         }
         let held = self.small + self.large;
-        if worth(held, 0.5) {
+        if worth(held, 50) {
             let most = SizeClass::all().max_by_key(|class| self.classes[class.index()].live_bytes);
             let (size, row) = most.map_or((0, &ClassLedger::EMPTY), |class| {
                 (class.size(), &self.classes[class.index()])
@@ -188,17 +184,17 @@ impl Ledger {
 
 impl Display for Conclusion {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{:.0} % ({}) ", self.share, Bytes(self.bytes))?;
+        write!(f, "{} % ({}) ", self.share, Bytes(self.bytes))?;
         match self.kind {
             Kind::Pinned { size, class } => {
                 let blocks = class.live + class.cached;
-                let full = percent(blocks, class.blocks());
+                let full = percent(blocks, class.blocks(), 0);
                 write!(f, "is free memory pinned by {} blocks of {size} bytes", Grouped(blocks))?;
                 if class.cached > 0 {
                     write!(f, ", {} of them free and in caches", Grouped(class.cached))?;
                 }
                 let spans = Grouped(class.spans);
-                write!(f, ": their {spans} spans are {full:.0} % full on average")?;
+                write!(f, ": their {spans} spans are {full} % full on average")?;
                 if class.sparse_spans > 0 {
                     write!(f, ", and {} blocks alone keep {} spans that are less than half full", Grouped(class.sparse_blocks), Grouped(class.sparse_spans))?;
                 }

@@ -3,7 +3,7 @@
 use core::fmt::{self, Display, Write};
 
 use super::declaration::{ClassStats, Stats, Unit};
-use crate::text::Bytes;
+use crate::text::{Bytes, Decimal};
 
 impl Stats {
     /// The statistics as text, a line for each, and a table of the size classes in use.
@@ -46,7 +46,7 @@ impl Display for Shown {
         let Self(unit, value) = *self;
         match unit {
             Unit::Count => write!(f, "{value:>12}"),
-            Unit::Micros => write!(f, "{:>12.3} s", value as f64 / 1e6),
+            Unit::Micros => write!(f, "{:>12} s", Decimal { value, unit: 1_000_000, digits: 3 }),
             Unit::Bytes => write!(f, "{:>12}", Bytes(value)),
         }
     }
