@@ -30,7 +30,7 @@ static void contract(void) {
     for (int i = 0; i < 300000; i++) CHECK(block[i] == 0);
     free(block);
     CHECK((block = ebb_heap_realloc(heap, NULL, 10)) != NULL);
-    ebb_free_sized(block, 10);
+    ebb_free(block);
     for (size_t alignment = 1; alignment <= 1 << 21; alignment *= 2) {
         CHECK((block = ebb_heap_aligned_alloc(heap, alignment, 10)) != NULL && aligned_to(block, alignment));
         ebb_free(block);

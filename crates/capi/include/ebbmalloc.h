@@ -44,7 +44,7 @@ void ebb_free(void *block);
 
 /* C23: free a block whose size, and alignment, is that which it was last asked for with; NULL is none. Keep errno.
  * ebb_free_sized is for blocks of ebb_malloc, ebb_calloc (the product) and the two ebb_realloc;
- * ebb_free_aligned_sized for those of ebb_aligned_alloc, with both its arguments.
+ * ebb_free_aligned_sized for those of ebb_aligned_alloc, with both its arguments; neither for a heap's.
  *
  * They save the search for the size, and rely on what they are told: a wrong size is as bad as a write beyond the
  * block. Where that is noticed, one line says so and the program stops: of blocks above 64 KiB, where a cache is
