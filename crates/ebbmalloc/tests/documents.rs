@@ -60,6 +60,9 @@ fn types_for_python() {
         ("mode", "str", "The front end in force: \"percpu\", \"thread\" or \"slot\"."),
         ("why", "str", "Why this one."),
         ("id", "str", "What picks the cache in percpu mode, \"mm_cid\" or \"cpu_id\"; else empty."),
+        ("others", "str", "Modes that would work too."),
+        ("no_percpu", "str", "Why percpu mode would not; else empty."),
+        ("kernel", "str", "Its version, such as \"6.18\"."),
         ("classes", "list[ClassStats]", "Those in use."),
     ] {
         writeln!(text, "    #: {help}\n    {field}: {kind}").unwrap();

@@ -93,5 +93,11 @@ class Stats(TypedDict):
     why: str
     #: What picks the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
     id: str
+    #: Modes that would work too.
+    others: str
+    #: Why percpu mode would not; else empty.
+    no_percpu: str
+    #: Its version, such as "6.18".
+    kernel: str
     #: Those in use.
     classes: list[ClassStats]
