@@ -13,7 +13,8 @@
 //! # For a container
 //!
 //! [`EbbMalloc`] is an `Allocator` too: with the feature `allocator-api2` that of the crate of this name, which
-//! hashbrown, bumpalo and others take on stable Rust; with `nightly` that of the standard library.
+//! hashbrown, bump-scope and others take on stable Rust; with `nightly` that of the standard library. The crate's
+//! version is 0.2, as hashbrown's is: `cargo add allocator-api2@0.2`. Later ones have traits of their own.
 //!
 #![cfg_attr(feature = "allocator-api2", doc = "```")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -107,6 +108,16 @@ compile_error!(
     "ebbmalloc supports Linux only so far; make it a dependency of Linux targets only, \
      [target.'cfg(target_os = \"linux\")'.dependencies], and keep the system allocator elsewhere"
 );
+
+// The compiler would go on to a hundred more errors, the last of which is all that is read: end it here.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+macro_rules! see_the_error_above {
+    () => {
+        see_the_error_above!();
+    };
+}
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+see_the_error_above!();
 
 #[cfg(any(test, loom))]
 extern crate std;
