@@ -130,6 +130,7 @@ mod cache;
 mod central;
 mod flow;
 mod front;
+mod heap_record;
 mod holes;
 mod options;
 mod os;
@@ -158,8 +159,6 @@ mod engine;
 mod global;
 #[cfg(not(loom))]
 mod heap;
-#[cfg(not(loom))]
-mod heap_record;
 #[cfg(not(loom))]
 mod heaps;
 #[cfg(not(loom))]
