@@ -409,6 +409,17 @@ fn a_block_of_a_deleted_heap() {
     unsafe { engine.free(block) };
 }
 
+/// Nothing in the map tells of it any more.
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x")]
+fn the_size_of_a_block_of_a_deleted_heap() {
+    let engine = engine();
+    let heap = heap(&engine, usize::MAX);
+    let block = alloc(&engine, heap, 100);
+    delete(&engine, heap);
+    engine.usable_size(block);
+}
+
 #[test]
 #[should_panic(expected = "ebbmalloc: no block of this heap: 0x")]
 fn a_block_of_another_heap() {
