@@ -61,6 +61,20 @@ static void limit(void) {
     CHECK(ebb_heap_malloc(heap, 1000) != NULL && ebb_heap_malloc(heap, 1000) == NULL);
     ebb_heap_delete(heap);
     ebb_heap_delete(other);
+
+    // In a full heap blocks may still shrink, and what fails leaves the block as it was.
+    CHECK((heap = ebb_heap_new(200000)) != NULL);
+    unsigned char *block = ebb_heap_malloc(heap, 150000);
+    CHECK(block != NULL);
+    fill(block, 100, 5);
+    errno = 0;
+    CHECK(ebb_heap_realloc(heap, block, 300000) == NULL && errno == ENOMEM && intact(block, 100, 5));
+    CHECK((block = realloc(block, 100)) != NULL && intact(block, 100, 5));
+    CHECK(ebb_heap_used(heap) == malloc_usable_size(block));
+    CHECK(ebb_heap_aligned_alloc(heap, 1 << 20, 200000) == NULL);
+    unsigned char *aligned = ebb_heap_aligned_alloc(heap, 1 << 20, 100000);
+    CHECK(aligned != NULL && aligned_to(aligned, 1 << 20) && malloc_usable_size(aligned) >= 100000);
+    ebb_heap_delete(heap);
 }
 
 struct work {

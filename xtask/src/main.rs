@@ -16,6 +16,7 @@ mod packages;
 mod pool;
 mod process;
 mod programs;
+mod rust_crate;
 mod tally;
 mod test;
 mod unittest;

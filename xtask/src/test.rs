@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, cross, faces, packages, programs, wheel};
+use crate::{c, cargo, cross, faces, packages, programs, rust_crate, wheel};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ pub struct Args {
     /// Run only these steps, for example `c,programs`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     only: Vec<String>,
-    /// Of the steps `c`, `faces` and `programs`, run only what has this in its name
+    /// Of the steps `c`, `crate`, `faces` and `programs`, run only what has this in its name
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
     /// Also run what takes minutes and is skipped otherwise
@@ -82,6 +82,12 @@ const STEPS: &[Step] = &[
         about: "the engine's tests and a Rust program on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
+    },
+    Step {
+        name: "crate",
+        about: "ebbmalloc as users of Rust get it: from the package, for each target",
+        run: rust_crate::run,
+        packages: none,
     },
     Step {
         name: "faces",
@@ -193,7 +199,7 @@ mod tests {
         };
         assert_eq!(
             names(&[]).unwrap(),
-            ["unit", "loom", "miri", "c", "musl", "aarch64", "faces", "programs", "wheel"]
+            ["unit", "loom", "miri", "c", "musl", "aarch64", "crate", "faces", "programs", "wheel"]
         );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());

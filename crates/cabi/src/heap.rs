@@ -56,10 +56,12 @@ pub extern "C" fn ebb_heap_aligned_alloc(
     align: usize,
     size: usize,
 ) -> *mut c_void {
+    const NAME: &str = "ebb_heap_aligned_alloc";
     if !align.is_power_of_two() {
+        ENGINE.check_heap(id(heap), NAME);
         return refuse(libc::EINVAL);
     }
-    ENGINE.heap_alloc(id(heap), size, align, "ebb_heap_aligned_alloc").cast()
+    ENGINE.heap_alloc(id(heap), size, align, NAME).cast()
 }
 
 /// Resizes a block of this heap; null allocates, and size 0 frees and returns null.

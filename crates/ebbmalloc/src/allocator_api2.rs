@@ -1,5 +1,5 @@
 //! The trait `Allocator` of the crate allocator-api2, for containers on stable Rust: those of that
-//! crate, hashbrown, bumpalo and others. The crate gives `&Heap` the trait, as `Heap` has it.
+//! crate, hashbrown, bump-scope and others. The crate gives `&Heap` the trait, as `Heap` has it.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

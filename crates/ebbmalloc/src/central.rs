@@ -228,6 +228,12 @@ impl ClassSpans {
         })
     }
 
+    /// Whether these are this heap's spans: for models.
+    #[cfg(loom)]
+    pub fn is_of(&self, heap: UnitIndex) -> bool {
+        self.heap == heap
+    }
+
     /// A copy of the record of a span, if it is one of this class.
     pub fn copy(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> Option<Span> {
         let is_one = region.entry(unit as usize) == self.entry(class, 0);

@@ -5,11 +5,13 @@
 //! a number that no other heap ever had, so a heap that is no more is told from one that came to lie
 //! in its place.
 //!
-//! Who holds the lock of the list may rely on each heap in it: heaps are made and deleted under it.
+//! Who holds the lock of the list may rely on each heap in it: heaps are made and deleted under it
+//! (model-checked in `crates/testkit/tests/loom.rs`).
 
 use core::iter;
 
 use crate::central::ClassSpans;
+use crate::pages::Pages;
 use crate::region::{MapEntry, Region, UnitIndex};
 use crate::size_class::{CLASSES, UNIT};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
@@ -140,6 +142,23 @@ impl Heaps {
         iter::successors(record(self.first), move |heap| record(heap.next()))
     }
 
+    /// Runs `work` on the heap of which a run begins at this committed unit; `None` if none does any more.
+    /// For whoever has found the unit without a lock.
+    pub fn with_owner_of<R>(
+        &self,
+        region: &Region,
+        pages: &Lock<Pages>,
+        unit: UnitIndex,
+        work: impl FnOnce(&mut Contents) -> R,
+    ) -> Option<R> {
+        // As long as we hold the list no heap goes. The run may: it may even be another heap's by the
+        // time that the heap is locked, which only then holds on to it.
+        let owner = || pages.lock().heap_of(region, unit);
+        let found = owner();
+        let mut contents = self.at(region, found)?.contents().lock();
+        (owner() == found).then(|| work(&mut contents))
+    }
+
     /// Whether a heap had this number once, or has it.
     pub fn had(&self, id: HeapId) -> bool {
         (1..=self.last_number).contains(&id.number())
@@ -173,9 +192,9 @@ fn record_at(region: &Region, unit: UnitIndex) -> *mut HeapRecord {
 }
 
 impl Contents {
-    /// Whether so many bytes more may be used.
-    pub fn admits(&self, more: usize) -> bool {
-        more <= self.limit.saturating_sub(self.used)
+    /// Whether a block may use so many bytes in place of one that uses so many.
+    pub fn admits(&self, bytes: usize, replaced: usize) -> bool {
+        bytes.saturating_sub(replaced) <= self.limit.saturating_sub(self.used)
     }
 
     /// Adds a large block.

@@ -102,7 +102,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub fn heap_alloc(&self, id: HeapId, size: usize, align: usize, operation: &str) -> *mut u8 {
         self.heap(id, operation);
-        self.alloc_in(id.unit(), size, align).0
+        self.alloc_in(id.unit(), size, align, 0).0
     }
 
     /// The same, and the first `size` bytes are zero.
@@ -114,7 +114,7 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         self.heap(id, operation);
-        let (block, zeroed) = self.alloc_in(id.unit(), size, align);
+        let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
         if !zeroed && !block.is_null() {
             // SAFETY: the block has `size` bytes and is ours until we return it.
             unsafe { ptr::write_bytes(block, 0, size) };
@@ -153,6 +153,11 @@ impl<O: Os> Engine<O> {
     /// Bytes that the heap's blocks may use, all together.
     pub fn heap_used(&self, id: HeapId, operation: &str) -> usize {
         self.heap(id, operation).contents().lock().used
+    }
+
+    /// Stops the program if this is no heap, or none any more.
+    pub fn check_heap(&self, id: HeapId, operation: &str) {
+        self.heap(id, operation);
     }
 
     #[inline]
@@ -216,12 +221,19 @@ impl<O: Os> Engine<O> {
         unsafe { of_block(&self.region, heap) }.contents().lock()
     }
 
-    /// A block of the heap, and whether it reads as zero.
-    fn alloc_in(&self, heap: UnitIndex, size: usize, align: usize) -> (*mut u8, bool) {
+    /// A block of the heap in place of one of so many bytes, which is freed next and so is not for the limit to
+    /// count; and whether it reads as zero.
+    fn alloc_in(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> (*mut u8, bool) {
         let class = SizeClass::of_aligned(size, align);
         let alloc = || match class {
-            Some(class) => self.alloc_small_in(heap, class),
-            None => self.alloc_large_in(heap, size, align),
+            Some(class) => self.alloc_small_in(heap, class, replaced),
+            None => self.alloc_large_in(heap, size, align, replaced),
         };
         let granted = alloc().or_else(|short| match short {
             // Free blocks in caches may be all that keeps memory from being free.
@@ -237,9 +249,14 @@ impl<O: Os> Engine<O> {
         })
     }
 
-    fn alloc_small_in(&self, heap: UnitIndex, class: SizeClass) -> Result<(*mut u8, bool), Short> {
+    fn alloc_small_in(
+        &self,
+        heap: UnitIndex,
+        class: SizeClass,
+        replaced: usize,
+    ) -> Result<(*mut u8, bool), Short> {
         let mut contents = self.contents_of(heap);
-        if !contents.admits(class.size()) {
+        if !contents.admits(class.size(), replaced) {
             return Err(Short::ByLimit);
         }
         let mut block = [ptr::null_mut()];
@@ -265,10 +282,11 @@ impl<O: Os> Engine<O> {
         heap: UnitIndex,
         size: usize,
         align: usize,
+        replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
         let bytes = units_for(size).ok_or(Short::OfMemory)? as usize * UNIT;
         let mut contents = self.contents_of(heap);
-        if !contents.admits(bytes) {
+        if !contents.admits(bytes, replaced) {
             return Err(Short::ByLimit);
         }
         let (granted, _) = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
@@ -338,7 +356,7 @@ impl<O: Os> Engine<O> {
                 return resized;
             }
         }
-        let new = self.alloc_in(block.heap, size, align).0;
+        let new = self.alloc_in(block.heap, size, align, block.usable).0;
         if !new.is_null() {
             // SAFETY: both blocks are as large, and distinct.
             unsafe { ptr::copy_nonoverlapping(block.address, new, block.usable.min(size)) };
@@ -354,7 +372,7 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         };
         let mut contents = self.contents_of(block.heap);
-        if !contents.admits(bytes.saturating_sub(block.usable)) {
+        if !contents.admits(bytes, block.usable) {
             return ptr::null_mut();
         }
         let mut address = block.address;
@@ -383,12 +401,7 @@ impl<O: Os> Engine<O> {
         if !entry.is_of_heap() {
             return Some(work(&mut self.centrals[class.index()].spans().lock()));
         }
-        // Under this lock no heap goes. The span may: it may even be another heap's by the time that
-        // the heap is locked, which only then holds on to it.
-        let heaps = self.heaps.lock();
-        let owner = || self.pages.lock().heap_of(&self.region, unit);
-        let found = owner();
-        let mut contents = heaps.at(&self.region, found)?.contents().lock();
-        (owner() == found).then(|| work(&mut contents.spans[class.index()]))
+        let work = |contents: &mut Contents| work(&mut contents.spans[class.index()]);
+        self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work)
     }
 }

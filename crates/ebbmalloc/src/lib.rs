@@ -13,7 +13,8 @@
 //! # For a container
 //!
 //! [`EbbMalloc`] is an `Allocator` too: with the feature `allocator-api2` that of the crate of this name, which
-//! hashbrown, bumpalo and others take on stable Rust; with `nightly` that of the standard library.
+//! hashbrown, bump-scope and others take on stable Rust; with `nightly` that of the standard library. The crate's
+//! version is 0.2, as hashbrown's is: `cargo add allocator-api2@0.2`. Later ones have traits of their own.
 //!
 #![cfg_attr(feature = "allocator-api2", doc = "```")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -108,6 +109,16 @@ compile_error!(
      [target.'cfg(target_os = \"linux\")'.dependencies], and keep the system allocator elsewhere"
 );
 
+// The compiler would go on to a hundred more errors, the last of which is all that is read: end it here.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+macro_rules! see_the_error_above {
+    () => {
+        see_the_error_above!();
+    };
+}
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
+see_the_error_above!();
+
 #[cfg(any(test, loom))]
 extern crate std;
 
@@ -119,6 +130,7 @@ mod cache;
 mod central;
 mod flow;
 mod front;
+mod heap_record;
 mod holes;
 mod options;
 mod os;
@@ -147,8 +159,6 @@ mod engine;
 mod global;
 #[cfg(not(loom))]
 mod heap;
-#[cfg(not(loom))]
-mod heap_record;
 #[cfg(not(loom))]
 mod heaps;
 #[cfg(not(loom))]

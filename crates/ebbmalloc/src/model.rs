@@ -8,11 +8,13 @@ use std::vec::Vec;
 use crate::cache::{Header, OwnedStack, Slab, lock_of, set_up_lock};
 use crate::central::Central;
 use crate::front::{Front, Preferred, Slots};
+pub use crate::heap_record::HeapId;
+use crate::heap_record::{Contents, Heaps, find};
 use crate::os::Os;
 use crate::pages::Pages;
-use crate::region::Region;
+use crate::region::{Region, UnitIndex};
 pub use crate::scavenger::Scavenger;
-use crate::size_class::SizeClass;
+use crate::size_class::{SizeClass, UNIT};
 pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;
 
@@ -177,5 +179,104 @@ impl<O: Os> Caches<O> {
     pub fn break_lock(&self) {
         // SAFETY: none; that it is unsound is what the mutant shows.
         unsafe { self.slabs.force_unlock() }
+    }
+}
+
+/// Heaps that have spans of one class.
+pub struct HeapLayers<O> {
+    os: O,
+    class: SizeClass,
+    region: Region,
+    pages: Lock<Pages>,
+    heaps: Lock<Heaps>,
+}
+
+// SAFETY: as for the engine.
+unsafe impl<O: Os> Sync for HeapLayers<O> {}
+// SAFETY: as for the engine.
+unsafe impl<O: Os + Send> Send for HeapLayers<O> {}
+
+impl<O: Os> HeapLayers<O> {
+    /// No heaps, but such that have blocks of `size` bytes can be made.
+    pub fn new(os: O, size: usize) -> Self {
+        let class = SizeClass::of(size).expect("a small size");
+        let region = Region::unset();
+        assert!(region.set_up(&os, 0));
+        Self { os, class, region, pages: Lock::new(Pages::new()), heaps: Lock::new(Heaps::new()) }
+    }
+
+    /// Makes a heap, as `Engine::new_heap`.
+    pub fn make(&self) -> HeapId {
+        let granted = self.pages.lock().alloc(&self.region, &self.os, 1, 1).expect("room");
+        self.heaps.lock().add(&self.region, granted.first, usize::MAX)
+    }
+
+    /// Deletes a heap, as `Engine::delete_heap`.
+    pub fn delete(&self, id: HeapId) {
+        let mut heaps = self.heaps.lock();
+        let heap = heaps.remove(&self.region, id).expect("a heap");
+        let mut contents = heap.contents().lock();
+        let spans = &mut contents.spans[self.class.index()];
+        spans.retire_all(&self.region, &self.os, &self.pages, self.class);
+        drop(contents);
+        self.pages.lock().free(&self.region, &self.os, id.unit(), 1);
+    }
+
+    /// A block of a heap.
+    pub fn claim(&self, id: HeapId) -> *mut u8 {
+        let mut block = [ptr::null_mut()];
+        let Self { region, os, pages, class, .. } = self;
+        let mut contents = find(region, id).expect("a heap").contents().lock();
+        assert_eq!(contents.spans[class.index()].claim(region, os, pages, *class, &mut block), 1);
+        block[0]
+    }
+
+    /// Gives a heap's block back.
+    pub fn release(&self, id: HeapId, block: *mut u8) {
+        let Self { region, os, pages, class, .. } = self;
+        let mut contents = find(region, id).expect("a heap").contents().lock();
+        let released = contents.spans[class.index()].release(region, os, pages, *class, &[block]);
+        assert_eq!(released, Ok(()));
+    }
+
+    /// Digs in the span that was seen to begin at this block, as `Engine::dig`: it may be gone by now.
+    pub fn dig(&self, block: *mut u8) {
+        let unit = self.unit(block);
+        let work = |contents: &mut Contents| self.dig_in(contents, unit);
+        self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work);
+    }
+
+    /// For mutants: the same without a second look at whose the span is, once the heap is locked.
+    pub fn dig_without_second_look(&self, block: *mut u8) {
+        let (unit, heaps) = (self.unit(block), self.heaps.lock());
+        let found = self.pages.lock().heap_of(&self.region, unit);
+        if let Some(heap) = heaps.at(&self.region, found) {
+            self.dig_in(&mut heap.contents().lock(), unit);
+        }
+    }
+
+    fn dig_in(&self, contents: &mut Contents, unit: UnitIndex) {
+        let Self { region, os, pages, class, .. } = self;
+        let spans = &mut contents.spans[class.index()];
+        // In this order: the map is none of loom's, the lock before it is where others may come in between.
+        let owner = pages.lock().heap_of(region, unit);
+        let is_there = spans.copy(region, *class, unit).is_some();
+        assert!(!is_there || spans.is_of(owner), "digging in a span of another heap");
+        spans.dig(region, os, *class, unit, false);
+    }
+
+    fn unit(&self, block: *mut u8) -> UnitIndex {
+        (self.region.offset(block) / UNIT) as UnitIndex
+    }
+
+    /// For mutants: what the record of a run said before it was freed.
+    pub fn forget_that_it_was_freed(&self, id: HeapId, block: *mut u8) {
+        self.pages.lock().note(&self.region, self.unit(block), 0, id.unit());
+    }
+
+    /// For mutants: frees the lock of a heap, whoever holds it.
+    pub fn break_heap_lock(&self, id: HeapId) {
+        // SAFETY: none; that it is unsound is what the mutant shows.
+        unsafe { find(&self.region, id).expect("a heap").contents().force_unlock() }
     }
 }

@@ -100,12 +100,14 @@ impl Pages {
 
     /// Takes a run back whose pages were moved away.
     pub fn free_clean(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.disown(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
+        self.disown(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
         if let Some(keep) = self.retention.after_free(os, &self.counts) {
@@ -174,7 +176,12 @@ impl Pages {
         unsafe { (*region.run(first)).note(bytes, heap) }
     }
 
-    /// The heap that a committed unit's run belongs to, by that note; 0 for none.
+    /// Takes the note back: a run that joins the one before it keeps its old record.
+    fn disown(&mut self, region: &Region, first: UnitIndex) {
+        self.note(region, first, 0, 0);
+    }
+
+    /// The heap of which a run begins at this committed unit, by that note; 0 for none.
     pub fn heap_of(&self, region: &Region, first: UnitIndex) -> UnitIndex {
         // SAFETY: as above.
         let run = unsafe { *region.run(first) };

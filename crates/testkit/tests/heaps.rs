@@ -174,6 +174,28 @@ fn a_limit_is_kept_to_the_byte() {
     assert!(alloc(&engine, none, 0).is_null() && alloc(&engine, none, usize::MAX).is_null());
 }
 
+/// A block that is resized counts once: one that shrinks always can, in a full heap too, and one that grows can
+/// where both blocks would not fit together.
+#[test]
+fn a_full_heap_resizes() {
+    let engine = engine();
+    for (from, to) in [(5120, 100), (2 * UNIT, 100), (UNIT, UNIT / 2), (UNIT / 2, 2 * UNIT)] {
+        let heap = heap(&engine, from.max(to));
+        let block = alloc(&engine, heap, from);
+        // SAFETY: the block is ours, and as large as was asked for.
+        unsafe {
+            block.write(7);
+            let resized = engine.realloc(block, to, 1);
+            assert!(!resized.is_null(), "{from} bytes to {to}");
+            assert_eq!(resized.read(), 7);
+            assert_eq!(engine.heap_used(heap, "a test"), engine.usable_size(resized));
+            assert!(engine.realloc(resized, 4 * UNIT, 1).is_null());
+        }
+        delete(&engine, heap);
+    }
+    check_empty(&engine);
+}
+
 /// A block that grows in place, or moves with its pages, stays its heap's, and counts for what it is.
 #[test]
 fn large_blocks_grow_within_the_limit() {
@@ -385,6 +407,17 @@ fn a_block_of_a_deleted_heap() {
     delete(&engine, heap);
     // SAFETY: as above.
     unsafe { engine.free(block) };
+}
+
+/// Nothing in the map tells of it any more.
+#[test]
+#[should_panic(expected = "ebbmalloc: invalid free: 0x")]
+fn the_size_of_a_block_of_a_deleted_heap() {
+    let engine = engine();
+    let heap = heap(&engine, usize::MAX);
+    let block = alloc(&engine, heap, 100);
+    delete(&engine, heap);
+    engine.usable_size(block);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ebbmalloc::model::{Caches, Layers, Lock, Scavenger};
+use ebbmalloc::model::{Caches, HeapId, HeapLayers, Layers, Lock, Scavenger};
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
 
@@ -185,6 +185,102 @@ mod central {
     #[should_panic(expected = "Causality violation")]
     fn mutant_whose_lock_does_not_exclude() {
         claim_and_release(2, true);
+    }
+}
+
+mod heaps {
+    use super::*;
+
+    /// Two blocks of this size have a span of two units: freed, its record may stay in the middle of a run.
+    const SIZE: usize = 64 * 1024;
+
+    struct Shared {
+        layers: HeapLayers<FakeOs>,
+        heaps: [HeapId; 3],
+        block: usize,
+    }
+
+    impl Shared {
+        fn block(&self) -> *mut u8 {
+            ptr::without_provenance_mut(self.block)
+        }
+    }
+
+    /// While one thread digs in the span of a heap, behind free memory, another does `work`.
+    fn dig_meanwhile(dig: fn(&Shared), work: fn(&Shared)) {
+        explore(move || {
+            let layers = HeapLayers::new(FakeOs::default().space(8 << 20), SIZE);
+            let heaps = [layers.make(), layers.make(), layers.make()];
+            let before = layers.claim(heaps[1]);
+            let block = layers.claim(heaps[0]).addr();
+            layers.release(heaps[1], before);
+            let shared = Arc::new(Shared { layers, heaps, block });
+            let digger = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || dig(&shared))
+            };
+            work(&shared);
+            digger.join().unwrap();
+        });
+    }
+
+    fn dig(shared: &Shared) {
+        shared.layers.dig(shared.block());
+    }
+
+    /// The last block goes, and the span's units: two other heaps have spans there next.
+    fn hand_over(Shared { layers, heaps, .. }: &Shared) {
+        layers.claim(heaps[1]);
+        layers.claim(heaps[2]);
+    }
+
+    #[test]
+    fn span_becomes_another_heaps() {
+        dig_meanwhile(dig, |shared| {
+            shared.layers.release(shared.heaps[0], shared.block());
+            hand_over(shared);
+        });
+    }
+
+    #[test]
+    fn heap_is_deleted_and_another_takes_its_place() {
+        dig_meanwhile(dig, |shared| {
+            shared.layers.delete(shared.heaps[0]);
+            let heap = shared.layers.make();
+            shared.layers.claim(heap);
+            shared.layers.claim(heap);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "digging in a span of another heap")]
+    fn mutant_without_second_look() {
+        dig_meanwhile(
+            |shared| shared.layers.dig_without_second_look(shared.block()),
+            |shared| {
+                shared.layers.release(shared.heaps[0], shared.block());
+                hand_over(shared);
+            },
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "digging in a span of another heap")]
+    fn mutant_where_freed_runs_keep_their_owner() {
+        dig_meanwhile(dig, |shared| {
+            shared.layers.release(shared.heaps[0], shared.block());
+            shared.layers.forget_that_it_was_freed(shared.heaps[0], shared.block());
+            hand_over(shared);
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        dig_meanwhile(dig, |shared| {
+            shared.layers.break_heap_lock(shared.heaps[0]);
+            shared.layers.claim(shared.heaps[0]);
+        });
     }
 }
 

@@ -1,0 +1,11 @@
+// A heap used after its delete, by a call that would fail for its alignment anyway.
+// expect: abort "ebbmalloc: heap used after its delete: 0x"
+// ways: dynamic static
+#include "ebbmalloc.h"
+#include "misuse.h"
+
+int main(void) {
+    ebb_heap *heap = ebb_heap_new(0);
+    ebb_heap_delete(heap);
+    MUST_STOP(ebb_heap_aligned_alloc(heap, 24, 10));
+}

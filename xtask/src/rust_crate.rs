@@ -1,0 +1,345 @@
+//! Step `crate`: what users of the Rust crate get, as they get it. They see the package that crates.io would have,
+//! unpacked elsewhere: with programs of theirs, for each target, and where it is not supported.
+
+use crate::cargo;
+use crate::process::{self, Finished, last_lines};
+use crate::tally::Tally;
+use crate::test::Context;
+use anyhow::{Context as _, Result, bail, ensure};
+use std::env;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+const LIMIT: Duration = Duration::from_secs(300);
+const FEATURES: [&str; 2] = ["--features", "allocator-api2"];
+
+/// Where it is supported.
+const TARGETS: [&str; 4] = [
+    "x86_64-unknown-linux-gnu",
+    "x86_64-unknown-linux-musl",
+    "aarch64-unknown-linux-gnu",
+    "aarch64-unknown-linux-musl",
+];
+
+/// Where it is not, and why.
+const OTHERS: [(&str, &str); 4] = [
+    ("x86_64-pc-windows-gnu", "Linux"),
+    ("wasm32-unknown-unknown", "Linux"),
+    ("i686-unknown-linux-gnu", "64-bit little-endian machines"),
+    ("s390x-unknown-linux-gnu", "64-bit little-endian machines"),
+];
+
+/// The README's two lines, before what `cargo new` writes.
+const HELLO: &str = r#"#[global_allocator]
+static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
+
+fn main() {
+    println!("Hello, world!");
+}
+"#;
+
+/// What containers need, from crates.io.
+const CONTAINERS: &str = r#"allocator-api2 = "0.2"
+hashbrown = "0.17"
+bump-scope = { version = "2", features = ["allocator-api2-02"] }
+"#;
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if !context.library.is_ours() {
+        tally.skip("crate", "it is ebbmalloc's own");
+        return Ok(tally);
+    }
+    let user = User::new(context)?;
+    let mut check = |name: &str, work: &dyn Fn() -> Result<Outcome>| {
+        let title = format!("crate {name}");
+        if !title.contains(&context.filter) {
+            return;
+        }
+        match work() {
+            Ok(Outcome::Passed) => tally.pass(),
+            Ok(Outcome::Skipped(why)) => tally.skip(&title, why),
+            Err(error) => tally.fail(&title, format!("{error:#}")),
+        }
+    };
+    check("package", &|| user.packaged());
+    check("hello", &|| user.hello());
+    check("containers", &|| user.containers(context));
+    for target in TARGETS {
+        check(target, &|| user.builds_without_c(target));
+    }
+    for (target, supported) in OTHERS {
+        check(target, &|| user.refuses(target, supported));
+    }
+    check("doc", &|| user.doc());
+    if "crate tests".contains(&context.filter) {
+        let mut tests = user.cargo(&user.package, "test");
+        tally += cargo::test("crate tests", tests.args(FEATURES))?;
+    }
+    Ok(tally)
+}
+
+enum Outcome {
+    Passed,
+    Skipped(String),
+}
+
+/// Somebody who has the package.
+struct User {
+    dir: PathBuf,
+    package: PathBuf,
+    /// For all that is built.
+    target: PathBuf,
+}
+
+impl User {
+    fn new(context: &Context) -> Result<User> {
+        let dir = context.work.join("crate");
+        if dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        fs::create_dir_all(&dir)?;
+        let name = format!("ebbmalloc-{VERSION}");
+        let user = User { package: dir.join(&name), target: context.target.join("crate"), dir };
+
+        let packing = |network: &[&str]| {
+            let mut command = user.cargo(&context.root, "package");
+            command.args(["--package", "ebbmalloc", "--allow-dirty", "--no-verify"]).args(network);
+            user.run("pack", &mut command)
+        };
+        packing(&["--offline"]).or_else(|_| packing(&[]))?;
+        let archive = user.target.join("package").join(&name).with_added_extension("crate");
+        let mut tar = Command::new("tar");
+        // Files in it are years old, and cargo builds anew what is younger than the last time.
+        tar.arg("--touch").arg("-xzf").arg(archive).current_dir(&user.dir);
+        user.run("unpack", &mut tar)?;
+        // So that it is not taken for a part of the repository around it.
+        fs::write(
+            user.dir.join("Cargo.toml"),
+            format!("[workspace]\nresolver = \"3\"\nmembers = [\"{name}\"]\n"),
+        )?;
+        user.lock(&user.dir)?;
+        Ok(user)
+    }
+
+    /// The versions in the package, so that no network is needed for these.
+    fn lock(&self, project: &Path) -> Result<()> {
+        fs::copy(self.package.join("Cargo.lock"), project.join("Cargo.lock"))?;
+        Ok(())
+    }
+
+    fn cargo(&self, dir: &Path, command: &str) -> Command {
+        let mut cargo = cargo::cargo(dir);
+        cargo.arg(command).env("CARGO_TARGET_DIR", &self.target);
+        // Nobody debugs these, and they build in half the time.
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
+        cargo
+    }
+
+    fn try_run(&self, log: &str, command: &mut Command) -> Result<Finished> {
+        process::run(command, LIMIT, &self.dir.join(log), None)
+    }
+
+    fn run(&self, log: &str, command: &mut Command) -> Result<Finished> {
+        let run = self.try_run(log, command)?;
+        ensure!(run.success(), "{log}: {}\n{}", run.describe(), last_lines(&run.stdout, 12));
+        Ok(run)
+    }
+
+    /// A new program with these dependencies.
+    fn program(&self, name: &str, dependencies: &str, main: &str) -> Result<PathBuf> {
+        let project = self.dir.join(name);
+        fs::create_dir_all(project.join("src"))?;
+        let manifest = format!(
+            "[package]\nname = \"{name}\"\nedition = \"2024\"\n\n{dependencies}\n[workspace]\n"
+        );
+        fs::write(project.join("Cargo.toml"), manifest)?;
+        fs::write(project.join("src/main.rs"), main)?;
+        self.lock(&project)?;
+        Ok(project)
+    }
+
+    /// Runs a program, which has to say hello, and to have been served by ebbmalloc.
+    fn runs(&self, name: &str, project: &Path) -> Result<Outcome> {
+        self.run(name, &mut self.cargo(project, "build"))?;
+        let mut program = Command::new(self.target.join("debug").join(name));
+        let run = self.run(name, program.env("EBB_STATS", "json"))?;
+        ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
+        ensure!(served(&run.stderr), "not served by ebbmalloc: {}", run.describe());
+        Ok(Outcome::Passed)
+    }
+
+    /// The package has what people look for, and nothing that looks at the repository.
+    fn packaged(&self) -> Result<Outcome> {
+        for file in ["README.md", "LICENSE", "src/lib.rs", "examples/words.rs"] {
+            ensure!(self.package.join(file).is_file(), "{file} is not in the package");
+        }
+        ensure!(!self.package.join("build.rs").exists(), "users need no build script");
+        Ok(Outcome::Passed)
+    }
+
+    fn hello(&self) -> Result<Outcome> {
+        let from = format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n");
+        self.runs("hello", &self.program("hello", &from, HELLO)?)
+    }
+
+    fn containers(&self, context: &Context) -> Result<Outcome> {
+        let from = format!(
+            "[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\", features = [\"allocator-api2\"] }}\n{CONTAINERS}"
+        );
+        let main = fs::read_to_string(context.root.join("tests/crate/containers.rs"))?;
+        let project = self.program("containers", &from, &main)?;
+        let fetched = self.try_run("fetch", &mut self.cargo(&project, "fetch"))?;
+        if !fetched.success() {
+            return Ok(Outcome::Skipped(format!(
+                "no crates from crates.io: {}",
+                fetched.describe()
+            )));
+        }
+        self.runs("containers", &project)
+    }
+
+    /// The library builds where no C compiler is.
+    fn builds_without_c(&self, target: &str) -> Result<Outcome> {
+        if let Some(why) = missing(target) {
+            return Ok(Outcome::Skipped(why));
+        }
+        let mut build = self.cargo(&self.package, "build");
+        build.args(["--lib", "--target", target]).args(FEATURES).env("PATH", self.path()?);
+        for variable in ["CC", "CXX", "HOST_CC", "TARGET_CC"] {
+            build.env_remove(variable);
+        }
+        // Which Rust itself needs for what runs on this machine while it builds: the build script of libc.
+        let host = host()?.to_uppercase().replace('-', "_");
+        let linker = in_path("cc").context("there is no linker for this machine")?;
+        build.env(format!("CARGO_TARGET_{host}_LINKER"), linker);
+        self.run(target, &mut build)?;
+        Ok(Outcome::Passed)
+    }
+
+    /// A PATH with the tools of Rust, a linker, and C compilers that fail.
+    fn path(&self) -> Result<String> {
+        let dir = self.dir.join("bin");
+        if !dir.exists() {
+            fs::create_dir(&dir)?;
+            for name in ["cc", "gcc", "clang", "c++", "g++", "clang++", "make", "cmake"] {
+                let tool = dir.join(name);
+                fs::write(
+                    &tool,
+                    "#!/bin/sh\necho \"a C compiler was called: $0 $*\" >&2\nexit 1\n",
+                )?;
+                fs::set_permissions(tool, fs::Permissions::from_mode(0o755))?;
+            }
+            symlink(in_path("ld").context("there is no ld")?, dir.join("ld"))?;
+        }
+        Ok(format!("{}:{}/bin", dir.display(), asked(&["--print", "sysroot"])?))
+    }
+
+    /// Where it is not supported the compiler says so, and not much more; and following its advice helps.
+    fn refuses(&self, target: &str, supported: &str) -> Result<Outcome> {
+        if let Some(why) = missing(target) {
+            return Ok(Outcome::Skipped(why));
+        }
+        let mut check = self.cargo(&self.package, "check");
+        let run = self.try_run(target, check.args(["--lib", "--target", target]))?;
+        let message =
+            format!("error: ebbmalloc supports {supported} only so far; make it a dependency of");
+        let told = run.stderr.lines().find(|line| line.starts_with("error"));
+        ensure!(
+            !run.success() && told.is_some_and(|line| line.starts_with(&message)),
+            "expected `{message}`: {}",
+            run.describe()
+        );
+        let errors = run.stderr.lines().filter(|line| line.starts_with("error")).count();
+        ensure!(errors <= 3, "{errors} errors, among which the one is not seen");
+
+        let condition = told.and_then(advice).context("no way out is told")?;
+        let from = format!(
+            "[target.'cfg({condition})'.dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
+        );
+        let main = format!("#[cfg({condition})]\n{HELLO}");
+        let project = self.program(&format!("elsewhere-{target}"), &from, &main)?;
+        self.run(target, self.cargo(&project, "check").args(["--target", target]))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// As docs.rs does it.
+    fn doc(&self) -> Result<Outcome> {
+        let mut doc = self.cargo(&self.package, "doc");
+        doc.args(["--no-deps", "--lib"]).args(FEATURES).env("RUSTDOCFLAGS", "-D warnings");
+        self.run("doc", &mut doc)?;
+        Ok(Outcome::Passed)
+    }
+}
+
+/// Whether a program's statistics say that it has had memory from this version.
+fn served(stderr: &str) -> bool {
+    let stats: Option<serde_json::Value> =
+        stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    stats.is_some_and(|stats| {
+        stats["version"] == VERSION
+            && stats["allocated_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+    })
+}
+
+/// The condition in `[target.'cfg(CONDITION)'.dependencies]`.
+fn advice(message: &str) -> Option<&str> {
+    let (_, rest) = message.split_once("[target.'cfg(")?;
+    Some(rest.split_once(")'.dependencies]")?.0)
+}
+
+/// Why there is no standard library for a target, if there is none.
+fn missing(target: &str) -> Option<String> {
+    let add = Command::new("rustup").args(["target", "add", target]).stdin(Stdio::null()).output();
+    match add {
+        Ok(output) if output.status.success() => None,
+        Ok(_) => Some(format!("rustup could not install the target {target}")),
+        Err(error) => Some(format!("the target needs rustup, which cannot be started: {error}")),
+    }
+}
+
+fn host() -> Result<String> {
+    let version = asked(&["-vV"])?;
+    let line = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(line.context("rustc does not say what it runs on")?.to_string())
+}
+
+/// What rustc answers.
+fn asked(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("rustc").args(arguments).output().context("cannot start rustc")?;
+    if !output.status.success() {
+        bail!("rustc {arguments:?} failed");
+    }
+    Ok(String::from_utf8(output.stdout)?.trim_end().to_string())
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|dir| dir.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_version_with_memory_in_use_has_served() {
+        let line = |version, bytes| {
+            format!("noise\n{{\"version\":\"{version}\",\"allocated_bytes\":{bytes}}}\n")
+        };
+        assert!(served(&line(VERSION, 1)));
+        assert!(!served(&line(VERSION, 0)) && !served(&line("9.9.9", 1)));
+        assert!(!served("") && !served("Hello, world!"));
+    }
+
+    #[test]
+    fn advice_is_read_from_the_message() {
+        let message = "error: use [target.'cfg(all(a, b = \"c\"))'.dependencies], and go on";
+        assert_eq!(advice(message), Some("all(a, b = \"c\")"));
+        assert_eq!(advice("error: no"), None);
+    }
+}
