@@ -61,6 +61,9 @@ impl<O: Os> Engine<O> {
     /// # Safety
     /// Nobody uses the heap's blocks any more.
     pub unsafe fn delete_heap(&self, id: HeapId, operation: &str) {
+        if self.checking() && find(&self.region, id).is_some() {
+            self.delete_checked(id, operation);
+        }
         // Held to the end, so that neither a fork nor a round sees half a heap.
         let mut heaps = self.heaps.lock();
         let Some(heap) = heaps.remove(&self.region, id) else {
@@ -217,7 +220,24 @@ impl<O: Os> Engine<O> {
     }
 
     /// A block of the heap, and whether it reads as zero.
-    fn alloc_in(&self, heap: UnitIndex, size: usize, align: usize) -> (*mut u8, bool) {
+    pub(crate) fn alloc_in(&self, heap: UnitIndex, size: usize, align: usize) -> (*mut u8, bool) {
+        let granted = match self.checking() {
+            true => self.alloc_checked(heap, size, align),
+            false => self.alloc_unchecked(heap, size, align),
+        };
+        granted.unwrap_or_else(|| {
+            self.os.out_of_memory();
+            (ptr::null_mut(), false)
+        })
+    }
+
+    /// The same; `None` if memory is short.
+    pub(crate) fn alloc_unchecked(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+    ) -> Option<(*mut u8, bool)> {
         let class = SizeClass::of_aligned(size, align);
         let alloc = || match class {
             Some(class) => self.alloc_small_in(heap, class),
@@ -231,10 +251,7 @@ impl<O: Os> Engine<O> {
             }
             Short::ByLimit => Err(short),
         });
-        granted.unwrap_or_else(|_| {
-            self.os.out_of_memory();
-            (ptr::null_mut(), false)
-        })
+        granted.ok()
     }
 
     fn alloc_small_in(&self, heap: UnitIndex, class: SizeClass) -> Result<(*mut u8, bool), Short> {
@@ -281,6 +298,13 @@ impl<O: Os> Engine<O> {
 
     /// Frees a block of a heap, whichever that is.
     pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+        match self.checking() {
+            true => self.free_checked(block.address, None, operation),
+            false => self.free_unchecked(block, operation),
+        }
+    }
+
+    pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
         // Looking at the time takes longer than all the rest.
         let mut in_bulk = true;
@@ -326,6 +350,9 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
+        if self.checking() {
+            return self.realloc_checked((block.heap, block.address), size, align, operation);
+        }
         let class = SizeClass::of_aligned(size, align);
         if class.is_some() && class == block.class {
             return block.address;

@@ -182,6 +182,9 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
         Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
+        if self.checking() {
+            self.explain(block);
+        }
         self.os.abort()
     }
 }
