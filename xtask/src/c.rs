@@ -99,7 +99,11 @@ pub fn run(context: &Context) -> Result<Tally> {
 impl Program {
     fn read(source: PathBuf) -> Result<Program> {
         let text = fs::read_to_string(&source)?;
-        let header = Header::parse(&text, "//", &["expect", "ways", "build", "limit", "plugin", "check", "says"])?;
+        let header = Header::parse(
+            &text,
+            "//",
+            &["expect", "ways", "build", "limit", "plugin", "check", "says"],
+        )?;
         let cpp = source.extension().is_some_and(|ending| ending == "cpp");
         let mut builds: Vec<Vec<String>> = header
             .all("build")
@@ -127,7 +131,8 @@ impl Program {
             Some(other) => bail!("`plugin: {other}` is neither `link` nor `load`"),
         };
         let expect = parse_expect(header.one("expect").context("the header has no `expect:`")?)?;
-        let check = match header.one("check").map(|text| text.split_once(' ').unwrap_or((text, ""))) {
+        let check = match header.one("check").map(|text| text.split_once(' ').unwrap_or((text, "")))
+        {
             None => Check::Too,
             Some(("only", "")) => Check::Only,
             Some(("no", why)) if !why.is_empty() => Check::No(why.to_string()),
@@ -308,7 +313,11 @@ impl Program {
             }
         }
         for text in &self.says {
-            ensure!(run.stderr.contains(text), "expected `{text}` to be said, got {}", run.describe());
+            ensure!(
+                run.stderr.contains(text),
+                "expected `{text}` to be said, got {}",
+                run.describe()
+            );
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
-use crate::check_table::CheckTable;
 use crate::central::Central;
+use crate::check_table::CheckTable;
 use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;

@@ -195,7 +195,9 @@ pub use heap_record::HeapId;
 pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use mode::Choice;
-pub use options::{CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
+pub use options::{
+    CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice,
+};
 pub use os::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};

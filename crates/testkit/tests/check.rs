@@ -38,7 +38,9 @@ fn a_write_after_free() {
 }
 
 #[test]
-#[should_panic(expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a look at freed blocks")]
+#[should_panic(
+    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a look at freed blocks"
+)]
 fn a_write_after_free_is_seen_when_the_block_leaves() {
     let engine = engine();
     let block = engine.alloc(20_000);
@@ -74,8 +76,9 @@ fn a_double_free_names_three_stacks() {
     assert!(free(0x2222).is_ok());
     assert!(free(0x3333).is_err());
     let printed = engine.os().printed();
-    let positions = ["double free", "#0 0x3333", "#0 0x1111", "#1 0x1112", "first freed", "#0 0x2222"]
-        .map(|text| printed.find(text).unwrap_or_else(|| panic!("no {text} in {printed}")));
+    let positions =
+        ["double free", "#0 0x3333", "#0 0x1111", "#1 0x1112", "first freed", "#0 0x2222"]
+            .map(|text| printed.find(text).unwrap_or_else(|| panic!("no {text} in {printed}")));
     assert!(positions.is_sorted(), "{printed}");
 }
 
@@ -152,7 +155,8 @@ fn heaps_come_and_go() {
     let engine = engine();
     for round in 0..50 {
         let heap = engine.new_heap(usize::MAX).unwrap();
-        let blocks = [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
+        let blocks =
+            [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
         assert!(blocks.iter().all(|block| !block.is_null()), "{round}");
         // SAFETY: nobody uses them any more.
         unsafe {

@@ -9,7 +9,7 @@ mod report;
 
 use core::ptr;
 
-use crate::check_table::{CANARY, DEPTH, Event, FREED, Ref, Record, State, damage};
+use crate::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
 use crate::engine::Engine;
 use crate::heap_record::HeapId;
 use crate::options::CheckChoice;
@@ -98,13 +98,14 @@ impl<O: Os> Engine<O> {
             self.alloc_unchecked(heap, padded, align)
         });
         let (block, zeroed) = granted?;
+        // Before the block is in the table, where others look at it.
+        // SAFETY: the block is ours yet, and has as many bytes.
+        unsafe { block.add(size).write_bytes(CANARY, self.canary_end(block, size) - size) };
         let by = self.event();
         if !self.check_table.lock().insert(&self.os, block, size, heap, by) {
             self.free_at_once(block);
             return None;
         }
-        // SAFETY: the block is ours yet, and has as many bytes.
-        unsafe { block.add(size).write_bytes(CANARY, self.canary_end(block, size) - size) };
         Some((block, zeroed))
     }
 

@@ -46,7 +46,10 @@ impl<O: Os> Engine<O> {
         drop(table);
         if let Some(record) = found {
             let offset = address.addr() - record.block.addr();
-            self.say(format_args!("  {offset} bytes into the block at {:#x}:", record.block.addr()));
+            self.say(format_args!(
+                "  {offset} bytes into the block at {:#x}:",
+                record.block.addr()
+            ));
             self.describe(&record);
         }
     }
@@ -129,13 +132,19 @@ impl<O: Os> Engine<O> {
             let mut calls = [0; DEPTH];
             let known = table.calls(stack, &mut calls);
             drop(table);
-            self.say(format_args!("  {} bytes in {} blocks, allocated here:", held.bytes, held.blocks));
+            self.say(format_args!(
+                "  {} bytes in {} blocks, allocated here:",
+                held.bytes, held.blocks
+            ));
             self.print_calls(&calls[..known]);
             rest.bytes -= held.bytes;
             rest.blocks -= held.blocks;
         }
         if rest.blocks > 0 {
-            self.say(format_args!("  and {} bytes in {} blocks elsewhere", rest.bytes, rest.blocks));
+            self.say(format_args!(
+                "  and {} bytes in {} blocks elsewhere",
+                rest.bytes, rest.blocks
+            ));
         }
     }
 

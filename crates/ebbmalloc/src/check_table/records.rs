@@ -108,8 +108,7 @@ impl Records {
         // SAFETY: the place is unused; heads are of chains of records.
         unsafe {
             let (chain, next) = (*head, Ref::NONE);
-            let record =
-                Record { block, size, number, allocated, freed, heap, state, chain, next };
+            let record = Record { block, size, number, allocated, freed, heap, state, chain, next };
             arena.at::<Record>(place).write(record);
             *head = place;
         }

@@ -10,7 +10,8 @@ use super::proc::{
     highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
 use super::{
-    Os, RseqArea, Symbol, ThreadWords, Usage, background, memory, own_area, rseq_area, stack, threads,
+    Os, RseqArea, Symbol, ThreadWords, Usage, background, memory, own_area, rseq_area, stack,
+    threads,
 };
 
 /// The platform that programs run on.

@@ -24,9 +24,9 @@ mod stack;
 mod threads;
 mod weak;
 pub use linux::Linux;
-pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
+pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub use threads::ThreadWords;
 
 /// Where each thread's area for restartable sequences is.
