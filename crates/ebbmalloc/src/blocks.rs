@@ -11,7 +11,6 @@ use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
-use crate::text::Line;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -174,7 +173,7 @@ impl<O: Os> Engine<O> {
 
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
-    fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
+    pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
         let region = &self.region;
         // In this order: whoever sees that something is committed sees where.
         let committed = region.committed();
@@ -260,9 +259,7 @@ impl<O: Os> Engine<O> {
         let mut block = ptr::null_mut();
         if self.ready() {
             if self.checking() {
-                // Blocks of the class are aligned where its size is, and perhaps have to be.
-                let align = 1 << class.size().trailing_zeros();
-                return self.alloc_in(self.setup().check_heap, size, align).0;
+                return self.alloc_small_checked(size, class);
             }
             block = self.front(|front| front.pop(class));
             if block.is_null() {
@@ -306,7 +303,7 @@ impl<O: Os> Engine<O> {
     /// mistake.
     #[cold]
     #[inline(never)]
-    fn free_slow(&self, block: *mut u8, operation: &str) {
+    pub(crate) fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             // Perhaps before the engine is set up.
             return;
@@ -340,39 +337,8 @@ impl<O: Os> Engine<O> {
         self.free_small_slow(block, class);
     }
 
-    fn free_sized_checked(&self, block: *mut u8, size: usize) {
-        match self.heap_block(block) {
-            Some(_) => self.free_checked(block, Some(size), "free"),
-            None => self.free_slow(block, "free"),
-        }
-    }
-
-    /// Stops the program if a block has not the size that it was freed with.
-    fn check_size(&self, block: *mut u8, given: usize) {
-        let found = self.size_at(block, "free");
-        if found != given {
-            let address = block.addr();
-            let text = format_args!(
-                "wrong size: {address:#x} passed to free as a block of {given} bytes; it has {found}"
-            );
-            Line::print(&self.os, text);
-            self.os.abort();
-        }
-    }
-
-    /// The same for a size of this class, which takes the block to be none of a heap.
-    fn check_class(&self, block: *mut u8, class: SizeClass) {
-        if self.checking() {
-            return;
-        }
-        self.check_size(block, class.size());
-        if self.class_at(block).is_none() {
-            self.fault("block of a heap", block, "free with a size");
-        }
-    }
-
     /// Bytes of the block at this address. One that is none stops the program.
-    fn size_at(&self, block: *mut u8, operation: &str) -> usize {
+    pub(crate) fn size_at(&self, block: *mut u8, operation: &str) -> usize {
         match self.class_at(block) {
             Some(class) => class.size(),
             None => match self.heap_block(block) {

@@ -19,7 +19,7 @@ use crate::text::Line;
 /// A block of a heap.
 #[derive(Clone, Copy)]
 pub(crate) struct HeapBlock {
-    address: *mut u8,
+    pub address: *mut u8,
     /// Where the heap's record lies.
     heap: UnitIndex,
     /// Where its span, or the large block itself, begins.
@@ -64,8 +64,7 @@ impl<O: Os> Engine<O> {
         if self.checking() && find(&self.region, id).is_some() {
             self.delete_checked(id, operation);
         }
-        // Held to the end, so that neither a fork nor a round sees half a heap.
-        let mut heaps = self.heaps.lock();
+        let mut heaps = self.heaps.lock(); // To the end, so that neither a fork nor a round sees half a heap.
         let Some(heap) = heaps.remove(&self.region, id) else {
             drop(heaps);
             self.wrong_heap(id, operation);
@@ -219,19 +218,7 @@ impl<O: Os> Engine<O> {
         unsafe { of_block(&self.region, heap) }.contents().lock()
     }
 
-    /// A block of the heap, and whether it reads as zero.
-    pub(crate) fn alloc_in(&self, heap: UnitIndex, size: usize, align: usize) -> (*mut u8, bool) {
-        let granted = match self.checking() {
-            true => self.alloc_checked(heap, size, align),
-            false => self.alloc_unchecked(heap, size, align),
-        };
-        granted.unwrap_or_else(|| {
-            self.os.out_of_memory();
-            (ptr::null_mut(), false)
-        })
-    }
-
-    /// The same; `None` if memory is short.
+    /// A block of the heap, and whether it reads as zero; `None` if memory is short.
     pub(crate) fn alloc_unchecked(
         &self,
         heap: UnitIndex,
@@ -297,17 +284,9 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a block of a heap, whichever that is.
-    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
-        match self.checking() {
-            true => self.free_checked(block.address, None, operation),
-            false => self.free_unchecked(block, operation),
-        }
-    }
-
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
-        // Looking at the time takes longer than all the rest.
-        let mut in_bulk = true;
+        let mut in_bulk = true; // Looking at the time takes longer than all the rest.
         match block.class {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];

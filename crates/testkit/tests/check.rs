@@ -112,6 +112,17 @@ fn a_realloc_leaves_nothing_behind() {
     }
 }
 
+/// Where a block could begin, and none ever did: the address is in the message all the same.
+#[test]
+fn a_block_that_never_was() {
+    let engine = engine();
+    let never = engine.alloc(100).wrapping_add(5 * 128);
+    // SAFETY: as above.
+    let free = std::panic::AssertUnwindSafe(|| unsafe { engine.free(never) });
+    assert!(std::panic::catch_unwind(free).is_err());
+    assert!(engine.os().printed().contains(&format!("free: {:#x} passed to free", never.addr())));
+}
+
 #[test]
 fn blocks_held_are_listed_by_who_allocated_them() {
     let engine = engine();
@@ -187,8 +198,9 @@ fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
 #[test]
 fn correct_programs_run_through() {
     for mode in ["slot", "thread"] {
-        let engine = Engine::new(fake().mode(mode), None);
-        run(&engine, 1, if cfg!(miri) { 100 } else { 3000 });
+        let (steps, space) = if cfg!(miri) { (100, 12 << 20) } else { (3000, 128 << 20) };
+        let engine = Engine::new(fake().space(space).mode(mode), None);
+        run(&engine, 1, steps);
         let printed = engine.os().printed();
         assert!(!printed.contains("0x") && !printed.contains("held"), "{printed}");
     }

@@ -12,10 +12,12 @@ use core::ptr;
 use crate::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
 use crate::engine::Engine;
 use crate::heap_record::HeapId;
+use crate::heaps::HeapBlock;
 use crate::options::CheckChoice;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
+use crate::size_class::SizeClass;
 use crate::text::Line;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
@@ -78,6 +80,40 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// A block of a heap, checked or not, and whether it reads as zero.
+    pub(crate) fn alloc_in(&self, heap: UnitIndex, size: usize, align: usize) -> (*mut u8, bool) {
+        let granted = match self.checking() {
+            true => self.alloc_checked(heap, size, align),
+            false => self.alloc_unchecked(heap, size, align),
+        };
+        granted.unwrap_or_else(|| {
+            self.os.out_of_memory();
+            (ptr::null_mut(), false)
+        })
+    }
+
+    /// A block where the hot path takes one of this class: they are aligned where its size is, and perhaps have to be.
+    pub(crate) fn alloc_small_checked(&self, size: usize, class: SizeClass) -> *mut u8 {
+        let align = 1 << class.size().trailing_zeros();
+        self.alloc_in(self.setup().check_heap, size, align).0
+    }
+
+    /// Frees a block of a heap, checked or not.
+    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+        match self.checking() {
+            true => self.free_checked(block.address, None, operation),
+            false => self.free_unchecked(block, operation),
+        }
+    }
+
+    /// Frees an address with a size.
+    pub(crate) fn free_sized_checked(&self, block: *mut u8, size: usize) {
+        match self.heap_block(block) {
+            Some(_) => self.free_checked(block, Some(size), "free"),
+            None => self.free_slow(block, "free"),
+        }
+    }
+
     /// What this thread does, and by which calls.
     fn event(&self) -> Event {
         let mut calls = [0; DEPTH];
@@ -124,7 +160,7 @@ impl<O: Os> Engine<O> {
             Ok(found) => found,
             Err((fault, record)) => {
                 drop(table);
-                self.report(fault, record, operation);
+                self.report(fault, block, record, operation);
             }
         };
         if record.size <= QUARANTINED_MOST {
@@ -185,7 +221,7 @@ impl<O: Os> Engine<O> {
             let fault = self.damage(&record);
             drop(table);
             if let Some(fault) = fault {
-                self.report(fault, Some(record), "a look at freed blocks");
+                self.report(fault, record.block, Some(record), "a look at freed blocks");
             }
             self.free_at_once(record.block);
         }
@@ -204,7 +240,7 @@ impl<O: Os> Engine<O> {
         let found = self.check_table.lock().find(block);
         match self.judge(found, None) {
             Ok((_, record)) => record.size,
-            Err((fault, record)) => self.report(fault, record, operation),
+            Err((fault, record)) => self.report(fault, block, record, operation),
         }
     }
 
@@ -246,7 +282,7 @@ impl<O: Os> Engine<O> {
         });
         drop(table);
         if let Some((fault, record)) = damaged {
-            self.report(fault, Some(record), operation);
+            self.report(fault, record.block, Some(record), operation);
         }
     }
 }

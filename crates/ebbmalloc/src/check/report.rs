@@ -14,8 +14,14 @@ const LISTED: usize = 10;
 impl<O: Os> Engine<O> {
     /// Says what was wrong with a block, and what is known of it, and ends the process.
     #[cold]
-    pub(super) fn report(&self, fault: Fault, record: Option<Record>, operation: &str) -> ! {
-        let (block, size) = record.map_or((0, 0), |record| (record.block.addr(), record.size));
+    pub(super) fn report(
+        &self,
+        fault: Fault,
+        block: *mut u8,
+        record: Option<Record>,
+        operation: &str,
+    ) -> ! {
+        let (block, size) = (block.addr(), record.map_or(0, |record| record.size));
         match fault {
             Fault::Freed => {
                 self.say(format_args!("double free: {block:#x} passed to {operation}"))
