@@ -29,6 +29,10 @@ static LOADED: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut())
 
 /// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
 fn unwinder() -> Option<(Backtrace, GetAddress)> {
+    // A static program may ask before its unwinder can work, which then aborts: there are no stacks.
+    if weak!("dladdr").is_null() {
+        return None;
+    }
     let mut found =
         [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP")].map(|known| known.cast_mut().cast());
     if found.contains(&ptr::null_mut()) {
