@@ -1,5 +1,6 @@
 // fork while other threads allocate: parent and child both go on, the child with threads of its own.
 // expect: exit 0
+// check: no takes 14 s in check mode; fork_caches.c is a shorter one
 #include "check.h"
 #include <pthread.h>
 #include <stdlib.h>

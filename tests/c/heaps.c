@@ -1,5 +1,6 @@
 // Heaps: blocks with a common end and a limit, which all functions of malloc.h take.
 // expect: exit 0
+// check: no used bytes and limits count what check mode adds
 // ways: dynamic static
 #include "check.h"
 #include "ebbmalloc.h"

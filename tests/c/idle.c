@@ -1,6 +1,7 @@
 // ebb_idle: a program without threads that says when it has nothing to do gives back what it does not need, and is
 // told when there is nothing more.
 // expect: exit 0
+// check: no resident memory counts what check mode holds back
 // ways: dynamic static
 #include "check.h"
 #include "ebbmalloc.h"

@@ -1,5 +1,6 @@
 // EBB_LIMIT: beyond it NULL and ENOMEM, realloc leaves the block, what is freed can be had again, in children too.
 // expect: exit 0
+// check: no takes 11 s in check mode
 #include "check.h"
 #include <errno.h>
 #include <malloc.h>

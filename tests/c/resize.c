@@ -1,5 +1,6 @@
 // ebb_resize and ebb_remap: in place or by moving pages, else not at all; errno stays.
 // expect: exit 0
+// check: no nothing is resized in place in check mode
 // ways: dynamic static
 #include "check.h"
 #include "ebbmalloc.h"

@@ -1,6 +1,7 @@
 // Memory that is free goes back while a program that has threads does nothing: by a thread of the library's own, which
 // no signal interrupts, and which is there only as long as there is something to give back.
 // expect: exit 0
+// check: no resident memory counts what check mode holds back
 // ways: preload
 #include "check.h"
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 // Timer signals interrupt allocation in several threads at any instruction; all contents stay whole.
 // The handler only counts, as a handler may.
 // expect: exit 0
+// check: no takes minutes in check mode, whose blocks go past what it tests
 #include "check.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
 // ebb_stats: every format in full, cut to any length, counted without a buffer; an unknown format is refused.
 // expect: exit 0
+// check: no its sums count what check mode adds
 // ways: dynamic static
 #include "check.h"
 #include "ebbmalloc.h"

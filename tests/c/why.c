@@ -1,5 +1,6 @@
 // ebb_why: names what was planted, every 100th block of 512 bytes kept.
 // expect: exit 0
+// check: no free blocks are not free at once in check mode
 // ways: dynamic static
 #define _GNU_SOURCE
 #include "check.h"

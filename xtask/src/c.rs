@@ -1,7 +1,8 @@
 //! Step `c`: the contract programs under `tests/c`, each built and run in several ways.
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
-//! `expect: exit 0` or `expect: abort "start of the message"`; `ways:` how the library gets in;
+//! `expect: exit 0`, `expect: abort "start of the message"` or `expect: report "start of the message"`, with `says:
+//! "text"` for what else is in it; `check: no WHY` or `check: only`; `ways:` how the library gets in;
 //! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
@@ -26,6 +27,18 @@ enum Expect {
     Exit(i32),
     /// SIGABRT, and exactly one line on standard error, which starts so.
     Abort(String),
+    /// SIGABRT, and a report of check mode, which starts so.
+    Report(String),
+}
+
+/// Whether a program runs in check mode too.
+#[derive(PartialEq, Debug)]
+enum Check {
+    /// Once more, if it expects to exit.
+    Too,
+    Only,
+    /// Not, for this reason.
+    No(String),
 }
 
 pub struct Program {
@@ -37,6 +50,9 @@ pub struct Program {
     /// Bytes of address space; None: no limit.
     limits: Vec<Option<u64>>,
     plugin: Option<Plugin>,
+    check: Check,
+    /// What standard error has to contain.
+    says: Vec<String>,
 }
 
 /// All programs of the step whose name contains `filter`, in order of name.
@@ -83,7 +99,11 @@ pub fn run(context: &Context) -> Result<Tally> {
 impl Program {
     fn read(source: PathBuf) -> Result<Program> {
         let text = fs::read_to_string(&source)?;
-        let header = Header::parse(&text, "//", &["expect", "ways", "build", "limit", "plugin"])?;
+        let header = Header::parse(
+            &text,
+            "//",
+            &["expect", "ways", "build", "limit", "plugin", "check", "says"],
+        )?;
         let cpp = source.extension().is_some_and(|ending| ending == "cpp");
         let mut builds: Vec<Vec<String>> = header
             .all("build")
@@ -111,7 +131,15 @@ impl Program {
             Some(other) => bail!("`plugin: {other}` is neither `link` nor `load`"),
         };
         let expect = parse_expect(header.one("expect").context("the header has no `expect:`")?)?;
-        Ok(Program { name, expect, ways, builds, limits, plugin, source })
+        let check = match header.one("check").map(|text| text.split_once(' ').unwrap_or((text, "")))
+        {
+            None => Check::Too,
+            Some(("only", "")) => Check::Only,
+            Some(("no", why)) if !why.is_empty() => Check::No(why.to_string()),
+            Some(_) => bail!("`check:` is neither `only` nor `no WHY`"),
+        };
+        let says = header.all("says").iter().map(|text| quoted(text)).collect::<Result<_>>()?;
+        Ok(Program { name, expect, ways, builds, limits, plugin, check, says, source })
     }
 
     pub fn name(&self) -> &str {
@@ -126,7 +154,8 @@ impl Program {
     }
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
-        if !context.library.is_ours() && matches!(self.expect, Expect::Abort(_)) {
+        let own = matches!(self.expect, Expect::Abort(_)) || self.check == Check::Only;
+        if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
             return Ok(());
         }
@@ -152,7 +181,12 @@ impl Program {
                 }
                 match object.link(&context.library, way) {
                     Ok(executable) => {
-                        self.run_all(context, modes, way, &executable, &title, tally)?
+                        if self.check != Check::Only {
+                            self.run_all(context, modes, way, &executable, &title, tally)?;
+                        }
+                        if context.library.is_ours() {
+                            self.run_checked(context, modes, way, &executable, &title, tally)?;
+                        }
                     }
                     Err(error) => tally.fail(&format!("{title} [{}]", way.name()), error),
                 }
@@ -179,7 +213,37 @@ impl Program {
                     tally.skip(&test, why);
                     continue;
                 }
-                match self.run_once(&context.library, mode, way, executable, limit) {
+                match self.run_once(&context.library, mode, way, executable, limit, false) {
+                    Ok(()) => tally.pass(),
+                    Err(error) => tally.fail(&test, error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one executable in check mode: in the first mode that there is, as all blocks go the same way there.
+    fn run_checked(
+        &self,
+        context: &Context,
+        modes: &[Mode],
+        way: Way,
+        executable: &Path,
+        title: &str,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        let test = format!("{title} [{}, check]", way.name());
+        let once_more = self.check == Check::Too && matches!(self.expect, Expect::Exit(_));
+        if once_more && way != self.ways[0] {
+            return Ok(());
+        }
+        match &self.check {
+            Check::No(why) => tally.skip(&test, why),
+            Check::Too if !once_more => {}
+            _ => {
+                let mode = modes.iter().find(|mode| mode.unavailable.is_none());
+                let mode = mode.context("no mode is available")?;
+                match self.run_once(&context.library, mode, way, executable, self.limits[0], true) {
                     Ok(()) => tally.pass(),
                     Err(error) => tally.fail(&test, error),
                 }
@@ -195,6 +259,7 @@ impl Program {
         way: Way,
         executable: &Path,
         limit: Option<u64>,
+        checked: bool,
     ) -> Result<()> {
         let mut command = Command::new(executable);
         library.environment(&mut command, mode);
@@ -205,7 +270,10 @@ impl Program {
         if way == Way::Load {
             command.env("LIBRARY", library.preload());
         }
-        let log = executable.with_extension(mode.name);
+        if checked {
+            command.env("EBB_CHECK", "1");
+        }
+        let log = executable.with_extension(if checked { "check" } else { mode.name });
         let run = process::run(&mut command, RUN_LIMIT, &log, limit)?;
         match &self.expect {
             Expect::Exit(code) => {
@@ -215,6 +283,18 @@ impl Program {
                     library.proves(&run.stderr, mode),
                     "no statistics of mode {}: {}",
                     mode.name,
+                    run.describe()
+                );
+            }
+            Expect::Report(message) => {
+                ensure!(
+                    run.signal() == Some(libc::SIGABRT),
+                    "expected SIGABRT, got {}",
+                    run.describe()
+                );
+                ensure!(
+                    run.stderr.starts_with(message),
+                    "expected a report that starts with `{message}`, got {}",
                     run.describe()
                 );
             }
@@ -232,6 +312,13 @@ impl Program {
                 );
             }
         }
+        for text in &self.says {
+            ensure!(
+                run.stderr.contains(text),
+                "expected `{text}` to be said, got {}",
+                run.describe()
+            );
+        }
         Ok(())
     }
 }
@@ -247,13 +334,16 @@ fn parse_limit(word: &str) -> Result<Option<u64>> {
 fn parse_expect(text: &str) -> Result<Expect> {
     match text.split_once(' ') {
         Some(("exit", code)) => Ok(Expect::Exit(code.parse().context("no exit code")?)),
-        Some(("abort", message)) => {
-            match message.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-                Some(message) => Ok(Expect::Abort(message.to_string())),
-                None => bail!("the message of `abort` must stand in quotation marks"),
-            }
-        }
-        _ => bail!("`expect: {text}` is neither `exit CODE` nor `abort \"MESSAGE\"`"),
+        Some(("abort", message)) => Ok(Expect::Abort(quoted(message)?)),
+        Some(("report", message)) => Ok(Expect::Report(quoted(message)?)),
+        _ => bail!("`expect: {text}` is neither `exit CODE` nor `abort` or `report \"MESSAGE\"`"),
+    }
+}
+
+fn quoted(text: &str) -> Result<String> {
+    match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(text) => Ok(text.to_string()),
+        None => bail!("{text} must stand in quotation marks"),
     }
 }
 

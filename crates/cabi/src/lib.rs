@@ -4,6 +4,7 @@
 //! - `malloc`: allocation, `malloc.h` and C23
 //! - `report`: what `malloc.h` offers to look inside
 //! - `heap`: heaps that a program makes and deletes
+//! - `unwinder`: who called, for check mode
 //! - `cxx`: every form of C++ operator new and delete
 //!
 //! `crates/capi` makes libebbmalloc.so of it, `crates/capi-static` libebbmalloc.a. They differ in
@@ -20,6 +21,7 @@ pub mod cxx;
 mod heap;
 mod malloc;
 mod report;
+mod unwinder;
 
 /// Defines C functions under their libc name and under the same name with the prefix `ebb_`.
 macro_rules! export {
@@ -76,6 +78,10 @@ unsafe extern "C" {}
 static START: extern "C" fn() = {
     extern "C" fn start() {
         ENGINE.start();
+        if ENGINE.wants_stacks() {
+            unwinder::load();
+            ENGINE.begin_check();
+        }
     }
     start
 };

@@ -23,6 +23,9 @@ pub struct Options {
     /// Say as the program starts which mode serves it, why, and what else would work: sets EBB_EXPLAIN=1
     #[arg(long)]
     explain: bool,
+    /// Check each block, and say what the program does wrong with them: sets EBB_CHECK=1
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -82,6 +85,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     if options.explain {
         command.env("EBB_EXPLAIN", "1");
+    }
+    if options.check {
+        command.env("EBB_CHECK", "1");
     }
     Err(program::refused(&path, command.exec()))
 }

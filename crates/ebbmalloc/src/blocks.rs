@@ -11,7 +11,6 @@ use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
-use crate::text::Line;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -19,7 +18,7 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => self.alloc_small(class),
+            Some(class) => self.alloc_small(size, class),
             None => self.alloc_large_slow(size, 1).0,
         }
     }
@@ -28,7 +27,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let (block, zeroed) = match SizeClass::of(size) {
-            Some(class) => (self.alloc_small(class), false),
+            Some(class) => (self.alloc_small(size, class), false),
             None => self.alloc_large_slow(size, 1),
         };
         if !zeroed && !block.is_null() {
@@ -44,7 +43,7 @@ impl<O: Os> Engine<O> {
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
         match SizeClass::of_aligned(size, align) {
-            Some(class) => self.alloc_small(class),
+            Some(class) => self.alloc_small(size, class),
             None => self.alloc_large_slow(size, align).0,
         }
     }
@@ -57,7 +56,7 @@ impl<O: Os> Engine<O> {
     pub unsafe fn free(&self, block: *mut u8) {
         match self.class_at(block) {
             // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small::<false>(block, class) },
+            Some(class) => unsafe { self.free_small::<false>(block, 0, class) },
             None => self.free_slow(block, "free"),
         }
     }
@@ -79,7 +78,7 @@ impl<O: Os> Engine<O> {
                     self.check_class(block, class);
                 }
                 // SAFETY: the caller's.
-                unsafe { self.free_small::<true>(block, class) }
+                unsafe { self.free_small::<true>(block, size, class) }
             }
             None => self.free_large_sized_slow(block, size),
         }
@@ -101,6 +100,10 @@ impl<O: Os> Engine<O> {
             return Some(old) == class;
         }
         if let Some(found) = self.heap_block(block) {
+            if self.checking() {
+                self.size_checked(block, "resize");
+                return false;
+            }
             return class == found.class && usable_for(size, class) == found.usable;
         }
         let (first, units) = self.large_units(block, "resize");
@@ -170,7 +173,7 @@ impl<O: Os> Engine<O> {
 
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
-    fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
+    pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
         let region = &self.region;
         // In this order: whoever sees that something is committed sees where.
         let committed = region.committed();
@@ -194,7 +197,7 @@ impl<O: Os> Engine<O> {
     }
 
     #[inline(always)]
-    fn alloc_small(&self, class: SizeClass) -> *mut u8 {
+    fn alloc_small(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(place) = self.hot_place() {
             // SAFETY: the place is set up before it is published.
             let block = unsafe { rseq::pop(place, class) };
@@ -202,54 +205,62 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_by_thread(class)
+        self.alloc_small_by_thread(size, class)
     }
 
     /// # Safety
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
-    unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, class: SizeClass) {
+    unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, size: usize, class: SizeClass) {
         if let Some(place) = self.hot_place() {
             // SAFETY: as in `alloc_small`; the block is the caller's to give.
             if unsafe { rseq::push(place, class, block) } {
                 return;
             }
         }
-        self.free_small_by_thread::<SIZED>(block, class);
+        self.free_small_by_thread::<SIZED>(block, size, class);
     }
 
     /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
     /// and so out of the way of the sequences.
     #[inline(never)]
-    fn alloc_small_by_thread(&self, class: SizeClass) -> *mut u8 {
+    fn alloc_small_by_thread(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_slow(class)
+        self.alloc_small_slow(size, class)
     }
 
     /// As above. If the class comes from a size that the program gave, it is checked where there is time.
     #[inline(never)]
-    fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, class: SizeClass) {
+    fn free_small_by_thread<const SIZED: bool>(
+        &self,
+        block: *mut u8,
+        size: usize,
+        class: SizeClass,
+    ) {
         if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))
         {
             return;
         }
         if SIZED {
-            self.check_class(block, class);
+            return self.free_sized_slow(block, size, class);
         }
         self.free_small_slow(block, class);
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow(&self, class: SizeClass) -> *mut u8 {
+    fn alloc_small_slow(&self, size: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
         if self.ready() {
+            if self.checking() {
+                return self.alloc_small_checked(size, class);
+            }
             block = self.front(|front| front.pop(class));
             if block.is_null() {
                 block = self.refill(class);
@@ -273,6 +284,9 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        if self.ready() && self.checking() {
+            return self.alloc_in(self.setup().check_heap, size, align, 0);
+        }
         let mut granted = self.alloc_large(size, align);
         if granted.0.is_null() && self.ready() {
             self.flush_all();
@@ -289,7 +303,7 @@ impl<O: Os> Engine<O> {
     /// mistake.
     #[cold]
     #[inline(never)]
-    fn free_slow(&self, block: *mut u8, operation: &str) {
+    pub(crate) fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             // Perhaps before the engine is set up.
             return;
@@ -305,36 +319,30 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn free_large_sized_slow(&self, block: *mut u8, size: usize) {
+        if self.checking() {
+            return self.free_sized_checked(block, size);
+        }
         self.check_size(block, usable_for(size, None));
         self.free_slow(block, "free");
     }
 
-    /// Stops the program if a block has not the size that it was freed with.
-    fn check_size(&self, block: *mut u8, given: usize) {
-        let found = self.size_at(block, "free");
-        if found != given {
-            let address = block.addr();
-            let text = format_args!(
-                "wrong size: {address:#x} passed to free as a block of {given} bytes; it has {found}"
-            );
-            Line::print(&self.os, text);
-            self.os.abort();
+    /// As above, a small one.
+    #[cold]
+    #[inline(never)]
+    fn free_sized_slow(&self, block: *mut u8, size: usize, class: SizeClass) {
+        if self.checking() {
+            return self.free_sized_checked(block, size);
         }
-    }
-
-    /// The same for a size of this class, which takes the block to be none of a heap.
-    fn check_class(&self, block: *mut u8, class: SizeClass) {
-        self.check_size(block, class.size());
-        if self.class_at(block).is_none() {
-            self.fault("block of a heap", block, "free with a size");
-        }
+        self.check_class(block, class);
+        self.free_small_slow(block, class);
     }
 
     /// Bytes of the block at this address. One that is none stops the program.
-    fn size_at(&self, block: *mut u8, operation: &str) -> usize {
+    pub(crate) fn size_at(&self, block: *mut u8, operation: &str) -> usize {
         match self.class_at(block) {
             Some(class) => class.size(),
             None => match self.heap_block(block) {
+                Some(_) if self.checking() => self.size_checked(block, operation),
                 Some(found) => found.usable,
                 None => self.large_units(block, operation).1 as usize * UNIT,
             },

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
 use crate::central::Central;
+use crate::check_table::CheckTable;
 use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
@@ -13,7 +14,7 @@ use crate::mode::{Choice, Decision, Mode};
 use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
-use crate::region::Region;
+use crate::region::{Region, UnitIndex};
 use crate::rseq::Place;
 use crate::scavenger::{Rounds, Scavenger};
 use crate::size_class::CLASSES;
@@ -40,7 +41,7 @@ pub struct Hooks {
     pub after_fork_in_child: extern "C" fn(),
     /// Called when a thread exits that has a cache: [`Engine::leave_thread`].
     pub at_thread_exit: extern "C" fn(),
-    /// Called when the process exits, if statistics are wanted: [`Engine::print_stats`].
+    /// Called when the process exits, if statistics are wanted or blocks are checked: [`Engine::finish`].
     pub at_exit: extern "C" fn(),
     /// What a thread of the engine runs: [`Engine::scavenge`].
     pub scavenge: extern "C" fn(),
@@ -50,7 +51,7 @@ pub struct Hooks {
 #[repr(C)]
 pub struct Engine<O: Os> {
     /// [`Place::offsets`] for the hot path in percpu mode; 0 in the others, before set-up, and
-    /// while operations are counted.
+    /// while operations are counted or blocks are checked.
     pub(crate) hot_offsets: AtomicU64,
     pub(crate) region: Region,
     /// Written during set-up only, and read only after it.
@@ -69,6 +70,8 @@ pub struct Engine<O: Os> {
     pub(crate) scavenger: Scavenger,
     /// Held while memory is given back that may be in use.
     pub(crate) rounds: Lock<Rounds>,
+    /// What check mode knows. No other lock is taken while this is held.
+    pub(crate) check_table: Lock<CheckTable>,
     pub(crate) os: O,
     pub(crate) hooks: Option<&'static Hooks>,
 }
@@ -84,6 +87,8 @@ pub(crate) struct Setup {
     /// Whether threads register themselves for restartable sequences.
     pub joining: bool,
     pub choice: Choice,
+    /// Where the heap's record lies that all blocks are of where blocks are checked; 0 where they are not.
+    pub check_heap: UnitIndex,
 }
 
 // SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
@@ -105,6 +110,7 @@ impl<O: Os> Engine<O> {
                 mode: Mode::Slot,
                 joining: false,
                 choice: Choice::UNSET,
+                check_heap: 0,
             }),
             state: AtomicU32::new(COLD),
             starting: Lock::new(()),
@@ -118,6 +124,7 @@ impl<O: Os> Engine<O> {
             pages: Lock::new(Pages::new()),
             scavenger: Scavenger::new(),
             rounds: Lock::new(Rounds::new()),
+            check_table: Lock::new(CheckTable::new()),
             os,
             hooks,
         }
@@ -172,22 +179,23 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, format_args!("{choice}"));
         }
         self.set_limit(setup.options.limit);
+        setup.check_heap = self.set_up_check(setup.options.check);
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
         let offsets = setup.place.offsets;
-        let counting = setup.options.stats != StatsChoice::Off;
+        let watched = setup.options.stats != StatsChoice::Off || setup.check_heap != 0;
         self.state.store(READY, Ordering::Release);
-        if mode == Mode::PerCpu && !counting {
+        if mode == Mode::PerCpu && !watched {
             self.hot_offsets.store(offsets, Ordering::Release);
         }
         drop(guard);
         // These may allocate, which by now is possible.
         if let Some(hooks) = self.hooks {
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
-            if counting {
+            if watched {
                 self.os.at_exit(hooks.at_exit);
             }
         }
@@ -231,7 +239,7 @@ impl<O: Os> Engine<O> {
                 os: &self.os,
                 words: self.os.thread_words(),
                 slabs: &self.thread_slabs,
-                hot: !self.counting(),
+                hot: !self.counting() && !self.checking(),
             }),
             Mode::Slot => work(&Slots {
                 slabs: self.region.slabs(),
@@ -258,12 +266,14 @@ impl<O: Os> Engine<O> {
         heaps.each(&self.region).for_each(|heap| heap.contents().hold());
         core::mem::forget(heaps);
         self.pages.hold();
+        self.check_table.hold();
     }
 
     /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
     pub fn after_fork(&self) {
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
+            self.check_table.force_unlock();
             self.pages.force_unlock();
             let heaps = self.heaps.resume();
             heaps.each(&self.region).for_each(|heap| heap.contents().force_unlock());
@@ -298,6 +308,16 @@ impl<O: Os> Engine<O> {
         if self.setup().mode == Mode::Slot {
             // SAFETY: slabs live as long as the engine.
             self.slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
+        }
+    }
+
+    /// What the process does when it exits.
+    pub fn finish(&self) {
+        if self.checking() {
+            self.finish_check();
+        }
+        if self.counting() {
+            self.print_stats();
         }
     }
 

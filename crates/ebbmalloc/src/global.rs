@@ -31,7 +31,7 @@ extern "C" fn at_thread_exit() {
 }
 
 extern "C" fn at_exit() {
-    ENGINE.print_stats();
+    ENGINE.finish();
 }
 
 extern "C" fn scavenge() {

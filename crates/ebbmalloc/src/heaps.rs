@@ -19,7 +19,7 @@ use crate::text::Line;
 /// A block of a heap.
 #[derive(Clone, Copy)]
 pub(crate) struct HeapBlock {
-    address: *mut u8,
+    pub address: *mut u8,
     /// Where the heap's record lies.
     heap: UnitIndex,
     /// Where its span, or the large block itself, begins.
@@ -61,8 +61,10 @@ impl<O: Os> Engine<O> {
     /// # Safety
     /// Nobody uses the heap's blocks any more.
     pub unsafe fn delete_heap(&self, id: HeapId, operation: &str) {
-        // Held to the end, so that neither a fork nor a round sees half a heap.
-        let mut heaps = self.heaps.lock();
+        if self.checking() && find(&self.region, id).is_some() {
+            self.delete_checked(id, operation);
+        }
+        let mut heaps = self.heaps.lock(); // To the end, so that neither a fork nor a round sees half a heap.
         let Some(heap) = heaps.remove(&self.region, id) else {
             drop(heaps);
             self.wrong_heap(id, operation);
@@ -221,15 +223,15 @@ impl<O: Os> Engine<O> {
         unsafe { of_block(&self.region, heap) }.contents().lock()
     }
 
-    /// A block of the heap in place of one of so many bytes, which is freed next and so is not for the limit to
-    /// count; and whether it reads as zero.
-    fn alloc_in(
+    /// A block of the heap, and whether it reads as zero; `None` if memory is short. It is in place of one of
+    /// `replaced` bytes, which is freed next and so is not for the limit to count.
+    pub(crate) fn alloc_unchecked(
         &self,
         heap: UnitIndex,
         size: usize,
         align: usize,
         replaced: usize,
-    ) -> (*mut u8, bool) {
+    ) -> Option<(*mut u8, bool)> {
         let class = SizeClass::of_aligned(size, align);
         let alloc = || match class {
             Some(class) => self.alloc_small_in(heap, class, replaced),
@@ -243,10 +245,7 @@ impl<O: Os> Engine<O> {
             }
             Short::ByLimit => Err(short),
         });
-        granted.unwrap_or_else(|_| {
-            self.os.out_of_memory();
-            (ptr::null_mut(), false)
-        })
+        granted.ok()
     }
 
     fn alloc_small_in(
@@ -298,10 +297,9 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a block of a heap, whichever that is.
-    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+    pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
-        // Looking at the time takes longer than all the rest.
-        let mut in_bulk = true;
+        let mut in_bulk = true; // Looking at the time takes longer than all the rest.
         match block.class {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];
@@ -344,6 +342,9 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
+        if self.checking() {
+            return self.realloc_checked((block.heap, block.address), size, align, operation);
+        }
         let class = SizeClass::of_aligned(size, align);
         if class.is_some() && class == block.class {
             return block.address;

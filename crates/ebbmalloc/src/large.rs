@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::{MapEntry, UnitIndex};
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 use crate::text::Line;
 
 /// From so many units on, moving a block's pages beats copying it.
@@ -177,11 +177,38 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Stops the program if a block has not the size that it was freed with.
+    pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
+        let found = self.size_at(block, "free");
+        if found != given {
+            let address = block.addr();
+            let text = format_args!(
+                "wrong size: {address:#x} passed to free as a block of {given} bytes; it has {found}"
+            );
+            Line::print(&self.os, text);
+            self.os.abort();
+        }
+    }
+
+    /// The same for a size of this class, which takes the block to be none of a heap.
+    pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
+        if self.checking() {
+            return;
+        }
+        self.check_size(block, class.size());
+        if self.class_at(block).is_none() {
+            self.fault("block of a heap", block, "free with a size");
+        }
+    }
+
     /// Says what was wrong and ends the process.
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
         Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
+        if self.checking() {
+            self.explain(block);
+        }
         self.os.abort()
     }
 }

@@ -82,9 +82,10 @@
 //! - `run_tree`, `pages`: runs of units
 //! - `central`: the spans of one size class
 //! - `heap_record`: heaps that programs make
+//! - `check_table`: what check mode knows of each block
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `scavenge`, `blocks`, `stats`, `why`: all
+//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `check`, `scavenge`, `blocks`, `stats`, `why`: all
 //!   of it together
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
@@ -152,6 +153,10 @@ mod totals;
 #[cfg(not(loom))]
 mod blocks;
 #[cfg(not(loom))]
+mod check;
+#[cfg(not(loom))]
+mod check_table;
+#[cfg(not(loom))]
 mod drain;
 #[cfg(not(loom))]
 mod engine;
@@ -200,8 +205,12 @@ pub use heap_record::HeapId;
 pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use mode::Choice;
-pub use options::{ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice};
-pub use os::{Linux, Os, RseqArea, ThreadWords, Usage};
+pub use options::{
+    CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice,
+};
+pub use os::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+#[doc(hidden)]
+pub use os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]
 pub use remote::Memory;
 pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};

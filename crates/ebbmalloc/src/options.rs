@@ -71,6 +71,18 @@ choices! {
     }
 }
 
+choices! {
+    /// Whether each block is checked.
+    CheckChoice {
+        /** No. */
+        Off = "0" | "",
+        /** Mistakes stop the program, and blocks still held at exit are listed: `docs/check.md`. */
+        On = "1",
+        /** The same without that list. */
+        NoLeaks = "noleaks",
+    }
+}
+
 /// How much memory the engine may hold at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitChoice {
@@ -174,6 +186,8 @@ options! {
     explain: ExplainChoice = Off, "EBB_EXPLAIN";
     /** Whether statistics are kept and printed at exit. Default: off. */
     stats: StatsChoice = Off, "EBB_STATS";
+    /** Whether each block is checked, which costs time and memory. Default: no. */
+    check: CheckChoice = Off, "EBB_CHECK";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
     /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone

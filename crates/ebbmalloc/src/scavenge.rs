@@ -160,6 +160,9 @@ impl<O: Os> Engine<O> {
         if !self.ready() {
             return false;
         }
+        if self.checking() {
+            self.verify_all("malloc_trim");
+        }
         self.flush_all();
         let mut rounds = self.rounds.lock();
         rounds.quiet = 0;

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Os, RseqArea, ThreadWords, Usage};
+use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::words::Words;
 
@@ -42,6 +42,7 @@ pub struct FakeOs {
 struct State {
     reservations: Vec<Reservation>,
     printed: String,
+    calls: Vec<usize>,
 }
 
 struct Reservation {
@@ -180,6 +181,11 @@ impl FakeOs {
     /// All that was printed.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
+    }
+
+    /// Whoever asks from now on was called from these addresses, the innermost first.
+    pub fn set_calls(&self, calls: &[usize]) {
+        self.state().calls = calls.to_vec();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -385,6 +391,21 @@ impl Os for FakeOs {
 
     fn out_of_memory(&self) {
         self.shortages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn thread_id(&self) -> u32 {
+        self.thread_key() as u32
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        let calls = self.state().calls.clone();
+        let known = calls.len().min(out.len());
+        out[..known].copy_from_slice(&calls[..known]);
+        known
+    }
+
+    fn symbol(&self, _: usize) -> Option<Symbol<'_>> {
+        None
     }
 
     fn abort(&self) -> ! {

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use ebbmalloc::{Linux, Os, RseqArea, ThreadWords, Usage};
+use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::words::Words;
 
@@ -118,6 +118,18 @@ impl Os for LinuxIn {
 
     fn out_of_memory(&self) {
         Linux.out_of_memory();
+    }
+
+    fn thread_id(&self) -> u32 {
+        Linux.thread_id()
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        Linux.calls(out)
+    }
+
+    fn symbol(&self, address: usize) -> Option<Symbol<'_>> {
+        Linux.symbol(address)
     }
 
     fn abort(&self) -> ! {

@@ -35,7 +35,7 @@ impl Block {
     /// If it is not as was asked for.
     pub fn new(start: *mut u8, size: usize, align: usize, usable: usize) -> Self {
         assert!(start.addr().is_multiple_of(align.max(16)), "{start:p} is not aligned to {align}");
-        assert!(usable >= size.max(1), "{usable} of {size} bytes usable at {start:p}");
+        assert!(usable >= size, "{usable} of {size} bytes usable at {start:p}");
         Self { start, size, align, usable, heap: None, tag: [0; TAG] }
     }
 

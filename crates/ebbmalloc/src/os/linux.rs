@@ -10,7 +10,8 @@ use super::proc::{
     highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
 use super::{
-    Os, RseqArea, ThreadWords, Usage, background, memory, moving, own_area, rseq_area, threads,
+    Os, RseqArea, Symbol, ThreadWords, Usage, background, memory, moving, own_area, rseq_area,
+    stack, threads,
 };
 
 /// The platform that programs run on.
@@ -229,6 +230,19 @@ impl Os for Linux {
     fn out_of_memory(&self) {
         // SAFETY: the address of this thread's errno is valid while the thread lives.
         unsafe { *libc::__errno_location() = libc::ENOMEM }
+    }
+
+    fn thread_id(&self) -> u32 {
+        // SAFETY: asks for a number.
+        unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        stack::calls(out)
+    }
+
+    fn symbol(&self, address: usize) -> Option<Symbol<'_>> {
+        stack::symbol(address)
     }
 
     fn abort(&self) -> ! {

@@ -21,11 +21,13 @@ mod moving;
 mod own_area;
 mod proc;
 mod rseq_area;
+mod stack;
 mod threads;
 mod weak;
 pub use linux::Linux;
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
+pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub use threads::ThreadWords;
 
 /// Where each thread's area for restartable sequences is.
@@ -140,6 +142,16 @@ pub trait Os: Sync {
 
     /// Told before null is returned for want of memory: sets `errno` to ENOMEM.
     fn out_of_memory(&self);
+
+    /// The kernel's number of the calling thread.
+    fn thread_id(&self) -> u32;
+
+    /// Writes the calls that led here, the innermost first, as addresses in the calling instructions. How many; none
+    /// where that cannot be told.
+    fn calls(&self, out: &mut [usize]) -> usize;
+
+    /// What lies at an address of code, as far as that is known.
+    fn symbol(&self, address: usize) -> Option<Symbol<'_>>;
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;

@@ -1,0 +1,22 @@
+//! Stacks for check mode in programs that have no unwinder, as most C programs: the one that GCC brings is loaded.
+
+/// Loads it where it is wanted and missing. To be called by a constructor: loading allocates, and takes the loader's
+/// locks, so not in the middle of any call of the allocator.
+#[cold]
+pub(crate) fn load() {
+    if !engine::unwinder_is_missing() {
+        return;
+    }
+    // SAFETY: terminated names. What is loaded stays, so that the functions do.
+    unsafe {
+        let library = libc::dlopen(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW);
+        if library.is_null() {
+            return;
+        }
+        let [backtrace, get_ip] = [c"_Unwind_Backtrace", c"_Unwind_GetIP"]
+            .map(|name| libc::dlsym(library, name.as_ptr()));
+        if !backtrace.is_null() && !get_ip.is_null() {
+            engine::use_unwinder(backtrace, get_ip);
+        }
+    }
+}

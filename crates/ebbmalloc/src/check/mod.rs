@@ -1,0 +1,297 @@
+//! Check mode (`EBB_CHECK`): each block has a record, bytes behind its end that nobody may write, and a time in
+//! quarantine once it is freed. Everything here may cost, as the hot paths never come here.
+//!
+//! All blocks are blocks of a heap then: of those that programs make, or of one that is made for the rest. So the hot path
+//! of `free` finds none of its own, and each call comes to `heaps.rs`, which asks here. The lock of the table is held
+//! for no call of the engine, nor while anything is reported.
+
+mod report;
+
+use core::ptr;
+
+use crate::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
+use crate::engine::Engine;
+use crate::heap_record::HeapId;
+use crate::heaps::HeapBlock;
+use crate::options::CheckChoice;
+use crate::os::Os;
+use crate::pages::Granted;
+use crate::region::UnitIndex;
+use crate::size_class::SizeClass;
+use crate::text::Line;
+
+/// The least room behind a block's end: the next element of an array is in it, more often than not.
+const CANARY_LEAST: usize = 16;
+/// The most that is filled and looked at there: the rest of a large block is not touched.
+const CANARY_MOST: usize = 4096;
+/// What blocks in quarantine may have together, in bytes, with their records.
+const QUARANTINE: usize = 16 << 20;
+/// Larger blocks go back at once: filling them would make resident what never was.
+const QUARANTINED_MOST: usize = QUARANTINE / 4;
+
+/// What a program did wrong with a block that is known.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Freed, or resized, when it was freed already.
+    Freed,
+    /// Freed with this size.
+    Size(usize),
+    /// Written behind its end, at this offset from its start; what was found there.
+    Overflow(usize, u8),
+    /// Written after it was freed, at this offset.
+    Written(usize, u8),
+}
+
+impl<O: Os> Engine<O> {
+    /// True where each block is checked.
+    #[inline]
+    pub(crate) fn checking(&self) -> bool {
+        self.setup().check_heap != 0
+    }
+
+    /// Whether blocks are checked, and so whoever sees the program start should have an unwinder loaded where there is
+    /// none, and then call [`Engine::begin_check`].
+    pub fn wants_stacks(&self) -> bool {
+        self.checking()
+    }
+
+    /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.
+    pub fn begin_check(&self) {
+        self.check_table.lock().begin();
+    }
+
+    /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; 0 where
+    /// there is no checking.
+    pub(crate) fn set_up_check(&self, choice: CheckChoice) -> UnitIndex {
+        if choice == CheckChoice::Off {
+            return 0;
+        }
+        let table = self.check_table.lock().set_up(&self.os);
+        let alloc = || self.pages.lock().alloc(&self.region, &self.os, 1, 1);
+        match if table { alloc() } else { None } {
+            Some(Granted { first, .. }) => {
+                self.heaps.lock().add(&self.region, first, usize::MAX).unit()
+            }
+            None => {
+                let text = format_args!("EBB_CHECK is ignored: no memory for what it has to know");
+                Line::print(&self.os, text);
+                0
+            }
+        }
+    }
+
+    /// A block of a heap, checked or not, in place of one of `replaced` bytes that is freed next; and whether it
+    /// reads as zero.
+    pub(crate) fn alloc_in(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> (*mut u8, bool) {
+        let granted = match self.checking() {
+            true => self.alloc_checked(heap, size, align, replaced),
+            false => self.alloc_unchecked(heap, size, align, replaced),
+        };
+        granted.unwrap_or_else(|| {
+            self.os.out_of_memory();
+            (ptr::null_mut(), false)
+        })
+    }
+
+    /// A block where the hot path takes one of this class: they are aligned where its size is, and perhaps have to be.
+    pub(crate) fn alloc_small_checked(&self, size: usize, class: SizeClass) -> *mut u8 {
+        let align = 1 << class.size().trailing_zeros();
+        self.alloc_in(self.setup().check_heap, size, align, 0).0
+    }
+
+    /// Frees a block of a heap, checked or not.
+    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+        match self.checking() {
+            true => self.free_checked(block.address, None, operation),
+            false => self.free_unchecked(block, operation),
+        }
+    }
+
+    /// Frees an address with a size.
+    pub(crate) fn free_sized_checked(&self, block: *mut u8, size: usize) {
+        match self.heap_block(block) {
+            Some(_) => self.free_checked(block, Some(size), "free"),
+            None => self.free_slow(block, "free"),
+        }
+    }
+
+    /// What this thread does, and by which calls.
+    fn event(&self) -> Event {
+        let mut calls = [0; DEPTH];
+        let known = self.os.calls(&mut calls);
+        self.check_table.lock().event(&self.os, &calls[..known])
+    }
+
+    /// A block of this heap, and whether it reads as zero; `None` if memory is short.
+    pub(crate) fn alloc_checked(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> Option<(*mut u8, bool)> {
+        let padded = size.checked_add(CANARY_LEAST)?;
+        let granted = self.alloc_unchecked(heap, padded, align, replaced).or_else(|| {
+            self.leave_quarantine(0);
+            self.alloc_unchecked(heap, padded, align, replaced)
+        });
+        let (block, zeroed) = granted?;
+        // Before the block is in the table, where others look at it.
+        // SAFETY: the block is ours yet, and has as many bytes.
+        unsafe { block.add(size).write_bytes(CANARY, self.canary_end(block, size) - size) };
+        let by = self.event();
+        if !self.check_table.lock().insert(&self.os, block, size, heap, by) {
+            self.free_at_once(block);
+            return None;
+        }
+        Some((block, zeroed))
+    }
+
+    /// Where the bytes end that are looked at behind a block of this size.
+    fn canary_end(&self, block: *mut u8, size: usize) -> usize {
+        let usable = self.heap_block(block).map_or(size, |found| found.usable);
+        usable.min(size.saturating_add(CANARY_MOST)).max(size)
+    }
+
+    /// Frees a block, if with a size, then with this one.
+    pub(crate) fn free_checked(&self, block: *mut u8, given: Option<usize>, operation: &str) {
+        let by = self.event();
+        let mut table = self.check_table.lock();
+        let found = table.find(block);
+        let (place, record) = match self.judge(found, given) {
+            Ok(found) => found,
+            Err((fault, record)) => {
+                drop(table);
+                self.report(fault, block, record, operation);
+            }
+        };
+        if record.size <= QUARANTINED_MOST {
+            // SAFETY: the program has given it up, and nobody else has it yet.
+            unsafe { block.write_bytes(FREED, record.size) };
+            table.retire(place, by, State::Quarantined);
+            drop(table);
+            self.leave_quarantine(QUARANTINE);
+        } else {
+            table.retire(place, by, State::Gone);
+            drop(table);
+            self.free_at_once(block);
+        }
+    }
+
+    /// What may be freed or resized, or what is wrong with that.
+    fn judge(
+        &self,
+        found: Option<(Ref, Record)>,
+        given: Option<usize>,
+    ) -> Result<(Ref, Record), (Fault, Option<Record>)> {
+        let Some((place, record)) = found else {
+            // A block begins there by the map: it was freed so long ago that nothing else is known.
+            return Err((Fault::Freed, None));
+        };
+        let fault = match given {
+            _ if record.state != State::Live => Some(Fault::Freed),
+            Some(given) if given != record.size => Some(Fault::Size(given)),
+            _ => self.damage(&record),
+        };
+        fault.map_or(Ok((place, record)), |fault| Err((fault, Some(record))))
+    }
+
+    /// What was written in a block where nobody may.
+    fn damage(&self, record: &Record) -> Option<Fault> {
+        let &Record { block, size, state, .. } = record;
+        if state == State::Gone {
+            return None;
+        }
+        let end = self.canary_end(block, size);
+        // SAFETY: the block has as many bytes.
+        let beyond = unsafe { damage(block, size, end, CANARY) };
+        if let Some((at, found)) = beyond {
+            return Some(Fault::Overflow(at, found));
+        }
+        let freed = if state == State::Quarantined { size } else { 0 };
+        // SAFETY: as above.
+        unsafe { damage(block, 0, freed, FREED) }.map(|(at, found)| Fault::Written(at, found))
+    }
+
+    /// Lets blocks out of the quarantine until it holds no more than `most` bytes.
+    fn leave_quarantine(&self, most: usize) {
+        loop {
+            let mut table = self.check_table.lock();
+            let Some(record) = table.leave(most) else {
+                return;
+            };
+            let fault = self.damage(&record);
+            drop(table);
+            if let Some(fault) = fault {
+                self.report(fault, record.block, Some(record), "a look at freed blocks");
+            }
+            self.free_at_once(record.block);
+        }
+    }
+
+    /// Frees a block for good, of which there is no record, or which is gone by that.
+    fn free_at_once(&self, block: *mut u8) {
+        if let Some(found) = self.heap_block(block) {
+            self.free_unchecked(found, "free");
+        }
+    }
+
+    /// Bytes of a block that were asked for. One that is not in use, or was written behind its end, stops the
+    /// program.
+    pub(crate) fn size_checked(&self, block: *mut u8, operation: &str) -> usize {
+        let found = self.check_table.lock().find(block);
+        match self.judge(found, None) {
+            Ok((_, record)) => record.size,
+            Err((fault, record)) => self.report(fault, block, record, operation),
+        }
+    }
+
+    /// Resizes a block, which always moves: whoever still uses the old one is found.
+    pub(crate) fn realloc_checked(
+        &self,
+        (heap, block): (UnitIndex, *mut u8),
+        size: usize,
+        align: usize,
+        operation: &str,
+    ) -> *mut u8 {
+        let old = self.size_checked(block, operation);
+        let replaced = self.heap_block(block).map_or(0, |found| found.usable);
+        let (new, _) = self.alloc_in(heap, size, align, replaced);
+        if !new.is_null() {
+            // SAFETY: both blocks are as large, and distinct.
+            unsafe { ptr::copy_nonoverlapping(block, new, old.min(size)) };
+            self.free_checked(block, None, operation);
+        }
+        new
+    }
+
+    /// Looks at all blocks of a heap that goes with all of them.
+    pub(crate) fn delete_checked(&self, id: HeapId, operation: &str) {
+        self.verify(operation, |record| record.heap == id.unit());
+        let by = self.event();
+        self.check_table.lock().retire_heap(id.unit(), by);
+    }
+
+    /// Looks at all blocks, in use or in quarantine. Damage stops the program.
+    pub(crate) fn verify_all(&self, operation: &str) {
+        self.verify(operation, |_| true);
+    }
+
+    fn verify(&self, operation: &str, which: impl Fn(&Record) -> bool) {
+        let table = self.check_table.lock();
+        let damaged = table.find_map(|record| {
+            let fault = if which(record) { self.damage(record) } else { None };
+            fault.map(|fault| (fault, *record))
+        });
+        drop(table);
+        if let Some((fault, record)) = damaged {
+            self.report(fault, record.block, Some(record), operation);
+        }
+    }
+}

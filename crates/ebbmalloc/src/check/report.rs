@@ -1,0 +1,168 @@
+//! What check mode says: one line as everywhere, then who allocated the block and who freed it, and at exit which
+//! blocks are still held.
+
+use super::Fault;
+use crate::check_table::{DEPTH, Event, Record, State};
+use crate::engine::Engine;
+use crate::options::CheckChoice;
+use crate::os::{Os, Symbol};
+use crate::text::Line;
+
+/// So many stacks are listed at exit.
+const LISTED: usize = 10;
+
+impl<O: Os> Engine<O> {
+    /// Says what was wrong with a block, and what is known of it, and ends the process.
+    #[cold]
+    pub(super) fn report(
+        &self,
+        fault: Fault,
+        block: *mut u8,
+        record: Option<Record>,
+        operation: &str,
+    ) -> ! {
+        let (block, size) = (block.addr(), record.map_or(0, |record| record.size));
+        match fault {
+            Fault::Freed => {
+                self.say(format_args!("double free: {block:#x} passed to {operation}"))
+            }
+            Fault::Size(given) => self.say(format_args!(
+                "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; it has {size}"
+            )),
+            Fault::Overflow(at, found) => self.say(format_args!(
+                "overflow: {block:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+            )),
+            Fault::Written(at, found) => self.say(format_args!(
+                "write after free: {block:#x} had {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+            )),
+        }
+        self.print_own_calls();
+        if let Some(record) = record {
+            self.describe(&record);
+        }
+        self.os.abort()
+    }
+
+    /// Says what is known of an address that is no block's.
+    #[cold]
+    pub(crate) fn explain(&self, address: *mut u8) {
+        self.print_own_calls();
+        let table = self.check_table.lock();
+        let found = table.find(address).map(|(_, record)| record).or_else(|| table.around(address));
+        drop(table);
+        if let Some(record) = found {
+            let offset = address.addr() - record.block.addr();
+            self.say(format_args!(
+                "  {offset} bytes into the block at {:#x}:",
+                record.block.addr()
+            ));
+            self.describe(&record);
+        }
+    }
+
+    fn print_own_calls(&self) {
+        let mut calls = [0; DEPTH];
+        let known = self.os.calls(&mut calls);
+        self.say(format_args!("  here, in thread {}:", self.os.thread_id()));
+        self.print_calls(&calls[..known]);
+    }
+
+    fn describe(&self, record: &Record) {
+        let Record { size, number, allocated, freed, state, .. } = *record;
+        let class = self.heap_block(record.block).map_or(0, |found| found.usable);
+        let thread = allocated.thread;
+        match class {
+            0 => self.say(format_args!("  block {number}, {size} bytes, allocated by thread {thread}:")),
+            class => self.say(format_args!(
+                "  block {number}, {size} bytes, of size class {class}, allocated by thread {thread}:"
+            )),
+        }
+        self.print_event(allocated);
+        if state != State::Live {
+            self.say(format_args!("  first freed by thread {}:", freed.thread));
+            self.print_event(freed);
+        }
+    }
+
+    fn print_event(&self, event: Event) {
+        let mut calls = [0; DEPTH];
+        let known = self.check_table.lock().calls(event.stack, &mut calls);
+        self.print_calls(&calls[..known]);
+    }
+
+    /// A line a call, those within this library left out where that is a file of its own.
+    fn print_calls(&self, calls: &[usize]) {
+        let own = |call: &&usize| {
+            let symbol = self.os.symbol(**call);
+            symbol.is_some_and(|symbol| file_name(symbol.module).starts_with(b"libebbmalloc.so"))
+        };
+        let skipped = calls.iter().take_while(own).count();
+        if calls.len() == skipped {
+            self.say(format_args!("    (calls are not known)"));
+        }
+        for (nth, &call) in calls[skipped..].iter().enumerate() {
+            match self.os.symbol(call) {
+                None => self.say(format_args!("    #{nth} {call:#x}")),
+                Some(Symbol { module, offset, function: None }) => {
+                    self.say(format_args!("    #{nth} {call:#x} {}+{offset:#x}", text(module)))
+                }
+                Some(Symbol { module, offset, function: Some((name, within)) }) => {
+                    self.say(format_args!(
+                        "    #{nth} {call:#x} {}+{offset:#x} ({}+{within:#x})",
+                        text(module),
+                        text(name)
+                    ))
+                }
+            }
+        }
+    }
+
+    /// What check mode does when the process exits.
+    pub(crate) fn finish_check(&self) {
+        self.verify_all("exit");
+        if self.setup().options.check == CheckChoice::NoLeaks {
+            return;
+        }
+        let all = self.check_table.lock().count_held();
+        if all.blocks == 0 {
+            return;
+        }
+        let (bytes, blocks) = (all.bytes, all.blocks);
+        self.say(format_args!("still held at exit: {bytes} bytes in {blocks} blocks"));
+        let mut rest = all;
+        for _ in 0..LISTED {
+            let mut table = self.check_table.lock();
+            let Some((stack, held)) = table.most_held() else {
+                return;
+            };
+            let mut calls = [0; DEPTH];
+            let known = table.calls(stack, &mut calls);
+            drop(table);
+            self.say(format_args!(
+                "  {} bytes in {} blocks, allocated here:",
+                held.bytes, held.blocks
+            ));
+            self.print_calls(&calls[..known]);
+            rest.bytes -= held.bytes;
+            rest.blocks -= held.blocks;
+        }
+        if rest.blocks > 0 {
+            self.say(format_args!(
+                "  and {} bytes in {} blocks elsewhere",
+                rest.bytes, rest.blocks
+            ));
+        }
+    }
+
+    fn say(&self, text: core::fmt::Arguments) {
+        Line::print(&self.os, text);
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or("?")
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}

@@ -1,0 +1,169 @@
+//! Who called: stacks of calls by the unwinder that the process has anyway, and what lies at an address by the
+//! C library. Neither allocates.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::{self, MaybeUninit};
+use core::ptr;
+
+use super::weak::weak;
+use crate::sync::{AtomicPtr, Ordering};
+
+/// What lies at an address of code.
+#[derive(Clone, Copy, Debug)]
+pub struct Symbol<'a> {
+    /// The file that it was loaded from.
+    pub module: &'a [u8],
+    /// Where in it, as tools that read the file count.
+    pub offset: usize,
+    /// The function, where its name is known, and how far into it.
+    pub function: Option<(&'a [u8], usize)>,
+}
+
+/// Functions of the unwinder (Itanium C++ ABI, "Exception Handling").
+type Step = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type Backtrace = unsafe extern "C" fn(Step, *mut c_void) -> c_int;
+type GetAddress = unsafe extern "C" fn(*mut c_void) -> usize;
+
+/// An unwinder that was loaded for this; null for none.
+static LOADED: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+
+/// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
+fn unwinder() -> Option<(Backtrace, GetAddress)> {
+    // A static program may ask before its unwinder can work, which then aborts: there are no stacks.
+    if weak!("dladdr").is_null() {
+        return None;
+    }
+    let mut found =
+        [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP")].map(|known| known.cast_mut().cast());
+    if found.contains(&ptr::null_mut()) {
+        found = [LOADED[0].load(Ordering::Acquire), LOADED[1].load(Ordering::Acquire)];
+    }
+    let [backtrace, get] = found;
+    let there = !backtrace.is_null() && !get.is_null();
+    // SAFETY: these are the functions of those names.
+    there.then(|| unsafe {
+        (
+            mem::transmute::<*mut c_void, Backtrace>(backtrace),
+            mem::transmute::<*mut c_void, GetAddress>(get),
+        )
+    })
+}
+
+/// Whether the process has no unwinder, but could load one: it is dynamically linked.
+pub fn unwinder_is_missing() -> bool {
+    unwinder().is_none() && !weak!("dladdr").is_null()
+}
+
+/// Has stacks read by these two functions of an unwinder, where the process has none of its own.
+///
+/// # Safety
+/// They are `_Unwind_Backtrace` and `_Unwind_GetIP`, and stay where they are.
+pub unsafe fn use_unwinder(backtrace: *mut c_void, get_ip: *mut c_void) {
+    LOADED[1].store(get_ip, Ordering::Release);
+    LOADED[0].store(backtrace, Ordering::Release);
+}
+
+struct Calls<'a> {
+    out: &'a mut [usize],
+    get: GetAddress,
+    known: usize,
+}
+
+/// Writes the calls that led here, the innermost first: the addresses of their last bytes. How many.
+#[inline(never)]
+pub(super) fn calls(out: &mut [usize]) -> usize {
+    const GO_ON: c_int = 0;
+    const END: c_int = 5;
+    extern "C" fn note(context: *mut c_void, calls: *mut c_void) -> c_int {
+        // SAFETY: passed below, and nobody else uses it meanwhile.
+        let calls = unsafe { &mut *calls.cast::<Calls>() };
+        // SAFETY: the unwinder's own context.
+        let address = unsafe { (calls.get)(context) };
+        if address == 0 || calls.known == calls.out.len() {
+            return END;
+        }
+        calls.out[calls.known] = address - 1;
+        calls.known += 1;
+        GO_ON
+    }
+    let Some((backtrace, get)) = unwinder() else {
+        return 0;
+    };
+    let mut calls = Calls { out, get, known: 0 };
+    // SAFETY: as the ABI has it.
+    unsafe { backtrace(note, (&raw mut calls).cast()) };
+    calls.known
+}
+
+/// What lies at an address of code, by dladdr(3); `None` if nothing that was loaded does.
+pub(super) fn symbol(address: usize) -> Option<Symbol<'static>> {
+    type Look = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
+    let look = weak!("dladdr");
+    if look.is_null() {
+        return None;
+    }
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: the function of this name fills the struct; names that it finds stay while their file is loaded,
+    // which has code on a stack.
+    unsafe {
+        let look = mem::transmute::<*const u8, Look>(look);
+        if look(ptr::without_provenance(address), info.as_mut_ptr()) == 0 {
+            return None;
+        }
+        let info = info.assume_init();
+        let text = |name: *const c_char| (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
+        let base = info.dli_fbase.addr();
+        let offset = if is_fixed(info.dli_fbase.cast()) { address } else { address - base };
+        let function =
+            text(info.dli_sname).map(|name| (name, address.wrapping_sub(info.dli_saddr.addr())));
+        Some(Symbol { module: text(info.dli_fname).unwrap_or(b"?"), offset, function })
+    }
+}
+
+/// Whether a file was linked for the address that it is loaded at (ELF's type ET_EXEC).
+///
+/// # Safety
+/// Its header lies there.
+unsafe fn is_fixed(header: *const u8) -> bool {
+    const TYPE_AT: usize = 16;
+    const FIXED: u16 = 2;
+    // SAFETY: the caller's.
+    !header.is_null() && unsafe { header.add(TYPE_AT).cast::<u16>().read_unaligned() } == FIXED
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    use std::string::String;
+
+    use super::*;
+
+    #[inline(never)]
+    fn caller(out: &mut [usize]) -> usize {
+        let known = calls(out);
+        // Not a tail call.
+        std::hint::black_box(known)
+    }
+
+    #[test]
+    fn the_caller_is_on_the_stack() {
+        let mut out = [0; 32];
+        let known = caller(&mut out);
+        assert!(known >= 3, "{known}");
+        let start = caller as *const () as usize;
+        let within = |address: &usize| (start..start + 400).contains(address);
+        assert!(out[..known].iter().any(within), "{start:#x} not in {:#x?}", &out[..known]);
+        assert_eq!(caller(&mut out[..2]), 2);
+    }
+
+    #[test]
+    fn the_file_of_an_address_is_known() {
+        let symbol = symbol(libc::malloc as *const () as usize).unwrap();
+        assert!(symbol.offset > 0 && !symbol.module.is_empty());
+        let here = super::symbol(symbol_of_this_file as *const () as usize).unwrap();
+        let name = String::from_utf8_lossy(here.module).into_owned();
+        assert!(name.contains("ebbmalloc"), "{name}");
+        assert!(super::symbol(1).is_none());
+    }
+
+    fn symbol_of_this_file() {}
+}

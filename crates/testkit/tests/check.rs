@@ -1,0 +1,249 @@
+//! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
+#![cfg(not(loom))]
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
+
+fn fake() -> FakeOs {
+    FakeOs::default().space(12 << 20).cpus(1).environment("EBB_CHECK", "1")
+}
+
+fn engine() -> Engine<FakeOs> {
+    Engine::new(fake(), None)
+}
+
+#[test]
+#[should_panic(expected = "has 100 bytes, and byte 100 was written (0x01); seen by free")]
+fn a_byte_past_the_end() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    // SAFETY: in the memory of the fake, and nobody's: this is what is to be seen.
+    unsafe {
+        block.add(100).write(1);
+        engine.free(block);
+    }
+}
+
+#[test]
+#[should_panic(expected = "had 100 bytes, and byte 99 was written (0x01); seen by malloc_trim")]
+fn a_write_after_free() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    // SAFETY: as above.
+    unsafe {
+        engine.free(block);
+        block.add(99).write(1);
+    }
+    engine.trim();
+}
+
+#[test]
+#[should_panic(
+    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a look at freed blocks"
+)]
+fn a_write_after_free_is_seen_when_the_block_leaves() {
+    let engine = engine();
+    let block = engine.alloc(20_000);
+    // SAFETY: as above.
+    unsafe {
+        engine.free(block);
+        block.add(5).write(1);
+        for _ in 0..2000 {
+            engine.free(engine.alloc(20_000));
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "as a block of 99 bytes; it has 100")]
+fn a_size_wrong_by_one() {
+    let engine = engine();
+    // SAFETY: nobody uses it; what is wrong is for the engine to notice.
+    unsafe { engine.free_sized(engine.alloc(100), 99, 1) };
+}
+
+/// Who allocated a block, who freed it first, and who does now.
+#[test]
+fn a_double_free_names_three_stacks() {
+    let engine = engine();
+    engine.os().set_calls(&[0x1111, 0x1112]);
+    let block = engine.alloc(100);
+    let free = |call| {
+        engine.os().set_calls(&[call]);
+        // SAFETY: as above.
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| unsafe { engine.free(block) }))
+    };
+    assert!(free(0x2222).is_ok());
+    assert!(free(0x3333).is_err());
+    let printed = engine.os().printed();
+    let positions =
+        ["double free", "#0 0x3333", "#0 0x1111", "#1 0x1112", "first freed", "#0 0x2222"]
+            .map(|text| printed.find(text).unwrap_or_else(|| panic!("no {text} in {printed}")));
+    assert!(positions.is_sorted(), "{printed}");
+}
+
+#[test]
+#[should_panic(expected = "16 bytes into the block at 0x")]
+fn an_interior_pointer_names_its_block() {
+    let engine = engine();
+    // SAFETY: as above.
+    unsafe { engine.free(engine.alloc(100).wrapping_add(16)) };
+}
+
+#[test]
+#[should_panic(expected = "passed to malloc_usable_size")]
+fn the_size_of_a_freed_block() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    // SAFETY: nobody uses it.
+    unsafe { engine.free(block) };
+    engine.usable_size(block);
+}
+
+#[test]
+#[should_panic(expected = "double free")]
+fn a_realloc_leaves_nothing_behind() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    // SAFETY: as above.
+    unsafe {
+        assert_ne!(engine.realloc(block, 101, 1), block);
+        engine.free(block);
+    }
+}
+
+/// Where a block could begin, and none ever did: the address is in the message all the same.
+#[test]
+fn a_block_that_never_was() {
+    let engine = engine();
+    let never = engine.alloc(100).wrapping_add(5 * 128);
+    // SAFETY: as above.
+    let free = std::panic::AssertUnwindSafe(|| unsafe { engine.free(never) });
+    assert!(std::panic::catch_unwind(free).is_err());
+    assert!(engine.os().printed().contains(&format!("free: {:#x} passed to free", never.addr())));
+}
+
+#[test]
+fn blocks_held_are_listed_by_who_allocated_them() {
+    let engine = engine();
+    for (call, size) in [(0x10, 100), (0x20, 1000), (0x10, 100), (0x30, 500)] {
+        engine.os().set_calls(&[call]);
+        assert!(!engine.alloc(size).is_null());
+    }
+    engine.finish();
+    let printed = engine.os().printed();
+    let expected = "ebbmalloc: still held at exit: 1700 bytes in 4 blocks\n\
+        ebbmalloc:   1000 bytes in 1 blocks, allocated here:\nebbmalloc:     #0 0x20\n\
+        ebbmalloc:   500 bytes in 1 blocks, allocated here:\nebbmalloc:     #0 0x30\n\
+        ebbmalloc:   200 bytes in 2 blocks, allocated here:\nebbmalloc:     #0 0x10\n";
+    assert_eq!(printed, expected);
+}
+
+#[test]
+fn the_list_can_be_left_out() {
+    let os = FakeOs::default().space(12 << 20).environment("EBB_CHECK", "noleaks");
+    let engine = Engine::new(os, None);
+    assert_eq!(engine.usable_size(engine.alloc(100)), 100);
+    engine.finish();
+    assert_eq!(engine.os().printed(), "");
+}
+
+#[test]
+#[should_panic(expected = "byte 10 was written (0x01); seen by a test")]
+fn a_heap_is_looked_at_when_it_goes() {
+    let engine = engine();
+    let heap = engine.new_heap(usize::MAX).unwrap();
+    // SAFETY: as above.
+    unsafe {
+        engine.heap_alloc(heap, 10, 1, "a test").add(10).write(1);
+        engine.delete_heap(heap, "a test");
+    }
+}
+
+/// Blocks of a heap that is gone are nobody's, those in quarantine included.
+#[test]
+fn heaps_come_and_go() {
+    let engine = engine();
+    for round in 0..50 {
+        let heap = engine.new_heap(usize::MAX).unwrap();
+        let blocks =
+            [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
+        assert!(blocks.iter().all(|block| !block.is_null()), "{round}");
+        // SAFETY: nobody uses them any more.
+        unsafe {
+            engine.free(blocks[1]);
+            engine.heap_free(heap, blocks[3], "a test");
+            engine.delete_heap(heap, "a test");
+        }
+        engine.check();
+    }
+    engine.trim();
+    engine.finish();
+    assert_eq!(engine.os().printed(), "");
+}
+
+fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
+    let mut worker = Worker::new(engine, 0);
+    for op in Program::new(seed).take(steps) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.shadow().check();
+    worker.free_all();
+    engine.check();
+    engine.finish();
+}
+
+#[test]
+fn correct_programs_run_through() {
+    for mode in ["slot", "thread"] {
+        let (steps, space) = if cfg!(miri) { (100, 12 << 20) } else { (3000, 128 << 20) };
+        let engine = Engine::new(fake().space(space).mode(mode), None);
+        run(&engine, 1, steps);
+        let printed = engine.os().printed();
+        assert!(!printed.contains("0x") && !printed.contains("held"), "{printed}");
+    }
+}
+
+#[test]
+fn a_fork_finds_the_table_whole() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    engine.before_fork();
+    engine.after_fork_in_child();
+    // SAFETY: nobody uses it.
+    unsafe { engine.free(block) };
+    engine.finish();
+    assert_eq!(engine.os().printed(), "");
+}
+
+/// Each call of the operating system in turn is refused, once or from then on.
+#[test]
+#[cfg(not(miri))]
+fn memory_runs_short() {
+    for forever in [false, true] {
+        let mut call = 0;
+        loop {
+            let refused = call..if forever { usize::MAX } else { call + 1 };
+            let engine = Engine::new(fake().refusing(refused), None);
+            let mut worker = Worker::new(&engine, 0);
+            for op in Program::new(2).take(300).chain([Op::Alloc { size: 500_000, align: 4096 }]) {
+                if let Some(block) = worker.apply(op) {
+                    worker.receive(block);
+                }
+            }
+            worker.shadow().check();
+            let made = engine.os().calls();
+            engine.os().heal();
+            worker.free_all();
+            engine.check();
+            assert!(!engine.alloc(1000).is_null(), "refused {call}");
+            call += 1;
+            if call > made {
+                break;
+            }
+        }
+        assert!(call > 10, "only {call} calls");
+    }
+}

@@ -1,0 +1,13 @@
+// The same, seen at exit. A read after free is not: it gets the pattern that freed blocks are filled with.
+// expect: report "ebbmalloc: write after free: 0x"
+// says: "seen by exit"
+// check: only
+#include "misuse.h"
+
+int main(void) {
+    char *block = malloc(100000), *copy = OPAQUE(block);
+    free(block);
+    CHECK((unsigned char)OPAQUE(copy)[99999] == 0xdf);
+    OPAQUE(copy)[99999] = 7;
+    return 0;
+}
