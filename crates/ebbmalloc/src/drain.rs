@@ -126,10 +126,12 @@ fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
     for class in SizeClass::all() {
         // SAFETY: as above.
         let used = unsafe { has_changed(slab, class) } && which == Which::Unused;
-        let set_up = !header(slab, class).is_new();
+        let header = header(slab, class);
+        let set_up = !header.is_new();
         none_used &= !used;
         any_set_up |= set_up;
-        chosen[class.index()] = set_up && !used;
+        // Who waits for room begins anew: rare misses shall not add up to it.
+        chosen[class.index()] = set_up && (!used || header.waits(class));
     }
     if none_used && any_set_up {
         // Then all of the slab's memory can go, for which all stacks must stand still.

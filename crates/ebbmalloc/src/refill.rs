@@ -64,7 +64,8 @@ impl<O: Os> Engine<O> {
             // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread {
                 let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                if !now.is_new() && (more == 0 || !self.may_grow(slab, class, more * class.size()))
+                if now.room(class) > 0
+                    && (more == 0 || !self.may_grow(slab, class, more * class.size()))
                 {
                     return (now, now, flows);
                 }

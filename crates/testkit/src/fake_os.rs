@@ -34,7 +34,9 @@ pub struct FakeOs {
     shortages: AtomicUsize,
     purges: AtomicUsize,
     moves: AtomicUsize,
-    looks: std::sync::atomic::AtomicU64,
+    /// The clock, in milliseconds, and how far a look at it moves it.
+    now: std::sync::atomic::AtomicU64,
+    tick: u64,
     state: Mutex<State>,
 }
 
@@ -71,7 +73,8 @@ impl Default for FakeOs {
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
-            looks: Default::default(),
+            now: Default::default(),
+            tick: 1,
             state: Mutex::default(),
         }
     }
@@ -91,6 +94,12 @@ impl FakeOs {
     /// One with so many CPUs.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus, ..self }
+    }
+
+    /// One whose clock only moves while somebody sleeps; otherwise each look at it takes a millisecond, so
+    /// that what waits for time to pass happens.
+    pub fn still(self) -> Self {
+        Self { tick: 0, ..self }
     }
 
     /// One whose process may have `bytes` of memory.
@@ -433,12 +442,11 @@ impl Os for FakeOs {
     }
 
     fn sleep_ms(&self, ms: u32) {
-        self.looks.fetch_add(ms as u64, std::sync::atomic::Ordering::Relaxed);
+        self.now.fetch_add(ms as u64, std::sync::atomic::Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {
-        // Every look takes a millisecond, so that what waits for time to pass happens.
-        self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        self.now.fetch_add(self.tick, std::sync::atomic::Ordering::Relaxed)
     }
 
     fn usage(&self) -> Usage {

@@ -11,6 +11,10 @@ const STACK_BLOCKS_MIN: usize = 4;
 const FIRST_BYTES: usize = 8 * 1024;
 const FIRST_BLOCKS: usize = 64;
 const FIRST_BLOCKS_MIN: usize = 2;
+/// A stack of blocks of more bytes than these waits for so many misses before it is set up for any:
+/// one cached block may keep a whole span, and saves less than to fill the block takes.
+const LATE_BYTES: usize = 8 * 1024;
+const LATE_MISSES: u32 = 256;
 /// The most that a thread's stack holds, in bytes of blocks.
 const THREAD_BYTES: usize = 32 * 1024;
 /// So many threads may each hold as much.
@@ -59,18 +63,29 @@ impl Header {
         self.limit == 0
     }
 
-    /// The header after a miss: set up in the full place, or with twice the room, up to the
-    /// class's bound.
+    /// True where the stack has no room yet: its limit lies below its bottom, a slot for each miss to come.
+    pub fn waits(self, class: SizeClass) -> bool {
+        let bottom = Stack::of(FULL, class).bottom;
+        !self.is_closed() && (bottom - 8 * LATE_MISSES..bottom).contains(&self.limit)
+    }
+
+    /// The header after a miss: set up in the full place, nearer to its first room, or with twice the
+    /// room, up to the class's bound.
     pub fn grown(self, class: SizeClass) -> Self {
         let stack = Stack::of(FULL, class);
         if self.is_closed() {
             return self;
         }
-        if self.is_new() {
-            return Self { top: stack.bottom, limit: stack.bottom + 8 * first_room(class) as u32 };
-        }
-        let room = (self.limit - stack.bottom) * 2;
-        Self { top: self.top, limit: stack.bottom + room.min(8 * stack.most) }
+        let top = if self.is_new() { stack.bottom } else { self.top };
+        let limit = if self.is_new() && class.size() > LATE_BYTES {
+            stack.bottom - 8 * LATE_MISSES
+        } else if self.waits(class) {
+            self.limit + 8
+        } else {
+            let room = (self.room(class) * 2).max(first_room(class)) as u32;
+            stack.bottom + 8 * room.min(stack.most)
+        };
+        Self { top, limit }
     }
 
     /// The header with half the room, but enough for what the stack holds and for what it was first
@@ -107,7 +122,8 @@ impl Header {
 
     /// Which of the class's places the stack is in; the first for one never set up.
     pub(super) fn place(self, class: SizeClass) -> usize {
-        (0..PLACES).rfind(|&place| Stack::of(place, class).contains(self.limit)).unwrap_or(0)
+        let found = (0..PLACES).rfind(|&place| Stack::of(place, class).contains(self.limit));
+        found.unwrap_or(if self.waits(class) { FULL } else { 0 })
     }
 
     fn stack(self, class: SizeClass) -> Stack {
@@ -156,6 +172,11 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
             let mut most = blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
             if place < FULL && most > PLACE_BLOCKS[place] {
                 most = PLACE_BLOCKS[place];
+            }
+            // Below the full stack is room for the limits of one that waits.
+            if place == FULL {
+                let Stack { bottom, most } = stacks[place - 1][i];
+                assert!(offset as u32 > bottom + 8 * (most + LATE_MISSES));
             }
             stacks[place][i] = Stack { bottom: offset as u32, most: most as u32 };
             offset += 8 * (most + 1);
