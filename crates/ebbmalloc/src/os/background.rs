@@ -29,11 +29,8 @@ pub(super) fn start(work: extern "C" fn()) -> bool {
     keeping_errno(|| {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
-        let (mut all, mut before) =
-            (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::uninit());
         let argument = work as *mut c_void;
-        // SAFETY: each call fills or reads what it is given, all of which live as long; the mask is that
-        // of this thread, and put back.
+        // SAFETY: each call fills or reads what it is given, all of which live as long.
         unsafe {
             if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
                 return false;
@@ -42,17 +39,31 @@ pub(super) fn start(work: extern "C" fn()) -> bool {
                 attributes.as_mut_ptr(),
                 libc::PTHREAD_CREATE_DETACHED,
             );
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            let started = STACKS.iter().any(|&bytes| {
-                libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), bytes);
-                libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument) == 0
+            let started = without_signals(|| {
+                STACKS.iter().any(|&bytes| {
+                    libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), bytes);
+                    libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument)
+                        == 0
+                })
             });
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
             libc::pthread_attr_destroy(attributes.as_mut_ptr());
             started
         }
     })
+}
+
+/// Runs `work` while no signal interrupts the calling thread. What it starts inherits that.
+pub(super) fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    let (mut all, mut before) =
+        (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
+    // SAFETY: each call fills or reads what it is given; the mask is that of this thread, and put back.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        let result = work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        result
+    }
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {

@@ -6,6 +6,7 @@
 
 use core::ffi::c_int;
 
+use super::background::without_signals;
 use super::linux::keeping_errno;
 
 /// Bytes of the area, and what its address must be a multiple of.
@@ -92,14 +93,18 @@ pub(super) fn register() -> Result<(), c_int> {
 }
 
 /// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1. So is its `mm_cid`,
-/// which the kernel leaves at 0.
+/// which the kernel leaves at 0: a signal handler that allocated just then would use the first cache, which is
+/// another thread's.
 pub(super) fn unregister() {
-    let _ = call(UNREGISTER);
     let (_, area) = own_area();
-    if !area.is_null() {
+    if area.is_null() {
+        return;
+    }
+    without_signals(|| {
+        let _ = call(UNREGISTER);
         // SAFETY: in the area, which is the calling thread's.
         unsafe { area.add(MM_CID / size_of::<u32>()).write_volatile(u32::MAX) }
-    }
+    });
 }
 
 fn call(flags: c_int) -> Result<(), c_int> {
@@ -120,4 +125,59 @@ pub(super) fn refusal() -> c_int {
         libc::syscall(libc::SYS_rseq, core::ptr::null_mut::<u8>(), 0, 0, 0);
         *libc::__errno_location()
     })
+}
+
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+mod tests {
+    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::process::Command;
+    use std::{env, eprintln, thread};
+
+    use super::*;
+
+    static SEEN: AtomicUsize = AtomicUsize::new(0);
+    static WRONG: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn look(_: c_int) {
+        let (_, area) = own_area();
+        // SAFETY: the interrupted thread's area.
+        let [cpu_id, mm_cid] = [1, MM_CID / 4].map(|at| unsafe { area.add(at).read_volatile() });
+        SEEN.fetch_add(1, Ordering::Relaxed);
+        WRONG.fetch_add((cpu_id == u32::MAX && mm_cid != u32::MAX) as usize, Ordering::Relaxed);
+    }
+
+    /// In a process of its own, in which the C library leaves rseq alone.
+    #[test]
+    fn a_handler_finds_no_cache_where_its_thread_is_not_registered() {
+        const APART: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+        if refusal() != libc::EINVAL {
+            return eprintln!("SKIPPED: no rseq here");
+        }
+        if env::var(APART.0).as_deref() != Ok(APART.1) {
+            let this = thread::current();
+            let mut again = Command::new(env::current_exe().unwrap());
+            let again = again.args(["--exact", this.name().unwrap()]).env(APART.0, APART.1);
+            return assert!(again.status().unwrap().success());
+        }
+        let done = AtomicBool::new(false);
+        // SAFETY: asks for numbers; installs a handler that only reads.
+        let (process, thread) = unsafe {
+            libc::signal(libc::SIGUSR1, look as *const () as libc::sighandler_t);
+            (libc::getpid(), libc::gettid())
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // SAFETY: the thread lives until this one has ended.
+                    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1) };
+                }
+            });
+            while SEEN.load(Ordering::Relaxed) < 20_000 {
+                register().unwrap();
+                unregister();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+    }
 }
