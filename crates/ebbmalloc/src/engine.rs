@@ -176,7 +176,7 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, text);
         }
         if setup.options.explain == ExplainChoice::On {
-            Line::print(&self.os, format_args!("{choice}"));
+            Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
         self.set_limit(setup.options.limit);
         setup.check_heap = self.set_up_check(setup.options.check);

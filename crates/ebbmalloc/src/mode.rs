@@ -38,7 +38,7 @@ pub struct Choice {
     pub others: &'static str,
     /// Why percpu mode would not; empty where it would.
     pub no_percpu: &'static str,
-    /// The kernel's version: its first two numbers.
+    /// The kernel's version: its first two numbers. Asked for when somebody wants to know.
     pub kernel: [u32; 2],
 }
 
@@ -122,9 +122,14 @@ impl<O: Os> Engine<O> {
                 why,
                 others,
                 no_percpu,
-                kernel: self.os.kernel(),
+                ..Choice::UNSET
             },
         }
+    }
+
+    /// What set-up decided, as it is told.
+    pub(crate) fn told(&self, decided: Choice) -> Choice {
+        Choice { kernel: self.os.kernel(), ..decided }
     }
 
     /// Sees to it that threads can register themselves, where nobody does it for them.

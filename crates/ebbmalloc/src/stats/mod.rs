@@ -38,7 +38,7 @@ impl<O: Os> Engine<O> {
         }
         let totals = self.totals.read();
         let setup = self.setup();
-        stats.choice = setup.choice;
+        stats.choice = self.told(setup.choice);
 
         let in_heaps = self.sum_of_heaps(&mut stats);
         for class in SizeClass::all() {
