@@ -213,10 +213,8 @@ impl Program {
                     tally.skip(&test, why);
                     continue;
                 }
-                match self.run_once(&context.library, mode, way, executable, limit, false) {
-                    Ok(()) => tally.pass(),
-                    Err(error) => tally.fail(&test, error),
-                }
+                let library = &context.library;
+                tally.count(&test, self.run_once(library, mode, way, executable, limit, false));
             }
         }
         Ok(())
@@ -243,10 +241,8 @@ impl Program {
             _ => {
                 let mode = modes.iter().find(|mode| mode.unavailable.is_none());
                 let mode = mode.context("no mode is available")?;
-                match self.run_once(&context.library, mode, way, executable, self.limits[0], true) {
-                    Ok(()) => tally.pass(),
-                    Err(error) => tally.fail(&test, error),
-                }
+                let (library, limit) = (&context.library, self.limits[0]);
+                tally.count(&test, self.run_once(library, mode, way, executable, limit, true));
             }
         }
         Ok(())

@@ -22,6 +22,17 @@ pub fn target(root: &Path) -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
+/// Installs what a target's standard library is, if that is missing.
+pub fn add_target(target: &str) -> Result<()> {
+    let add = Command::new("rustup")
+        .args(["target", "add", target])
+        .stdin(Stdio::null())
+        .output()
+        .context("the target needs rustup, which cannot be started")?;
+    ensure!(add.status.success(), "rustup could not install the target {target}");
+    Ok(())
+}
+
 /// Leaves the command and the libraries in the release directory.
 pub fn build_release(root: &Path) -> Result<()> {
     let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;

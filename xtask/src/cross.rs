@@ -6,10 +6,10 @@ use crate::library::{Library, Mode};
 use crate::tally::Tally;
 use crate::test::Context;
 use crate::{c, cargo, packages, process};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const RUN_LIMIT: Duration = Duration::from_secs(60);
@@ -106,14 +106,7 @@ fn ready(target: &str, wanted: BTreeSet<String>) -> Result<()> {
     if let Some(package) = packages::missing(&wanted) {
         anyhow::bail!("package {package} is not installed");
     }
-    let add = Command::new("rustup")
-        .args(["target", "add", target])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .context("the target needs rustup, which cannot be started")?;
-    ensure!(add.success(), "rustup could not install the target {target}");
-    Ok(())
+    cargo::add_target(target)
 }
 
 fn build(

@@ -100,10 +100,7 @@ impl Script {
             let run = self.run_once(context, library, mode.name, |command| {
                 library.environment(command, mode)
             })?;
-            match self.judge(&plain, &run, library, mode) {
-                Ok(()) => tally.pass(),
-                Err(error) => tally.fail(&test, error),
-            }
+            tally.count(&test, self.judge(&plain, &run, library, mode));
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -205,8 +205,8 @@ impl User {
 
     /// The library builds where no C compiler is.
     fn builds_without_c(&self, target: &str) -> Result<Outcome> {
-        if let Some(why) = missing(target) {
-            return Ok(Outcome::Skipped(why));
+        if let Err(why) = cargo::add_target(target) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
         }
         let mut build = self.cargo(&self.package, "build");
         build.args(["--lib", "--target", target]).args(FEATURES).env("PATH", self.path()?);
@@ -241,8 +241,8 @@ impl User {
 
     /// Where it is not supported the compiler says so, and not much more; and following its advice helps.
     fn refuses(&self, target: &str, supported: &str) -> Result<Outcome> {
-        if let Some(why) = missing(target) {
-            return Ok(Outcome::Skipped(why));
+        if let Err(why) = cargo::add_target(target) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
         }
         let mut check = self.cargo(&self.package, "check");
         let run = self.try_run(target, check.args(["--lib", "--target", target]))?;
@@ -290,16 +290,6 @@ fn served(stderr: &str) -> bool {
 fn advice(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once("[target.'cfg(")?;
     Some(rest.split_once(")'.dependencies]")?.0)
-}
-
-/// Why there is no standard library for a target, if there is none.
-fn missing(target: &str) -> Option<String> {
-    let add = Command::new("rustup").args(["target", "add", target]).stdin(Stdio::null()).output();
-    match add {
-        Ok(output) if output.status.success() => None,
-        Ok(_) => Some(format!("rustup could not install the target {target}")),
-        Err(error) => Some(format!("the target needs rustup, which cannot be started: {error}")),
-    }
 }
 
 fn host() -> Result<String> {

@@ -15,6 +15,14 @@ impl Tally {
         self.passed += 1;
     }
 
+    /// Counts a test that has passed, or else says why it has not.
+    pub fn count<E: Display>(&mut self, test: &str, result: Result<(), E>) {
+        match result {
+            Ok(()) => self.pass(),
+            Err(error) => self.fail(test, format_args!("{error:#}")),
+        }
+    }
+
     /// Counts a failure and says what went wrong.
     pub fn fail(&mut self, test: &str, why: impl Display) {
         self.failed += 1;

@@ -73,30 +73,6 @@ impl Central {
     pub fn spans(&self) -> &Lock<ClassSpans> {
         &self.lock
     }
-
-    /// [`ClassSpans::claim`] under the lock.
-    pub fn claim(
-        &self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<Pages>,
-        class: SizeClass,
-        blocks: &mut [*mut u8],
-    ) -> usize {
-        self.lock.lock().claim(region, os, pages, class, blocks)
-    }
-
-    /// [`ClassSpans::release`] under the lock.
-    pub fn release(
-        &self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<Pages>,
-        class: SizeClass,
-        blocks: &[*mut u8],
-    ) -> Result<(), BadBlock> {
-        self.lock.lock().release(region, os, pages, class, blocks)
-    }
 }
 
 impl ClassSpans {

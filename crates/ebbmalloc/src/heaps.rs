@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use crate::central::{BadBlock, ClassSpans};
+use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
 use crate::large::units_for;
@@ -21,7 +21,7 @@ use crate::text::Line;
 pub(crate) struct HeapBlock {
     pub address: *mut u8,
     /// Where the heap's record lies.
-    heap: UnitIndex,
+    pub heap: UnitIndex,
     /// Where its span, or the large block itself, begins.
     first: UnitIndex,
     /// None for a large block.
@@ -307,13 +307,8 @@ impl<O: Os> Engine<O> {
                 let freed =
                     spans.release(&self.region, &self.os, &self.pages, class, &[block.address]);
                 in_bulk = spans.counts.spans < before;
-                match freed {
-                    Ok(()) => contents.used -= block.usable,
-                    Err(BadBlock::Twice(address)) => self.fault("double free", address, operation),
-                    Err(BadBlock::Foreign(address)) => {
-                        self.fault("invalid free", address, operation)
-                    }
-                }
+                self.insist(freed, operation);
+                contents.used -= block.usable;
                 if self.counting() {
                     self.totals.count_free(class.size());
                 }
@@ -343,7 +338,7 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         if self.checking() {
-            return self.realloc_checked((block.heap, block.address), size, align, operation);
+            return self.realloc_checked(block, size, align, operation);
         }
         let class = SizeClass::of_aligned(size, align);
         if class.is_some() && class == block.class {

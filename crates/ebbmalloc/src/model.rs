@@ -57,14 +57,15 @@ impl<O: Os> Layers<O> {
     pub fn claim(&self, most: usize) -> Vec<*mut u8> {
         let mut blocks = vec![ptr::null_mut(); most];
         let Self { central, region, os, pages, class, .. } = self;
-        let claimed = central.claim(region, os, pages, *class, &mut blocks);
+        let claimed = central.spans().lock().claim(region, os, pages, *class, &mut blocks);
         blocks.split_off(most - claimed)
     }
 
     /// Gives blocks back to the central.
     pub fn release(&self, blocks: &[*mut u8]) {
         let Self { central, region, os, pages, class, .. } = self;
-        assert_eq!(central.release(region, os, pages, *class, blocks), Ok(()));
+        let released = central.spans().lock().release(region, os, pages, *class, blocks);
+        assert_eq!(released, Ok(()));
     }
 
     /// Panics unless everything is booked well. Returns the spans, and the blocks claimed.

@@ -146,8 +146,13 @@ impl<O: Os> Engine<O> {
         let mut batch = [ptr::null_mut(); AT_A_TIME];
         loop {
             let batch = &mut batch[..wanted.min(AT_A_TIME)];
-            let central = &self.centrals[class.index()];
-            let claimed = central.claim(&self.region, &self.os, &self.pages, class, batch);
+            let claimed = self.centrals[class.index()].spans().lock().claim(
+                &self.region,
+                &self.os,
+                &self.pages,
+                class,
+                batch,
+            );
             let start = batch.len() - claimed;
             let mut blocks = &batch[start..];
             if block.is_null() {
@@ -233,11 +238,17 @@ impl<O: Os> Engine<O> {
     }
 
     pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
-        let central = &self.centrals[class.index()];
-        match central.release(&self.region, &self.os, &self.pages, class, blocks) {
+        let spans = self.centrals[class.index()].spans();
+        let released = spans.lock().release(&self.region, &self.os, &self.pages, class, blocks);
+        self.insist(released, "free");
+    }
+
+    /// Stops the program if a block could not be released.
+    pub(crate) fn insist(&self, released: Result<(), BadBlock>, operation: &str) {
+        match released {
             Ok(()) => {}
-            Err(BadBlock::Twice(block)) => self.fault("double free", block, "free"),
-            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, "free"),
+            Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
+            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
         }
     }
 }

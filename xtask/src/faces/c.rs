@@ -101,10 +101,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     // Nothing in there may name the place that it was installed to.
     fs::rename(&first.prefix, &prefix)?;
 
-    match header(&prefix) {
-        Ok(()) => tally.pass(),
-        Err(error) => tally.fail("faces/c header", format!("{error:#}")),
-    }
+    tally.count("faces/c header", header(&prefix));
     let checks: Vec<&Check> =
         CHECKS.iter().filter(|check| check.name.contains(&context.filter)).collect();
     tally += pool::for_each(&checks, |check| {
@@ -115,10 +112,7 @@ pub fn run(context: &Context) -> Result<Tally> {
             tally.skip(&title, format!("package {package} is not installed"));
             return tally;
         }
-        match check.run(context, &dir, &prefix) {
-            Ok(()) => tally.pass(),
-            Err(error) => tally.fail(&title, format!("{error:#}")),
-        }
+        tally.count(&title, check.run(context, &dir, &prefix));
         tally
     });
     Ok(tally)

@@ -35,10 +35,8 @@ pub fn run(context: &Context) -> Result<Tally> {
             return Ok(tally);
         }
     };
-    let mut count = |test: &str, result: Result<()>| match result {
-        Ok(()) => tally.pass(),
-        Err(error) => tally.fail(&format!("faces/zig {test}"), format!("{error:#}")),
-    };
+    let mut count =
+        |test: &str, result: Result<()>| tally.count(&format!("faces/zig {test}"), result);
     count("tests of the package", zig.package_tests());
     match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig")) {
         Ok(program) => {

@@ -255,18 +255,17 @@ impl<O: Os> Engine<O> {
     /// Resizes a block, which always moves: whoever still uses the old one is found.
     pub(crate) fn realloc_checked(
         &self,
-        (heap, block): (UnitIndex, *mut u8),
+        block: HeapBlock,
         size: usize,
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        let old = self.size_checked(block, operation);
-        let replaced = self.heap_block(block).map_or(0, |found| found.usable);
-        let (new, _) = self.alloc_in(heap, size, align, replaced);
+        let old = self.size_checked(block.address, operation);
+        let (new, _) = self.alloc_in(block.heap, size, align, block.usable);
         if !new.is_null() {
             // SAFETY: both blocks are as large, and distinct.
-            unsafe { ptr::copy_nonoverlapping(block, new, old.min(size)) };
-            self.free_checked(block, None, operation);
+            unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
+            self.free_checked(block.address, None, operation);
         }
         new
     }

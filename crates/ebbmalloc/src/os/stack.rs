@@ -29,7 +29,7 @@ static LOADED: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut())
 
 /// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
 fn unwinder() -> Option<(Backtrace, GetAddress)> {
-    // A static program may ask before its unwinder can work, which then aborts: there are no stacks.
+    // Without it nothing says what lies at an address, so no stack is worth reading.
     if weak!("dladdr").is_null() {
         return None;
     }
