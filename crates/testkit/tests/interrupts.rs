@@ -13,7 +13,7 @@ use ebbmalloc_testkit::LinuxIn;
 
 const THREADS: usize = 4;
 /// Unless `EBB_TEST_ROUNDS` says otherwise: fewer where the instructions are translated.
-const ROUNDS: usize = 4000;
+const ROUNDS: usize = 2000;
 /// How often each thread is interrupted, in nanoseconds of its own CPU time.
 const PERIOD_NS: i64 = 30_000;
 

@@ -1,11 +1,15 @@
 //! Small programs for Miri, which watches every access of the engine to the fake's memory:
 //!
 //! ```sh
-//! cargo +nightly miri test -p ebbmalloc-testkit --test miri --test misuse
+//! cargo +nightly miri test -p ebbmalloc-testkit --test miri
 //! ```
 //!
 //! They also run without it.
 #![cfg(not(loom))]
+
+#[cfg(miri)]
+#[path = "engine/misuse.rs"]
+mod misuse;
 
 use std::sync::Barrier;
 use std::sync::mpsc;

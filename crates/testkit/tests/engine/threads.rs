@@ -1,5 +1,4 @@
 //! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads.
-#![cfg(not(any(miri, loom)))]
 
 use std::sync::mpsc;
 use std::thread;

@@ -1,5 +1,4 @@
 //! What caches hold: bounded in all, and moving to the classes that need it.
-#![cfg(not(any(miri, loom)))]
 
 use ebbmalloc::{Engine, Os};
 use ebbmalloc_testkit::FakeOs;

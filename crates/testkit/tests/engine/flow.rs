@@ -1,6 +1,5 @@
 //! Blocks that one thread allocates and another frees: how large the batches are in which they go
 //! from cache to cache.
-#![cfg(not(any(miri, loom)))]
 
 use std::sync::mpsc;
 use std::thread;

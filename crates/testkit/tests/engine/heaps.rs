@@ -1,6 +1,5 @@
 //! Heaps: against the shadow model, several at once, by several threads, at their limits, where memory
 //! is short, and misused.
-#![cfg(not(any(miri, loom)))]
 
 use std::array::from_fn;
 use std::ops::Range;

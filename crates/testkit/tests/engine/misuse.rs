@@ -1,5 +1,4 @@
 //! Addresses that must not be freed: each ends the program with one line that says why.
-#![cfg(not(loom))]
 
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;

@@ -1,5 +1,4 @@
 //! Free memory goes back to the kernel, but not for ever the same memory that is wanted again.
-#![cfg(not(any(miri, loom)))]
 
 use ebbmalloc::{Engine, Os};
 use ebbmalloc_testkit::FakeOs;

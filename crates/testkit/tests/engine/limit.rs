@@ -1,5 +1,4 @@
 //! `EBB_LIMIT`: what the engine holds stays at or below it, to the byte, and all below it can be had.
-#![cfg(not(any(miri, loom)))]
 
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;

@@ -1,5 +1,4 @@
 //! Random programs against the shadow model, on one thread and on several.
-#![cfg(not(any(miri, loom)))]
 
 use std::sync::mpsc;
 use std::thread;

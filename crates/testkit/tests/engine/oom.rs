@@ -1,6 +1,5 @@
 //! Memory runs short: each call of the operating system in turn is refused, once or from then on.
 //! The engine returns null and goes on; nothing that lives is harmed.
-#![cfg(not(any(miri, loom)))]
 
 use std::ops::Range;
 

@@ -1,5 +1,4 @@
 //! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
-#![cfg(not(loom))]
 
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
