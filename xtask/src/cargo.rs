@@ -135,7 +135,7 @@ pub fn test(name: &str, command: &mut Command) -> Result<Tally> {
             tally.passed += passed;
             tally.failed += failed;
             if passed + failed > 0 {
-                println!("  {line}");
+                println!("  {name}: {line}");
             }
         }
         output.push_str(&line);

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Instant;
 
 #[derive(clap::Args)]
@@ -44,6 +45,8 @@ struct Step {
     about: &'static str,
     run: fn(&Context) -> Result<Tally>,
     packages: fn(&Context) -> Result<BTreeSet<String>>,
+    /// Runs beside the others, as it keeps one CPU busy, builds into a directory of its own and disturbs nothing.
+    aside: bool,
 }
 
 const STEPS: &[Step] = &[
@@ -52,48 +55,56 @@ const STEPS: &[Step] = &[
         about: "cargo test of the whole workspace",
         run: cargo::unit,
         packages: none,
+        aside: false,
     },
     Step {
         name: "loom",
         about: "every interleaving of the lock-free parts, with mutants that must fail",
         run: cargo::loom,
         packages: none,
+        aside: true,
     },
     Step {
         name: "miri",
         about: "the engine on a fake operating system under Miri",
         run: cargo::miri,
         packages: none,
+        aside: true,
     },
     Step {
         name: "c",
         about: "C and C++ programs that hold the library to its contract (tests/c)",
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+        aside: false,
     },
     Step {
         name: "musl",
         about: "Rust and C programs on another C library, static and dynamic",
         run: cross::musl,
         packages: cross::musl_packages,
+        aside: false,
     },
     Step {
         name: "aarch64",
         about: "the engine's tests and a Rust program on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
+        aside: false,
     },
     Step {
         name: "crate",
         about: "ebbmalloc as users of Rust get it: from the package, for each target",
         run: rust_crate::run,
         packages: none,
+        aside: false,
     },
     Step {
         name: "faces",
         about: "ebbmalloc as users of C, C++ and Zig get it: installed, or fetched",
         run: faces::run,
         packages: faces::packages,
+        aside: false,
     },
     Step {
         name: "programs",
@@ -102,12 +113,14 @@ const STEPS: &[Step] = &[
         packages: |context| {
             Ok(programs::packages_of(&programs::scripts(&context.root, &context.filter)?))
         },
+        aside: false,
     },
     Step {
         name: "wheel",
         about: "the Python wheel, built, installed and used (python/tests)",
         run: wheel::test,
         packages: |_| Ok(wheel::packages()),
+        aside: false,
     },
 ];
 
@@ -132,24 +145,38 @@ pub fn run(args: &Args) -> Result<bool> {
         cargo::build_release(&context.root)?;
     }
 
-    let mut summary = Vec::new();
-    let mut total = Tally::default();
-    for step in &steps {
+    // What keeps one CPU busy for minutes runs beside the others.
+    let (aside, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.aside);
+    let (aside, others) = thread::scope(|scope| {
+        let aside = scope.spawn(|| run_each(&aside, &context));
+        let others = run_each(&others, &context);
+        (aside.join().expect("a step panicked"), others)
+    });
+    let (mut summary, mut total) = (Vec::new(), Tally::default());
+    for (line, tally) in others.into_iter().chain(aside) {
+        summary.push(line);
+        total += tally;
+    }
+    println!("\n{}\nin {:.1} s altogether", summary.join("\n"), start.elapsed().as_secs_f64());
+    println!("{total}");
+    Ok(total.failed == 0)
+}
+
+/// Runs steps one after the other. What each has come to, in words and as counts.
+fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
+    let run = |step: &&&Step| {
         println!("{}: {}", step.name, step.about);
         let start = Instant::now();
-        let tally = (step.run)(&context).unwrap_or_else(|error| {
+        let tally = (step.run)(context).unwrap_or_else(|error| {
             let mut tally = Tally::default();
             tally.fail(step.name, format!("{error:#}"));
             tally
         });
         let seconds = start.elapsed().as_secs_f64();
         println!("{}: {tally}, {seconds:.1} s", step.name);
-        summary.push(format!("{:10}{tally}, {seconds:.1} s", step.name));
-        total += tally;
-    }
-    println!("\n{}\nin {:.1} s altogether", summary.join("\n"), start.elapsed().as_secs_f64());
-    println!("{total}");
-    Ok(total.failed == 0)
+        (format!("{:10}{tally}, {seconds:.1} s", step.name), tally)
+    };
+    steps.iter().map(run).collect()
 }
 
 impl Context {
