@@ -6,12 +6,13 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
+use super::file::write_all;
 use super::proc::{
     highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
 use super::{
-    Os, RseqArea, Symbol, ThreadWords, Usage, background, memory, moving, own_area, rseq_area,
-    stack, threads,
+    Os, RseqArea, Symbol, ThreadWords, Usage, background, fork, memory, moving, own_area,
+    rseq_area, stack, threads,
 };
 
 /// The platform that programs run on.
@@ -251,13 +252,7 @@ impl Os for Linux {
     }
 
     fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-        type Hook = Option<unsafe extern "C" fn()>;
-        unsafe extern "C" {
-            // The libc crate has it for some targets only; pthread_atfork(3).
-            fn pthread_atfork(before: Hook, parent: Hook, child: Hook) -> c_int;
-        }
-        // SAFETY: the functions live as long as the program (the library is never unloaded).
-        keeping_errno(|| unsafe { pthread_atfork(Some(before), Some(parent), Some(child)) });
+        fork::at_fork(before, parent, child);
     }
 
     fn at_exit(&self, call: extern "C" fn()) {
@@ -295,18 +290,6 @@ impl Os for Linux {
             peak_resident: usage.ru_maxrss as u64 * 1024,
         }
     }
-}
-
-/// Writes as much as it can; false if that was nothing.
-fn write_all(file: c_int, text: &[u8]) -> bool {
-    let mut rest = text;
-    while !rest.is_empty() {
-        // SAFETY: the buffer is as long as said.
-        let n = unsafe { libc::write(file, rest.as_ptr().cast(), rest.len()) };
-        let Ok(written @ 1..) = usize::try_from(n) else { break };
-        rest = &rest[written..];
-    }
-    rest.len() < text.len()
 }
 
 /// A number that tells the open file of a descriptor from others; `None` if it is not open.

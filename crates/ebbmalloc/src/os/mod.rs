@@ -15,6 +15,8 @@ mod loom_park;
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod background;
+mod file;
+mod fork;
 mod linux;
 mod memory;
 mod moving;

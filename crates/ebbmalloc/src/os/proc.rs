@@ -1,22 +1,17 @@
 //! What /proc and /sys tell, read without allocating and without the C library's help.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 
+use super::file;
 use super::linux::keeping_errno;
 
 /// Reads the start of a file; what could be read, empty if nothing.
 pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     keeping_errno(|| {
-        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
-        unsafe {
-            let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if file < 0 {
-                return &buffer[..0];
-            }
-            let n = libc::read(file, buffer.as_mut_ptr().cast::<c_void>(), buffer.len());
-            libc::close(file);
-            &buffer[..n.max(0) as usize]
-        }
+        let Some(file) = file::open(path) else { return &buffer[..0] };
+        let n = file::read(file, buffer);
+        file::close(file);
+        &buffer[..n]
     })
 }
 
@@ -50,17 +45,13 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
     let mut matched = Some(0);
     let mut length = 0;
     keeping_errno(|| {
-        // SAFETY: plain system calls on a descriptor of our own and a buffer as long as said.
-        let file =
-            unsafe { libc::open(c"/proc/self/environ".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        if file < 0 {
-            return None;
-        }
+        let file = file::open(c"/proc/self/environ")?;
         let mut found = None;
         'file: loop {
-            // SAFETY: as above.
-            let n = unsafe { libc::read(file, chunk.as_mut_ptr().cast::<c_void>(), chunk.len()) };
-            let Ok(n @ 1..) = usize::try_from(n) else { break };
+            let n = file::read(file, &mut chunk);
+            if n == 0 {
+                break;
+            }
             for &byte in &chunk[..n] {
                 matched = match matched {
                     Some(at) if at > name.len() => {
@@ -80,8 +71,7 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
                 };
             }
         }
-        // SAFETY: our own descriptor.
-        unsafe { libc::close(file) };
+        file::close(file);
         found
     })
 }
