@@ -64,7 +64,7 @@ static void set_trap(void) {
     CHECK(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0);
 }
 
-enum { KEPT = 48, STEPS = 200, THREADS = 2 };
+enum { KEPT = 48, STEPS = 150, THREADS = 2 };
 
 // A block, or NULL for a reason: that a call was refused.
 static void *checked(void *block, size_t size) {
@@ -183,7 +183,7 @@ int main(int count, char **arguments) {
     for (int threaded = 0; threaded < 2; threaded++) {
         long all = run(threaded, 0, 0, &runs);
         CHECK(all > 50);
-        long step = is_long ? 1 : 1 + all / 8;
+        long step = is_long ? 1 : 1 + all / 6;
         for (long first = 0; first < all; first += step) {
             run(threaded, first, first + 1, &runs);
             run(threaded, first, first + 5, &runs);

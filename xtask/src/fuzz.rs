@@ -3,7 +3,8 @@
 
 use crate::cargo;
 use anyhow::{Context as _, Result, ensure};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -66,8 +67,8 @@ fn install(root: &Path, dir: &Path) -> Result<PathBuf> {
 /// What was found lies in `artifacts`, what was learnt in `corpus`, from where the next run goes on.
 fn fuzz(root: &Path, dir: &Path, tool: &Path, name: &str, minutes: u64) -> Result<bool> {
     let (corpus, artifacts) = (dir.join("corpus").join(name), dir.join("artifacts").join(name));
-    fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
+    sow(&corpus)?;
     let status = Command::new("rustup")
         .args(["run", "nightly"])
         .arg(tool)
@@ -75,7 +76,14 @@ fn fuzz(root: &Path, dir: &Path, tool: &Path, name: &str, minutes: u64) -> Resul
         .arg(dir.join("build"))
         .arg(name)
         .arg(&corpus)
-        .args(["--", "-timeout=120", "-rss_limit_mb=4096", "-max_len=4096", "-print_final_stats=1"])
+        .args([
+            "--",
+            "-timeout=120",
+            "-rss_limit_mb=4096",
+            "-max_len=4096",
+            "-len_control=0",
+            "-print_final_stats=1",
+        ])
         .arg(format!("-max_total_time={}", minutes * 60))
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
         .current_dir(root)
@@ -83,6 +91,21 @@ fn fuzz(root: &Path, dir: &Path, tool: &Path, name: &str, minutes: u64) -> Resul
         .status()
         .context("cannot start rustup")?;
     Ok(status.success())
+}
+
+/// Gives the fuzzer something long to begin with: from nothing it takes hours to get at programs.
+fn sow(corpus: &Path) -> Result<()> {
+    fs::create_dir_all(corpus)?;
+    if fs::read_dir(corpus)?.next().is_some() {
+        return Ok(());
+    }
+    let mut random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    for length in (1..=100).map(|nth| nth * 30) {
+        let mut bytes = vec![0; length];
+        random.read_exact(&mut bytes)?;
+        fs::write(corpus.join(format!("random-{length}")), bytes)?;
+    }
+    Ok(())
 }
 
 fn random(root: &Path, name: &str, minutes: u64) -> Result<bool> {

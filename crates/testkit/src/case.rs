@@ -72,7 +72,8 @@ impl<'a> Arbitrary<'a> for Platform {
             mode: u.choose(&["slot", "thread"])?,
             page: *u.choose(&[4096, 4096, 16384, 65536])?,
             cpus: u.int_in_range(1..=3)?,
-            space: *u.choose(&[8 << 20, 8 << 20, 12 << 20, 24 << 20])?,
+            // Little: most of a short program's time goes into making it.
+            space: *u.choose(&[8 << 20, 8 << 20, 8 << 20, 16 << 20])?,
             limit: u.choose(&["", "", "", "2M", "5M"])?,
             check: u.choose(&["", "", "", "1"])?,
         })
