@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { THREADS = 8, FORKS = 200, KEPT = 64 };
+enum { THREADS = 8, FORKS = 200, LONG_FORKS = 10000, KEPT = 64 };
 static int stop;
 
 static void churn(uint32_t seed, int steps) {
@@ -63,7 +63,8 @@ static void child(int number) {
 int main(void) {
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
-    for (int i = 0; i < FORKS; i++) {
+    int forks = getenv("LONG") ? LONG_FORKS : FORKS;
+    for (int i = 0; i < forks; i++) {
         churn((uint32_t)i + 1, 20);
         pid_t pid = fork();
         CHECK(pid >= 0);

@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { ROUNDS = 200, THREADS = 50, BLOCKS = 10, SHELF = 256 };
+enum { ROUNDS = 200, LONG_ROUNDS = 2000, THREADS = 50, BLOCKS = 10, SHELF = 256 };
 
 struct parcel {
     uint32_t size, seed;
@@ -36,7 +36,8 @@ int main(void) {
     pthread_attr_t attributes;
     CHECK(pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_setstacksize(&attributes, 128 << 10) == 0);
-    for (uintptr_t round = 0; round < ROUNDS; round++) {
+    uintptr_t rounds = getenv("LONG") ? LONG_ROUNDS : ROUNDS;
+    for (uintptr_t round = 0; round < rounds; round++) {
         pthread_t threads[THREADS];
         for (uintptr_t i = 0; i < THREADS; i++)
             CHECK(pthread_create(&threads[i], &attributes, thread, (void *)(round * THREADS + i + 1)) == 0);

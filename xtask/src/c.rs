@@ -9,7 +9,7 @@
 
 use crate::compiler::{self, Object, Plugin, WAYS, Way};
 use crate::header::Header;
-use crate::library::{Library, Mode};
+use crate::library::Mode;
 use crate::tally::Tally;
 use crate::test::Context;
 use crate::{packages, pool, process};
@@ -21,6 +21,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const RUN_LIMIT: Duration = Duration::from_secs(60);
+/// The same with `--long`, of which programs are told by `LONG` in their environment.
+const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 #[derive(PartialEq, Debug)]
 enum Expect {
@@ -213,8 +215,7 @@ impl Program {
                     tally.skip(&test, why);
                     continue;
                 }
-                let library = &context.library;
-                tally.count(&test, self.run_once(library, mode, way, executable, limit, false));
+                tally.count(&test, self.run_once(context, mode, way, executable, limit, false));
             }
         }
         Ok(())
@@ -241,8 +242,8 @@ impl Program {
             _ => {
                 let mode = modes.iter().find(|mode| mode.unavailable.is_none());
                 let mode = mode.context("no mode is available")?;
-                let (library, limit) = (&context.library, self.limits[0]);
-                tally.count(&test, self.run_once(library, mode, way, executable, limit, true));
+                let limit = self.limits[0];
+                tally.count(&test, self.run_once(context, mode, way, executable, limit, true));
             }
         }
         Ok(())
@@ -250,13 +251,14 @@ impl Program {
 
     fn run_once(
         &self,
-        library: &Library,
+        context: &Context,
         mode: &Mode,
         way: Way,
         executable: &Path,
         limit: Option<u64>,
         checked: bool,
     ) -> Result<()> {
+        let library = &context.library;
         let mut command = Command::new(executable);
         library.environment(&mut command, mode);
         command.current_dir(executable.parent().context("no directory")?);
@@ -270,7 +272,11 @@ impl Program {
             command.env("EBB_CHECK", "1");
         }
         let log = executable.with_extension(if checked { "check" } else { mode.name });
-        let run = process::run(&mut command, RUN_LIMIT, &log, limit)?;
+        let time = if context.long { LONG_LIMIT } else { RUN_LIMIT };
+        if context.long {
+            command.env("LONG", "1");
+        }
+        let run = process::run(&mut command, time, &log, limit)?;
         match &self.expect {
             Expect::Exit(code) => {
                 let exited = run.status.and_then(|status| status.code());

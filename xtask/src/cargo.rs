@@ -74,21 +74,9 @@ pub fn miri(context: &Context) -> Result<Tally> {
         tally.skip("miri", format!("{error:#}"));
         return Ok(tally);
     }
-    let mut command = Command::new("rustup");
+    let mut command = nightly(&context.root);
     command
-        .current_dir(&context.root)
-        .args([
-            "run",
-            "nightly",
-            "cargo",
-            "miri",
-            "test",
-            "--package",
-            KIT,
-            "--test",
-            "miri",
-            "--target-dir",
-        ])
+        .args(["miri", "test", "--package", KIT, "--test", "miri", "--target-dir"])
         .arg(context.target.join("miri"));
     test("miri", &mut command)
 }
@@ -101,12 +89,32 @@ fn install_miri() -> Result<()> {
     if has.status.success() {
         return Ok(());
     }
-    println!("  miri: installing it with rustup");
+    install_nightly("miri,rust-src")
+}
+
+/// Installs the nightly toolchain and these components of it, if they are missing.
+pub fn install_nightly(components: &str) -> Result<()> {
+    let listed = Command::new("rustup")
+        .args(["component", "list", "--installed", "--toolchain", "nightly"])
+        .output()
+        .context("nightly Rust needs rustup, which cannot be started")?;
+    let installed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    if components.split(',').all(|name| installed.lines().any(|line| line.starts_with(name))) {
+        return Ok(());
+    }
+    println!("  nightly: installing it with rustup, and {components}");
     let install =
-        ["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"];
+        ["toolchain", "install", "nightly", "--profile", "minimal", "--component", components];
     let done = Command::new("rustup").args(install).stdout(Stdio::null()).status()?;
-    ensure!(done.success(), "rustup could not install Miri of the nightly toolchain");
+    ensure!(done.success(), "rustup could not install the nightly toolchain with {components}");
     Ok(())
+}
+
+/// Cargo of the nightly toolchain.
+pub fn nightly(root: &Path) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo"]).current_dir(root);
+    command
 }
 
 /// Cargo as it started this task.

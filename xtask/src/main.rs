@@ -7,6 +7,7 @@ mod compiler;
 mod cross;
 mod examples;
 mod faces;
+mod fuzz;
 mod header;
 mod install;
 mod kernels;
@@ -17,6 +18,8 @@ mod pool;
 mod process;
 mod programs;
 mod rust_crate;
+mod sanitize;
+mod soak;
 mod tally;
 mod test;
 mod unittest;
@@ -40,6 +43,12 @@ enum Task {
     Kernels(kernels::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
+    /// Look for mistakes of the engine with libFuzzer: 10 minutes for each of four targets, or hours
+    Fuzz(fuzz::Args),
+    /// Run the engine's tests under ThreadSanitizer and AddressSanitizer: some minutes
+    Sanitize(sanitize::Args),
+    /// A mixed load for an hour, after which memory must be what it was
+    Soak(soak::Args),
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
@@ -53,6 +62,9 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Kernels(args) => kernels::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Sanitize(args) => sanitize::run(&args),
+        Task::Soak(args) => soak::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),
         Task::Wheel => wheel::make(),

@@ -219,7 +219,7 @@ impl ClassSpans {
 
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
     /// Returns the free blocks that were found.
-    pub fn check(&self, region: &Region) -> usize {
+    pub fn check(&self, region: &Region, class: SizeClass) -> usize {
         let mut free = 0;
         for (list, &head) in self.heads.iter().enumerate() {
             assert_eq!(head != 0, self.filled >> list & 1 == 1, "summary bit of list {list}");
@@ -227,7 +227,8 @@ impl ClassSpans {
             while unit != 0 {
                 // SAFETY: as in `claim`.
                 let span = unsafe { &*region.span(unit) };
-                span.check();
+                assert_eq!(region.entry(unit as usize), self.entry(class, 0), "listed: {unit}");
+                span.check(class);
                 assert_eq!(self.list_of(span), Some(list), "span {unit} is in the wrong list");
                 assert_eq!(span.previous, previous, "back link of span {unit}");
                 assert!(!span.is_idle(), "span {unit} should have been retired");

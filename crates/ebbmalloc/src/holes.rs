@@ -44,4 +44,10 @@ impl Holes {
         (bytes.start / PAGE..bytes.end.div_ceil(PAGE))
             .all(|page| self.0[page / 64] >> (page % 64) & 1 == 1)
     }
+
+    /// Whether any page in which these bytes lie is a hole.
+    pub fn meet(&self, bytes: Range<usize>) -> bool {
+        (bytes.start / PAGE..bytes.end.div_ceil(PAGE))
+            .any(|page| self.0[page / 64] >> (page % 64) & 1 == 1)
+    }
 }

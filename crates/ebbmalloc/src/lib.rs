@@ -87,6 +87,7 @@
 //! - `scavenger`: when memory is given back that nobody needs
 //! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `check`, `scavenge`, `blocks`, `stats`, `why`: all
 //!   of it together
+//! - `audit`: every invariant of it, for tests
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
 
@@ -125,6 +126,8 @@ extern crate std;
 
 #[cfg(all(feature = "allocator-api2", not(loom)))]
 mod allocator_api2;
+#[cfg(not(loom))]
+mod audit;
 #[cfg(not(loom))]
 mod beacon;
 mod cache;

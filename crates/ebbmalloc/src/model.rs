@@ -72,7 +72,7 @@ impl<O: Os> Layers<O> {
     pub fn check(&self) -> (usize, usize) {
         let (free, counts) = {
             let spans = self.central.spans().lock();
-            (spans.check(&self.region), spans.counts)
+            (spans.check(&self.region, self.class), spans.counts)
         };
         assert_eq!(free + counts.claimed, counts.spans * self.class.span_blocks());
         let in_use = self.pages.lock().check(&self.region);

@@ -4,6 +4,8 @@
 //! Free runs are of two kinds, which do not join: *dirty* ones are resident and hold old
 //! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
 
+use core::iter;
+
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
@@ -327,15 +329,25 @@ impl Pages {
         }
     }
 
-    /// Walks all units ever used and panics at the first that is booked wrongly: for tests.
-    /// Returns how many units are in use.
-    pub fn check(&self, region: &Region) -> usize {
-        let (mut unit, mut in_use, mut dirty, mut free_runs) = (1, 0, 0, 0);
-        let mut last_state = State::InUse;
-        while unit < self.frontier {
+    /// All runs by their first units; together they are all units ever used. Panics where they are not: for tests.
+    pub fn runs(&self, region: &Region) -> impl Iterator<Item = (UnitIndex, Run)> {
+        assert!(self.frontier as usize * UNIT <= region.committed(), "frontier {}", self.frontier);
+        let mut next = 1;
+        iter::from_fn(move || {
+            let unit = (next < self.frontier).then_some(next)?;
             // SAFETY: below the frontier.
             let run = unsafe { *region.run(unit) };
             assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
+            next += run.units;
+            Some((unit, run))
+        })
+    }
+
+    /// Panics at the first run that is booked wrongly: for tests. Returns how many units are in use.
+    pub fn check(&self, region: &Region) -> usize {
+        let (mut in_use, mut dirty, mut free_runs) = (0, 0, 0);
+        let mut last_state = State::InUse;
+        for (unit, run) in self.runs(region) {
             // SAFETY: as above.
             let end = unsafe { *region.run(unit + run.units - 1) };
             assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
@@ -348,7 +360,6 @@ impl Pages {
                 }
             }
             last_state = run.state;
-            unit += run.units;
         }
         assert_eq!((in_use, dirty), (self.counts.in_use, self.counts.dirty), "unit counts");
         assert_eq!(free_runs, self.dirty.check(region) + self.clean.check(region), "tree sizes");

@@ -169,13 +169,31 @@ impl Span {
         self.free == self.blocks
     }
 
-    /// Panics unless the counts agree with the bitmap: for tests.
-    pub fn check(&self) {
+    /// The opposite of [`Span::release`], for whoever marks blocks to count them: for tests.
+    pub fn hold(&mut self, block: usize) {
+        let (word, bit) = (block / 64, 1 << (block % 64));
+        assert!(self.bits[word] & bit != 0, "block {block} is not free");
+        self.bits[word] &= !bit;
+        if self.bits[word] == 0 {
+            self.occupied &= !(1 << word);
+        }
+        self.free -= 1;
+    }
+
+    /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
+    pub fn check(&self, class: SizeClass) {
+        assert_eq!(self.blocks as usize, class.span_blocks(), "blocks of a span of {class:?}");
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
         assert_eq!(set, self.free as u32, "free blocks of a span");
         for (word, bits) in words {
             assert_eq!(*bits != 0, self.occupied >> word & 1 == 1, "summary bit {word}");
+        }
+        assert_eq!(self.holed, !self.holes.is_empty(), "whether there are holes");
+        let in_use = (0..self.blocks as usize).filter(|&block| self.holed && !self.is_free(block));
+        for block in in_use {
+            let bytes = block * class.size()..(block + 1) * class.size();
+            assert!(!self.holes.meet(bytes), "block {block} of {class:?} is in use, in a hole");
         }
     }
 }
@@ -203,14 +221,14 @@ mod tests {
                 next += 1;
             }) > 0
             {
-                span.check();
+                span.check(class);
             }
             assert_eq!(next, class.span_blocks());
             for block in (0..next).rev() {
                 assert!(!span.is_idle());
                 assert!(span.release(block));
                 assert!(!span.release(block), "released twice");
-                span.check();
+                span.check(class);
             }
             assert!(span.is_idle() && !span.release(next));
         }

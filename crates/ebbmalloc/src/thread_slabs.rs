@@ -194,6 +194,23 @@ impl ThreadSlabs {
         (0..slabs.committed).for_each(|number| work(slabs.slab(number)));
     }
 
+    /// Panics unless each slab is a thread's or on one shelf: for tests.
+    pub fn check(&self) {
+        let slabs = self.slabs.lock();
+        let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
+        assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
+        let mut shelved = 0;
+        for shelf in [Shelf::Orphaned, Shelf::Warm, Shelf::Cold] {
+            let (before, mut next) = (shelved, slabs.heads[shelf as usize]);
+            while let Some(number) = next.checked_sub(1) {
+                assert!(shelved < linked && (number as usize) < slabs.committed, "slab {number}");
+                (shelved, next) = (shelved + 1, slabs.link(number as usize));
+            }
+            assert!(!matches!(shelf, Shelf::Warm) || shelved - before == slabs.warm as usize);
+        }
+        assert_eq!(shelved, linked, "free slabs");
+    }
+
     /// Keeps everybody else out, beyond any guard: for fork.
     pub fn hold(&self) {
         self.slabs.hold();

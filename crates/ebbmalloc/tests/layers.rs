@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 32] = [
+const LAYERS: [&[&str]; 33] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -32,6 +32,7 @@ const LAYERS: [&[&str]; 32] = [
     &["heaps", "check"],
     &["scavenge"],
     &["blocks", "stats", "why"],
+    &["audit"],
     &["model"],
     &["global"],
     &["heap"],

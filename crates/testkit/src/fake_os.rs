@@ -5,11 +5,12 @@ use std::alloc::{self, Layout};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
 
+use crate::Faults;
 use crate::words::Words;
 
 /// What memory that is not committed is filled with, so that a read of it shows.
@@ -26,16 +27,12 @@ pub struct FakeOs {
     memory: Option<u64>,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
-    /// Calls numbered from `fail_from` to below `fail_to` are refused.
-    fail_from: AtomicUsize,
-    fail_to: AtomicUsize,
-    calls: AtomicUsize,
-    refusals: AtomicUsize,
+    faults: Faults,
     shortages: AtomicUsize,
     purges: AtomicUsize,
     moves: AtomicUsize,
     /// The clock, in milliseconds, and how far a look at it moves it.
-    now: std::sync::atomic::AtomicU64,
+    now: AtomicU64,
     tick: u64,
     state: Mutex<State>,
 }
@@ -66,10 +63,7 @@ impl Default for FakeOs {
             memory: None,
             environment: Vec::new(),
             words: Words::new(),
-            fail_from: AtomicUsize::new(0),
-            fail_to: AtomicUsize::new(0),
-            calls: AtomicUsize::new(0),
-            refusals: AtomicUsize::new(0),
+            faults: Faults::default(),
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
@@ -120,24 +114,33 @@ impl FakeOs {
 
     /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
     pub fn refusing(self, calls: Range<usize>) -> Self {
-        self.fail_from.store(calls.start, Ordering::Relaxed);
-        self.fail_to.store(calls.end, Ordering::Relaxed);
+        self.faults.refuse(calls);
         self
+    }
+
+    /// Which calls of reserve, commit, purge and move are refused.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
     }
 
     /// Refuses no call from now on.
     pub fn heal(&self) {
-        self.fail_to.store(0, Ordering::Relaxed);
+        self.faults.heal();
     }
 
-    /// How often reserve, commit and purge were called.
+    /// How often reserve, commit, purge and move were called.
     pub fn calls(&self) -> usize {
-        self.calls.load(Ordering::Relaxed)
+        self.faults.calls()
     }
 
     /// How many of these were refused.
     pub fn refusals(&self) -> usize {
-        self.refusals.load(Ordering::Relaxed)
+        self.faults.refusals()
+    }
+
+    /// Whether an environment variable is set.
+    pub(crate) fn sets(&self, name: &str) -> bool {
+        self.environment.iter().any(|&(found, value)| found == name && !value.is_empty())
     }
 
     /// How often the engine said that it is out of memory.
@@ -201,14 +204,6 @@ impl FakeOs {
         // A test may have ended in a panic on purpose: the state stays good for looking at.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn refuses(&self) -> bool {
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let range = self.fail_from.load(Ordering::Relaxed)..self.fail_to.load(Ordering::Relaxed);
-        let refused = range.contains(&call);
-        self.refusals.fetch_add(refused as usize, Ordering::Relaxed);
-        refused
-    }
 }
 
 impl State {
@@ -266,7 +261,7 @@ impl Os for FakeOs {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        if self.refuses() {
+        if self.faults.refuses() {
             return None;
         }
         assert_eq!(bytes % self.page, 0, "a reservation not of whole pages");
@@ -284,7 +279,7 @@ impl Os for FakeOs {
     }
 
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
-        if self.refuses() {
+        if self.faults.refuses() {
             return false;
         }
         let mut state = self.state();
@@ -307,7 +302,7 @@ impl Os for FakeOs {
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        let refused = self.refuses();
+        let refused = self.faults.refuses();
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
@@ -318,7 +313,7 @@ impl Os for FakeOs {
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
-        if self.refuses() {
+        if self.faults.refuses() {
             return false;
         }
         let mut state = self.state();
@@ -442,11 +437,11 @@ impl Os for FakeOs {
     }
 
     fn sleep_ms(&self, ms: u32) {
-        self.now.fetch_add(ms as u64, std::sync::atomic::Ordering::Relaxed);
+        self.now.fetch_add(ms as u64, Ordering::Relaxed);
     }
 
     fn now_ms(&self) -> u64 {
-        self.now.fetch_add(self.tick, std::sync::atomic::Ordering::Relaxed)
+        self.now.fetch_add(self.tick, Ordering::Relaxed)
     }
 
     fn usage(&self) -> Usage {

@@ -14,14 +14,22 @@
 //! - `heaps.rs`: heaps: several, by several threads, at limits, short of memory, misused
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `miri.rs`: what Miri has to watch, and small enough for it
+//! - `audit.rs`: what the check of the whole heap sees
+//! - `fuzz.rs`: random programs with everything in them: modes, heaps, forks, faults, limits
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail
 
 #![warn(missing_docs)]
 
 mod fake_os;
+mod faults;
 mod words;
 pub use fake_os::FakeOs;
+pub use faults::Faults;
 
+#[cfg(not(loom))]
+mod case;
+#[cfg(not(loom))]
+pub mod fuzz;
 #[cfg(not(loom))]
 mod linux_in;
 #[cfg(not(loom))]

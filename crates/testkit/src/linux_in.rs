@@ -1,28 +1,64 @@
 //! The real operating system, in a mode and with as many CPUs as the test chooses.
 
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
+use crate::Faults;
 use crate::words::Words;
 
-/// [`Linux`] with `EBB_MODE` as given, and no other variable set.
+/// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it reserves goes with it.
 pub struct LinuxIn {
-    mode: &'static str,
+    environment: Vec<(&'static str, &'static str)>,
     words: Words,
     cpus: Option<usize>,
     id_at: Option<isize>,
+    space: usize,
+    faults: Faults,
+    /// Start and bytes of each reservation.
+    reserved: Reserved,
 }
 
 impl LinuxIn {
     /// In this mode.
     pub fn new(mode: &'static str) -> Self {
-        Self { mode, words: Words::new(), cpus: None, id_at: None }
+        Self {
+            environment: vec![("EBB_MODE", mode)],
+            words: Words::new(),
+            cpus: None,
+            id_at: None,
+            space: usize::MAX,
+            faults: Faults::default(),
+            reserved: Reserved::default(),
+        }
     }
 
     /// As if there were so many CPUs, fewer or more than there are.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus: Some(cpus), ..self }
+    }
+
+    /// As if there were so many bytes of address space.
+    pub fn space(self, bytes: usize) -> Self {
+        Self { space: bytes, ..self }
+    }
+
+    /// With this environment variable set.
+    pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
+        self.environment.push((name, value));
+        self
+    }
+
+    /// Which calls of reserve, commit, purge and move are refused.
+    pub fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Whether memory may be short where the machine has some.
+    pub(crate) fn is_bounded(&self) -> bool {
+        let limited = |&(name, value): &(&str, &str)| name == "EBB_LIMIT" && !value.is_empty();
+        self.space < 1 << 39 || self.environment.iter().any(limited)
     }
 
     /// As if the kernel wrote the number of the virtual CPU so far from the thread pointer.
@@ -31,12 +67,25 @@ impl LinuxIn {
     }
 }
 
+/// Start and bytes of each reservation.
+#[derive(Default)]
+struct Reserved(Mutex<Vec<(usize, usize)>>);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let reserved = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for &mut (start, bytes) in reserved {
+            // SAFETY: reserved for the engine, which goes too.
+            unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
+        }
+    }
+}
+
 impl Os for LinuxIn {
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let Self { mode, .. } = self;
-        let value = buffer.get_mut(..mode.len()).filter(|_| name == "EBB_MODE")?;
-        value.copy_from_slice(mode.as_bytes());
-        Some(mode.len())
+        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
+        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
+        Some(value.len())
     }
 
     fn page_size(&self) -> usize {
@@ -44,26 +93,32 @@ impl Os for LinuxIn {
     }
 
     fn address_space_left(&self) -> usize {
-        Linux.address_space_left()
+        Linux.address_space_left().min(self.space)
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        Linux.reserve(bytes, align)
+        if self.faults.refuses() {
+            return None;
+        }
+        let start = Linux.reserve(bytes, align)?;
+        let mut reserved = self.reserved.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reserved.push((start.as_ptr().expose_provenance(), bytes));
+        Some(start)
     }
 
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        unsafe { Linux.commit(start, bytes) }
+        !self.faults.refuses() && unsafe { Linux.commit(start, bytes) }
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        unsafe { Linux.move_pages(from, to, bytes) }
+        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes) }
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        unsafe { Linux.purge(start, bytes) }
+        !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
     fn memory_limit(&self) -> Option<u64> {

@@ -4,33 +4,51 @@ use std::ptr;
 
 use ebbmalloc::{Engine, HeapId, Os};
 
-use crate::{Block, FakeOs, LinuxIn, Op, Shadow};
+use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow};
 
 /// An operating system of which a test knows when the engine may be short of memory.
 pub trait TestOs: Os {
-    /// How many calls it has refused.
-    fn refusals(&self) -> usize;
-    /// How many bytes it has left to give.
+    /// Which calls it refuses, and has refused.
+    fn faults(&self) -> &Faults;
+    /// How many bytes it has left to give; 0 where an option of the engine forbids to have all of them.
     fn room(&self) -> usize;
+    /// Lets time pass, in milliseconds, where it is no real time.
+    fn pass(&self, ms: u32);
+    /// How often the engine said that it is out of memory, where that is counted.
+    fn shortages(&self) -> Option<usize>;
 }
 
 impl TestOs for FakeOs {
-    fn refusals(&self) -> usize {
-        FakeOs::refusals(self)
+    fn faults(&self) -> &Faults {
+        FakeOs::faults(self)
     }
 
     fn room(&self) -> usize {
-        self.uncommitted()
+        if self.sets("EBB_LIMIT") || self.sets("EBB_CHECK") { 0 } else { self.uncommitted() }
+    }
+
+    fn pass(&self, ms: u32) {
+        self.sleep_ms(ms);
+    }
+
+    fn shortages(&self) -> Option<usize> {
+        Some(FakeOs::shortages(self))
     }
 }
 
 impl TestOs for LinuxIn {
-    fn refusals(&self) -> usize {
-        0
+    fn faults(&self) -> &Faults {
+        LinuxIn::faults(self)
     }
 
     fn room(&self) -> usize {
-        1 << 39
+        if self.is_bounded() { 0 } else { 1 << 39 }
+    }
+
+    fn pass(&self, _: u32) {}
+
+    fn shortages(&self) -> Option<usize> {
+        None
     }
 }
 
@@ -137,7 +155,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
     }
 
     fn alloc(&mut self, size: usize, align: usize, zeroed: bool) {
-        let refusals = self.engine.os().refusals();
+        let refusals = self.engine.os().faults().refusals();
         let engine = self.engine;
         let heap = self.heap.map(|(heap, _)| heap);
         let start = match (heap, zeroed, align) {
@@ -164,7 +182,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return;
         };
         old.check();
-        let refusals = self.engine.os().refusals();
+        let refusals = self.engine.os().faults().refusals();
         // SAFETY: out of the shadow, so nobody's; the alignment is the one it was made with.
         let start = unsafe {
             match old.heap.filter(|_| nth.is_multiple_of(2)) {
@@ -225,7 +243,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             _ => true,
         });
         assert!(
-            forbidden || os.refusals() > refusals_before || os.room() < needed,
+            forbidden || os.faults().refusals() > refusals_before || os.room() < needed,
             "null for {size} bytes aligned to {align} though {} bytes are left",
             os.room()
         );

@@ -34,8 +34,12 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
         }
         MOVES.store(MOVES_MAX, Ordering::Relaxed);
         // A kernel that refuses late has unmapped the target first; an emulator (QEMU's user mode) that did
-        // as asked thinks that the source is gone.
+        // as asked thinks that the source is gone. One that refuses at once has taken nothing away: then a new
+        // mapping would be refused too, if it is of mappings that there are too many.
         let lost = if moved { from } else { to };
+        if readable_by_kernel(lost) {
+            return moved;
+        }
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let again = libc::mmap(lost, bytes, access, flags, -1, 0);
@@ -44,11 +48,11 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
     }
 }
 
-/// Whether system calls can read here, where the memory holds zeros. Asked by a call that every sandbox
-/// allows: to block no signal.
+/// Whether system calls can read here, where the memory holds zeros if it is mapped. Asked by a call that every
+/// sandbox allows: to block no signal.
 ///
 /// # Safety
-/// The address is mapped.
+/// The memory is the caller's.
 unsafe fn readable_by_kernel(address: *const c_void) -> bool {
     let (none, size) = (ptr::null_mut::<c_void>(), size_of::<u64>());
     // SAFETY: the caller's; the kernel reads a set of signals, which is empty.

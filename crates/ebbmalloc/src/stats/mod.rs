@@ -14,7 +14,7 @@ use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::options::StatsChoice;
 use crate::os::Os;
-use crate::region::{MapEntry, Region};
+use crate::region::Region;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::text::Line;
 
@@ -107,56 +107,6 @@ impl<O: Os> Engine<O> {
             }
         }
         sums
-    }
-
-    /// Walks everything and panics at the first thing that is booked wrongly: for tests. Nobody
-    /// else may use the engine meanwhile.
-    pub fn check(&self) {
-        let mut span_units = 0;
-        for class in SizeClass::all() {
-            let central = &self.centrals[class.index()];
-            let spans = central.spans().lock();
-            assert_eq!(spans.check(&self.region), spans.counts.free(class), "of {class:?}");
-            let counts = spans.counts;
-            drop(spans);
-            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
-            span_units += counts.spans * class.span_units() as usize;
-        }
-        let heap_units = self.check_heaps();
-        let in_use = self.pages.lock().check(&self.region);
-        let all = span_units + heap_units + self.totals.read().large_units;
-        assert_eq!(all, in_use, "units in use");
-    }
-
-    /// The same for heaps. Units of their records and spans.
-    fn check_heaps(&self) -> usize {
-        let heaps = self.heaps.lock();
-        assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
-        let mut units = heaps.count;
-        for heap in heaps.each(&self.region) {
-            let contents = heap.contents().lock();
-            let mut used = 0;
-            for class in SizeClass::all() {
-                let spans = &contents.spans[class.index()];
-                let counts = spans.counts;
-                assert_eq!(
-                    spans.check(&self.region),
-                    counts.free(class),
-                    "of {class:?}, in a heap"
-                );
-                units += counts.spans * class.span_units() as usize;
-                used += counts.claimed * class.size();
-            }
-            for first in contents.each_large(&self.region) {
-                let entry = self.region.entry(first as usize);
-                assert_eq!(entry, MapEntry::LARGE.of_heap(), "large block of a heap");
-                // SAFETY: a large block of the heap that is locked.
-                used += unsafe { (*self.region.run(first)).units } as usize * UNIT;
-            }
-            assert_eq!(used, contents.used, "bytes that a heap uses");
-            assert!(used <= contents.limit, "a heap beyond its limit");
-        }
-        units
     }
 
     /// Prints the statistics to standard error, as the options say; else as text.

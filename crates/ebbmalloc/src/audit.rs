@@ -1,0 +1,245 @@
+//! The whole heap at rest: walks all of it and panics at the first thing that is booked wrongly. For
+//! tests; nobody else may use the engine meanwhile.
+//!
+//! What is held to be true:
+//!
+//! - runs tile the units up to the frontier, and the trees hold the free ones (`pages.rs`);
+//! - the map says of each unit what its run is used for, and so does the run's note;
+//! - a span's counts agree with its bitmap, lists hold the spans that have free blocks, no block in use lies in a hole;
+//! - every block is in use, or in exactly one cache, or one set bit in its span;
+//! - counters are the sums of what there is.
+
+use core::ptr;
+
+use crate::cache::{OwnedStack, Slab};
+use crate::central::CentralCounts;
+use crate::check_table::State as BlockState;
+use crate::engine::Engine;
+use crate::heap_record::HeapRecord;
+use crate::large::units_for;
+use crate::os::Os;
+use crate::region::{MapEntry, Region, UnitIndex};
+use crate::run::{Run, State};
+use crate::size_class::{CLASSES, SizeClass, UNIT, class_of_start};
+use crate::span::Span;
+
+/// What was found on the way.
+struct Found {
+    /// By class, spans and blocks that are claimed from them: of no heap.
+    classes: [CentralCounts; CLASSES],
+    /// Units of heaps' records and spans.
+    heap_units: usize,
+    large_blocks: usize,
+    large_units: usize,
+}
+
+impl<O: Os> Engine<O> {
+    /// Panics at the first thing that is booked wrongly, whatever the program holds.
+    pub fn check(&self) {
+        let found = self.check_runs();
+        let mut span_units = 0;
+        for class in SizeClass::all() {
+            let spans = self.centrals[class.index()].spans().lock();
+            let (counts, seen) = (spans.counts, found.classes[class.index()]);
+            let listed = spans.check(&self.region, class);
+            drop(spans);
+            assert_eq!(listed, counts.free(class), "free blocks of {class:?}");
+            assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
+            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+            span_units += counts.spans * class.span_units() as usize;
+        }
+        assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
+        let totals = self.totals.read();
+        let large = (totals.large_blocks, totals.large_units);
+        assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
+        let in_use = self.pages.lock().check(&self.region);
+        assert_eq!(span_units + found.heap_units + found.large_units, in_use, "units in use");
+        self.thread_slabs.check();
+        self.each_cached(|block, class| self.mark(block, Some(class)));
+        self.each_cached(|block, _| self.unmark(block));
+    }
+
+    /// The same for a program that holds these blocks, and no others.
+    pub fn check_with(&self, live: &[*mut u8]) {
+        self.check();
+        let large = live.iter().filter(|&&block| self.mark(block, None)).count()
+            + self.sum_quarantined(|block| self.mark(block, None));
+        assert_eq!(large, self.totals.read().large_blocks, "large blocks that nobody holds");
+        self.each_cached(|block, class| self.mark(block, Some(class)));
+        for (first, run) in self.pages.lock().runs(&self.region) {
+            if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
+                // SAFETY: a span, and nobody else works on it.
+                let idle = unsafe { &*self.region.span(first) }.is_idle();
+                assert!(idle, "a block of the span at {first} that nobody holds");
+            }
+        }
+        self.each_cached(|block, _| self.unmark(block));
+        live.iter().for_each(|&block| self.unmark(block));
+        self.sum_quarantined(|block| {
+            self.unmark(block);
+            false
+        });
+    }
+
+    /// Holds what runs are used for against the map and the spans.
+    fn check_runs(&self) -> Found {
+        let region = &self.region;
+        let mut found = Found {
+            classes: [CentralCounts::default(); CLASSES],
+            heap_units: 0,
+            large_blocks: 0,
+            large_units: 0,
+        };
+        let pages = self.pages.lock();
+        for (first, run) in pages.runs(region) {
+            let entry = region.entry(first as usize);
+            let rest = first + 1..first + run.units;
+            if run.state != State::InUse {
+                (first..rest.end).for_each(|unit| check_unused(region, unit));
+                continue;
+            }
+            check_owner(region, first, run, entry);
+            if let Some(class) = entry.class() {
+                assert_eq!(run.units, class.span_units(), "units of a span of {class:?}");
+                for (nth, unit) in (first..rest.end).enumerate() {
+                    let expected = MapEntry::small(class, nth as u32);
+                    assert_eq!(region.entry(unit as usize).of_anyone(), expected, "unit {unit}");
+                }
+                // SAFETY: a span, and nobody else works on it.
+                let span = unsafe { &*region.span(first) };
+                span.check(class);
+                if entry.is_of_heap() {
+                    found.heap_units += run.units as usize;
+                } else {
+                    let counts = &mut found.classes[class.index()];
+                    counts.spans += 1;
+                    counts.claimed += (span.blocks - span.free) as usize;
+                }
+                continue;
+            }
+            rest.for_each(|unit| check_unused(region, unit));
+            match entry.of_anyone() {
+                MapEntry::HEAP => found.heap_units += run.units as usize,
+                MapEntry::LARGE => {
+                    assert_eq!(units_for(run.asked()), Some(run.units), "large block at {first}");
+                    found.large_blocks += 1;
+                    found.large_units += run.units as usize;
+                }
+                _ => panic!("unit {first} is in use for nothing: {entry:?}"),
+            }
+        }
+        found
+    }
+
+    /// Units of the records and spans of heaps.
+    fn check_heaps(&self) -> usize {
+        let heaps = self.heaps.lock();
+        assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
+        heaps.each(&self.region).map(|heap| 1 + self.check_heap_record(heap)).sum()
+    }
+
+    fn check_heap_record(&self, heap: &HeapRecord) -> usize {
+        let contents = heap.contents().lock();
+        let (mut units, mut used) = (0, 0);
+        for class in SizeClass::all() {
+            let spans = &contents.spans[class.index()];
+            let counts = spans.counts;
+            let free = spans.check(&self.region, class);
+            assert_eq!(free, counts.free(class), "free blocks of {class:?}, in a heap");
+            units += counts.spans * class.span_units() as usize;
+            used += counts.claimed * class.size();
+        }
+        for first in contents.each_large(&self.region) {
+            let entry = self.region.entry(first as usize);
+            assert_eq!(entry, MapEntry::LARGE.of_heap(), "large block of a heap");
+            // SAFETY: a large block of the heap that is locked.
+            used += unsafe { (*self.region.run(first)).units } as usize * UNIT;
+        }
+        assert_eq!(used, contents.used, "bytes that a heap uses");
+        assert!(used <= contents.limit, "a heap beyond its limit");
+        units
+    }
+
+    /// Runs `work` on each block in a cache, with the class of its stack.
+    fn each_cached<R>(&self, mut work: impl FnMut(*mut u8, SizeClass) -> R) {
+        let mut in_slab = |slab: *mut Slab| {
+            for class in SizeClass::all() {
+                // SAFETY: a slab of this engine, which nobody uses meanwhile.
+                let stack = unsafe { OwnedStack::new(slab, class) };
+                let mut header = stack.header();
+                assert!(!header.is_closed(), "a stack of {class:?} is closed");
+                let mut block = [ptr::null_mut()];
+                while stack.take(&mut header, &mut block) > 0 {
+                    work(block[0], class);
+                }
+            }
+        };
+        self.slabs().for_each(&mut in_slab);
+        self.thread_slabs.for_each(in_slab);
+    }
+
+    /// How many blocks in quarantine `work` says yes of.
+    fn sum_quarantined(&self, mut work: impl FnMut(*mut u8) -> bool) -> usize {
+        let mut sum = 0;
+        if self.checking() {
+            self.check_table.lock().find_map(|record| {
+                sum += (record.state == BlockState::Quarantined && work(record.block)) as usize;
+                None::<()>
+            });
+        }
+        sum
+    }
+
+    /// Books a small block that is in a cache of this class, or in use, as free: only once can that be. True for
+    /// a large one.
+    fn mark(&self, block: *mut u8, cached: Option<SizeClass>) -> bool {
+        let Some((span, number, entry)) = self.small(block) else {
+            return true;
+        };
+        let code = cached.map_or(entry.code(), SizeClass::index);
+        assert_eq!(entry.code(), code, "{block:p} is in the wrong cache");
+        assert!(span.release(number), "{block:p} is in two places");
+        false
+    }
+
+    fn unmark(&self, block: *mut u8) {
+        if let Some((span, number, _)) = self.small(block) {
+            span.hold(number);
+        }
+    }
+
+    /// The span that a block lies in, and its number there; `None` for a large block.
+    #[allow(clippy::mut_from_ref)]
+    fn small(&self, block: *mut u8) -> Option<(&mut Span, usize, MapEntry)> {
+        let region = &self.region;
+        let offset = region.offset(block);
+        assert!(offset < region.committed(), "{block:p} is no block");
+        let entry = region.entry(offset / UNIT);
+        let Some(class) = entry.class() else {
+            let begins = entry.of_anyone() == MapEntry::LARGE && offset.is_multiple_of(UNIT);
+            assert!(begins, "{block:p} is no block: {entry:?}");
+            return None;
+        };
+        let within = entry.span_offset() + offset % UNIT;
+        let begins = class_of_start(class.index(), within).is_some();
+        assert!(begins, "{block:p} is inside of a block of {class:?}");
+        let first = (offset - within) / UNIT;
+        // SAFETY: a span, and nobody else works on it.
+        Some((unsafe { &mut *region.span(first as UnitIndex) }, class.block_at(within), entry))
+    }
+}
+
+/// Panics unless no block begins here, as far as the map says.
+fn check_unused(region: &Region, unit: UnitIndex) {
+    let entry = region.entry(unit as usize);
+    let unused = [MapEntry::NONE, MapEntry::LARGE_FREED].contains(&entry);
+    assert!(unused, "nothing begins at unit {unit}: {entry:?}");
+}
+
+/// Panics unless a run that is in use notes the heap whose it is by the map.
+fn check_owner(region: &Region, first: UnitIndex, run: Run, entry: MapEntry) {
+    let owner = run.heap() as usize;
+    assert_eq!(entry.is_of_heap(), owner != 0, "whether the run at {first} is a heap's: {owner}");
+    let is_heap = owner == 0 || region.entry(owner) == MapEntry::HEAP;
+    assert!(is_heap, "the run at {first} is of {owner}, which is no heap");
+}

@@ -1,0 +1,56 @@
+// A process that has as many memory maps as it may have goes on allocating, freeing and giving back.
+// expect: exit 0
+// ways: preload static
+// check: no every realloc copies there, which takes too long
+#include "check.h"
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096, MOST = 1 << 20, KEPT = 1000, STEPS = 30000 };
+
+// Makes maps until there are no more: every second page of a range is one of its own, and so are those between.
+static void use_up_maps(void) {
+    char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(range != MAP_FAILED);
+    long maps = 0;
+    for (long page = 1; page < MOST; page += 2, maps += 2)
+        if (mprotect(range + page * PAGE, PAGE, PROT_READ) != 0) break;
+    CHECK(errno == ENOMEM && maps > 1000);
+    // The last single one, where there is room for one and not for two.
+    while (mmap(NULL, PAGE, maps++ % 2 ? PROT_READ : PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}
+    CHECK(errno == ENOMEM);
+}
+
+int main(void) {
+    static struct {
+        unsigned char *bytes;
+        size_t size;
+    } kept[KEPT];
+    free(malloc(100));
+    use_up_maps();
+    uint32_t state = 11;
+    for (int step = 0; step < STEPS; step++) {
+        unsigned slot = random32(&state) % KEPT;
+        size_t size = step % 32 == 0 ? 1 + random32(&state) % (4 << 20) : random_size(&state);
+        if (kept[slot].bytes) CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
+        if (step % 3 == 0) {
+            size_t old = kept[slot].size;
+            CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
+            if (old) CHECK(intact_sample(kept[slot].bytes, size < old ? size : old, old, slot));
+        } else {
+            free(kept[slot].bytes);
+            CHECK((kept[slot].bytes = malloc(size)) != NULL);
+        }
+        fill_sample(kept[slot].bytes, size, slot);
+        kept[slot].size = size;
+        if (step % 1000 == 0) malloc_trim(0);
+    }
+    for (unsigned slot = 0; slot < KEPT; slot++) {
+        if (kept[slot].bytes) CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
+        free(kept[slot].bytes);
+    }
+    malloc_trim(0);
+    return 0;
+}
