@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// In `fuzz/targets`, and tests of the same names in `crates/testkit/tests/fuzz.rs`.
+/// In `fuzz/targets`, and tests of the same names in `crates/testkit/tests/engine/fuzz.rs`.
 const TARGETS: [&str; 4] = ["alternate", "alternate_percpu", "together", "together_percpu"];
 
 #[derive(clap::Args)]

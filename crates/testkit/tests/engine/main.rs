@@ -3,8 +3,10 @@
 //! (`interrupts`, `ledger`, `moving`), or that other tools run (`loom`, `miri`).
 #![cfg(not(any(miri, loom)))]
 
+mod audit;
 mod check;
 mod flow;
+mod fuzz;
 mod heaps;
 mod limit;
 mod misuse;

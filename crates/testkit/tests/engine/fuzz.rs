@@ -1,6 +1,5 @@
 //! Random bytes for what fuzzers call, each for some seconds: `EBB_FUZZ_SECONDS`, 3 if not set. A failure says
 //! its seed; `EBB_FUZZ_SEED` begins with it.
-#![cfg(not(any(miri, loom)))]
 
 use std::env;
 use std::str::FromStr;
@@ -33,7 +32,7 @@ impl Drop for Seed {
     fn drop(&mut self) {
         if thread::panicking() {
             let Self(seed, test) = self;
-            let command = "cargo test -p ebbmalloc-testkit --test fuzz";
+            let command = "cargo test -p ebbmalloc-testkit --test engine fuzz";
             eprintln!("to repeat it: EBB_FUZZ_SEED={seed} {command} {test}");
         }
     }

@@ -1,6 +1,5 @@
 //! The check of the whole heap sees what it is there for: each mistake here is one that the engine alone does not
 //! notice.
-#![cfg(not(any(miri, loom)))]
 
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
