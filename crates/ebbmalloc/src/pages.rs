@@ -4,6 +4,7 @@
 //! Free runs are of two kinds, which do not join: *dirty* ones are resident and hold old
 //! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
 
+use crate::guards::Guards;
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
@@ -29,6 +30,7 @@ pub(crate) struct Pages {
     /// Units that may be in use or dirty.
     pub limit: usize,
     pub retention: Retention,
+    pub guards: Guards,
     pub counts: PageCounts,
 }
 
@@ -41,6 +43,7 @@ impl Pages {
             frontier: 0,
             limit: usize::MAX,
             retention: Retention::new(),
+            guards: Guards::new(),
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }

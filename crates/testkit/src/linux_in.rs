@@ -61,6 +61,11 @@ impl Os for LinuxIn {
         unsafe { Linux.move_pages(from, to, bytes) }
     }
 
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.decommit(start, bytes) }
+    }
+
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { Linux.purge(start, bytes) }
@@ -93,6 +98,10 @@ impl Os for LinuxIn {
 
     fn kernel(&self) -> [u32; 2] {
         Linux.kernel()
+    }
+
+    fn random(&self) -> u64 {
+        Linux.random()
     }
 
     fn thread_key(&self) -> usize {

@@ -51,7 +51,7 @@ impl<O: Os> Engine<O> {
                 spans: (counts.spans + heaps.spans) as u64,
                 live: (counts.claimed - cached + heaps.claimed) as u64,
                 cached: cached as u64,
-                free: (counts.free(class) + heaps.free(class)) as u64,
+                free: (counts.free() + heaps.free()) as u64,
                 refills: counts.refills as u64,
                 flushes: counts.flushes as u64,
             };
@@ -103,6 +103,7 @@ impl<O: Os> Engine<O> {
             stats.heap_bytes += contents.used as u64;
             for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
                 sum.spans += spans.counts.spans;
+                sum.blocks += spans.counts.blocks;
                 sum.claimed += spans.counts.claimed;
             }
         }
@@ -116,15 +117,16 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let central = &self.centrals[class.index()];
             let spans = central.spans().lock();
-            assert_eq!(spans.check(&self.region), spans.counts.free(class), "of {class:?}");
+            assert_eq!(spans.check(&self.region), spans.counts.free(), "of {class:?}");
             let counts = spans.counts;
             drop(spans);
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
             span_units += counts.spans * class.span_units() as usize;
         }
         let heap_units = self.check_heaps();
-        let in_use = self.pages.lock().check(&self.region);
-        let all = span_units + heap_units + self.totals.read().large_units;
+        let pages = self.pages.lock();
+        let in_use = pages.check(&self.region);
+        let all = span_units + heap_units + self.totals.read().large_units + pages.guards.lost;
         assert_eq!(all, in_use, "units in use");
     }
 
@@ -132,18 +134,14 @@ impl<O: Os> Engine<O> {
     fn check_heaps(&self) -> usize {
         let heaps = self.heaps.lock();
         assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
-        let mut units = heaps.count;
+        let mut units = heaps.count * self.heap_units() as usize;
         for heap in heaps.each(&self.region) {
             let contents = heap.contents().lock();
             let mut used = 0;
             for class in SizeClass::all() {
                 let spans = &contents.spans[class.index()];
                 let counts = spans.counts;
-                assert_eq!(
-                    spans.check(&self.region),
-                    counts.free(class),
-                    "of {class:?}, in a heap"
-                );
+                assert_eq!(spans.check(&self.region), counts.free(), "of {class:?}, in a heap");
                 units += counts.spans * class.span_units() as usize;
                 used += counts.claimed * class.size();
             }
