@@ -89,7 +89,7 @@ impl Quarantine {
         let leaves = ring[at];
         ring[at] = block;
         // So many places back, and around the end.
-        let back = random as u32 as usize * (length / 2) >> 32;
+        let back = (random as u32 as usize * (length / 2)) >> 32;
         ring.swap(at, if back > at { at + length - back } else { at - back });
         self.at[class.index()] = if at + 1 == length { 0 } else { at as u16 + 1 };
         leaves
