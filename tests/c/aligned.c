@@ -1,5 +1,6 @@
 // aligned_alloc, memalign, valloc, pvalloc: what each accepts, and alignments from 8 bytes to 1 GiB.
 // expect: exit 0
+// harden: too
 #include "check.h"
 #include <errno.h>
 #include <malloc.h>

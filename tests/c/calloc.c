@@ -1,5 +1,6 @@
 // calloc gives zeroed memory, also where dirty memory is used again.
 // expect: exit 0
+// harden: too
 #include "check.h"
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 // What other threads had cached at a fork is not lost in the child: trimming, or its own threads, find it.
 // expect: exit 0
+// harden: too
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 // Every small size and a choice of larger ones: alignment, contents, no overlap, reuse.
 // expect: exit 0
+// harden: too
 #include "check.h"
 #include <stdlib.h>
 

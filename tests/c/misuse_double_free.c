@@ -1,5 +1,6 @@
 // free of the same small block twice in a row.
 // expect: abort "ebbmalloc: double free: 0x"
+// harden: too
 #include "misuse.h"
 
 int main(void) {

@@ -1,5 +1,6 @@
 // free of the same large block twice.
 // expect: abort "ebbmalloc: double free: 0x"
+// harden: too
 #include "misuse.h"
 
 int main(void) {

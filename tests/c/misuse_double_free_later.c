@@ -1,5 +1,6 @@
 // free of a block that was freed long before, and many others after it.
 // expect: abort "ebbmalloc: double free: 0x"
+// harden: too
 #include "misuse.h"
 
 enum { BLOCKS = 50000 };

@@ -1,5 +1,6 @@
 // A block of another heap.
 // expect: abort "ebbmalloc: no block of this heap: 0x"
+// harden: too
 // ways: dynamic static
 #include "ebbmalloc.h"
 #include "misuse.h"

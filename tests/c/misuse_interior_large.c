@@ -1,5 +1,6 @@
 // free of an address within a large block.
 // expect: abort "ebbmalloc: interior pointer: 0x"
+// harden: too
 #include "misuse.h"
 
 int main(void) {

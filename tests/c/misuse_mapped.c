@@ -1,5 +1,6 @@
 // free of memory that the program mapped itself.
 // expect: abort "ebbmalloc: invalid free: 0x"
+// harden: too
 #include "misuse.h"
 #include <sys/mman.h>
 

@@ -1,5 +1,6 @@
 // realloc of a large block that was freed.
 // expect: abort "ebbmalloc: double free: 0x"
+// harden: too
 #include "misuse.h"
 
 int main(void) {

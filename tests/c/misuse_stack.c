@@ -1,5 +1,6 @@
 // free of an address on the stack.
 // expect: abort "ebbmalloc: invalid free: 0x"
+// harden: too
 #include "misuse.h"
 
 int main(void) {

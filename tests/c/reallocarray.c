@@ -1,5 +1,6 @@
 // A product that overflows gives reallocarray ENOMEM and leaves the block alone; else it is realloc.
 // expect: exit 0
+// harden: too
 #include "check.h"
 #include <errno.h>
 #include <stdlib.h>

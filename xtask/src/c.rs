@@ -2,7 +2,7 @@
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
 //! `expect: exit 0`, `expect: abort "start of the message"` or `expect: report "start of the message"`, with `says:
-//! "text"` for what else is in it; `check: no WHY` or `check: only`; `ways:` how the library gets in;
+//! "text"` for what else is in it; `check: no WHY` or `check: only`; `harden: too` or `harden: only`; `ways:` how the library gets in;
 //! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
@@ -43,6 +43,22 @@ enum Check {
     No(String),
 }
 
+/// With which option a program runs beside its mode.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum With {
+    Nothing,
+    Check,
+    Harden,
+}
+
+/// Whether a program runs hardened too.
+#[derive(PartialEq, Debug)]
+enum Harden {
+    No,
+    Too,
+    Only,
+}
+
 pub struct Program {
     source: PathBuf,
     name: String,
@@ -53,6 +69,7 @@ pub struct Program {
     limits: Vec<Option<u64>>,
     plugin: Option<Plugin>,
     check: Check,
+    harden: Harden,
     /// What standard error has to contain.
     says: Vec<String>,
 }
@@ -104,7 +121,7 @@ impl Program {
         let header = Header::parse(
             &text,
             "//",
-            &["expect", "ways", "build", "limit", "plugin", "check", "says"],
+            &["expect", "ways", "build", "limit", "plugin", "check", "harden", "says"],
         )?;
         let cpp = source.extension().is_some_and(|ending| ending == "cpp");
         let mut builds: Vec<Vec<String>> = header
@@ -133,15 +150,22 @@ impl Program {
             Some(other) => bail!("`plugin: {other}` is neither `link` nor `load`"),
         };
         let expect = parse_expect(header.one("expect").context("the header has no `expect:`")?)?;
+        let harden = match header.one("harden") {
+            None => Harden::No,
+            Some("too") => Harden::Too,
+            Some("only") => Harden::Only,
+            Some(other) => bail!("`harden: {other}` is neither `too` nor `only`"),
+        };
         let check = match header.one("check").map(|text| text.split_once(' ').unwrap_or((text, "")))
         {
+            None if harden == Harden::Only => Check::No("it is about hardening".into()),
             None => Check::Too,
             Some(("only", "")) => Check::Only,
             Some(("no", why)) if !why.is_empty() => Check::No(why.to_string()),
             Some(_) => bail!("`check:` is neither `only` nor `no WHY`"),
         };
         let says = header.all("says").iter().map(|text| quoted(text)).collect::<Result<_>>()?;
-        Ok(Program { name, expect, ways, builds, limits, plugin, check, says, source })
+        Ok(Program { name, expect, ways, builds, limits, plugin, check, harden, says, source })
     }
 
     pub fn name(&self) -> &str {
@@ -156,7 +180,8 @@ impl Program {
     }
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
-        let own = matches!(self.expect, Expect::Abort(_)) || self.check == Check::Only;
+        let other = self.check == Check::Only || self.harden == Harden::Only;
+        let own = matches!(self.expect, Expect::Abort(_)) || other;
         if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
             return Ok(());
@@ -183,11 +208,12 @@ impl Program {
                 }
                 match object.link(&context.library, way) {
                     Ok(executable) => {
-                        if self.check != Check::Only {
+                        if !other {
                             self.run_all(context, modes, way, &executable, &title, tally)?;
                         }
                         if context.library.is_ours() {
                             self.run_checked(context, modes, way, &executable, &title, tally)?;
+                            self.run_hardened(context, modes, way, &executable, &title, tally)?;
                         }
                     }
                     Err(error) => tally.fail(&format!("{title} [{}]", way.name()), error),
@@ -215,7 +241,8 @@ impl Program {
                     tally.skip(&test, why);
                     continue;
                 }
-                tally.count(&test, self.run_once(context, mode, way, executable, limit, false));
+                let run = self.run_once(context, mode, way, executable, limit, With::Nothing);
+                tally.count(&test, run);
             }
         }
         Ok(())
@@ -237,15 +264,38 @@ impl Program {
             return Ok(());
         }
         match &self.check {
+            Check::No(_) if self.harden == Harden::Only => {}
             Check::No(why) => tally.skip(&test, why),
             Check::Too if !once_more => {}
             _ => {
                 let mode = modes.iter().find(|mode| mode.unavailable.is_none());
                 let mode = mode.context("no mode is available")?;
                 let limit = self.limits[0];
-                tally.count(&test, self.run_once(context, mode, way, executable, limit, true));
+                let run = self.run_once(context, mode, way, executable, limit, With::Check);
+                tally.count(&test, run);
             }
         }
+        Ok(())
+    }
+
+    /// Runs one executable hardened, in the first way and the first mode that there are.
+    fn run_hardened(
+        &self,
+        context: &Context,
+        modes: &[Mode],
+        way: Way,
+        executable: &Path,
+        title: &str,
+        tally: &mut Tally,
+    ) -> Result<()> {
+        if self.harden == Harden::No || way != self.ways[0] {
+            return Ok(());
+        }
+        let test = format!("{title} [{}, harden]", way.name());
+        let mode = modes.iter().find(|mode| mode.unavailable.is_none());
+        let mode = mode.context("no mode is available")?;
+        let run = self.run_once(context, mode, way, executable, self.limits[0], With::Harden);
+        tally.count(&test, run);
         Ok(())
     }
 
@@ -256,7 +306,7 @@ impl Program {
         way: Way,
         executable: &Path,
         limit: Option<u64>,
-        checked: bool,
+        with: With,
     ) -> Result<()> {
         let library = &context.library;
         let mut command = Command::new(executable);
@@ -268,10 +318,13 @@ impl Program {
         if way == Way::Load {
             command.env("LIBRARY", library.preload());
         }
-        if checked {
-            command.env("EBB_CHECK", "1");
-        }
-        let log = executable.with_extension(if checked { "check" } else { mode.name });
+        let (option, ending) = match with {
+            With::Nothing => (None, mode.name),
+            With::Check => (Some("EBB_CHECK"), "check"),
+            With::Harden => (Some("EBB_HARDEN"), "harden"),
+        };
+        command.envs(option.map(|option| (option, "1")));
+        let log = executable.with_extension(ending);
         let time = if context.long { LONG_LIMIT } else { RUN_LIMIT };
         if context.long {
             command.env("LONG", "1");

@@ -109,10 +109,10 @@ fn sow(corpus: &Path) -> Result<()> {
 }
 
 fn random(root: &Path, name: &str, minutes: u64) -> Result<bool> {
-    let test = ["test", "--release", "--package", "ebbmalloc-testkit", "--test", "fuzz", "--"];
+    let test = ["test", "--release", "--package", "ebbmalloc-testkit", "--test", "engine", "--"];
     let status = cargo::cargo(root)
         .args(test)
-        .args(["--exact", name, "--nocapture"])
+        .args(["--exact", &format!("fuzz::{name}"), "--nocapture"])
         .env("EBB_FUZZ_SECONDS", (minutes * 60).to_string())
         .status()
         .context("cannot start cargo")?;

@@ -26,6 +26,9 @@ pub struct Options {
     /// Check each block, and say what the program does wrong with them: sets EBB_CHECK=1
     #[arg(long)]
     check: bool,
+    /// Make mistakes with blocks hard to exploit, and stop the program where they are seen: sets EBB_HARDEN=1
+    #[arg(long, conflicts_with = "check")]
+    harden: bool,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -88,6 +91,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     if options.check {
         command.env("EBB_CHECK", "1");
+    }
+    if options.harden {
+        command.env("EBB_HARDEN", "1");
     }
     Err(program::refused(&path, command.exec()))
 }

@@ -31,6 +31,8 @@ struct Found {
     heap_units: usize,
     large_blocks: usize,
     large_units: usize,
+    /// Units in use for nothing: a guard in them could not be taken away.
+    lost_units: usize,
 }
 
 impl<O: Os> Engine<O> {
@@ -43,7 +45,7 @@ impl<O: Os> Engine<O> {
             let (counts, seen) = (spans.counts, found.classes[class.index()]);
             let listed = spans.check(&self.region, class);
             drop(spans);
-            assert_eq!(listed, counts.free(class), "free blocks of {class:?}");
+            assert_eq!(listed, counts.free(), "free blocks of {class:?}");
             assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
             span_units += counts.spans * class.span_units() as usize;
@@ -52,8 +54,12 @@ impl<O: Os> Engine<O> {
         let totals = self.totals.read();
         let large = (totals.large_blocks, totals.large_units);
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
-        let in_use = self.pages.lock().check(&self.region);
-        assert_eq!(span_units + found.heap_units + found.large_units, in_use, "units in use");
+        let pages = self.pages.lock();
+        let in_use = pages.check(&self.region);
+        assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
+        drop(pages);
+        let all = span_units + found.heap_units + found.large_units + found.lost_units;
+        assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
         self.each_cached(|block, class| self.mark(block, Some(class)));
         self.each_cached(|block, _| self.unmark(block));
@@ -89,6 +95,7 @@ impl<O: Os> Engine<O> {
             heap_units: 0,
             large_blocks: 0,
             large_units: 0,
+            lost_units: 0,
         };
         let pages = self.pages.lock();
         for (first, run) in pages.runs(region) {
@@ -98,7 +105,12 @@ impl<O: Os> Engine<O> {
                 (first..rest.end).for_each(|unit| check_unused(region, unit));
                 continue;
             }
-            check_owner(region, first, run, entry);
+            // Held back, or lost.
+            let freed =
+                self.hardening() && [MapEntry::LARGE_FREED, MapEntry::NONE].contains(&entry);
+            if !freed {
+                check_owner(region, first, run, entry);
+            }
             if let Some(class) = entry.class() {
                 assert_eq!(run.units, class.span_units(), "units of a span of {class:?}");
                 for (nth, unit) in (first..rest.end).enumerate() {
@@ -117,14 +129,30 @@ impl<O: Os> Engine<O> {
                 }
                 continue;
             }
-            rest.for_each(|unit| check_unused(region, unit));
+            // Of several heaps, where they were made together.
+            let records = entry == MapEntry::HEAP;
+            let nth_record =
+                |unit: UnitIndex| records && (unit - first).is_multiple_of(self.heap_units());
+            for unit in rest {
+                match nth_record(unit) {
+                    true => assert_eq!(region.entry(unit as usize), MapEntry::HEAP, "at {unit}"),
+                    false => check_unused(region, unit),
+                }
+            }
             match entry.of_anyone() {
                 MapEntry::HEAP => found.heap_units += run.units as usize,
                 MapEntry::LARGE => {
-                    assert_eq!(units_for(run.asked()), Some(run.units), "large block at {first}");
+                    let guard = if self.hardening() { self.os.page_size() } else { 0 };
+                    let expected = units_for(run.asked() + guard);
+                    assert_eq!(expected, Some(run.units), "large block at {first}");
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;
                 }
+                MapEntry::LARGE_FREED if freed => {
+                    found.large_blocks += 1;
+                    found.large_units += run.units as usize;
+                }
+                MapEntry::NONE if freed => found.lost_units += run.units as usize,
                 _ => panic!("unit {first} is in use for nothing: {entry:?}"),
             }
         }
@@ -135,7 +163,8 @@ impl<O: Os> Engine<O> {
     fn check_heaps(&self) -> usize {
         let heaps = self.heaps.lock();
         assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
-        heaps.each(&self.region).map(|heap| 1 + self.check_heap_record(heap)).sum()
+        let record = self.heap_units() as usize;
+        heaps.each(&self.region).map(|heap| record + self.check_heap_record(heap)).sum()
     }
 
     fn check_heap_record(&self, heap: &HeapRecord) -> usize {
@@ -145,7 +174,7 @@ impl<O: Os> Engine<O> {
             let spans = &contents.spans[class.index()];
             let counts = spans.counts;
             let free = spans.check(&self.region, class);
-            assert_eq!(free, counts.free(class), "free blocks of {class:?}, in a heap");
+            assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
             units += counts.spans * class.span_units() as usize;
             used += counts.claimed * class.size();
         }
@@ -204,7 +233,7 @@ impl<O: Os> Engine<O> {
 
     fn unmark(&self, block: *mut u8) {
         if let Some((span, number, _)) = self.small(block) {
-            span.hold(number);
+            span.take(number);
         }
     }
 

@@ -9,7 +9,7 @@ use crate::front::thread::Ready;
 use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
-use crate::size_class::{SizeClass, UNIT, class_of_start};
+use crate::size_class::{MIN_ALIGN, SizeClass, UNIT, class_of_start};
 use crate::sync::Ordering;
 
 impl<O: Os> Engine<O> {
@@ -18,7 +18,7 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => self.alloc_small(size, class),
+            Some(class) => self.alloc_small::<false>(size, class),
             None => self.alloc_large_slow(size, 1).0,
         }
     }
@@ -27,7 +27,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let (block, zeroed) = match SizeClass::of(size) {
-            Some(class) => (self.alloc_small(size, class), false),
+            Some(class) => (self.alloc_small::<false>(size, class), false),
             None => self.alloc_large_slow(size, 1),
         };
         if !zeroed && !block.is_null() {
@@ -43,7 +43,9 @@ impl<O: Os> Engine<O> {
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
         match SizeClass::of_aligned(size, align) {
-            Some(class) => self.alloc_small(size, class),
+            // In most calls a constant.
+            Some(class) if align <= MIN_ALIGN => self.alloc_small::<false>(size, class),
+            Some(class) => self.alloc_small::<true>(size, class),
             None => self.alloc_large_slow(size, align).0,
         }
     }
@@ -100,8 +102,8 @@ impl<O: Os> Engine<O> {
             return Some(old) == class;
         }
         if let Some(found) = self.heap_block(block) {
-            if self.checking() {
-                self.size_checked(block, "resize");
+            if self.all_in_heaps() {
+                self.size_in_heap(found, "resize");
                 return false;
             }
             return class == found.class && usable_for(size, class) == found.usable;
@@ -196,8 +198,9 @@ impl<O: Os> Engine<O> {
         Some(Place { offsets, slabs_and_count })
     }
 
+    /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
     #[inline(always)]
-    fn alloc_small(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(place) = self.hot_place() {
             // SAFETY: the place is set up before it is published.
             let block = unsafe { rseq::pop(place, class) };
@@ -205,7 +208,7 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_by_thread(size, class)
+        self.alloc_small_by_thread::<ALIGNED>(size, class)
     }
 
     /// # Safety
@@ -224,14 +227,14 @@ impl<O: Os> Engine<O> {
     /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
     /// and so out of the way of the sequences.
     #[inline(never)]
-    fn alloc_small_by_thread(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_slow(size, class)
+        self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
     /// As above. If the class comes from a size that the program gave, it is checked where there is time.
@@ -255,11 +258,13 @@ impl<O: Os> Engine<O> {
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_slow<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
         if self.ready() {
-            if self.checking() {
-                return self.alloc_small_checked(size, class);
+            if self.all_in_heaps() {
+                // They are aligned where the class's size is, and perhaps have to be.
+                let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
+                return self.alloc_at_home(size, align).0;
             }
             block = self.front(|front| front.pop(class));
             if block.is_null() {
@@ -284,8 +289,8 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
-        if self.ready() && self.checking() {
-            return self.alloc_in(self.setup().check_heap, size, align, 0);
+        if self.ready() && self.all_in_heaps() {
+            return self.alloc_at_home(size, align);
         }
         let mut granted = self.alloc_large(size, align);
         if granted.0.is_null() && self.ready() {
@@ -319,8 +324,8 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn free_large_sized_slow(&self, block: *mut u8, size: usize) {
-        if self.checking() {
-            return self.free_sized_checked(block, size);
+        if self.all_in_heaps() {
+            return self.free_sized_in_heap(block, size);
         }
         self.check_size(block, usable_for(size, None));
         self.free_slow(block, "free");
@@ -330,8 +335,8 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn free_sized_slow(&self, block: *mut u8, size: usize, class: SizeClass) {
-        if self.checking() {
-            return self.free_sized_checked(block, size);
+        if self.all_in_heaps() {
+            return self.free_sized_in_heap(block, size);
         }
         self.check_class(block, class);
         self.free_small_slow(block, class);
@@ -342,8 +347,7 @@ impl<O: Os> Engine<O> {
         match self.class_at(block) {
             Some(class) => class.size(),
             None => match self.heap_block(block) {
-                Some(_) if self.checking() => self.size_checked(block, operation),
-                Some(found) => found.usable,
+                Some(found) => self.size_in_heap(found, operation),
                 None => self.large_units(block, operation).1 as usize * UNIT,
             },
         }

@@ -5,12 +5,15 @@
 //! its span retired only under the lock, so a span is retired by the release that makes it idle
 //! and by nobody else.
 
+mod hardened;
+
 use crate::os::Os;
 use crate::pages::{Granted, Pages};
 use crate::region::{MapEntry, Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Span;
 use crate::sync::{Lock, const_fn};
+use hardened::{harden, unguard};
 
 /// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
 const LISTS: usize = 13;
@@ -31,8 +34,9 @@ pub(crate) enum BadBlock {
 pub(crate) struct CentralCounts {
     /// Blocks out: with the program or in caches.
     pub claimed: usize,
-    /// Spans now.
+    /// Spans now, and the blocks in them.
     pub spans: usize,
+    pub blocks: usize,
     /// Calls that filled a cache.
     pub refills: usize,
     /// Calls that emptied one.
@@ -41,8 +45,8 @@ pub(crate) struct CentralCounts {
 
 impl CentralCounts {
     /// Free blocks in spans.
-    pub fn free(&self, class: SizeClass) -> usize {
-        self.spans * class.span_blocks() - self.claimed
+    pub fn free(&self) -> usize {
+        self.blocks - self.claimed
     }
 }
 
@@ -53,6 +57,8 @@ pub(crate) struct ClassSpans {
     heads: [UnitIndex; LISTS + 1],
     /// Bit `n` is set where list `n` is not empty.
     filled: u16,
+    /// Whether mistakes with these blocks are made hard to exploit.
+    hardened: bool,
     pub counts: CentralCounts,
 }
 
@@ -78,8 +84,8 @@ impl Central {
 impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
-        let counts = CentralCounts { claimed: 0, spans: 0, refills: 0, flushes: 0 };
-        Self { heap, heads: [0; LISTS + 1], filled: 0, counts }
+        let counts = CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0 };
+        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts }
     }
 
     /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
@@ -157,7 +163,7 @@ impl ClassSpans {
                 let number = class.block_at(offset);
                 if !span.release(number) {
                     // Behind the last block there may be room that looks like one more.
-                    let exists = number < class.span_blocks();
+                    let exists = number < span.blocks as usize;
                     bad = Some(if exists { BadBlock::Twice } else { BadBlock::Foreign }(block));
                     break;
                 }
@@ -198,9 +204,18 @@ impl ClassSpans {
             return 0;
         }
         let base = region.address(unit);
+        let hardened = self.hardened;
         span.dig(class, page, |bytes| {
             // SAFETY: whole pages of the span whose blocks are free and stay so under the lock.
-            unsafe { os.purge(base.add(bytes.start), bytes.len()) }
+            unsafe {
+                let (start, bytes) = (base.add(bytes.start), bytes.len());
+                let purged = os.purge(start, bytes);
+                if !purged && hardened {
+                    // Unspecified, and to be zero.
+                    start.write_bytes(0, bytes);
+                }
+                purged
+            }
         })
     }
 
@@ -309,10 +324,15 @@ impl ClassSpans {
         for nth in 0..units {
             region.set_entry(first + nth, self.entry(class, nth));
         }
-        // SAFETY: the run is ours alone now.
-        let span = unsafe { &mut *region.span(first) };
-        span.set_up(class, !zeroed);
+        match self.hardened {
+            true => harden(region, os, pages, class, first, zeroed),
+            // SAFETY: the run is ours alone now.
+            false => unsafe { (*region.span(first)).set_up(class, !zeroed) },
+        }
+        // SAFETY: as above.
+        let span = unsafe { &*region.span(first) };
         self.counts.spans += 1;
+        self.counts.blocks += span.blocks as usize;
         self.relist(region, first, None, self.list_of(span));
         Some(first)
     }
@@ -329,7 +349,12 @@ impl ClassSpans {
             region.set_entry(first + nth, MapEntry::NONE);
         }
         self.counts.spans -= 1;
-        pages.lock().free(region, os, first, class.span_units());
+        // SAFETY: the span was of this class, whose lock we hold.
+        self.counts.blocks -= unsafe { (*region.span(first)).blocks } as usize;
+        let mut pages = pages.lock();
+        if !self.hardened || unguard(region, os, &mut pages, class, first) {
+            pages.free(region, os, first, class.span_units());
+        }
     }
 
     #[inline]

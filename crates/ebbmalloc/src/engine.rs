@@ -17,6 +17,7 @@ use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
 use crate::rseq::Place;
 use crate::scavenger::{Rounds, Scavenger};
+use crate::seal::Secret;
 use crate::size_class::CLASSES;
 use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
@@ -87,8 +88,35 @@ pub(crate) struct Setup {
     /// Whether threads register themselves for restartable sequences.
     pub joining: bool,
     pub choice: Choice,
-    /// Where the heap's record lies that all blocks are of where blocks are checked; 0 where they are not.
-    pub check_heap: UnitIndex,
+    pub care: Care,
+    pub homes: Homes,
+    /// What blocks are sealed with.
+    pub secret: Secret,
+}
+
+/// What is done with each block beside handing it out and taking it back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Care {
+    /// Nothing.
+    None,
+    /// Everything that finds mistakes: `check`.
+    Checked,
+    /// What makes mistakes hard to exploit: `harden`.
+    Hardened,
+}
+
+/// The heaps that blocks are of which are no other's, where all are blocks of heaps: their records lie one after
+/// the other.
+#[derive(Clone, Copy)]
+pub(crate) struct Homes {
+    pub first: UnitIndex,
+    pub count: u32,
+    /// Units that the record of a heap takes, of any.
+    pub units: u32,
+}
+
+impl Homes {
+    pub const NONE: Self = Self { first: 0, count: 0, units: 1 };
 }
 
 // SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
@@ -110,7 +138,9 @@ impl<O: Os> Engine<O> {
                 mode: Mode::Slot,
                 joining: false,
                 choice: Choice::UNSET,
-                check_heap: 0,
+                care: Care::None,
+                homes: Homes::NONE,
+                secret: Secret::NONE,
             }),
             state: AtomicU32::new(COLD),
             starting: Lock::new(()),
@@ -179,14 +209,15 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
         self.set_limit(setup.options.limit);
-        setup.check_heap = self.set_up_check(setup.options.check);
+        (setup.care, setup.homes) = self.set_up_care(&setup.options);
+        setup.secret = Secret(self.os.random(), self.os.random());
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
         let offsets = setup.place.offsets;
-        let watched = setup.options.stats != StatsChoice::Off || setup.check_heap != 0;
+        let watched = setup.options.stats != StatsChoice::Off || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_offsets.store(offsets, Ordering::Release);
@@ -239,7 +270,7 @@ impl<O: Os> Engine<O> {
                 os: &self.os,
                 words: self.os.thread_words(),
                 slabs: &self.thread_slabs,
-                hot: !self.counting() && !self.checking(),
+                hot: !self.counting() && !self.all_in_heaps(),
             }),
             Mode::Slot => work(&Slots {
                 slabs: self.region.slabs(),
@@ -292,6 +323,7 @@ impl<O: Os> Engine<O> {
     /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
+        self.reseed();
         self.scavenger.end_in_child();
         if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
@@ -313,9 +345,7 @@ impl<O: Os> Engine<O> {
 
     /// What the process does when it exits.
     pub fn finish(&self) {
-        if self.checking() {
-            self.finish_check();
-        }
+        self.finish_care();
         if self.counting() {
             self.print_stats();
         }

@@ -12,6 +12,8 @@ use core::iter;
 
 use crate::central::ClassSpans;
 use crate::pages::Pages;
+use crate::quarantine::Quarantine;
+use crate::random::Random;
 use crate::region::{MapEntry, Region, UnitIndex};
 use crate::size_class::{CLASSES, UNIT};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
@@ -58,6 +60,9 @@ pub(crate) struct Contents {
     pub limit: usize,
     /// How many have it: whoever gives it up last deletes it.
     pub owners: usize,
+    /// Where mistakes are made hard to exploit: what chooses blocks, and those that are held back.
+    pub random: Random,
+    pub quarantine: Quarantine,
 }
 
 /// A heap's record.
@@ -66,6 +71,7 @@ pub(crate) struct HeapRecord {
     /// Links of the list of heaps, under its lock.
     next: AtomicUsize,
     previous: AtomicUsize,
+    unit: UnitIndex,
     contents: Lock<Contents>,
 }
 
@@ -74,6 +80,11 @@ const _: () = assert!(size_of::<HeapRecord>() <= UNIT);
 impl HeapRecord {
     pub fn contents(&self) -> &Lock<Contents> {
         &self.contents
+    }
+
+    /// Where the record lies.
+    pub fn unit(&self) -> UnitIndex {
+        self.unit
     }
 
     fn next(&self) -> UnitIndex {
@@ -98,11 +109,15 @@ impl Heaps {
         self.last_number += 1;
         let id = HeapId::new(self.last_number, unit);
         let spans = [(); CLASSES].map(|()| ClassSpans::new(unit));
-        let contents = Lock::new(Contents { spans, large: 0, used: 0, limit, owners: 1 });
+        let (random, quarantine) = (Random::new(0), Quarantine::new());
+        let contents = Contents { spans, large: 0, used: 0, limit, owners: 1, random, quarantine };
+        let contents = Lock::new(contents);
         let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
         let number = AtomicU64::new(id.number());
         // SAFETY: the unit is the caller's.
-        unsafe { record_at(region, unit).write(HeapRecord { number, next, previous, contents }) };
+        unsafe {
+            record_at(region, unit).write(HeapRecord { number, next, previous, unit, contents })
+        };
         if let Some(next) = self.at(region, self.first) {
             next.previous.store(unit as usize, Ordering::Relaxed);
         }
@@ -192,6 +207,17 @@ fn record_at(region: &Region, unit: UnitIndex) -> *mut HeapRecord {
 }
 
 impl Contents {
+    /// From now on mistakes with the heap's blocks are made hard to exploit.
+    pub fn harden(&mut self, seed: u64) {
+        self.spans.iter_mut().for_each(ClassSpans::harden);
+        self.reseed(seed);
+    }
+
+    /// Starts other random numbers.
+    pub fn reseed(&mut self, seed: u64) {
+        self.random = Random::new(seed);
+    }
+
     /// Whether a block may use so many bytes in place of one that uses so many.
     pub fn admits(&self, bytes: usize, replaced: usize) -> bool {
         bytes.saturating_sub(replaced) <= self.limit.saturating_sub(self.used)

@@ -23,7 +23,7 @@ pub(crate) struct HeapBlock {
     /// Where the heap's record lies.
     pub heap: UnitIndex,
     /// Where its span, or the large block itself, begins.
-    first: UnitIndex,
+    pub first: UnitIndex,
     /// None for a large block.
     pub class: Option<SizeClass>,
     /// Bytes that may be used.
@@ -31,7 +31,7 @@ pub(crate) struct HeapBlock {
 }
 
 /// Why a heap gives no block.
-enum Short {
+pub(crate) enum Short {
     OfMemory,
     ByLimit,
 }
@@ -41,13 +41,17 @@ impl<O: Os> Engine<O> {
     pub fn new_heap(&self, limit: usize) -> Option<HeapId> {
         let mut granted = None;
         if self.ready() {
-            let alloc = || self.pages.lock().alloc(&self.region, &self.os, 1, 1);
+            let units = self.heap_units();
+            let alloc = || self.pages.lock().alloc(&self.region, &self.os, units, 1);
             granted = alloc().or_else(|| {
                 self.flush_all();
                 alloc()
             });
         }
         match granted {
+            Some(Granted { first, zeroed }) if self.hardening() => {
+                Some(self.add_hardened(first, zeroed, limit))
+            }
             Some(Granted { first, .. }) => Some(self.heaps.lock().add(&self.region, first, limit)),
             None => {
                 self.os.out_of_memory();
@@ -61,8 +65,8 @@ impl<O: Os> Engine<O> {
     /// # Safety
     /// Nobody uses the heap's blocks any more.
     pub unsafe fn delete_heap(&self, id: HeapId, operation: &str) {
-        if self.checking() && find(&self.region, id).is_some() {
-            self.delete_checked(id, operation);
+        if find(&self.region, id).is_some() {
+            self.before_delete(id, operation);
         }
         let mut heaps = self.heaps.lock(); // To the end, so that neither a fork nor a round sees half a heap.
         let Some(heap) = heaps.remove(&self.region, id) else {
@@ -80,10 +84,13 @@ impl<O: Os> Engine<O> {
         while contents.large != 0 {
             let first = contents.large;
             contents.unlink(&self.region, first);
-            self.free_large_run(first, self.units_of(first));
+            match self.hardening() {
+                true => self.delete_large(first),
+                false => self.free_large_run(first, self.units_of(first)),
+            }
         }
         drop(contents);
-        self.pages.lock().free(&self.region, &self.os, id.unit(), 1);
+        self.pages.lock().free(&self.region, &self.os, id.unit(), self.heap_units());
         drop(heaps);
         self.call_scavenger();
     }
@@ -212,12 +219,27 @@ impl<O: Os> Engine<O> {
     }
 
     /// Length of the run of a large block.
-    fn units_of(&self, first: UnitIndex) -> u32 {
+    pub(crate) fn units_of(&self, first: UnitIndex) -> u32 {
         // SAFETY: the unit is committed; its record stays as it is while the block lives.
         unsafe { (*self.region.run(first)).units }
     }
 
-    fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
+    /// The record of a heap that lies at this unit, if one does: for whoever is not sure.
+    pub(crate) fn heap_at(&self, unit: UnitIndex) -> Option<&HeapRecord> {
+        let is_one = unit != 0
+            && (unit as usize) < self.region.committed() / UNIT
+            && self.region.entry(unit as usize) == MapEntry::HEAP;
+        // SAFETY: a heap's record lies there.
+        is_one.then(|| unsafe { of_block(&self.region, unit) })
+    }
+
+    /// Whether nobody is in the heap of which the record lies at this unit.
+    pub(crate) fn is_free(&self, heap: UnitIndex) -> bool {
+        // SAFETY: as for `contents_of`.
+        unsafe { of_block(&self.region, heap) }.contents().is_free()
+    }
+
+    pub(crate) fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
         // SAFETY: a block of the heap, or its name, was just seen to be valid; that nobody deletes the
         // heap meanwhile is the caller's duty.
         unsafe { of_block(&self.region, heap) }.contents().lock()
@@ -330,16 +352,13 @@ impl<O: Os> Engine<O> {
     ///
     /// # Safety
     /// As for [`Engine::realloc`].
-    pub(crate) unsafe fn realloc_in_heap(
+    pub(crate) unsafe fn realloc_unchecked(
         &self,
         block: HeapBlock,
         size: usize,
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        if self.checking() {
-            return self.realloc_checked(block, size, align, operation);
-        }
         let class = SizeClass::of_aligned(size, align);
         if class.is_some() && class == block.class {
             return block.address;

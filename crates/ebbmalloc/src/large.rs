@@ -11,7 +11,7 @@ use crate::size_class::{SizeClass, UNIT};
 use crate::text::Line;
 
 /// From so many units on, moving a block's pages beats copying it.
-const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
+pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
 
 /// Units that hold so many bytes, one at least; none if they cannot be counted.
 pub(crate) fn units_for(bytes: usize) -> Option<u32> {
@@ -192,7 +192,7 @@ impl<O: Os> Engine<O> {
 
     /// The same for a size of this class, which takes the block to be none of a heap.
     pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
-        if self.checking() {
+        if self.all_in_heaps() {
             return;
         }
         self.check_size(block, class.size());

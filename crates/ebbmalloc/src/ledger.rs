@@ -243,7 +243,7 @@ impl Ledger {
     }
 
     fn book_span(&mut self, tables: &mut impl Tables, unit: usize, class: SizeClass, span: &Span) {
-        let (blocks, size, page) = (class.span_blocks(), class.size(), tables.page());
+        let (blocks, size, page) = (span.blocks(class), class.size(), tables.page());
         let bytes = class.span_units() as usize * UNIT;
         let free = span.count_free(blocks);
         // Of most spans all pages are resident: begin with that, and take off those that are not.
@@ -320,7 +320,7 @@ impl Split {
         let mut at = from;
         while at < to {
             let block = at / size;
-            let (part, until) = match block < class.span_blocks() {
+            let (part, until) = match block < span.blocks(class) {
                 true if span.is_free(block) => (&mut self.free, (block + 1) * size),
                 true => (&mut self.claimed, (block + 1) * size),
                 false => (&mut self.end, to),

@@ -79,14 +79,15 @@
 //! - `region`: addresses and tables
 //! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
 //! - `pressure`, `retention`: how much free memory stays, and how much less where it gets short
-//! - `run_tree`, `pages`: runs of units
+//! - `run_tree`, `guards`, `pages`: runs of units, and pages out of reach
 //! - `central`: the spans of one size class
+//! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
 //! - `heap_record`: heaps that programs make
 //! - `check_table`: what check mode knows of each block
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `check`, `scavenge`, `blocks`, `stats`, `why`: all
-//!   of it together
+//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `care`, `check`, `harden`, `scavenge`, `blocks`, `stats`,
+//!   `why`: all of it together
 //! - `audit`: every invariant of it, for tests
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
@@ -134,18 +135,22 @@ mod cache;
 mod central;
 mod flow;
 mod front;
+mod guards;
 mod heap_record;
 mod holes;
 mod options;
 mod os;
 mod pages;
 mod pressure;
+mod quarantine;
+mod random;
 mod region;
 mod retention;
 mod rseq;
 mod run;
 mod run_tree;
 mod scavenger;
+mod seal;
 mod size_class;
 mod span;
 mod sync;
@@ -156,6 +161,8 @@ mod totals;
 #[cfg(not(loom))]
 mod blocks;
 #[cfg(not(loom))]
+mod care;
+#[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
 mod check_table;
@@ -165,6 +172,8 @@ mod drain;
 mod engine;
 #[cfg(not(loom))]
 mod global;
+#[cfg(not(loom))]
+mod harden;
 #[cfg(not(loom))]
 mod heap;
 #[cfg(not(loom))]
@@ -209,7 +218,8 @@ pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use mode::Choice;
 pub use options::{
-    CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice,
+    CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, ScavengerChoice,
+    StatsChoice,
 };
 pub use os::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]

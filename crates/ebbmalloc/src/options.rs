@@ -83,6 +83,16 @@ choices! {
     }
 }
 
+choices! {
+    /// Whether mistakes are made hard to exploit.
+    HardenChoice {
+        /** No. */
+        Off = "0" | "",
+        /** Blocks lie in random places between guard pages, are zero when freed, and come back late; mistakes that are seen stop the program: `docs/harden.md`. */
+        On = "1",
+    }
+}
+
 /// How much memory the engine may hold at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitChoice {
@@ -188,6 +198,9 @@ options! {
     stats: StatsChoice = Off, "EBB_STATS";
     /** Whether each block is checked, which costs time and memory. Default: no. */
     check: CheckChoice = Off, "EBB_CHECK";
+    /// Whether mistakes with blocks are made hard to exploit, for programs in production, at a moderate cost. Where
+    /// `EBB_CHECK` is set too, this is ignored. Default: no.
+    harden: HardenChoice = Off, "EBB_HARDEN";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
     /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone

@@ -6,6 +6,7 @@
 
 use core::iter;
 
+use crate::guards::Guards;
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
@@ -31,6 +32,7 @@ pub(crate) struct Pages {
     /// Units that may be in use or dirty.
     pub limit: usize,
     pub retention: Retention,
+    pub guards: Guards,
     pub counts: PageCounts,
 }
 
@@ -43,6 +45,7 @@ impl Pages {
             frontier: 0,
             limit: usize::MAX,
             retention: Retention::new(),
+            guards: Guards::new(),
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
         }
     }

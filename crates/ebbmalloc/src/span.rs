@@ -3,7 +3,11 @@
 //! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
 //! cache. Whoever works on a span holds the lock of its class.
 
+mod hardened;
+
 use core::ops::Range;
+
+pub(crate) use hardened::Owner;
 
 use crate::holes::Holes;
 use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass, UNIT};
@@ -25,6 +29,8 @@ pub struct Span {
     seen: u16,
     /// There are holes. Told here, where it is at hand, and not only there.
     holed: bool,
+    /// The last page is out of reach: of this span, or of a large block that begins here.
+    pub(crate) guarded: bool,
     /// Words of `bits` that are not zero.
     occupied: u64,
     bits: [u64; WORDS],
@@ -37,7 +43,7 @@ impl Span {
         let blocks = class.span_blocks();
         (self.next, self.previous, self.seen) = (0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
-        (self.holed, self.holes) = (!resident, Holes::NONE);
+        (self.holed, self.holes, self.guarded) = (!resident, Holes::NONE, false);
         if !resident {
             self.holes.dig(0..class.span_units() as usize * UNIT);
         }
@@ -58,6 +64,11 @@ impl Span {
     /// Whether nobody holds this block, by the bitmap alone.
     pub(crate) fn is_free(&self, block: usize) -> bool {
         self.bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// How many blocks there are, in a record that may be torn.
+    pub(crate) fn blocks(&self, class: SizeClass) -> usize {
+        (self.blocks as usize).min(class.span_blocks())
     }
 
     /// How many of the first `blocks` blocks are free, by the bitmap alone.
@@ -128,7 +139,8 @@ impl Span {
         page: usize,
         mut purge: impl FnMut(Range<usize>) -> bool,
     ) -> usize {
-        let end = class.span_units() as usize * UNIT;
+        let guard = if self.guarded { page } else { 0 };
+        let end = class.span_units() as usize * UNIT - guard;
         let (mut at, mut dug) = (0, 0);
         while at < end {
             let start = at;
@@ -170,7 +182,7 @@ impl Span {
     }
 
     /// The opposite of [`Span::release`], for whoever marks blocks to count them: for tests.
-    pub fn hold(&mut self, block: usize) {
+    pub fn take(&mut self, block: usize) {
         let (word, bit) = (block / 64, 1 << (block % 64));
         assert!(self.bits[word] & bit != 0, "block {block} is not free");
         self.bits[word] &= !bit;
@@ -182,7 +194,8 @@ impl Span {
 
     /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
     pub fn check(&self, class: SizeClass) {
-        assert_eq!(self.blocks as usize, class.span_blocks(), "blocks of a span of {class:?}");
+        let lost = class.span_blocks() - self.blocks as usize;
+        assert!(lost == 0 || self.guarded, "blocks of a span of {class:?}");
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
         assert_eq!(set, self.free as u32, "free blocks of a span");

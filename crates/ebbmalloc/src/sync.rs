@@ -93,6 +93,12 @@ impl<T> Lock<T> {
             .then(|| self.guard())
     }
 
+    /// Whether nobody holds the lock right now.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == FREE
+    }
+
     #[cold]
     fn lock_slow(&self) -> Guard<'_, T> {
         for _ in 0..SPINS {

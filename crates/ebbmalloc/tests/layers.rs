@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 33] = [
-    &["os", "sync"],
+const LAYERS: [&[&str]; 35] = [
+    &["os", "sync", "random"],
     &["text"],
     &["options"],
     &["size_class"],
+    &["seal"],
     &["flow"],
     &["cache"],
     &["rseq"],
@@ -20,8 +21,9 @@ const LAYERS: [&[&str]; 33] = [
     &["beacon", "ledger", "remote"],
     &["run_tree", "pressure"],
     &["retention"],
+    &["guards"],
     &["pages"],
-    &["central"],
+    &["central", "quarantine"],
     &["heap_record"],
     &["check_table"],
     &["front"],
@@ -29,7 +31,7 @@ const LAYERS: [&[&str]; 33] = [
     &["engine", "mode"],
     &["large"],
     &["refill", "drain"],
-    &["heaps", "check"],
+    &["heaps", "care", "check", "harden"],
     &["scavenge"],
     &["blocks", "stats", "why"],
     &["audit"],

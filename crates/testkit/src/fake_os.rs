@@ -301,6 +301,18 @@ impl Os for FakeOs {
         true
     }
 
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        let refused = self.faults.refuses();
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        let committed = &mut reservation.committed[pages];
+        assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
+        committed.fill(refused);
+        // SAFETY: in the reservation, and nobody uses the contents any more.
+        unsafe { ptr::write_bytes(start, if refused { SPOILT } else { POISON }, bytes) };
+        !refused
+    }
+
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         let refused = self.faults.refuses();
         let mut state = self.state();
@@ -362,6 +374,10 @@ impl Os for FakeOs {
 
     fn kernel(&self) -> [u32; 2] {
         [0; 2]
+    }
+
+    fn random(&self) -> u64 {
+        self.now.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0123_4567_89ab_cdef
     }
 
     fn thread_key(&self) -> usize {

@@ -116,6 +116,11 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes) }
     }
 
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) }
+    }
+
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
@@ -148,6 +153,10 @@ impl Os for LinuxIn {
 
     fn kernel(&self) -> [u32; 2] {
         Linux.kernel()
+    }
+
+    fn random(&self) -> u64 {
+        Linux.random()
     }
 
     fn thread_key(&self) -> usize {

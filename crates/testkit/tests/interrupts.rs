@@ -201,7 +201,7 @@ fn caches_are_emptied_under_sequences() {
 /// Threads at work while everything interrupts them, and somebody does something to the engine.
 fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];
-    let length = os.environment("EBB_MODE", &mut asked).unwrap();
+    let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
     PRETENDED.set(THREADS as u32 * EACH);
     let engine = Engine::new(os, None);
     assert!(!engine.alloc(1).is_null());

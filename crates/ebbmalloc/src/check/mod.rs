@@ -10,14 +10,12 @@ mod report;
 use core::ptr;
 
 use crate::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
-use crate::engine::Engine;
+use crate::engine::{Care, Engine};
 use crate::heap_record::HeapId;
 use crate::heaps::HeapBlock;
-use crate::options::CheckChoice;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
-use crate::size_class::SizeClass;
 use crate::text::Line;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
@@ -46,7 +44,7 @@ impl<O: Os> Engine<O> {
     /// True where each block is checked.
     #[inline]
     pub(crate) fn checking(&self) -> bool {
-        self.setup().check_heap != 0
+        self.setup().care == Care::Checked
     }
 
     /// Whether blocks are checked, and so whoever sees the program start should have an unwinder loaded where there is
@@ -61,11 +59,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; 0 where
-    /// there is no checking.
-    pub(crate) fn set_up_check(&self, choice: CheckChoice) -> UnitIndex {
-        if choice == CheckChoice::Off {
-            return 0;
-        }
+    /// there is no memory for checking.
+    pub(crate) fn set_up_check(&self) -> UnitIndex {
         let table = self.check_table.lock().set_up(&self.os);
         let alloc = || self.pages.lock().alloc(&self.region, &self.os, 1, 1);
         match if table { alloc() } else { None } {
@@ -77,47 +72,6 @@ impl<O: Os> Engine<O> {
                 Line::print(&self.os, text);
                 0
             }
-        }
-    }
-
-    /// A block of a heap, checked or not, in place of one of `replaced` bytes that is freed next; and whether it
-    /// reads as zero.
-    pub(crate) fn alloc_in(
-        &self,
-        heap: UnitIndex,
-        size: usize,
-        align: usize,
-        replaced: usize,
-    ) -> (*mut u8, bool) {
-        let granted = match self.checking() {
-            true => self.alloc_checked(heap, size, align, replaced),
-            false => self.alloc_unchecked(heap, size, align, replaced),
-        };
-        granted.unwrap_or_else(|| {
-            self.os.out_of_memory();
-            (ptr::null_mut(), false)
-        })
-    }
-
-    /// A block where the hot path takes one of this class: they are aligned where its size is, and perhaps have to be.
-    pub(crate) fn alloc_small_checked(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let align = 1 << class.size().trailing_zeros();
-        self.alloc_in(self.setup().check_heap, size, align, 0).0
-    }
-
-    /// Frees a block of a heap, checked or not.
-    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
-        match self.checking() {
-            true => self.free_checked(block.address, None, operation),
-            false => self.free_unchecked(block, operation),
-        }
-    }
-
-    /// Frees an address with a size.
-    pub(crate) fn free_sized_checked(&self, block: *mut u8, size: usize) {
-        match self.heap_block(block) {
-            Some(_) => self.free_checked(block, Some(size), "free"),
-            None => self.free_slow(block, "free"),
         }
     }
 

@@ -11,8 +11,8 @@ use super::proc::{
     highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
 };
 use super::{
-    Os, RseqArea, Symbol, ThreadWords, Usage, background, fork, memory, moving, own_area,
-    rseq_area, stack, threads,
+    Os, RseqArea, Symbol, ThreadWords, Usage, background, fork, mapping, memory, moving, own_area,
+    random, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on.
@@ -54,47 +54,22 @@ impl Os for Linux {
     }
 
     fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        let padded = bytes.checked_add(align)?;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start = keeping_errno(|| unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                padded,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        });
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let start = start.cast::<u8>();
-        let before = start.align_offset(align);
-        // SAFETY: both ends lie in the mapping just made and nobody knows them.
-        unsafe {
-            let aligned = start.add(before);
-            if before > 0 {
-                libc::munmap(start.cast(), before);
-            }
-            if align > before {
-                libc::munmap(aligned.add(bytes).cast(), align - before);
-            }
-            // Fails where there are no huge pages: docs/decisions/0008-no-huge-pages.md.
-            keeping_errno(|| libc::madvise(aligned.cast(), bytes, libc::MADV_NOHUGEPAGE));
-            NonNull::new(aligned)
-        }
+        mapping::reserve(bytes, align)
     }
 
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the caller's: the range is ours.
-        keeping_errno(|| unsafe { libc::mprotect(start.cast(), bytes, access) == 0 })
+        // SAFETY: the caller's.
+        unsafe { mapping::commit(start.cast(), bytes) }
+    }
+
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { mapping::decommit(start.cast(), bytes) }
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's: the range is ours and its contents are dead.
-        keeping_errno(|| unsafe { libc::madvise(start.cast(), bytes, libc::MADV_DONTNEED) == 0 })
+        // SAFETY: the caller's.
+        unsafe { mapping::purge(start.cast(), bytes) }
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
@@ -143,6 +118,10 @@ impl Os for Linux {
 
     fn kernel(&self) -> [u32; 2] {
         kernel()
+    }
+
+    fn random(&self) -> u64 {
+        random::random()
     }
 
     fn thread_key(&self) -> usize {

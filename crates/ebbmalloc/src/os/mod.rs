@@ -18,10 +18,12 @@ mod background;
 mod file;
 mod fork;
 mod linux;
+mod mapping;
 mod memory;
 mod moving;
 mod own_area;
 mod proc;
+mod random;
 mod rseq_area;
 mod stack;
 mod threads;
@@ -64,6 +66,13 @@ pub trait Os: Sync {
     /// The range was reserved and is not committed yet.
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool;
 
+    /// Undoes [`Os::commit`]: whoever touches the range is stopped. What was there is lost. False if the kernel
+    /// refuses, and then the range is as it was but for its contents, which are unspecified.
+    ///
+    /// # Safety
+    /// The range is committed, and nobody uses it any more.
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
+
     /// Gives the memory behind a committed range back; it reads as zero afterwards. False if the
     /// kernel refuses, and then the contents are unspecified.
     ///
@@ -101,6 +110,9 @@ pub trait Os: Sync {
 
     /// The kernel's version: its first two numbers.
     fn kernel(&self) -> [u32; 2];
+
+    /// Bits that nobody can guess, as far as the kernel has such.
+    fn random(&self) -> u64;
 
     /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;

@@ -51,7 +51,7 @@ impl<O: Os> Engine<O> {
                 spans: (counts.spans + heaps.spans) as u64,
                 live: (counts.claimed - cached + heaps.claimed) as u64,
                 cached: cached as u64,
-                free: (counts.free(class) + heaps.free(class)) as u64,
+                free: (counts.free() + heaps.free()) as u64,
                 refills: counts.refills as u64,
                 flushes: counts.flushes as u64,
             };
@@ -103,6 +103,7 @@ impl<O: Os> Engine<O> {
             stats.heap_bytes += contents.used as u64;
             for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
                 sum.spans += spans.counts.spans;
+                sum.blocks += spans.counts.blocks;
                 sum.claimed += spans.counts.claimed;
             }
         }

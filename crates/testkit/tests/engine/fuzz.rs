@@ -32,8 +32,8 @@ impl Drop for Seed {
     fn drop(&mut self) {
         if thread::panicking() {
             let Self(seed, test) = self;
-            let command = "cargo test -p ebbmalloc-testkit --test engine fuzz";
-            eprintln!("to repeat it: EBB_FUZZ_SEED={seed} {command} {test}");
+            let command = "cargo test -p ebbmalloc-testkit --test engine fuzz::";
+            eprintln!("to repeat it: EBB_FUZZ_SEED={seed} {command}{test}");
         }
     }
 }

@@ -7,6 +7,7 @@ mod audit;
 mod check;
 mod flow;
 mod fuzz;
+mod harden;
 mod heaps;
 mod limit;
 mod misuse;

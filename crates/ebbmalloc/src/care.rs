@@ -1,0 +1,148 @@
+//! Where all blocks are blocks of heaps: in check mode, and where mistakes are made hard to exploit. Each call comes here and goes on
+//! to what looks at blocks; so do the calls for blocks of heaps that programs make, in any mode.
+
+use core::ptr;
+
+use crate::engine::{Care, Engine, Homes};
+use crate::heap_record::HeapId;
+use crate::heaps::HeapBlock;
+use crate::options::{CheckChoice, HardenChoice, Options};
+use crate::os::Os;
+use crate::region::UnitIndex;
+use crate::text::Line;
+
+impl<O: Os> Engine<O> {
+    /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's.
+    pub(crate) fn set_up_care(&self, options: &Options) -> (Care, Homes) {
+        if options.check != CheckChoice::Off {
+            if options.harden != HardenChoice::Off {
+                let text =
+                    format_args!("EBB_HARDEN is ignored: EBB_CHECK looks at each block already");
+                Line::print(&self.os, text);
+            }
+            return match self.set_up_check() {
+                0 => (Care::None, Homes::NONE),
+                first => (Care::Checked, Homes { first, count: 1, units: 1 }),
+            };
+        }
+        let homes = self.set_up_harden(options.harden);
+        homes.map_or((Care::None, Homes::NONE), |homes| (Care::Hardened, homes))
+    }
+
+    /// Whether all blocks are blocks of heaps.
+    #[inline]
+    pub(crate) fn all_in_heaps(&self) -> bool {
+        self.setup().care != Care::None
+    }
+
+    /// Units that the record of a heap takes.
+    pub(crate) fn heap_units(&self) -> u32 {
+        self.setup().homes.units
+    }
+
+    /// A heap for a block that is to be no other's: one that nobody is in, if there is one, the thread's own first.
+    #[inline]
+    fn home(&self) -> UnitIndex {
+        let Homes { first, count, units } = self.setup().homes;
+        if count == 1 {
+            return first;
+        }
+        // Multiplied, since threads' keys may have a large divisor in common.
+        let key = (self.os.thread_key() as u32).wrapping_mul(0x9e37_79b9) >> 16;
+        let own = key % count;
+        let homes = (own..count).chain(0..own).map(|nth| first + nth * units);
+        homes.into_iter().find(|&home| self.is_free(home)).unwrap_or(first + own * units)
+    }
+
+    /// A block of no heap that a program made, and whether it reads as zero.
+    pub(crate) fn alloc_at_home(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        self.alloc_in(self.home(), size, align, 0)
+    }
+
+    /// A block of a heap, in place of one of `replaced` bytes that is freed next; and whether it reads as zero.
+    pub(crate) fn alloc_in(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> (*mut u8, bool) {
+        let granted = match self.setup().care {
+            Care::None => self.alloc_unchecked(heap, size, align, replaced),
+            Care::Checked => self.alloc_checked(heap, size, align, replaced),
+            Care::Hardened => self.alloc_hardened(heap, size, align, replaced),
+        };
+        granted.unwrap_or_else(|| {
+            self.os.out_of_memory();
+            (ptr::null_mut(), false)
+        })
+    }
+
+    /// Frees a block of a heap.
+    pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+        match self.setup().care {
+            Care::None => self.free_unchecked(block, operation),
+            Care::Checked => self.free_checked(block.address, None, operation),
+            Care::Hardened => self.free_hardened(block, None, operation),
+        }
+    }
+
+    /// Frees an address with a size, where all blocks are blocks of heaps.
+    pub(crate) fn free_sized_in_heap(&self, block: *mut u8, size: usize) {
+        match self.heap_block(block) {
+            None => self.free_slow(block, "free"),
+            Some(found) if self.hardening() => self.free_hardened(found, Some(size), "free"),
+            Some(_) => self.free_checked(block, Some(size), "free"),
+        }
+    }
+
+    /// Bytes of a heap's block that may be used.
+    pub(crate) fn size_in_heap(&self, block: HeapBlock, operation: &str) -> usize {
+        match self.setup().care {
+            Care::None => block.usable,
+            Care::Checked => self.size_checked(block.address, operation),
+            Care::Hardened => self.size_hardened(&block, operation),
+        }
+    }
+
+    /// Resizes a block of a heap, whichever that is; it stays that heap's.
+    ///
+    /// # Safety
+    /// As for [`Engine::realloc`].
+    pub(crate) unsafe fn realloc_in_heap(
+        &self,
+        block: HeapBlock,
+        size: usize,
+        align: usize,
+        operation: &str,
+    ) -> *mut u8 {
+        match self.setup().care {
+            // SAFETY: the caller's.
+            Care::None => unsafe { self.realloc_unchecked(block, size, align, operation) },
+            Care::Checked => self.realloc_checked(block, size, align, operation),
+            Care::Hardened => self.realloc_hardened(&block, size, align, operation),
+        }
+    }
+
+    /// Looks at the blocks of a heap that is about to be deleted.
+    pub(crate) fn before_delete(&self, id: HeapId, operation: &str) {
+        match self.setup().care {
+            Care::None => {}
+            Care::Checked => self.delete_checked(id, operation),
+            Care::Hardened => {
+                let heap = id.unit();
+                let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
+                self.insist_on(emptied);
+            }
+        }
+    }
+
+    /// What is done when the process exits.
+    pub(crate) fn finish_care(&self) {
+        match self.setup().care {
+            Care::None => {}
+            Care::Checked => self.finish_check(),
+            Care::Hardened => self.finish_harden(),
+        }
+    }
+}

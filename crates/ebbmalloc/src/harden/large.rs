@@ -1,0 +1,209 @@
+//! Large blocks, hardened: from the end of a block's last page on its run is out of reach, and all of it once the block is
+//! freed, until the run leaves the quarantine. Where no guard could be placed, the block goes back at once.
+
+use super::report::Fault;
+use crate::engine::Engine;
+use crate::heap_record::Contents;
+use crate::heaps::{HeapBlock, Short};
+use crate::large::{MOVE_UNITS, units_for};
+use crate::os::Os;
+use crate::region::{MapEntry, UnitIndex};
+use crate::seal::{check_fill, fill};
+use crate::size_class::UNIT;
+
+/// From so many bytes on, giving pages back beats clearing them.
+const PURGE_LEAST: usize = 256 << 10;
+
+impl<O: Os> Engine<O> {
+    /// Bytes at the beginning of a large block's run that are in reach, where it is guarded.
+    fn reach(&self, size: usize) -> usize {
+        size.max(1).next_multiple_of(self.os.page_size())
+    }
+
+    /// Units for a block of this size and its guard.
+    fn guarded_units(&self, size: usize) -> Option<u32> {
+        units_for(size.checked_add(self.os.page_size())?)
+    }
+
+    /// Where the bytes end that are looked at behind a block's end.
+    fn fill_end(&self, first: UnitIndex, size: usize) -> usize {
+        // SAFETY: a large block in use begins there.
+        let (guarded, units) =
+            unsafe { ((*self.region.span(first)).guarded, (*self.region.run(first)).units) };
+        let more = if guarded { 0 } else { self.os.page_size() };
+        (self.reach(size) + more).min(units as usize * UNIT)
+    }
+
+    /// A large block of a heap, and whether it reads as zero, which it does.
+    pub(super) fn alloc_large_hardened(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> Result<(*mut u8, bool), Short> {
+        let room = self.guarded_units(size).ok_or(Short::OfMemory)? as usize * UNIT;
+        let mut contents = self.contents_of(heap);
+        if !contents.admits(room, replaced) {
+            return Err(Short::ByLimit);
+        }
+        let padded = size + self.os.page_size();
+        let (granted, _) = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
+        let (first, block) = (granted.first, self.region.address(granted.first));
+        let reach = self.reach(size);
+        // SAFETY: the run is ours yet, with its records.
+        unsafe {
+            let mut pages = self.pages.lock();
+            let guarded = pages.guards.place(&self.os, block.add(reach), room - reach);
+            pages.note(&self.region, first, size, heap);
+            drop(pages);
+            (*self.region.span(first)).guarded = guarded;
+            if !granted.zeroed {
+                self.clear(block, if guarded { reach } else { room });
+            } else if !guarded {
+                self.clear(block.add(reach), room - reach); // Unspecified, where the kernel refused.
+            }
+            fill(self.setup().secret, block, size, self.fill_end(first, size));
+        }
+        contents.link(&self.region, first);
+        contents.used += room;
+        drop(contents);
+        self.want_scavenger();
+        Ok((block, true))
+    }
+
+    /// Has whole pages read as zero.
+    ///
+    /// # Safety
+    /// They are committed and the caller's.
+    unsafe fn clear(&self, start: *mut u8, bytes: usize) {
+        // SAFETY: the caller's.
+        unsafe {
+            if bytes < PURGE_LEAST || !self.os.purge(start, bytes) {
+                start.write_bytes(0, bytes);
+            }
+        }
+    }
+
+    /// The size of a large block, if nothing was written behind it.
+    pub(super) fn open_large(&self, block: &HeapBlock) -> Result<usize, Fault> {
+        // SAFETY: the block is in use, and has as many bytes.
+        unsafe {
+            let size = (*self.region.run(block.first)).asked();
+            let end = self.fill_end(block.first, size);
+            check_fill(self.setup().secret, block.address, size, end)?;
+            Ok(size)
+        }
+    }
+
+    /// Puts a large block that was freed out of reach, and in quarantine.
+    pub(super) fn retire_large(&self, contents: &mut Contents, block: &HeapBlock, size: usize) {
+        let (first, units) = (block.first, (block.usable / UNIT) as u32);
+        contents.unlink(&self.region, first);
+        contents.used -= block.usable;
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        // SAFETY: the program has given it up.
+        let hidden = unsafe {
+            (*self.region.span(first)).guarded && self.os.decommit(block.address, self.reach(size))
+        };
+        if !hidden {
+            return self.give_back_large(first, self.reach(size));
+        }
+        loop {
+            let oldest = contents.quarantine.leaving_large(units, |first| self.units_of(first));
+            if oldest == 0 {
+                break;
+            }
+            self.give_back_large(oldest, 0);
+        }
+        contents.quarantine.push_large(first, units);
+    }
+
+    /// Gives all large blocks back that a heap holds back.
+    pub(super) fn release_large(&self, contents: &mut Contents) {
+        loop {
+            let oldest = contents.quarantine.pop_large(|first| self.units_of(first));
+            if oldest == 0 {
+                break;
+            }
+            self.give_back_large(oldest, 0);
+        }
+    }
+
+    /// Gives the run of a large block back to the page heap of which so many bytes are in reach.
+    fn give_back_large(&self, first: UnitIndex, reach: usize) {
+        let (units, block) = (self.units_of(first), self.region.address(first));
+        let bytes = units as usize * UNIT;
+        self.totals.remove_large(units);
+        if self.counting() {
+            self.totals.count_free(bytes);
+        }
+        let mut pages = self.pages.lock();
+        // SAFETY: nobody's any more, and out of reach from there on if it is guarded.
+        unsafe {
+            let guarded = (*self.region.span(first)).guarded;
+            let (hidden, length) = (block.add(reach), bytes - reach);
+            if guarded && !pages.guards.remove(&self.os, hidden, length, units) {
+                self.region.set_entry(first, MapEntry::NONE);
+                return;
+            }
+            match reach == 0 || self.os.purge(block, bytes) {
+                true => pages.free_clean(&self.region, first, units),
+                false => pages.free(&self.region, &self.os, first, units),
+            }
+        }
+    }
+
+    /// Gives a large block back, whatever is in it: the end of its heap.
+    pub(crate) fn delete_large(&self, first: UnitIndex) {
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        // SAFETY: a large block in use begins there.
+        let size = unsafe { (*self.region.run(first)).asked() };
+        self.give_back_large(first, self.reach(size));
+    }
+
+    /// Resizes a large block within its run, if it does not have less pages then. Its heap is locked.
+    pub(super) fn resize_large_hardened(&self, block: &HeapBlock, old: usize, size: usize) -> bool {
+        let (first, address) = (block.first, block.address);
+        let (from, to) = (self.reach(old), self.reach(size));
+        let same = self.guarded_units(size) == Some((block.usable / UNIT) as u32);
+        // SAFETY: the block is the program's, which waits, and out of reach from there on if it is guarded.
+        unsafe {
+            if !same || to < from || !(*self.region.span(first)).guarded {
+                return false;
+            }
+            if to > from && !self.os.commit(address.add(from), to - from) {
+                return false;
+            }
+            address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));
+            self.pages.lock().note(&self.region, first, size, block.heap);
+            fill(self.setup().secret, address, size, self.fill_end(first, size));
+        }
+        true
+    }
+
+    /// Moves the pages of a large block to another that is larger, and frees it. False if that is not possible, or not worth
+    /// it.
+    pub(super) fn move_contents(
+        &self,
+        block: &HeapBlock,
+        old: usize,
+        new: *mut u8,
+        size: usize,
+    ) -> bool {
+        let bytes = self.reach(old);
+        let worth = size > old && bytes >= MOVE_UNITS as usize * UNIT;
+        // SAFETY: two blocks in use, one of them ours yet and the other the program's, which waits.
+        unsafe {
+            if !worth || !self.os.move_pages(block.address, new, bytes) {
+                return false;
+            }
+            new.add(old).write_bytes(0, bytes.min(size) - old);
+            let first = (self.region.offset(new) / UNIT) as UnitIndex;
+            fill(self.setup().secret, new, size, self.fill_end(first, size));
+        }
+        let mut contents = self.contents_of(block.heap);
+        self.retire_large(&mut contents, block, old);
+        true
+    }
+}

@@ -1,0 +1,302 @@
+//! Hardening: what is seen stops the program, what is not seen is not of much use, correct programs run through, and out
+//! of memory is only that.
+
+use std::collections::BTreeSet;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
+
+fn fake() -> FakeOs {
+    FakeOs::default().space(24 << 20).cpus(1).environment("EBB_HARDEN", "1")
+}
+
+fn engine() -> Engine<FakeOs> {
+    Engine::new(fake(), None)
+}
+
+/// Sizes of small and large blocks, with their ends at a page's end and elsewhere.
+const SIZES: [usize; 8] = [0, 1, 24, 100, 1000, 20_000, 65_529, 200_000];
+
+/// What the engine says as this stops the program; nothing where it does not.
+fn stopped_by(work: impl Fn(&Engine<FakeOs>, usize), size: usize) -> String {
+    let engine = engine();
+    let work = std::panic::AssertUnwindSafe(|| work(&engine, size));
+    let stopped = std::panic::catch_unwind(work).is_err();
+    let printed = engine.os().printed();
+    assert_eq!(stopped, !printed.is_empty(), "{printed}");
+    printed
+}
+
+#[track_caller]
+fn stops(fault: &str, work: impl Fn(&Engine<FakeOs>, usize)) {
+    for size in SIZES {
+        let said = stopped_by(&work, size);
+        assert!(said.starts_with(&format!("ebbmalloc: {fault}: ")), "{size} bytes: {said:?}");
+    }
+}
+
+// SAFETY, of all tests below: what is wrong is in memory of the fake, and what is to be seen.
+
+#[test]
+fn double_frees() {
+    let free = |engine: &Engine<FakeOs>, block| unsafe { engine.free(block) };
+    stops("double free", |engine, size| {
+        let block = engine.alloc(size);
+        free(engine, block);
+        free(engine, block);
+    });
+    stops("double free", |engine, size| {
+        let (block, other) = (engine.alloc(size), engine.alloc(size));
+        free(engine, block);
+        free(engine, other);
+        free(engine, block);
+    });
+    stops("double free", |engine, size| {
+        let block = engine.alloc(size);
+        free(engine, block);
+        unsafe { engine.realloc(block, 10, 1) };
+    });
+    stops("double free", |engine, size| {
+        let block = engine.alloc(size);
+        free(engine, block);
+        engine.usable_size(block);
+    });
+    stops("double free", |engine, size| {
+        let block = engine.alloc(size);
+        let moved = unsafe { engine.realloc(block, size + 80_000, 1) };
+        assert!(moved != block || size == 200_000);
+        free(engine, block);
+        free(engine, block);
+    });
+}
+
+#[test]
+fn a_byte_behind_the_end() {
+    stops("overflow", |engine, size| unsafe {
+        let block = engine.alloc(size);
+        block.add(size).write(1);
+        engine.free(block);
+    });
+    stops("overflow", |engine, size| unsafe {
+        let block = engine.alloc(size);
+        block.add(size).write(1);
+        engine.realloc(block, size + 1, 1);
+    });
+}
+
+#[test]
+fn a_byte_before_the_start() {
+    // Large ones, and the first of a span, have a guard there.
+    for size in SIZES.into_iter().filter(|&size| (24..20_000).contains(&size)) {
+        let work = |engine: &Engine<FakeOs>, size| unsafe {
+            let blocks: Vec<_> = (0..40).map(|_| engine.alloc(size)).collect();
+            let last = *blocks.iter().max().unwrap();
+            last.sub(1).write(last.sub(1).read() ^ 1);
+            engine.free(last);
+        };
+        assert!(stopped_by(work, size).starts_with("ebbmalloc: overflow: bytes before 0x"));
+    }
+}
+
+#[test]
+fn a_write_after_free() {
+    let write = |engine: &Engine<FakeOs>, size: usize| unsafe {
+        let block = engine.alloc(size);
+        engine.free(block);
+        block.add(size / 2).write(1);
+        block
+    };
+    for size in SIZES.into_iter().filter(|&size| size < 65_000) {
+        let seen_at_exit = |engine: &Engine<FakeOs>, size| {
+            write(engine, size);
+            engine.finish();
+        };
+        let said = stopped_by(seen_at_exit, size);
+        assert!(said.contains("write after free: byte ") && said.contains("exit"), "{said:?}");
+        let seen_by_others = |engine: &Engine<FakeOs>, size| {
+            write(engine, size);
+            (0..3000).for_each(|_| unsafe { engine.free(engine.alloc(size)) });
+        };
+        let said = stopped_by(seen_by_others, size);
+        assert!(said.contains("write after free: byte "), "{said:?}");
+    }
+}
+
+#[test]
+fn wrong_sizes() {
+    stops("wrong size", |engine, size| unsafe {
+        engine.free_sized(engine.alloc(size), size + 1, 1);
+    });
+    stops("wrong size", |engine, size| unsafe {
+        engine.free_sized(engine.alloc(size), 300_000 - size, 1);
+    });
+}
+
+#[test]
+fn addresses_inside_of_blocks() {
+    for at in [1, 8, 16, 4096, 65_536] {
+        for size in SIZES.into_iter().filter(|&size| size > at) {
+            let work = |engine: &Engine<FakeOs>, size| unsafe {
+                engine.free(engine.alloc(size).add(at));
+            };
+            let said = stopped_by(work, size);
+            assert!(said.starts_with("ebbmalloc: interior pointer: "), "{at} of {size}: {said:?}");
+        }
+    }
+}
+
+/// A freed block reads as zero until its next owner has it, which is not soon.
+#[test]
+fn freed_blocks_are_zero_and_come_back_late() {
+    for size in [1, 24, 100, 1000, 20_000] {
+        let engine = engine();
+        let block = engine.alloc(size);
+        unsafe {
+            block.write_bytes(0xff, size);
+            engine.free(block);
+            for nth in 0..3 {
+                let other = engine.alloc(size);
+                assert_ne!(other, block, "{size} bytes came back after {nth}");
+                engine.free(other);
+            }
+            let bytes = std::slice::from_raw_parts(block, size);
+            assert!(bytes.iter().all(|&byte| byte == 0));
+        }
+    }
+}
+
+#[test]
+fn blocks_lie_in_random_order() {
+    let engine = engine();
+    let blocks: Vec<_> = (0..200).map(|_| engine.alloc(40).addr()).collect();
+    let steps: BTreeSet<_> = blocks.windows(2).map(|two| two[1].wrapping_sub(two[0])).collect();
+    assert!(steps.len() > 50, "{} steps", steps.len());
+    engine.check();
+}
+
+/// What cannot be seen, a block freed by a pointer to its last owner, hands no block out twice soon.
+#[test]
+#[cfg(not(miri))]
+fn a_free_of_anothers_block_gives_it_to_nobody_soon() {
+    let engine = engine();
+    let stale = engine.alloc(100);
+    unsafe { engine.free(stale) };
+    let mut others = Vec::new();
+    loop {
+        let block = engine.alloc(100);
+        if block == stale {
+            break;
+        }
+        others.push(block);
+        if others.len() > 10_000 {
+            return;
+        }
+        if others.len() > 100 {
+            unsafe { engine.free(others.swap_remove(0)) };
+        }
+    }
+    unsafe { engine.free(stale) };
+    assert!((0..100).all(|_| engine.alloc(100) != stale));
+}
+
+#[test]
+fn heaps_come_and_go() {
+    let engine = engine();
+    for round in 0..if cfg!(miri) { 3 } else { 50 } {
+        let heap = engine.new_heap(1 << 20).unwrap();
+        let blocks =
+            [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
+        assert!(blocks.iter().all(|block| !block.is_null()), "{round}");
+        engine.check();
+        unsafe {
+            engine.free(blocks[1]);
+            engine.heap_free(heap, blocks[3], "a test");
+            // The limit counts what is held back, and lets it go.
+            for _ in 0..2000 {
+                let block = engine.heap_alloc(heap, 10_000, 1, "a test");
+                assert!(!block.is_null());
+                engine.free(block);
+            }
+            engine.check();
+            engine.delete_heap(heap, "a test");
+        }
+        engine.check();
+    }
+    engine.trim();
+    engine.finish();
+    assert_eq!(engine.os().printed(), "");
+}
+
+#[test]
+fn check_mode_goes_first() {
+    let engine = Engine::new(fake().environment("EBB_CHECK", "1"), None);
+    assert!(!engine.alloc(1).is_null());
+    let said = "ebbmalloc: EBB_HARDEN is ignored: EBB_CHECK looks at each block already\n";
+    assert_eq!(engine.os().printed(), said);
+}
+
+fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
+    let mut worker = Worker::new(engine, 0);
+    for op in Program::new(seed).take(steps) {
+        if let Some(block) = worker.apply(op) {
+            worker.receive(block);
+        }
+    }
+    worker.shadow().check();
+    engine.check();
+    worker.free_all();
+    engine.check();
+    engine.finish();
+}
+
+#[test]
+fn correct_programs_run_through() {
+    for (seed, mode, page) in [(1, "slot", 4096), (2, "thread", 4096), (3, "slot", 65_536)] {
+        let (steps, space) = if cfg!(miri) { (100, 24 << 20) } else { (5000, 256 << 20) };
+        let engine = Engine::new(fake().cpus(3).page(page).space(space).mode(mode), None);
+        run(&engine, seed, steps);
+        assert_eq!(engine.os().printed(), "");
+    }
+}
+
+#[test]
+fn a_fork_finds_all_whole() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    engine.before_fork();
+    engine.after_fork_in_child();
+    unsafe { engine.free(block) };
+    engine.finish();
+    assert_eq!(engine.os().printed(), "");
+}
+
+/// Each call of the operating system in turn is refused, once or from then on.
+#[test]
+#[cfg(not(miri))]
+fn memory_runs_short() {
+    for forever in [false, true] {
+        let mut call = 0;
+        loop {
+            let refused = call..if forever { usize::MAX } else { call + 1 };
+            let engine = Engine::new(fake().refusing(refused), None);
+            let mut worker = Worker::new(&engine, 0);
+            for op in Program::new(2).take(300).chain([Op::Alloc { size: 500_000, align: 4096 }]) {
+                if let Some(block) = worker.apply(op) {
+                    worker.receive(block);
+                }
+            }
+            worker.shadow().check();
+            let made = engine.os().calls();
+            engine.os().heal();
+            worker.free_all();
+            engine.check();
+            assert!(!engine.alloc(1000).is_null(), "refused {call}");
+            assert!(!engine.os().printed().contains("0x"));
+            call += 1;
+            if call > made {
+                break;
+            }
+        }
+        assert!(call > 10, "only {call} calls");
+    }
+}
