@@ -83,9 +83,10 @@
 //! - `central`: the spans of one size class
 //! - `heap_record`: heaps that programs make
 //! - `check_table`: what check mode knows of each block
+//! - `sample_table`: sampled blocks
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `check`, `scavenge`, `blocks`, `stats`, `why`: all
+//! - `engine`, `mode`, `backtrace`, `sample`, `large`, `refill`, `drain`, `heaps`, `check`, `scavenge`, `blocks`, `stats`, `why`: all
 //!   of it together
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
@@ -151,6 +152,8 @@ mod thread_slabs;
 mod totals;
 
 #[cfg(not(loom))]
+mod backtrace;
+#[cfg(not(loom))]
 mod blocks;
 #[cfg(not(loom))]
 mod check;
@@ -181,6 +184,10 @@ mod refill;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
+mod sample;
+#[cfg(not(loom))]
+mod sample_table;
+#[cfg(not(loom))]
 mod scavenge;
 #[cfg(not(loom))]
 mod stats;
@@ -206,9 +213,10 @@ pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use mode::Choice;
 pub use options::{
-    CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, ScavengerChoice, StatsChoice,
+    CheckChoice, ExplainChoice, LimitChoice, ModeChoice, Options, SampleChoice, ScavengerChoice,
+    StatsChoice,
 };
-pub use os::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+pub use os::{Access, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]

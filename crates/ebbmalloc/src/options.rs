@@ -1,6 +1,8 @@
 //! Options: environment variables, read once at start. Declared once, below; parsing, messages
 //! and `docs/options.md` come from the declaration.
 
+use core::num::NonZeroU32;
+
 use crate::os::Os;
 use crate::text::Line;
 
@@ -81,6 +83,36 @@ choices! {
         /** The same without that list. */
         NoLeaks = "noleaks",
     }
+}
+
+/// Whether blocks are sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SampleChoice {
+    /// None is.
+    Off,
+    /// About one of so many.
+    OneOf(NonZeroU32),
+}
+
+impl SampleChoice {
+    fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"" | b"0" => Some(Self::Off),
+            digits if digits.iter().all(u8::is_ascii_digit) => {
+                str::from_utf8(digits).ok()?.parse().ok().map(Self::OneOf)
+            }
+            _ => None,
+        }
+    }
+
+    const EXPECTED: &str = "|0|5000";
+    const HELP: &[(&str, &str)] = &[
+        ("|0|", "No."),
+        (
+            "|5000|1000",
+            "About one of so many that caches are filled with; 1: wherever a cache misses.",
+        ),
+    ];
 }
 
 /// How much memory the engine may hold at most.
@@ -188,6 +220,8 @@ options! {
     stats: StatsChoice = Off, "EBB_STATS";
     /** Whether each block is checked, which costs time and memory. Default: no. */
     check: CheckChoice = Off, "EBB_CHECK";
+    /** Whether some blocks get a page of their own, where wrong accesses are seen: `docs/sampling.md`. Not with `EBB_CHECK`. Default: no. */
+    sample: SampleChoice = Off, "EBB_SAMPLE";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
     /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 32] = [
+const LAYERS: [&[&str]; 35] = [
     &["os", "sync"],
     &["text"],
     &["options"],
@@ -24,9 +24,12 @@ const LAYERS: [&[&str]; 32] = [
     &["central"],
     &["heap_record"],
     &["check_table"],
+    &["sample_table"],
     &["front"],
     &["scavenger"],
     &["engine", "mode"],
+    &["backtrace"],
+    &["sample"],
     &["large"],
     &["refill", "drain"],
     &["heaps", "check"],

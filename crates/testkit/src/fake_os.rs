@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Access, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::words::Words;
 
@@ -316,6 +316,21 @@ impl Os for FakeOs {
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
     }
+
+    unsafe fn protect(&self, start: *mut u8, bytes: usize, access: Access) -> bool {
+        if self.refuses() {
+            return false;
+        }
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        reservation.committed[pages].fill(access == Access::ReadWrite);
+        let left = if access == Access::None { POISON } else { SPOILT };
+        // SAFETY: in the reservation, and nobody uses the contents any more.
+        unsafe { ptr::write_bytes(start, left, bytes) };
+        true
+    }
+
+    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         if self.refuses() {

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Access, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::words::Words;
 
@@ -54,6 +54,15 @@ impl Os for LinuxIn {
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { Linux.commit(start, bytes) }
+    }
+
+    unsafe fn protect(&self, start: *mut u8, bytes: usize, access: Access) -> bool {
+        // SAFETY: the caller's.
+        unsafe { Linux.protect(start, bytes, access) }
+    }
+
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        Linux.watch_faults(call);
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {

@@ -49,10 +49,10 @@ impl<O: Os> Engine<O> {
         self.setup().check_heap != 0
     }
 
-    /// Whether blocks are checked, and so whoever sees the program start should have an unwinder loaded where there is
+    /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
     /// none, and then call [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
-        self.checking()
+        self.checking() || self.sampling()
     }
 
     /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.

@@ -15,6 +15,7 @@ mod loom_park;
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod background;
+mod faults;
 mod linux;
 mod memory;
 mod moving;
@@ -43,6 +44,15 @@ pub struct RseqArea {
     pub ours: bool,
 }
 
+/// What a range of memory may be accessed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Nothing: each access is refused, and raises a signal.
+    None,
+    /// Reading and writing.
+    ReadWrite,
+}
+
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
 /// in what `reserve` returned and start and end on OS pages.
 pub trait Os: Sync {
@@ -68,6 +78,13 @@ pub trait Os: Sync {
     /// # Safety
     /// Nobody uses the range's contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
+
+    /// Sets what a reserved range may be accessed for; what it holds is not to be relied upon afterwards. False if the
+    /// kernel refuses, and then parts of it may have changed.
+    ///
+    /// # Safety
+    /// Nobody uses the range's contents any more.
+    unsafe fn protect(&self, start: *mut u8, bytes: usize, access: Access) -> bool;
 
     /// Moves the memory behind a committed range to another, whose contents are lost; the first range reads
     /// as zero afterwards. False where that is not possible, and then nothing has happened.
@@ -152,6 +169,10 @@ pub trait Os: Sync {
 
     /// What lies at an address of code, as far as that is known.
     fn symbol(&self, address: usize) -> Option<Symbol<'_>>;
+
+    /// Has this called when an access is refused (SIGSEGV), with its address and that of the instruction, before
+    /// what would have happened without. Programs may put handlers of their own in its place.
+    fn watch_faults(&self, call: extern "C" fn(usize, usize));
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;
