@@ -1,8 +1,8 @@
 //! Step `c`: the contract programs under `tests/c`, each built and run in several ways.
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
-//! `expect: exit 0`, `expect: abort "start of the message"` or `expect: report "start of the message"`, with `says:
-//! "text"` for what else is in it; `check: no WHY` or `check: only`; `ways:` how the library gets in;
+//! `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`, with `says: "text"` for what
+//! else is in it; `env: NAME=VALUE` for environment variables; `check: no WHY` or `check: only`; `ways:` how the library gets in;
 //! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
@@ -29,6 +29,8 @@ enum Expect {
     Abort(String),
     /// SIGABRT, and a report of check mode, which starts so.
     Report(String),
+    /// SIGSEGV, and a report, which starts so.
+    Fault(String),
 }
 
 /// Whether a program runs in check mode too.
@@ -51,6 +53,8 @@ pub struct Program {
     limits: Vec<Option<u64>>,
     plugin: Option<Plugin>,
     check: Check,
+    /// Environment variables.
+    env: Vec<(String, String)>,
     /// What standard error has to contain.
     says: Vec<String>,
 }
@@ -102,7 +106,7 @@ impl Program {
         let header = Header::parse(
             &text,
             "//",
-            &["expect", "ways", "build", "limit", "plugin", "check", "says"],
+            &["expect", "ways", "build", "limit", "plugin", "check", "says", "env"],
         )?;
         let cpp = source.extension().is_some_and(|ending| ending == "cpp");
         let mut builds: Vec<Vec<String>> = header
@@ -123,6 +127,7 @@ impl Program {
         if limits.is_empty() {
             limits.push(None);
         }
+        let env = header.all("env").iter().map(|text| variable(text)).collect::<Result<_>>()?;
         let name = source.file_name().context("no file name")?.to_string_lossy().into_owned();
         let plugin = match header.one("plugin") {
             None => None,
@@ -139,7 +144,7 @@ impl Program {
             Some(_) => bail!("`check:` is neither `only` nor `no WHY`"),
         };
         let says = header.all("says").iter().map(|text| quoted(text)).collect::<Result<_>>()?;
-        Ok(Program { name, expect, ways, builds, limits, plugin, check, says, source })
+        Ok(Program { name, expect, ways, builds, limits, plugin, check, env, says, source })
     }
 
     pub fn name(&self) -> &str {
@@ -154,7 +159,9 @@ impl Program {
     }
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
-        let own = matches!(self.expect, Expect::Abort(_)) || self.check == Check::Only;
+        let own = matches!(self.expect, Expect::Abort(_) | Expect::Fault(_))
+            || self.check == Check::Only
+            || !self.env.is_empty();
         if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
             return Ok(());
@@ -231,7 +238,9 @@ impl Program {
         tally: &mut Tally,
     ) -> Result<()> {
         let test = format!("{title} [{}, check]", way.name());
-        let once_more = self.check == Check::Too && matches!(self.expect, Expect::Exit(_));
+        let once_more = self.check == Check::Too
+            && self.env.is_empty()
+            && matches!(self.expect, Expect::Exit(_));
         if once_more && way != self.ways[0] {
             return Ok(());
         }
@@ -269,6 +278,7 @@ impl Program {
         if checked {
             command.env("EBB_CHECK", "1");
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let log = executable.with_extension(if checked { "check" } else { mode.name });
         let run = process::run(&mut command, RUN_LIMIT, &log, limit)?;
         match &self.expect {
@@ -282,12 +292,12 @@ impl Program {
                     run.describe()
                 );
             }
-            Expect::Report(message) => {
-                ensure!(
-                    run.signal() == Some(libc::SIGABRT),
-                    "expected SIGABRT, got {}",
-                    run.describe()
-                );
+            Expect::Report(message) | Expect::Fault(message) => {
+                let (signal, name) = match self.expect {
+                    Expect::Fault(_) => (libc::SIGSEGV, "SIGSEGV"),
+                    _ => (libc::SIGABRT, "SIGABRT"),
+                };
+                ensure!(run.signal() == Some(signal), "expected {name}, got {}", run.describe());
                 ensure!(
                     run.stderr.starts_with(message),
                     "expected a report that starts with `{message}`, got {}",
@@ -332,8 +342,17 @@ fn parse_expect(text: &str) -> Result<Expect> {
         Some(("exit", code)) => Ok(Expect::Exit(code.parse().context("no exit code")?)),
         Some(("abort", message)) => Ok(Expect::Abort(quoted(message)?)),
         Some(("report", message)) => Ok(Expect::Report(quoted(message)?)),
-        _ => bail!("`expect: {text}` is neither `exit CODE` nor `abort` or `report \"MESSAGE\"`"),
+        Some(("fault", message)) => Ok(Expect::Fault(quoted(message)?)),
+        _ => bail!(
+            "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or `fault \"MESSAGE\"`"
+        ),
     }
+}
+
+fn variable(text: &str) -> Result<(String, String)> {
+    let (name, value) =
+        text.split_once('=').with_context(|| format!("`env: {text}` has no `=`"))?;
+    Ok((name.to_string(), value.to_string()))
 }
 
 fn quoted(text: &str) -> Result<String> {
@@ -351,6 +370,8 @@ mod tests {
     fn expectations() {
         assert_eq!(parse_expect("exit 3").unwrap(), Expect::Exit(3));
         assert_eq!(parse_expect("abort \"a b: \"").unwrap(), Expect::Abort("a b: ".into()));
+        assert_eq!(parse_expect("fault \"a\"").unwrap(), Expect::Fault("a".into()));
+        assert!(variable("EBB_SAMPLE=1").is_ok() && variable("EBB_SAMPLE").is_err());
         for bad in ["", "exit", "exit x", "abort message", "succeed 1"] {
             assert!(parse_expect(bad).is_err(), "{bad}");
         }

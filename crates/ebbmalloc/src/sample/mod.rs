@@ -50,11 +50,16 @@ impl<O: Os> Engine<O> {
         let SampleChoice::OneOf(mean) = self.setup().options.sample else {
             return ptr::null_mut();
         };
+        {
+            let mut slots = self.samples.slots.lock();
+            self.samples.wait(&mut slots, mean.get());
+            if slots.is_full() {
+                return ptr::null_mut();
+            }
+        }
         // The unwinder may take locks of the loader: never under ours.
         let by = Trace::take(&self.os);
-        let mut slots = self.samples.slots.lock();
-        self.samples.wait(&mut slots, mean.get());
-        slots.alloc(&self.os, (size, align), class.size(), &by)
+        self.samples.slots.lock().alloc(&self.os, (size, align), class.size(), &by)
     }
 
     /// Whether an address lies where sampled blocks do.

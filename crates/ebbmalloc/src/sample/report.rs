@@ -50,7 +50,7 @@ impl<O: Os> Engine<O> {
         if !self.samples.contains(address) {
             return;
         }
-        let trace = Trace::take(&self.os);
+        let mut trace = Trace::take(&self.os);
         let found = (0..TRIES).find_map(|_| match self.samples.slots.try_lock() {
             Some(slots) => Some(slots.nearest(address)),
             None => {
@@ -74,13 +74,7 @@ impl<O: Os> Engine<O> {
             )),
         }
         self.say(format_args!("  here, in thread {}:", trace.thread));
-        // What lies before it are the handler's own calls. Calls are known by an address within them.
-        let calls = trace.calls();
-        let here = |&call: &usize| call == instruction || call + 1 == instruction;
-        match calls.iter().position(here) {
-            Some(first) => self.print_calls(&calls[first..]),
-            None => self.print_calls(&[instruction]),
-        }
+        self.print_calls(trace.calls_from(instruction));
         self.describe_sampled(&record);
     }
 

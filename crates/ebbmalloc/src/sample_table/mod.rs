@@ -42,6 +42,16 @@ impl Trace {
     pub fn calls(&self) -> &[usize] {
         &self.calls[..self.known as usize]
     }
+
+    /// The same of a signal handler, without its own: from the instruction on that it interrupted.
+    pub fn calls_from(&mut self, instruction: usize) -> &[usize] {
+        // Of a call an address within it is known, the byte before where it goes on: here not a call's.
+        let known = self.known as usize;
+        let within = |&call: &usize| call == instruction.wrapping_sub(1) || call == instruction;
+        let first = self.calls[..known].iter().position(within).unwrap_or(known.max(1) - 1);
+        self.calls[first] = instruction;
+        &self.calls[first..known.max(1)]
+    }
 }
 
 /// What is known of the block in a slot.

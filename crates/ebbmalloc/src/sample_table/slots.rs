@@ -91,6 +91,11 @@ impl Slots {
         unsafe { self.start.add((2 * slot + 1) * self.page) }
     }
 
+    /// Whether no block can be sampled until one is freed: a quarter of the slots is for those that were.
+    pub fn is_full(&self) -> bool {
+        self.live >= self.slots / 4 * 3
+    }
+
     /// A block of `size` bytes, a page at most, at a multiple of `align`, a power of two up to a page; at either end of its
     /// page. Null if there is no slot, or memory is short.
     pub fn alloc(
@@ -100,8 +105,7 @@ impl Slots {
         counted: usize,
         by: &Trace,
     ) -> *mut u8 {
-        // The rest stays for blocks that were freed.
-        if self.live >= self.slots / 4 * 3 {
+        if self.is_full() {
             return ptr::null_mut();
         }
         let fresh = self.used < self.slots;
