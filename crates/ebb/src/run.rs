@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -26,6 +27,9 @@ pub struct Options {
     /// Check each block, and say what the program does wrong with them: sets EBB_CHECK=1
     #[arg(long)]
     check: bool,
+    /// Give about one of N blocks a page of its own, and say what the program does wrong with it: sets EBB_SAMPLE=N
+    #[arg(long, value_name = "N", conflicts_with = "check")]
+    sample: Option<NonZeroU32>,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -88,6 +92,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     if options.check {
         command.env("EBB_CHECK", "1");
+    }
+    if let Some(every) = options.sample {
+        command.env("EBB_SAMPLE", every.to_string());
     }
     Err(program::refused(&path, command.exec()))
 }

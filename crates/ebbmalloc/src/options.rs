@@ -110,7 +110,7 @@ impl SampleChoice {
         ("|0|", "No."),
         (
             "|5000|1000",
-            "About one of so many that caches are filled with; 1: wherever a cache misses.",
+            "About one of so many that caches are filled with, one a refill at most; 1: each, as long as there are slots.",
         ),
     ];
 }

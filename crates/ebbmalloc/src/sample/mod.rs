@@ -52,8 +52,11 @@ impl<O: Os> Engine<O> {
         };
         {
             let mut slots = self.samples.slots.lock();
-            self.samples.wait(&mut slots, mean.get());
-            if slots.is_full() {
+            let full = slots.is_full();
+            // The refill comes at the next miss; with a mean of 1, that is sampled too.
+            let counted = if full || mean.get() == 1 { 0 } else { blocks };
+            self.samples.wait(&mut slots, mean.get(), counted);
+            if full {
                 return ptr::null_mut();
             }
         }

@@ -113,7 +113,7 @@ impl Samples {
         let Some((start, bytes)) = slots.set_up(os) else {
             return false;
         };
-        self.wait(&mut slots, mean);
+        self.wait(&mut slots, mean, 0);
         self.start.store(start, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Release);
         true
@@ -124,10 +124,12 @@ impl Samples {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// Starts to count anew: so many blocks on average, by chance, so that programs do not fall into step.
-    pub fn wait(&self, slots: &mut Slots, mean: u32) {
+    /// Starts to count anew: so many blocks on average, by chance, so that programs do not fall into step; and
+    /// those on top that were counted, but will come later.
+    pub fn wait(&self, slots: &mut Slots, mean: u32, counted: usize) {
         let most = 2 * mean as u64 - 1;
-        self.left.store(1 + (slots.random() % most) as usize, Ordering::Relaxed);
+        let left = 1 + (slots.random() % most) as usize + counted;
+        self.left.store(left, Ordering::Relaxed);
     }
 
     /// True where blocks are sampled.
