@@ -1,8 +1,9 @@
 //! Step `c`: the contract programs under `tests/c`, each built and run in several ways.
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
-//! `expect: exit 0`, `expect: abort "start of the message"` or `expect: report "start of the message"`, with `says:
-//! "text"` for what else is in it; `check: no WHY` or `check: only`; `harden: too` or `harden: only`; `ways:` how the library gets in;
+//! `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`, with `says: "text"` for what
+//! else is in it; `env: NAME=VALUE` for environment variables; `check: no WHY` or `check: only`; `harden: too` or
+//! `harden: only`; `ways:` how the library gets in;
 //! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
@@ -31,6 +32,8 @@ enum Expect {
     Abort(String),
     /// SIGABRT, and a report of check mode, which starts so.
     Report(String),
+    /// SIGSEGV, and a report, which starts so.
+    Fault(String),
 }
 
 /// Whether a program runs in check mode too.
@@ -70,6 +73,8 @@ pub struct Program {
     plugin: Option<Plugin>,
     check: Check,
     harden: Harden,
+    /// Environment variables.
+    env: Vec<(String, String)>,
     /// What standard error has to contain.
     says: Vec<String>,
 }
@@ -121,7 +126,7 @@ impl Program {
         let header = Header::parse(
             &text,
             "//",
-            &["expect", "ways", "build", "limit", "plugin", "check", "harden", "says"],
+            &["expect", "ways", "build", "limit", "plugin", "check", "harden", "says", "env"],
         )?;
         let cpp = source.extension().is_some_and(|ending| ending == "cpp");
         let mut builds: Vec<Vec<String>> = header
@@ -142,6 +147,7 @@ impl Program {
         if limits.is_empty() {
             limits.push(None);
         }
+        let env = header.all("env").iter().map(|text| variable(text)).collect::<Result<_>>()?;
         let name = source.file_name().context("no file name")?.to_string_lossy().into_owned();
         let plugin = match header.one("plugin") {
             None => None,
@@ -165,7 +171,7 @@ impl Program {
             Some(_) => bail!("`check:` is neither `only` nor `no WHY`"),
         };
         let says = header.all("says").iter().map(|text| quoted(text)).collect::<Result<_>>()?;
-        Ok(Program { name, expect, ways, builds, limits, plugin, check, harden, says, source })
+        Ok(Program { name, expect, ways, builds, limits, plugin, check, harden, env, says, source })
     }
 
     pub fn name(&self) -> &str {
@@ -181,7 +187,9 @@ impl Program {
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
         let other = self.check == Check::Only || self.harden == Harden::Only;
-        let own = matches!(self.expect, Expect::Abort(_)) || other;
+        let own = matches!(self.expect, Expect::Abort(_) | Expect::Fault(_))
+            || other
+            || !self.env.is_empty();
         if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
             return Ok(());
@@ -259,7 +267,9 @@ impl Program {
         tally: &mut Tally,
     ) -> Result<()> {
         let test = format!("{title} [{}, check]", way.name());
-        let once_more = self.check == Check::Too && matches!(self.expect, Expect::Exit(_));
+        let once_more = self.check == Check::Too
+            && self.env.is_empty()
+            && matches!(self.expect, Expect::Exit(_));
         if once_more && way != self.ways[0] {
             return Ok(());
         }
@@ -329,6 +339,7 @@ impl Program {
         if context.long {
             command.env("LONG", "1");
         }
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let run = process::run(&mut command, time, &log, limit)?;
         match &self.expect {
             Expect::Exit(code) => {
@@ -341,12 +352,12 @@ impl Program {
                     run.describe()
                 );
             }
-            Expect::Report(message) => {
-                ensure!(
-                    run.signal() == Some(libc::SIGABRT),
-                    "expected SIGABRT, got {}",
-                    run.describe()
-                );
+            Expect::Report(message) | Expect::Fault(message) => {
+                let (signal, name) = match self.expect {
+                    Expect::Fault(_) => (libc::SIGSEGV, "SIGSEGV"),
+                    _ => (libc::SIGABRT, "SIGABRT"),
+                };
+                ensure!(run.signal() == Some(signal), "expected {name}, got {}", run.describe());
                 ensure!(
                     run.stderr.starts_with(message),
                     "expected a report that starts with `{message}`, got {}",
@@ -391,8 +402,17 @@ fn parse_expect(text: &str) -> Result<Expect> {
         Some(("exit", code)) => Ok(Expect::Exit(code.parse().context("no exit code")?)),
         Some(("abort", message)) => Ok(Expect::Abort(quoted(message)?)),
         Some(("report", message)) => Ok(Expect::Report(quoted(message)?)),
-        _ => bail!("`expect: {text}` is neither `exit CODE` nor `abort` or `report \"MESSAGE\"`"),
+        Some(("fault", message)) => Ok(Expect::Fault(quoted(message)?)),
+        _ => bail!(
+            "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or `fault \"MESSAGE\"`"
+        ),
     }
+}
+
+fn variable(text: &str) -> Result<(String, String)> {
+    let (name, value) =
+        text.split_once('=').with_context(|| format!("`env: {text}` has no `=`"))?;
+    Ok((name.to_string(), value.to_string()))
 }
 
 fn quoted(text: &str) -> Result<String> {
@@ -410,6 +430,8 @@ mod tests {
     fn expectations() {
         assert_eq!(parse_expect("exit 3").unwrap(), Expect::Exit(3));
         assert_eq!(parse_expect("abort \"a b: \"").unwrap(), Expect::Abort("a b: ".into()));
+        assert_eq!(parse_expect("fault \"a\"").unwrap(), Expect::Fault("a".into()));
+        assert!(variable("EBB_SAMPLE=1").is_ok() && variable("EBB_SAMPLE").is_err());
         for bad in ["", "exit", "exit x", "abort message", "succeed 1"] {
             assert!(parse_expect(bad).is_err(), "{bad}");
         }

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -29,6 +30,9 @@ pub struct Options {
     /// Make mistakes with blocks hard to exploit, and stop the program where they are seen: sets EBB_HARDEN=1
     #[arg(long, conflicts_with = "check")]
     harden: bool,
+    /// Give about one of N blocks a page of its own, and say what the program does wrong with it: sets EBB_SAMPLE=N
+    #[arg(long, value_name = "N", conflicts_with_all = ["check", "harden"])]
+    sample: Option<NonZeroU32>,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -94,6 +98,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     }
     if options.harden {
         command.env("EBB_HARDEN", "1");
+    }
+    if let Some(every) = options.sample {
+        command.env("EBB_SAMPLE", every.to_string());
     }
     Err(program::refused(&path, command.exec()))
 }

@@ -47,6 +47,8 @@ fn the_library_is_in_the_program_and_options_reach_it() {
         .stdout("slot 1\n");
     ebb().args(["run", "--check", "--", "sh", "-c", "echo $EBB_CHECK"]).assert().stdout("1\n");
     ebb().args(["run", "--harden", "--", "sh", "-c", "echo $EBB_HARDEN"]).assert().stdout("1\n");
+    let sampled = ["run", "--sample", "5000", "--", "sh", "-c", "echo $EBB_SAMPLE"];
+    ebb().args(sampled).assert().stdout("5000\n");
     ebb().args(["run", "--", "sh", "-c", "echo \"[$EBB_MODE$EBB_STATS]\""]).assert().stdout("[]\n");
     // What was to be preloaded anyway still is, after ebbmalloc.
     let both = format!("{path}:libutil.so.1\n");

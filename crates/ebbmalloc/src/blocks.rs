@@ -10,7 +10,7 @@ use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT, class_of_start};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -108,6 +108,10 @@ impl<O: Os> Engine<O> {
             }
             return class == found.class && usable_for(size, class) == found.usable;
         }
+        if self.is_sampled(block) {
+            self.size_sampled(block, "resize");
+            return false;
+        }
         let (first, units) = self.large_units(block, "resize");
         let resized = class.is_none() && self.resize_large(first, units, size);
         if resized {
@@ -127,7 +131,7 @@ impl<O: Os> Engine<O> {
             return block;
         }
         let small = self.class_at(block).is_some() || SizeClass::of_aligned(size, align).is_some();
-        if small || self.heap_block(block).is_some() {
+        if small || self.heap_block(block).is_some() || self.is_sampled(block) {
             return ptr::null_mut();
         }
         self.move_large(self.large_units(block, "remap"), size, align)
@@ -143,6 +147,8 @@ impl<O: Os> Engine<O> {
         let old_size = match self.class_at(block) {
             Some(old) if Some(old) == class => return block,
             Some(old) => old.size(),
+            // Always moves: whoever still uses the old one is found.
+            None if self.is_sampled(block) => self.size_sampled(block, "realloc"),
             None => {
                 if let Some(found) = self.heap_block(block) {
                     // SAFETY: the caller's.
@@ -189,8 +195,8 @@ impl<O: Os> Engine<O> {
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_place(&self) -> Option<Place> {
-        let offsets = self.hot_offsets.load(Ordering::Acquire);
+    fn hot_place(&self, offsets: &AtomicU64) -> Option<Place> {
+        let offsets = offsets.load(Ordering::Acquire);
         if offsets == 0 {
             return None;
         }
@@ -201,7 +207,7 @@ impl<O: Os> Engine<O> {
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
     #[inline(always)]
     fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
-        if let Some(place) = self.hot_place() {
+        if let Some(place) = self.hot_place(&self.hot_offsets) {
             // SAFETY: the place is set up before it is published.
             let block = unsafe { rseq::pop(place, class) };
             if !block.is_null() {
@@ -215,7 +221,8 @@ impl<O: Os> Engine<O> {
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
     unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, size: usize, class: SizeClass) {
-        if let Some(place) = self.hot_place() {
+        let offsets = if SIZED { &self.hot_sized_offsets } else { &self.hot_offsets };
+        if let Some(place) = self.hot_place(offsets) {
             // SAFETY: as in `alloc_small`; the block is the caller's to give.
             if unsafe { rseq::push(place, class, block) } {
                 return;
@@ -268,12 +275,12 @@ impl<O: Os> Engine<O> {
             }
             block = self.front(|front| front.pop(class));
             if block.is_null() {
-                block = self.refill(class);
+                block = self.refill(size, class);
                 self.want_scavenger();
             }
             if block.is_null() {
                 self.flush_all();
-                block = self.refill(class);
+                block = self.refill(size, class);
             }
         }
         if block.is_null() {
@@ -316,6 +323,9 @@ impl<O: Os> Engine<O> {
         if let Some(found) = self.heap_block(block) {
             return self.free_in_heap(found, operation);
         }
+        if self.is_sampled(block) {
+            return self.free_sampled(block, None, operation);
+        }
         self.free_large(block, operation);
         self.call_scavenger();
     }
@@ -338,8 +348,13 @@ impl<O: Os> Engine<O> {
         if self.all_in_heaps() {
             return self.free_sized_in_heap(block, size);
         }
+        if self.is_sampled(block) {
+            return self.free_sampled(block, Some(size), "free");
+        }
         self.check_class(block, class);
-        self.free_small_slow(block, class);
+        // Where blocks are sampled, this is the way of all: now that the address was looked at, as of any other.
+        // SAFETY: the caller's, and checked.
+        unsafe { self.free_small::<false>(block, size, class) }
     }
 
     /// Bytes of the block at this address. One that is none stops the program.
@@ -348,6 +363,7 @@ impl<O: Os> Engine<O> {
             Some(class) => class.size(),
             None => match self.heap_block(block) {
                 Some(found) => self.size_in_heap(found, operation),
+                None if self.is_sampled(block) => self.size_sampled(block, operation),
                 None => self.large_units(block, operation).1 as usize * UNIT,
             },
         }

@@ -16,6 +16,7 @@ use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
 use crate::rseq::Place;
+use crate::sample_table::Samples;
 use crate::scavenger::{Rounds, Scavenger};
 use crate::seal::Secret;
 use crate::size_class::CLASSES;
@@ -44,6 +45,8 @@ pub struct Hooks {
     pub at_thread_exit: extern "C" fn(),
     /// Called when the process exits, if statistics are wanted or blocks are checked: [`Engine::finish`].
     pub at_exit: extern "C" fn(),
+    /// Called when an access is refused, if blocks are sampled: [`Engine::explain_fault`].
+    pub at_fault: extern "C" fn(usize, usize),
     /// What a thread of the engine runs: [`Engine::scavenge`].
     pub scavenge: extern "C" fn(),
 }
@@ -54,6 +57,8 @@ pub struct Engine<O: Os> {
     /// [`Place::offsets`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
     pub(crate) hot_offsets: AtomicU64,
+    /// The same for frees that trust their size; 0 also where blocks are sampled, whose addresses must be looked at.
+    pub(crate) hot_sized_offsets: AtomicU64,
     pub(crate) region: Region,
     /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
@@ -73,6 +78,7 @@ pub struct Engine<O: Os> {
     pub(crate) rounds: Lock<Rounds>,
     /// What check mode knows. No other lock is taken while this is held.
     pub(crate) check_table: Lock<CheckTable>,
+    pub(crate) samples: Samples,
     pub(crate) os: O,
     pub(crate) hooks: Option<&'static Hooks>,
 }
@@ -130,6 +136,7 @@ impl<O: Os> Engine<O> {
     pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
         Self {
             hot_offsets: AtomicU64::new(0),
+            hot_sized_offsets: AtomicU64::new(0),
             region: Region::unset(),
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
@@ -155,6 +162,7 @@ impl<O: Os> Engine<O> {
             scavenger: Scavenger::new(),
             rounds: Lock::new(Rounds::new()),
             check_table: Lock::new(CheckTable::new()),
+            samples: Samples::new(),
             os,
             hooks,
         }
@@ -211,6 +219,9 @@ impl<O: Os> Engine<O> {
         self.set_limit(setup.options.limit);
         (setup.care, setup.homes) = self.set_up_care(&setup.options);
         setup.secret = Secret(self.os.random(), self.os.random());
+        if setup.care == Care::None {
+            self.set_up_samples(setup.options.sample);
+        }
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
@@ -221,6 +232,9 @@ impl<O: Os> Engine<O> {
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_offsets.store(offsets, Ordering::Release);
+            if !self.sampling() {
+                self.hot_sized_offsets.store(offsets, Ordering::Release);
+            }
         }
         drop(guard);
         // These may allocate, which by now is possible.
@@ -228,6 +242,9 @@ impl<O: Os> Engine<O> {
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
                 self.os.at_exit(hooks.at_exit);
+            }
+            if self.sampling() {
+                self.os.watch_faults(hooks.at_fault);
             }
         }
         true
@@ -270,7 +287,7 @@ impl<O: Os> Engine<O> {
                 os: &self.os,
                 words: self.os.thread_words(),
                 slabs: &self.thread_slabs,
-                hot: !self.counting() && !self.all_in_heaps(),
+                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
             }),
             Mode::Slot => work(&Slots {
                 slabs: self.region.slabs(),
@@ -298,12 +315,14 @@ impl<O: Os> Engine<O> {
         core::mem::forget(heaps);
         self.pages.hold();
         self.check_table.hold();
+        self.samples.slots.hold();
     }
 
     /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
     pub fn after_fork(&self) {
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
+            self.samples.slots.force_unlock();
             self.check_table.force_unlock();
             self.pages.force_unlock();
             let heaps = self.heaps.resume();

@@ -10,8 +10,15 @@ use crate::stats::Stats;
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
 pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
 
-static HOOKS: Hooks =
-    Hooks { before_fork, after_fork, after_fork_in_child, at_thread_exit, at_exit, scavenge };
+static HOOKS: Hooks = Hooks {
+    before_fork,
+    after_fork,
+    after_fork_in_child,
+    at_thread_exit,
+    at_exit,
+    at_fault,
+    scavenge,
+};
 
 extern "C" fn before_fork() {
     ENGINE.before_fork();
@@ -33,6 +40,20 @@ extern "C" fn at_thread_exit() {
 extern "C" fn at_exit() {
     ENGINE.finish();
 }
+
+extern "C" fn at_fault(address: usize, instruction: usize) {
+    ENGINE.explain_fault(address, instruction);
+}
+
+/// Blocks are sampled from here on: before constructors run, an unwinder may not be ready.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = {
+    extern "C" fn begin() {
+        ENGINE.begin_sampling();
+    }
+    begin
+};
 
 extern "C" fn scavenge() {
     ENGINE.scavenge();

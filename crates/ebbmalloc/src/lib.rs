@@ -84,10 +84,11 @@
 //! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
 //! - `heap_record`: heaps that programs make
 //! - `check_table`: what check mode knows of each block
+//! - `sample_table`: sampled blocks
 //! - `front`: which cache a thread uses
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `large`, `refill`, `drain`, `heaps`, `care`, `check`, `harden`, `scavenge`, `blocks`, `stats`,
-//!   `why`: all of it together
+//! - `engine`, `mode`, `backtrace`, `sample`, `large`, `refill`, `drain`, `heaps`, `care`, `check`, `harden`, `scavenge`,
+//!   `blocks`, `stats`, `why`: all of it together
 //! - `audit`: every invariant of it, for tests
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
@@ -159,6 +160,8 @@ mod thread_slabs;
 mod totals;
 
 #[cfg(not(loom))]
+mod backtrace;
+#[cfg(not(loom))]
 mod blocks;
 #[cfg(not(loom))]
 mod care;
@@ -193,6 +196,10 @@ mod refill;
 #[cfg(not(loom))]
 mod remote;
 #[cfg(not(loom))]
+mod sample;
+#[cfg(not(loom))]
+mod sample_table;
+#[cfg(not(loom))]
 mod scavenge;
 #[cfg(not(loom))]
 mod stats;
@@ -218,8 +225,8 @@ pub use ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
 pub use mode::Choice;
 pub use options::{
-    CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, ScavengerChoice,
-    StatsChoice,
+    CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
+    ScavengerChoice, StatsChoice,
 };
 pub use os::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]

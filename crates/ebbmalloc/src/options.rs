@@ -1,6 +1,8 @@
 //! Options: environment variables, read once at start. Declared once, below; parsing, messages
 //! and `docs/options.md` come from the declaration.
 
+use core::num::NonZeroU32;
+
 use crate::os::Os;
 use crate::text::Line;
 
@@ -91,6 +93,36 @@ choices! {
         /** Blocks lie in random places between guard pages, are zero when freed, and come back late; mistakes that are seen stop the program: `docs/harden.md`. */
         On = "1",
     }
+}
+
+/// Whether blocks are sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SampleChoice {
+    /// None is.
+    Off,
+    /// About one of so many.
+    OneOf(NonZeroU32),
+}
+
+impl SampleChoice {
+    fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"" | b"0" => Some(Self::Off),
+            digits if digits.iter().all(u8::is_ascii_digit) => {
+                str::from_utf8(digits).ok()?.parse().ok().map(Self::OneOf)
+            }
+            _ => None,
+        }
+    }
+
+    const EXPECTED: &str = "|0|5000";
+    const HELP: &[(&str, &str)] = &[
+        ("|0|", "No."),
+        (
+            "|5000|1000",
+            "About one of so many that caches are filled with, one a refill at most; 1: each, as long as there are slots.",
+        ),
+    ];
 }
 
 /// How much memory the engine may hold at most.
@@ -201,6 +233,8 @@ options! {
     /// Whether mistakes with blocks are made hard to exploit, for programs in production, at a moderate cost. Where
     /// `EBB_CHECK` is set too, this is ignored. Default: no.
     harden: HardenChoice = Off, "EBB_HARDEN";
+    /** Whether some blocks get a page of their own, where wrong accesses are seen: `docs/sampling.md`. Not with `EBB_CHECK` or `EBB_HARDEN`. Default: no. */
+    sample: SampleChoice = Off, "EBB_SAMPLE";
     /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
     /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone

@@ -119,11 +119,16 @@ impl<O: Os> Engine<O> {
     }
 
     /// Fills half of the cache's room for a class, all of it where the class flows, and takes one
-    /// block more; null if there is none.
-    pub(crate) fn refill(&self, class: SizeClass) -> *mut u8 {
+    /// block more; null if there is none. Now and then it only takes a sampled one, for a request of `size` bytes.
+    pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let (_, now, flows) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
-        match if flows { room } else { room / 2 } + 1 {
+        let wanted = if flows { room } else { room / 2 } + 1;
+        let sampled = self.sample(size, class, wanted);
+        if !sampled.is_null() {
+            return sampled;
+        }
+        match wanted {
             wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
             wanted @ ..=MEDIUM_BATCH => self.refill_by::<MEDIUM_BATCH>(class, wanted),
             wanted => self.refill_by::<BATCH>(class, wanted),

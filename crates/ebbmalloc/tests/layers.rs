@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 35] = [
+const LAYERS: [&[&str]; 38] = [
     &["os", "sync", "random"],
     &["text"],
     &["options"],
@@ -26,9 +26,12 @@ const LAYERS: [&[&str]; 35] = [
     &["central", "quarantine"],
     &["heap_record"],
     &["check_table"],
+    &["sample_table"],
     &["front"],
     &["scavenger"],
     &["engine", "mode"],
+    &["backtrace"],
+    &["sample"],
     &["large"],
     &["refill", "drain"],
     &["heaps", "care", "check", "harden"],

@@ -324,6 +324,8 @@ impl Os for FakeOs {
         !refused
     }
 
+    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         if self.faults.refuses() {
             return false;

@@ -111,6 +111,10 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.commit(start, bytes) }
     }
 
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        Linux.watch_faults(call);
+    }
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes) }

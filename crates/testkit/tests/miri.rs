@@ -54,6 +54,27 @@ fn one_thread_in(mode: &'static str) {
     finish(&engine);
 }
 
+/// Sampled blocks, in small pages: looking at each byte of one takes long here.
+#[test]
+fn two_threads_with_sampled_blocks() {
+    let os = FakeOs::default().space(12 << 20).page(512).environment("EBB_SAMPLE", "1");
+    let engine = Engine::new(os, None);
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let engine = &engine;
+            scope.spawn(move || {
+                let mut worker = Worker::new(engine, number);
+                for op in Program::new(number as u64).take(40) {
+                    worker.apply(op).into_iter().for_each(|block| worker.receive(block));
+                }
+                worker.free_all();
+            });
+        }
+    });
+    assert!(engine.stats().sampled_blocks > 10);
+    finish(&engine);
+}
+
 #[test]
 fn one_of_every_kind() {
     let engine = engine();

@@ -45,6 +45,10 @@ class Stats(TypedDict):
     large_bytes: int
     #: Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`).
     heap_bytes: int
+    #: Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`).
+    sampled_bytes: int
+    #: Blocks sampled since the start.
+    sampled_blocks: int
     #: Heaps that the program made and has not deleted.
     heaps: int
     #: What counts against `EBB_LIMIT`: units in use or free and resident, and their tables.

@@ -47,10 +47,10 @@ impl<O: Os> Engine<O> {
         self.setup().care == Care::Checked
     }
 
-    /// Whether blocks are checked, and so whoever sees the program start should have an unwinder loaded where there is
+    /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
     /// none, and then call [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
-        self.checking()
+        self.checking() || self.sampling()
     }
 
     /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.

@@ -5,8 +5,7 @@ use super::Fault;
 use crate::check_table::{DEPTH, Event, Record, State};
 use crate::engine::Engine;
 use crate::options::CheckChoice;
-use crate::os::{Os, Symbol};
-use crate::text::Line;
+use crate::os::Os;
 
 /// So many stacks are listed at exit.
 const LISTED: usize = 10;
@@ -60,13 +59,6 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    fn print_own_calls(&self) {
-        let mut calls = [0; DEPTH];
-        let known = self.os.calls(&mut calls);
-        self.say(format_args!("  here, in thread {}:", self.os.thread_id()));
-        self.print_calls(&calls[..known]);
-    }
-
     fn describe(&self, record: &Record) {
         let Record { size, number, allocated, freed, state, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);
@@ -88,33 +80,6 @@ impl<O: Os> Engine<O> {
         let mut calls = [0; DEPTH];
         let known = self.check_table.lock().calls(event.stack, &mut calls);
         self.print_calls(&calls[..known]);
-    }
-
-    /// A line a call, those within this library left out where that is a file of its own.
-    fn print_calls(&self, calls: &[usize]) {
-        let own = |call: &&usize| {
-            let symbol = self.os.symbol(**call);
-            symbol.is_some_and(|symbol| file_name(symbol.module).starts_with(b"libebbmalloc.so"))
-        };
-        let skipped = calls.iter().take_while(own).count();
-        if calls.len() == skipped {
-            self.say(format_args!("    (calls are not known)"));
-        }
-        for (nth, &call) in calls[skipped..].iter().enumerate() {
-            match self.os.symbol(call) {
-                None => self.say(format_args!("    #{nth} {call:#x}")),
-                Some(Symbol { module, offset, function: None }) => {
-                    self.say(format_args!("    #{nth} {call:#x} {}+{offset:#x}", text(module)))
-                }
-                Some(Symbol { module, offset, function: Some((name, within)) }) => {
-                    self.say(format_args!(
-                        "    #{nth} {call:#x} {}+{offset:#x} ({}+{within:#x})",
-                        text(module),
-                        text(name)
-                    ))
-                }
-            }
-        }
     }
 
     /// What check mode does when the process exits.
@@ -153,16 +118,4 @@ impl<O: Os> Engine<O> {
             ));
         }
     }
-
-    fn say(&self, text: core::fmt::Arguments) {
-        Line::print(&self.os, text);
-    }
-}
-
-fn text(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).unwrap_or("?")
-}
-
-fn file_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }

@@ -8,11 +8,12 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::file::write_all;
 use super::proc::{
-    highest_number, initial_environment, is_alone, kernel, read_file, start_us, status_pages,
+    affinity_cpus, highest_number, initial_environment, is_alone, kernel, read_file, start_us,
+    status_pages,
 };
 use super::{
-    Os, RseqArea, Symbol, ThreadWords, Usage, background, fork, mapping, memory, moving, own_area,
-    random, rseq_area, stack, threads,
+    Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory, moving,
+    own_area, random, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on.
@@ -225,6 +226,10 @@ impl Os for Linux {
         stack::symbol(address)
     }
 
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        faults::watch(call);
+    }
+
     fn abort(&self) -> ! {
         // SAFETY: has no preconditions.
         unsafe { libc::abort() }
@@ -290,20 +295,6 @@ fn clock(id: libc::clockid_t) -> libc::timespec {
         libc::clock_gettime(id, now.as_mut_ptr());
         now.assume_init()
     }
-}
-
-/// How many CPUs this thread may run on, counted up to the last of them.
-fn affinity_cpus() -> usize {
-    let mut mask = [0u64; 128];
-    // SAFETY: the kernel fills at most as many bytes as said.
-    let filled = keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr())
-    });
-    if filled <= 0 {
-        return 1;
-    }
-    let last = mask.iter().rposition(|&word| word != 0).unwrap_or(0);
-    last * 64 + (64 - mask[last].leading_zeros() as usize)
 }
 
 #[cfg(test)]

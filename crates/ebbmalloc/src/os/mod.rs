@@ -15,6 +15,7 @@ mod loom_park;
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod background;
+mod faults;
 mod file;
 mod fork;
 mod linux;
@@ -166,6 +167,10 @@ pub trait Os: Sync {
 
     /// What lies at an address of code, as far as that is known.
     fn symbol(&self, address: usize) -> Option<Symbol<'_>>;
+
+    /// Has this called when an access is refused (SIGSEGV), with its address and that of the instruction, before
+    /// what would have happened without. Programs may put handlers of their own in its place.
+    fn watch_faults(&self, call: extern "C" fn(usize, usize));
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;

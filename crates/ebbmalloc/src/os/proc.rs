@@ -119,6 +119,20 @@ pub(super) fn start_us() -> Option<u64> {
     Some(numbers(field).next()? as u64 * (1_000_000 / ticks_per_second.max(1)))
 }
 
+/// How many CPUs this thread may run on, counted up to the last of them.
+pub(super) fn affinity_cpus() -> usize {
+    let mut mask = [0u64; 128];
+    // SAFETY: the kernel fills at most as many bytes as said.
+    let filled = keeping_errno(|| unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr())
+    });
+    if filled <= 0 {
+        return 1;
+    }
+    let last = mask.iter().rposition(|&word| word != 0).unwrap_or(0);
+    last * 64 + (64 - mask[last].leading_zeros() as usize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -85,6 +85,10 @@ statistics! {
         large_bytes: Gauge Bytes,
         /** Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
+        /** Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`). */
+        sampled_bytes: Gauge Bytes,
+        /** Blocks sampled since the start. */
+        sampled_blocks: Counter Count,
         /** Heaps that the program made and has not deleted. */
         heaps: Gauge Count,
         /** What counts against `EBB_LIMIT`: units in use or free and resident, and their tables. */

@@ -70,6 +70,11 @@ impl<O: Os> Engine<O> {
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
         stats.dug_bytes = totals.dug;
+        {
+            let slots = self.samples.slots.lock();
+            (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
+        }
+        stats.live_bytes += stats.sampled_bytes;
 
         let (counts, limit, memory) = {
             let pages = self.pages.lock();

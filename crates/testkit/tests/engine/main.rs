@@ -15,4 +15,5 @@ mod model;
 mod oom;
 mod purge;
 mod room;
+mod sample;
 mod threads;

@@ -1,0 +1,55 @@
+//! Reports of more than a line: who called, by stacks of calls.
+
+use crate::check_table::DEPTH;
+use crate::engine::Engine;
+use crate::os::{Os, Symbol};
+use crate::text::Line;
+
+impl<O: Os> Engine<O> {
+    pub(crate) fn say(&self, text: core::fmt::Arguments) {
+        Line::print(&self.os, text);
+    }
+
+    /// The calls that led here.
+    pub(crate) fn print_own_calls(&self) {
+        let mut calls = [0; DEPTH];
+        let known = self.os.calls(&mut calls);
+        self.say(format_args!("  here, in thread {}:", self.os.thread_id()));
+        self.print_calls(&calls[..known]);
+    }
+
+    /// A line a call, those within this library left out where that is a file of its own.
+    pub(crate) fn print_calls(&self, calls: &[usize]) {
+        let own = |call: &&usize| {
+            let symbol = self.os.symbol(**call);
+            symbol.is_some_and(|symbol| file_name(symbol.module).starts_with(b"libebbmalloc.so"))
+        };
+        let skipped = calls.iter().take_while(own).count();
+        if calls.len() == skipped {
+            self.say(format_args!("    (calls are not known)"));
+        }
+        for (nth, &call) in calls[skipped..].iter().enumerate() {
+            match self.os.symbol(call) {
+                None => self.say(format_args!("    #{nth} {call:#x}")),
+                Some(Symbol { module, offset, function: None }) => {
+                    self.say(format_args!("    #{nth} {call:#x} {}+{offset:#x}", text(module)))
+                }
+                Some(Symbol { module, offset, function: Some((name, within)) }) => {
+                    self.say(format_args!(
+                        "    #{nth} {call:#x} {}+{offset:#x} ({}+{within:#x})",
+                        text(module),
+                        text(name)
+                    ))
+                }
+            }
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).unwrap_or("?")
+}
+
+fn file_name(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
+}
