@@ -11,6 +11,7 @@ mod header;
 mod install;
 mod kernels;
 mod library;
+mod misuse;
 mod object;
 mod packages;
 mod pool;
@@ -40,6 +41,8 @@ enum Task {
     Kernels(kernels::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
+    /// Misuse ebbmalloc and its peers, and print what becomes of it
+    Misuse(misuse::Args),
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Kernels(args) => kernels::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Misuse(args) => misuse::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),
         Task::Wheel => wheel::make(),

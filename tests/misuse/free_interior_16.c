@@ -1,0 +1,9 @@
+// Free of a block of 32 bytes more by an address 16 bytes into it, aligned as blocks are.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    char *block = take(size + 32);
+    free(OPAQUE(block + 16));
+    harvest(size);
+    harvest(size + 32);
+}

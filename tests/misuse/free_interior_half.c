@@ -1,0 +1,9 @@
+// Free of a block by an address in its middle.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    char *block = take(size);
+    free(OPAQUE(block + size / 2));
+    harvest(size);
+    harvest(size / 2);
+}

@@ -1,0 +1,12 @@
+// Free of what came from mmap.
+#include "misuse.h"
+
+#include <sys/mman.h>
+
+static void misuse(size_t size) {
+    char *mapping = mmap(NULL, size + 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapping == MAP_FAILED) _exit(BAD_ARGUMENT);
+    own(mapping, size + 8192);
+    free(OPAQUE(mapping + 4096));
+    harvest(size);
+}

@@ -1,0 +1,10 @@
+// A page is written past the end of a block, and all are freed.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    int i = nearest();
+    memset(OPAQUE(row[i]) + size, 'A', 4096);
+    for (int j = 0; j < ROW; j++) drop(row[j]);
+    harvest(size);
+}

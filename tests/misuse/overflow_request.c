@@ -1,0 +1,11 @@
+// One byte is written past what was asked for, and the block is freed.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    int i = nearest();
+    OPAQUE(row[i])[size] = 'A';
+    drop(row[i]);
+    drop(row[i + 1]);
+    harvest(size);
+}

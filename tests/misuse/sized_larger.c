@@ -1,0 +1,13 @@
+// A block is freed with twice its size, after blocks that have it.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(2 * size);
+    drop(row[0]);
+    take_row(size);
+    int i = nearest();
+    disown(row[i]);
+    free_with_size(OPAQUE(row[i]), 2 * size);
+    harvest(2 * size);
+    harvest(size);
+}

