@@ -1,4 +1,9 @@
 // A block is freed twice, and so many others between that it has left every cache.
+// default: exploitable for 16 100
+// default: abort "ebbmalloc: invalid free: N passed to free" for 1000 20000
+// default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
+// check: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
+// check: abort "ebbmalloc: invalid free: N passed to free" for 20000
 #include "misuse.h"
 
 static void misuse(size_t size) {

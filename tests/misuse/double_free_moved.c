@@ -1,4 +1,6 @@
 // A block is freed at the address that it had before realloc moved it.
+// default: abort "ebbmalloc: double free: N passed to free"
+// check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

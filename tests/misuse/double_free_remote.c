@@ -1,4 +1,8 @@
 // A block is freed twice by a thread that did not allocate it.
+// default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
+// default: abort "ebbmalloc: invalid free: N passed to free" for 20000
+// thread: abort "ebbmalloc: double free: N passed to free" for 20000
+// check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static char *block;

@@ -1,4 +1,6 @@
 // A block is freed, handed out again, and freed by its first owner once more.
+// default: exploitable
+// check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -1,4 +1,6 @@
 // Free of memory on the stack that looks as if it were a block of glibc, and another behind it.
+// default: abort "ebbmalloc: invalid free: N passed to free"
+// check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

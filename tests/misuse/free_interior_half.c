@@ -1,4 +1,6 @@
 // Free of a block by an address in its middle.
+// default: abort "ebbmalloc: interior pointer: N passed to free"
+// check: abort "ebbmalloc: interior pointer: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -1,4 +1,6 @@
 // Free of what came from mmap.
+// default: abort "ebbmalloc: invalid free: N passed to free"
+// check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"
 
 #include <sys/mman.h>

@@ -1,4 +1,6 @@
 // Free of an array in static memory.
+// default: abort "ebbmalloc: invalid free: N passed to free"
+// check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"
 
 static char array[3 << 20 | 64] __attribute__((aligned(64)));

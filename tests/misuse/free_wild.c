@@ -1,4 +1,6 @@
 // Free of an address in the upper half, where no program has anything.
+// default: abort "ebbmalloc: invalid free: N passed to free"
+// check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -1,4 +1,7 @@
 // 64 bytes are written past the end of a block over its free neighbour: addresses of the attacker.
+// default: silent
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
+// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit" for 20000 200000 3000000
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -1,4 +1,6 @@
 // A secret is read from a block that was freed.
+// default: leak
+// check: silent
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -1,4 +1,6 @@
 // A secret is read from a new block, where another one was before.
+// default: leak
+// check: silent
 #include "misuse.h"
 
 static void misuse(size_t size) {

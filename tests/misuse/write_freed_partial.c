@@ -1,4 +1,7 @@
 // The lowest byte of freed blocks is changed, as an attacker would who knows no address.
+// default: silent
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by a look at freed blocks" for 20000 200000 3000000
 #include "misuse.h"
 
 static void misuse(size_t size) {
