@@ -1,4 +1,5 @@
 // A block is freed twice, and another one between.
+// threat: double free
 // default: exploitable for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000

@@ -1,4 +1,5 @@
 // A block is freed twice, and so many others between that it has left every cache.
+// threat: double free
 // default: exploitable for 16 100
 // default: abort "ebbmalloc: invalid free: N passed to free" for 1000 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000

@@ -1,4 +1,5 @@
 // A block is freed at the address that it had before realloc moved it.
+// threat: double free
 // default: abort "ebbmalloc: double free: N passed to free"
 // check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"

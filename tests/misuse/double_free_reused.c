@@ -1,4 +1,5 @@
 // A block is freed, handed out again, and freed by its first owner once more.
+// threat: double free
 // default: exploitable
 // check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"

@@ -1,9 +1,9 @@
 // A block is freed twice, by two threads that run at the same time, and both allocate then.
-// default: exploitable for 16 100 1000
+// threat: double free
+// default: exploitable or abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // thread: exploitable for 20000
-// slot: abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // check: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 

@@ -1,4 +1,5 @@
 // Free of memory on the stack that looks as if it were a block of glibc, and another behind it.
+// threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"

@@ -1,4 +1,5 @@
 // Free of a block of 32 bytes more by an address 16 bytes into it, aligned as blocks are.
+// threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"
 #include "misuse.h"

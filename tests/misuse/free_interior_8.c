@@ -1,4 +1,5 @@
 // Free of a block by an address 8 bytes into it.
+// threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"
 #include "misuse.h"

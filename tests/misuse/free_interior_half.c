@@ -1,4 +1,5 @@
 // Free of a block by an address in its middle.
+// threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"
 #include "misuse.h"

@@ -1,4 +1,5 @@
 // Free of what came from mmap.
+// threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"

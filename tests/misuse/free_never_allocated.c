@@ -1,4 +1,5 @@
 // Free of an address behind the last block, at which the next could begin, but was not handed out.
+// threat: invalid free
 // default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 20000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 200000 3000000
 // check: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 20000

@@ -1,4 +1,5 @@
 // Free of an address in the upper half, where no program has anything.
+// threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"

@@ -106,7 +106,6 @@ __attribute__((unused)) static int nearest(void) {
     return best;
 }
 
-
 /* Whether eight bytes in a row are the secret still. */
 __attribute__((unused)) static void look_for_secret(const volatile char *block, size_t size) {
     int found = 0;
@@ -123,15 +122,17 @@ __attribute__((unused)) static void free_with_size(void *block, size_t size) {
     else free(block);
 }
 
-/* Stays on one CPU, so that what depends on CPUs is the same each time. */
-static void stay(int index) {
+/* Stays on the CPU that the program began on, or on the one after it, so that what depends on CPUs is the same each time. */
+static void stay(int after) {
     static cpu_set_t all;
+    static int first = -1;
+    if (first < 0 && (sched_getaffinity(0, sizeof all, &all) || (first = sched_getcpu()) < 0)) return;
+    int cpu = first;
+    if (after) do cpu = (cpu + 1) % CPU_SETSIZE;
+        while (!CPU_ISSET(cpu, &all));
     cpu_set_t one;
-    if (!CPU_COUNT(&all) && sched_getaffinity(0, sizeof all, &all)) return;
-    index %= CPU_COUNT(&all);
     CPU_ZERO(&one);
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &all) && index-- == 0) CPU_SET(cpu, &one);
+    CPU_SET(cpu, &one);
     sched_setaffinity(0, sizeof one, &one);
 }
 

@@ -1,4 +1,5 @@
 // 64 bytes are written past the end of a block over its free neighbour: addresses of the attacker.
+// threat: overflow
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit" for 20000 200000 3000000

@@ -1,4 +1,5 @@
 // A page is written past the end of a block, and all are freed.
+// threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
 #include "misuse.h"

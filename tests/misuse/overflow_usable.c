@@ -1,4 +1,5 @@
 // One byte is written past what malloc_usable_size says, and the block and its neighbour are freed.
+// threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
 #include "misuse.h"

@@ -1,5 +1,7 @@
 // A secret is read from a block that was freed.
-// default: leak
+// threat: secrets
+// default: leak for 16 100 1000 20000
+// default: leak or silent for 200000 3000000
 // check: silent
 #include "misuse.h"
 

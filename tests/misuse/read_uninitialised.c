@@ -1,5 +1,7 @@
 // A secret is read from a new block, where another one was before.
-// default: leak
+// threat: secrets
+// default: leak for 16 100 1000
+// default: leak or silent for 20000 200000 3000000
 // check: silent
 #include "misuse.h"
 

@@ -1,4 +1,5 @@
 // A freed block is resized to twice its size.
+// threat: double free
 // default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to realloc" for 20000
 // default: abort "ebbmalloc: double free: N passed to realloc" for 200000 3000000

@@ -1,4 +1,5 @@
 // A freed block is resized to the size that it had.
+// threat: double free
 // default: exploitable for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to realloc" for 20000
 // default: abort "ebbmalloc: double free: N passed to realloc" for 200000 3000000

@@ -1,4 +1,5 @@
 // Two words in front of a block are written, where glibc has its length: that is twice as long then, and freed.
+// threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit" for 16 100 1000 20000
 // check: silent for 200000 3000000

@@ -1,4 +1,5 @@
 // malloc_usable_size of a freed block.
+// threat: double free
 // default: silent for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to malloc_usable_size" for 20000
 // default: abort "ebbmalloc: double free: N passed to malloc_usable_size" for 200000 3000000

@@ -1,4 +1,5 @@
 // An address of the attacker is written to the first word of freed blocks, where many allocators chain them.
+// threat: write after free
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by a look at freed blocks" for 20000 200000 3000000

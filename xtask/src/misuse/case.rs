@@ -12,6 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// What the programs are about, in the order in which the table has it.
+pub const THREATS: [&str; 6] =
+    ["double free", "invalid free", "wrong size", "overflow", "write after free", "secrets"];
+
 /// Bytes of a block: four sizes of small ones, two of large ones.
 pub const SIZES: [usize; 6] = [16, 100, 1_000, 20_000, 200_000, 3_000_000];
 
@@ -21,6 +25,8 @@ pub struct Case {
     pub name: String,
     /// What it does, in a sentence.
     pub about: String,
+    /// One of `THREATS`.
+    pub threat: &'static str,
     pub expectation: Expectation,
     source: PathBuf,
 }
@@ -57,9 +63,14 @@ pub fn cases(root: &Path, filter: &str) -> Result<Vec<Case>> {
 impl Case {
     fn read(name: String, source: PathBuf) -> Result<Case> {
         let text = fs::read_to_string(&source)?;
-        let expectation = Expectation::read(&Header::parse(&text, "//", &KEYS)?)?;
+        let known: Vec<&str> = KEYS.into_iter().chain(["threat"]).collect();
+        let header = Header::parse(&text, "//", &known)?;
+        let threat = header.one("threat").context("the header has no `threat:`")?;
+        let threat = THREATS.into_iter().find(|known| *known == threat);
+        let threat = threat.context("the header names no threat that is known")?;
+        let expectation = Expectation::read(&header)?;
         let about = text.lines().next().unwrap_or_default().trim_start_matches("// ").to_string();
-        Ok(Case { name, about, expectation, source })
+        Ok(Case { name, about, threat, expectation, source })
     }
 
     /// The program, built into a directory of its own.
@@ -89,12 +100,13 @@ impl Case {
     /// Writes what is expected into the first comment.
     pub fn write(&self) -> Result<()> {
         let text = fs::read_to_string(&self.source)?;
-        let is_setting = |line: &str| {
-            KEYS.iter().any(|key| line.strip_prefix("// ").is_some_and(|l| l.starts_with(key)))
+        let is_expected = |line: &str| {
+            let key = line.strip_prefix("// ").and_then(|line| line.split_once(": "));
+            key.is_some_and(|(key, _)| KEYS.contains(&key))
         };
         let prose = text.lines().take_while(|line| line.starts_with("//"));
         let mut lines: Vec<String> =
-            prose.filter(|line| !is_setting(line)).map(str::to_string).collect();
+            prose.filter(|line| !is_expected(line)).map(str::to_string).collect();
         lines.extend(self.expectation.lines().map(|line| format!("// {line}")));
         lines.extend(text.lines().skip_while(|line| line.starts_with("//")).map(str::to_string));
         fs::write(&self.source, lines.join("\n") + "\n")?;

@@ -1,6 +1,6 @@
 //! The matrix as Markdown.
 
-use crate::misuse::case::{Case, Subject};
+use crate::misuse::case::{Case, SIZES, Subject, THREATS};
 use crate::misuse::outcome::Outcome;
 use std::fmt::Write as _;
 
@@ -24,6 +24,7 @@ pub fn markdown(cases: &[Case], subjects: &[Subject], results: &Results) -> Stri
         .collect();
     let mut text = String::new();
     totals(&mut text, subjects, &letters);
+    threats(&mut text, cases, subjects, &letters);
     matrix(&mut text, cases, subjects, &letters);
     text
 }
@@ -50,6 +51,33 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
         write!(text, "| {} |", subject.name).unwrap();
         kinds.iter().for_each(|(kind, _)| write!(text, " {} |", count(of, *kind)).unwrap());
         writeln!(text, " {} |", subject.origin).unwrap();
+    }
+    text.push('\n');
+}
+
+/// Who stops what, and who lets it be exploited.
+fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
+    let of_threat = |threat: &str| -> Vec<usize> {
+        (0..cases.len()).filter(|&case| cases[case].threat == threat).collect()
+    };
+    text.push_str("| stopped or killed, *exploitable* |");
+    for threat in THREATS {
+        write!(text, " {threat} (of {}) |", of_threat(threat).len() * SIZES.len()).unwrap();
+    }
+    text.push_str("\n|---|");
+    THREATS.iter().for_each(|_| text.push_str("---:|"));
+    text.push('\n');
+    for (subject, of) in subjects.iter().zip(letters) {
+        write!(text, "| {} |", subject.name).unwrap();
+        for threat in THREATS {
+            let runs = || of_threat(threat).into_iter().flat_map(|case| of[case].chars());
+            let stopped = runs().filter(|c| "as".contains(*c)).count();
+            match runs().filter(|&c| c == 'X').count() {
+                0 => write!(text, " {stopped} |").unwrap(),
+                exploitable => write!(text, " {stopped}, *{exploitable}* |").unwrap(),
+            }
+        }
+        text.push('\n');
     }
     text.push('\n');
 }
