@@ -12,6 +12,7 @@ mod header;
 mod install;
 mod kernels;
 mod library;
+mod misuse;
 mod object;
 mod packages;
 mod pool;
@@ -49,6 +50,8 @@ enum Task {
     Sanitize(sanitize::Args),
     /// A mixed load for an hour, after which memory must be what it was
     Soak(soak::Args),
+    /// Misuse ebbmalloc and its peers, and print what becomes of it
+    Misuse(misuse::Args),
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Sanitize(args) => sanitize::run(&args),
         Task::Soak(args) => soak::run(&args),
+        Task::Misuse(args) => misuse::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),
         Task::Wheel => wheel::make(),

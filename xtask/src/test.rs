@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use crate::tally::Tally;
-use crate::{c, cargo, cross, faces, packages, programs, rust_crate, wheel};
+use crate::{c, cargo, cross, faces, misuse, packages, programs, rust_crate, wheel};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ pub struct Args {
     /// Run only these steps, for example `c,programs`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     only: Vec<String>,
-    /// Of the steps `c`, `crate`, `faces` and `programs`, run only what has this in its name
+    /// Of the steps `c`, `misuse`, `crate`, `faces` and `programs`, run only what has this in its name
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
     /// Also run what takes minutes and is skipped otherwise
@@ -79,6 +79,12 @@ const STEPS: &[Step] = &[
         aside: false,
     },
     Step {
+        name: "misuse",
+        about: "programs that misuse the library end as declared (tests/misuse)",
+        run: misuse::step::run,
+        packages: misuse::step::needed,
+    },
+    Step {
         name: "musl",
         about: "Rust and C programs on another C library, static and dynamic",
         run: cross::musl,
@@ -133,7 +139,7 @@ pub fn run(args: &Args) -> Result<bool> {
         return Ok(true);
     }
     let steps = selected(&args.only)?;
-    let context = Context::new(args)?;
+    let context = Context { long: args.long, ..Context::find(&args.matching)? };
 
     let start = Instant::now();
     let mut wanted = BTreeSet::new();
@@ -180,13 +186,14 @@ fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
 }
 
 impl Context {
-    fn new(args: &Args) -> Result<Context> {
+    /// For the library that is to be tested, and what has `filter` in its name.
+    pub fn find(filter: &str) -> Result<Context> {
         let root = cargo::root()?;
         let target = cargo::target(&root);
         let work = target.join("test");
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;
-        Ok(Context { root, target, work, library, filter: args.matching.clone(), long: args.long })
+        Ok(Context { root, target, work, library, filter: filter.to_string(), long: false })
     }
 
     /// The same for another library, whose steps keep their things apart.
@@ -226,7 +233,10 @@ mod tests {
         };
         assert_eq!(
             names(&[]).unwrap(),
-            ["unit", "loom", "miri", "c", "musl", "aarch64", "crate", "faces", "programs", "wheel"]
+            [
+                "unit", "loom", "miri", "c", "misuse", "musl", "aarch64", "crate", "faces",
+                "programs", "wheel"
+            ]
         );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);
         assert!(names(&["fuzz"]).is_err());

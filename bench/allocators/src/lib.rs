@@ -55,6 +55,16 @@ pub const PEERS: &[Peer] = &[
     ),
 ];
 
+/// Builds that look at what programs do, for `cargo xtask misuse`; the benchmarks leave them out unless they are named.
+pub const GUARDED: &[Peer] = &[
+    peer("mimalloc-secure", Crate("libmimalloc-sys")),
+    peer("mimalloc-debian", Debian { package: "libmimalloc2.0", file: "libmimalloc.so.2.0" }),
+    peer(
+        "gperftools-debug",
+        Debian { package: "libtcmalloc-minimal4", file: "libtcmalloc_minimal_debug.so.4" },
+    ),
+];
+
 /// An allocator that can be measured.
 pub struct Ready {
     pub name: String,
@@ -73,8 +83,9 @@ pub struct Options {
 }
 
 pub fn parse(name: &str) -> Result<&'static Peer> {
-    let names = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
-    let found = PEERS.iter().find(|peer| peer.name == name);
+    let all = || PEERS.iter().chain(GUARDED);
+    let names = || all().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
+    let found = all().find(|peer| peer.name == name);
     found.with_context(|| format!("no such peer; there are: {}", names()))
 }
 

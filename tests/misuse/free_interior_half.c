@@ -1,0 +1,12 @@
+// Free of a block by an address in its middle.
+// threat: invalid free
+// default: abort "ebbmalloc: interior pointer: N passed to free"
+// check: abort "ebbmalloc: interior pointer: N passed to free"
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    char *block = take(size);
+    free(OPAQUE(block + size / 2));
+    harvest(size);
+    harvest(size / 2);
+}

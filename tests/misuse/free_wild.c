@@ -1,0 +1,10 @@
+// Free of an address in the upper half, where no program has anything.
+// threat: invalid free
+// default: abort "ebbmalloc: invalid free: N passed to free"
+// check: abort "ebbmalloc: invalid free: N passed to free"
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    free(OPAQUE((void *)(0xffff800000000000 + size / 16 * 16)));
+    harvest(size);
+}

@@ -1,0 +1,14 @@
+// The word behind a block is written, where glibc has the length of the next: that is twice as long then, and freed.
+// threat: overflow
+// default: silent
+// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    int i = nearest();
+    size_t length = 2 * (size_t)(row[i + 1] - row[i]);
+    *(uintptr_t *)(OPAQUE(row[i]) + malloc_usable_size(row[i])) = length | 1;
+    drop(row[i + 1]);
+    harvest(length - 16);
+}

@@ -1,0 +1,13 @@
+// A page is written past the end of a block, and all are freed.
+// threat: overflow
+// default: silent
+// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    int i = nearest();
+    memset(OPAQUE(row[i]) + size, 'A', 4096);
+    for (int j = 0; j < ROW; j++) drop(row[j]);
+    harvest(size);
+}

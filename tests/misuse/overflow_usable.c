@@ -1,0 +1,14 @@
+// One byte is written past what malloc_usable_size says, and the block and its neighbour are freed.
+// threat: overflow
+// default: silent
+// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    int i = nearest();
+    OPAQUE(row[i])[malloc_usable_size(row[i])] = 'A';
+    drop(row[i + 1]);
+    drop(row[i]);
+    harvest(size);
+}

@@ -1,0 +1,13 @@
+// The lowest byte of freed blocks is changed, as an attacker would who knows no address.
+// threat: write after free
+// default: silent
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by a look at freed blocks" for 20000 200000 3000000
+#include "misuse.h"
+
+static void misuse(size_t size) {
+    take_row(size);
+    for (int i = 0; i < 8; i++) drop(row[4 * i]);
+    for (int i = 0; i < 8; i++) *OPAQUE(row[4 * i]) ^= 0x10;
+    harvest(size);
+}

@@ -1,0 +1,90 @@
+//! The allocators of the matrix: ebbmalloc in its modes, and its peers.
+
+use crate::misuse::case::Subject;
+use crate::test::Context;
+use anyhow::{Context as _, Result, ensure};
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Modes that an option switches on; each needs the option to exist.
+const OPTIONAL: [(&str, &str); 2] = [("check", "EBB_CHECK"), ("harden", "EBB_HARDEN")];
+
+/// Modes that there are not here, and why.
+pub type Skipped = Vec<(String, String)>;
+
+/// ebbmalloc in each mode.
+pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
+    let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
+    for mode in context.library.modes(&context.work)? {
+        match mode.unavailable {
+            Some(why) => skipped.push((mode.name.to_string(), why)),
+            None => subjects.push(own(context, mode.name, Some(("EBB_MODE", mode.name)))),
+        }
+    }
+    let options = fs::read_to_string(context.root.join("docs/options.md"))?;
+    for (name, variable) in OPTIONAL {
+        match options.contains(&format!("## `{variable}`")) {
+            true => subjects.push(own(context, name, Some((variable, "1")))),
+            false => skipped.push((name.into(), format!("there is no option {variable}"))),
+        }
+    }
+    Ok((subjects, skipped))
+}
+
+/// ebbmalloc as the table shows it: as it comes, and with each option.
+pub fn ours(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
+    let (mut subjects, skipped) = modes(context)?;
+    subjects.retain(|subject| OPTIONAL.iter().any(|(name, _)| *name == subject.name));
+    subjects.insert(0, own(context, "default", None));
+    for subject in &mut subjects {
+        subject.name = format!("ebbmalloc {}", subject.name);
+    }
+    Ok((subjects, skipped))
+}
+
+fn own(context: &Context, name: &str, option: Option<(&str, &str)>) -> Subject {
+    Subject {
+        name: name.to_string(),
+        library: Some(context.library.preload()),
+        environment: option.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+        origin: option.map_or("as it comes".into(), |(k, v)| format!("`{k}={v}`")),
+    }
+}
+
+/// A library that the command line names: `NAME=PATH.so`.
+pub fn named(argument: &str) -> Result<Subject> {
+    let (name, path) = argument.split_once('=').context("a library is NAME=PATH.so")?;
+    let library = PathBuf::from(path).canonicalize().with_context(|| path.to_string())?;
+    let origin = format!("`{}`", library.file_name().unwrap_or_default().display());
+    Ok(Subject { name: name.into(), library: Some(library), environment: Vec::new(), origin })
+}
+
+/// The peers that the benchmarks' workspace installs or builds; what it cannot, it says on standard error.
+pub fn peers(context: &Context, names: &[String]) -> Result<Vec<Subject>> {
+    let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
+        .args(["run", "--quiet", "--release", "--locked", "--package", "allocators", "--"])
+        .args(names)
+        .current_dir(context.root.join("bench"))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    ensure!(output.status.success(), "the peers could not be set up");
+    String::from_utf8(output.stdout)?.lines().map(parse).collect()
+}
+
+/// A line of that program: name, library, environment and origin, between tabs.
+fn parse(line: &str) -> Result<Subject> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let [name, library, environment, origin] = fields[..] else {
+        anyhow::bail!("`{line}` has not four fields");
+    };
+    let variables = environment.split_whitespace().filter_map(|pair| pair.split_once('='));
+    Ok(Subject {
+        name: name.into(),
+        library: (!library.is_empty()).then(|| library.into()),
+        environment: variables.map(|(k, v)| (k.into(), v.into())).collect(),
+        origin: origin.into(),
+    })
+}

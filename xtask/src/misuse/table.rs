@@ -1,0 +1,100 @@
+//! The matrix as Markdown.
+
+use crate::misuse::case::{Case, SIZES, Subject, THREATS};
+use crate::misuse::outcome::Outcome;
+use std::fmt::Write as _;
+
+/// For each subject, for each case, for each size; none where the program itself failed.
+pub type Results = Vec<Vec<Vec<Option<Outcome>>>>;
+
+const KINDS: [(char, &str); 6] = [
+    ('a', "stopped"),
+    ('s', "killed by SIGSEGV"),
+    ('.', "silent"),
+    ('L', "secret read"),
+    ('X', "exploitable"),
+    ('H', "hangs"),
+];
+
+/// What became of how many runs, and of each.
+pub fn markdown(cases: &[Case], subjects: &[Subject], results: &Results) -> String {
+    let letters: Vec<Vec<String>> = results
+        .iter()
+        .map(|cases| cases.iter().map(|sizes| sizes.iter().map(letter).collect()).collect())
+        .collect();
+    let mut text = String::new();
+    totals(&mut text, subjects, &letters);
+    threats(&mut text, cases, subjects, &letters);
+    matrix(&mut text, cases, subjects, &letters);
+    text
+}
+
+fn letter(outcome: &Option<Outcome>) -> char {
+    outcome.as_ref().map_or('?', Outcome::letter)
+}
+
+fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
+    let count = |of: &[String], kind: char| -> usize {
+        of.iter().map(|sizes| sizes.chars().filter(|&c| c == kind).count()).sum()
+    };
+    // Nothing hangs, as a rule, and no program fails.
+    let kinds: Vec<_> = KINDS
+        .into_iter()
+        .filter(|(kind, _)| *kind != 'H' || letters.iter().any(|of| count(of, 'H') > 0))
+        .collect();
+    text.push_str("| allocator |");
+    kinds.iter().for_each(|(_, name)| write!(text, " {name} |").unwrap());
+    text.push_str(" what it is |\n|---|");
+    kinds.iter().for_each(|_| text.push_str("---:|"));
+    text.push_str("---|\n");
+    for (subject, of) in subjects.iter().zip(letters) {
+        write!(text, "| {} |", subject.name).unwrap();
+        kinds.iter().for_each(|(kind, _)| write!(text, " {} |", count(of, *kind)).unwrap());
+        writeln!(text, " {} |", subject.origin).unwrap();
+    }
+    text.push('\n');
+}
+
+/// Who stops what, and who lets it be exploited.
+fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
+    let of_threat = |threat: &str| -> Vec<usize> {
+        (0..cases.len()).filter(|&case| cases[case].threat == threat).collect()
+    };
+    text.push_str("| stopped or killed, *exploitable* |");
+    for threat in THREATS {
+        write!(text, " {threat} (of {}) |", of_threat(threat).len() * SIZES.len()).unwrap();
+    }
+    text.push_str("\n|---|");
+    THREATS.iter().for_each(|_| text.push_str("---:|"));
+    text.push('\n');
+    for (subject, of) in subjects.iter().zip(letters) {
+        write!(text, "| {} |", subject.name).unwrap();
+        for threat in THREATS {
+            let runs = || of_threat(threat).into_iter().flat_map(|case| of[case].chars());
+            let stopped = runs().filter(|c| "as".contains(*c)).count();
+            match runs().filter(|&c| c == 'X').count() {
+                0 => write!(text, " {stopped} |").unwrap(),
+                exploitable => write!(text, " {stopped}, *{exploitable}* |").unwrap(),
+            }
+        }
+        text.push('\n');
+    }
+    text.push('\n');
+}
+
+fn matrix(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
+    text.push_str("| program |");
+    subjects.iter().for_each(|subject| write!(text, " {} |", subject.name).unwrap());
+    text.push_str("\n|---|");
+    subjects.iter().for_each(|_| text.push_str("---|"));
+    text.push('\n');
+    for (row, case) in cases.iter().enumerate() {
+        write!(text, "| {} |", case.name).unwrap();
+        letters.iter().for_each(|of| write!(text, " `{}` |", of[row]).unwrap());
+        text.push('\n');
+    }
+    text.push('\n');
+    for case in cases {
+        writeln!(text, "- {}: {}", case.name, case.about).unwrap();
+    }
+}
