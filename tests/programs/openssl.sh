@@ -1,6 +1,6 @@
 # openssl with keys, certificates, signatures, ciphers, and a connection by TLS between two of it.
 # packages: openssl
-# also: check harden
+# also: harden
 # version: openssl version
 . "$(dirname "$0")/on.sh"
 
