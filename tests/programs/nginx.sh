@@ -54,3 +54,5 @@ for n in $(seq 20); do get /front/sub/$n.html; done | digest
 kill -QUIT "$(cat nginx.pid)"
 wait
 grep -c -E '\[(alert|emerg|crit)\]' error.log || true
+# The server's standard error is its log.
+grep '^ebbmalloc' error.log >&2 || true
