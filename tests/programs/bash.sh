@@ -1,5 +1,7 @@
 # bash with loops, arrays, strings, substitutions, subshells and pipes.
 # packages: bash
+# also: harden
+# version: bash --version
 . "$(dirname "$0")/on.sh"
 
 on bash <<'BASH'

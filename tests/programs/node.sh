@@ -1,5 +1,7 @@
 # node with object graphs, JSON, strings, buffers, worker threads.
 # packages: nodejs
+# also: harden
+# version: node --version
 . "$(dirname "$0")/on.sh"
 
 cat > script.js <<'JS'
@@ -9,8 +11,8 @@ const zlib = require('zlib');
 
 function work(seed) {
     const map = new Map();
-    for (let i = 0; i < 60000; i++) {
-        const key = 'key' + (i * seed) % 7001;
+    for (let i = 0; i < 15000; i++) {
+        const key = 'key' + (i * seed) % 3001;
         const entry = map.get(key) || { key, hits: 0, places: [] };
         entry.hits++;
         if (entry.places.length < 5) entry.places.push({ i, text: key.repeat(3) });

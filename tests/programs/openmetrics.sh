@@ -1,5 +1,6 @@
 # Statistics as OpenMetrics text, read by the parser of Prometheus' own Python client, which is strict.
 # packages: python3 python3-prometheus-client
+# version: sort --version
 . "$(dirname "$0")/on.sh"
 
 seq 200000 > numbers

@@ -1,5 +1,7 @@
 # Perl with hashes, regular expressions, sorting, closures, children.
 # packages: perl
+# also: harden
+# version: perl -e "print \$^V"
 . "$(dirname "$0")/on.sh"
 
 export PERL_HASH_SEED=0

@@ -1,11 +1,13 @@
 # sqlite3 with tables, indices, joins, aggregates, text and JSON, a rollback, a check of the file.
 # packages: sqlite3
+# also: harden
+# version: sqlite3 --version
 . "$(dirname "$0")/on.sh"
 
 cat > script.sql <<'SQL'
 PRAGMA cache_size = 4000;
 CREATE TABLE item(id INTEGER PRIMARY KEY, word TEXT, amount REAL, kind INTEGER);
-WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 120000)
+WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 30000)
     INSERT INTO item SELECT i, printf('%08x word %d', (i * 2654435761) % 4294967296, i % 1000), i * 0.25, i % 37 FROM n;
 CREATE INDEX by_word ON item(word);
 CREATE INDEX by_kind ON item(kind, amount);

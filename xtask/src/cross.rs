@@ -136,7 +136,7 @@ fn try_modes(
     let space = (!runner.is_empty()).then_some(EMULATED_SPACE);
     let mut modes = Vec::new();
     for name in MODES.into_iter().chain(["auto"]) {
-        let mut mode = Mode { name, unavailable: None };
+        let mut mode = Mode { name, setting: ("EBB_MODE", name), unavailable: None };
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).env("EBB_MODE", name).env("EBB_STATS", "1");
         let log = context.work.join(format!("{step}-{name}"));

@@ -20,15 +20,20 @@ pub enum Library {
     Glibc,
 }
 
-/// One way to run a program on the library.
+/// One way to run a program on the library: a front end, or an option in addition to the default one.
 #[derive(Clone)]
 pub struct Mode {
     pub name: &'static str,
+    /// What asks for it: a variable of the environment and its value.
+    pub setting: (&'static str, &'static str),
     /// Why this mode is not available here; its tests are skipped.
     pub unavailable: Option<String>,
 }
 
 impl Library {
+    /// The names of the options that `options` knows.
+    pub const OPTIONS: [&str; 2] = ["check", "harden"];
+
     /// The library that `VARIABLE` names; ebbmalloc from the build directory `release` if it is not set.
     pub fn find(release: &Path) -> Result<Library> {
         match env::var_os(VARIABLE) {
@@ -60,26 +65,39 @@ impl Library {
     /// The modes to run everything in, each tried on a small program first.
     pub fn modes(&self, work: &Path) -> Result<Vec<Mode>> {
         if !self.is_ours() {
-            return Ok(vec![Mode { name: "peer", unavailable: None }]);
+            return Ok(vec![Mode { name: "peer", setting: ("", ""), unavailable: None }]);
         }
         ["percpu", "thread", "slot"].into_iter().map(|name| self.probe(name, work)).collect()
+    }
+
+    /// The options to run programs with that bear them, in the front end that is chosen by itself.
+    pub fn options(&self, work: &Path) -> Result<Vec<Mode>> {
+        if !self.is_ours() {
+            return Ok(Vec::new());
+        }
+        let variables = ["EBB_CHECK", "EBB_HARDEN"];
+        let both = Self::OPTIONS.into_iter().zip(variables);
+        both.map(|(name, variable)| self.probe_option(name, variable, work)).collect()
     }
 
     /// Sets what makes a program run in `mode` and say so at its end. Preloading is left to the caller.
     pub fn environment(&self, command: &mut Command, mode: &Mode) {
         if self.is_ours() {
-            command.env("EBB_MODE", mode.name).env("EBB_STATS", "1");
+            command.env(mode.setting.0, mode.setting.1).env("EBB_STATS", "1");
         }
     }
 
     /// Whether the statistics in `stderr` prove that the library was active in `mode`.
     pub fn proves(&self, stderr: &str, mode: &Mode) -> bool {
-        !self.is_ours()
-            || mode_line(stderr).is_some_and(|line| line.contains(&format!(" mode {} ", mode.name)))
+        let asked = match mode.setting {
+            ("EBB_MODE", _) => format!(" mode {} ", mode.name),
+            _ => " mode ".to_string(),
+        };
+        !self.is_ours() || mode_line(stderr).is_some_and(|line| line.contains(&asked))
     }
 
     fn probe(&self, name: &'static str, work: &Path) -> Result<Mode> {
-        let mut mode = Mode { name, unavailable: None };
+        let mut mode = Mode { name, setting: ("EBB_MODE", name), unavailable: None };
         let mut command = Command::new("/bin/ls");
         self.environment(&mut command, &mode);
         command.env("LD_PRELOAD", self.preload());
@@ -95,6 +113,21 @@ impl Library {
             mode.unavailable = Some(format!("not available here: {line}"));
         }
         Ok(mode)
+    }
+
+    /// An option that the library knows complains of a value without sense; one that it does not is ignored.
+    fn probe_option(
+        &self,
+        name: &'static str,
+        variable: &'static str,
+        work: &Path,
+    ) -> Result<Mode> {
+        let mut command = Command::new("/bin/ls");
+        command.env(variable, "?").env("LD_PRELOAD", self.preload());
+        let run = process::run(&mut command, Duration::from_secs(10), &work.join("probe"), None)?;
+        let known = run.stderr.contains(variable);
+        let unavailable = (!known).then(|| format!("this build has no {variable}"));
+        Ok(Mode { name, setting: (variable, "1"), unavailable })
     }
 }
 

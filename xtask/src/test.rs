@@ -117,7 +117,8 @@ const STEPS: &[Step] = &[
         about: "real programs with the library preloaded (tests/programs)",
         run: programs::run,
         packages: |context| {
-            Ok(programs::packages_of(&programs::scripts(&context.root, &context.filter)?))
+            let scripts = programs::scripts(&context.root, &context.filter)?;
+            Ok(programs::packages_of(&scripts, context))
         },
         aside: false,
     },

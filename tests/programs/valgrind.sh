@@ -1,0 +1,19 @@
+# valgrind, which knows no restartable sequences: the library must take slot mode by itself, say so, and work.
+# packages: valgrind gcc libc6-dev
+# version: valgrind --version
+# timeout: 600
+# when: long
+. "$(dirname "$0")/on.sh"
+
+seq 5000 | awk '{ print $1 * 7919 % 5003 }' > numbers
+# memcheck puts its own malloc in place of any other, but knows no reallocarray, unless told to leave it all.
+for tool in none "memcheck --soname-synonyms=somalloc=nouserintercepts"; do
+    # The tool's own start, and what starts it, run in the mode that is tested; below it nothing is asked for.
+    on valgrind --quiet --tool=$tool env -u EBB_MODE EBB_EXPLAIN=1 sort -n --parallel=2 numbers 2> log | digest
+    on valgrind --quiet --tool=$tool --trace-children=yes env -u EBB_MODE EBB_EXPLAIN=1 sort -n numbers 2> log | digest
+    cat log >&2
+    case $LIBRARY in
+        *libebbmalloc.so) grep -q 'ebbmalloc: .* mode slot (' log && echo "${tool%% *}: as expected" || echo "${tool%% *}: not in slot mode" ;;
+        *) echo "${tool%% *}: as expected" ;;
+    esac
+done

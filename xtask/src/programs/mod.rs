@@ -1,0 +1,135 @@
+//! Step `programs`: the scripts under `tests/programs`, each run without and with the library preloaded.
+//! How scripts are written: `tests/programs/README.md`.
+
+mod script;
+mod table;
+
+use crate::library::{Library, Mode};
+use crate::process::{Finished, last_lines};
+use crate::tally::Tally;
+use crate::test::Context;
+use crate::{packages, pool};
+use anyhow::{Context as _, Result, ensure};
+pub use script::Script;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Instant;
+use table::{Outcome, Table};
+
+/// What only `--long` runs costs minutes and heavy packages.
+const LONG: &str = "takes minutes or heavy packages; --long runs it";
+
+/// All scripts of the step whose name contains `filter`, the long ones first, so that they do not run
+/// alone at the end.
+pub fn scripts(root: &Path, filter: &str) -> Result<Vec<Script>> {
+    let dir = root.join("tests/programs");
+    let mut scripts = Vec::new();
+    for entry in fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sh"))
+        else {
+            continue;
+        };
+        if name.contains(filter) && name != "on" {
+            let name = name.to_string();
+            scripts.push(Script::read(path, name.clone()).with_context(|| format!("{name}.sh"))?);
+        }
+    }
+    scripts.sort_by(|a, b| b.limit.cmp(&a.limit).then_with(|| a.name.cmp(&b.name)));
+    Ok(scripts)
+}
+
+/// The packages that what will run of `scripts` needs.
+pub fn packages_of(scripts: &[Script], context: &Context) -> BTreeSet<String> {
+    let chosen = scripts.iter().filter(|script| context.long || !script.long);
+    chosen.flat_map(|script| script.packages.iter().cloned()).collect()
+}
+
+pub fn run(context: &Context) -> Result<Tally> {
+    let scripts = scripts(&context.root, &context.filter)?;
+    let modes = context.library.modes(&context.work)?;
+    let options = context.library.options(&context.work)?;
+    let mut tally = Tally::default();
+    for option in options.iter().filter(|_| scripts.iter().any(|script| !script.also.is_empty())) {
+        if let Some(why) = &option.unavailable {
+            tally.skip(&format!("programs [{}]", option.name), why);
+        }
+    }
+    let (later, scripts): (Vec<_>, Vec<_>) =
+        scripts.into_iter().partition(|script| script.long && !context.long);
+    for script in later {
+        tally.skip(&script.name, LONG);
+    }
+    let rows = Mutex::new(Table::default());
+    tally += pool::for_each(&scripts, |script| {
+        let start = Instant::now();
+        let mut tally = Tally::default();
+        match test(script, context, &modes, &options, &mut tally) {
+            Ok(Some(outcomes)) => {
+                rows.lock().expect("another job panicked").add(script, script.version(), outcomes)
+            }
+            Ok(None) => {}
+            Err(error) => tally.fail(&script.name, format!("{error:#}")),
+        }
+        println!("  programs/{}: {tally}, {:.1} s", script.name, start.elapsed().as_secs_f64());
+        tally
+    });
+    let table = context.work.join("programs.md");
+    rows.into_inner().expect("a job panicked").write(&table)?;
+    println!("  table: {}", table.display());
+    Ok(tally)
+}
+
+/// Runs `script` without the library and in each mode; what became of it in each, unless it could not be tried.
+fn test(
+    script: &Script,
+    context: &Context,
+    modes: &[Mode],
+    options: &[Mode],
+    tally: &mut Tally,
+) -> Result<Option<Vec<Outcome>>> {
+    if let Some(package) = packages::missing(&script.packages) {
+        tally.skip(&script.name, format!("package {package} is not installed"));
+        return Ok(None);
+    }
+    let plain = script.run(context, &Library::Glibc, "plain", |_| {})?;
+    ensure!(plain.success(), "fails without any library preloaded: {}", plain.describe());
+    let library = &context.library;
+    let mut outcomes = Vec::new();
+    // What an option is not known for was said once for all scripts.
+    let options = options.iter().filter(|option| {
+        option.unavailable.is_none() && script.also.iter().any(|name| name == option.name)
+    });
+    for mode in modes.iter().chain(options) {
+        let test = format!("{} [{}]", script.name, mode.name);
+        if let Some(why) = &mode.unavailable {
+            tally.skip(&test, why);
+            continue;
+        }
+        let run = script
+            .run(context, library, mode.name, |command| library.environment(command, mode))?;
+        let result = judge(&plain, &run, library, mode);
+        outcomes.push(Outcome { mode: mode.name, passed: result.is_ok() });
+        tally.count(&test, result);
+    }
+    Ok(Some(outcomes))
+}
+
+fn judge(plain: &Finished, run: &Finished, library: &Library, mode: &Mode) -> Result<()> {
+    ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
+    ensure!(
+        run.stdout == plain.stdout,
+        "prints something else than without the library.\n  without:\n{}\n  with:\n{}",
+        last_lines(&plain.stdout, 12),
+        last_lines(&run.stdout, 12)
+    );
+    ensure!(
+        library.proves(&run.stderr, mode),
+        "no statistics of mode {}: {}",
+        mode.name,
+        run.describe()
+    );
+    Ok(())
+}
