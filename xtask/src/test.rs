@@ -83,6 +83,7 @@ const STEPS: &[Step] = &[
         about: "programs that misuse the library end as declared (tests/misuse)",
         run: misuse::step::run,
         packages: misuse::step::needed,
+        aside: false,
     },
     Step {
         name: "musl",
