@@ -4,6 +4,7 @@
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
 // thread: abort "ebbmalloc: double free: N passed to free" for 20000
 // check: abort "ebbmalloc: double free: N passed to free"
+// harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -5,6 +5,8 @@
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // check: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // check: abort "ebbmalloc: invalid free: N passed to free" for 20000
+// harden: abort "ebbmalloc: double free: N passed to free" for 16 200000 3000000
+// harden: abort "ebbmalloc: invalid free: N passed to free" for 100 1000 20000
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -5,6 +5,8 @@
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // thread: exploitable for 20000
 // check: abort "ebbmalloc: double free: N passed to free"
+// harden: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
+// harden: abort "ebbmalloc: invalid free: N passed to free" for 20000
 #include "misuse.h"
 
 enum { OTHERS = 20 };

@@ -2,6 +2,7 @@
 // threat: double free
 // default: abort "ebbmalloc: double free: N passed to free"
 // check: abort "ebbmalloc: double free: N passed to free"
+// harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -5,6 +5,7 @@
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // thread: exploitable for 20000
 // check: abort "ebbmalloc: double free: N passed to free"
+// harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
 static size_t wanted;

@@ -2,6 +2,7 @@
 // threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"
+// harden: abort "ebbmalloc: interior pointer: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -2,6 +2,7 @@
 // threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"
+// harden: abort "ebbmalloc: invalid free: N passed to free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -2,6 +2,8 @@
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"
+// harden: silent for 16 1000 20000 200000 3000000
+// harden: abort "ebbmalloc: overflow: bytes before N were written; seen by free" for 100
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -2,6 +2,7 @@
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
+// harden: abort "ebbmalloc: overflow: N has N bytes, and byte N was written; seen by free"
 #include "misuse.h"
 
 static void misuse(size_t size) {

@@ -3,6 +3,8 @@
 // default: leak for 16 100 1000 20000
 // default: leak or silent for 200000 3000000
 // check: silent
+// harden: silent for 16 100 1000 20000
+// harden: segv for 200000 3000000
 #include "misuse.h"
 
 static void misuse(size_t size) {

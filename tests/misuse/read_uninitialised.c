@@ -3,6 +3,7 @@
 // default: leak for 16 100 1000
 // default: leak or silent for 20000 200000 3000000
 // check: silent
+// harden: silent
 #include "misuse.h"
 
 static void misuse(size_t size) {

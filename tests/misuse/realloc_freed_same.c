@@ -5,6 +5,7 @@
 // default: abort "ebbmalloc: double free: N passed to realloc" for 200000 3000000
 // thread: exploitable for 20000
 // check: abort "ebbmalloc: double free: N passed to realloc"
+// harden: abort "ebbmalloc: double free: N passed to realloc"
 #include "misuse.h"
 
 static void misuse(size_t size) {

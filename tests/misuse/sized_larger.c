@@ -5,6 +5,7 @@
 // thread: exploitable for 20000
 // slot: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N" for 16 100 1000
 // check: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"
+// harden: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"
 #include "misuse.h"
 
 static void misuse(size_t size) {

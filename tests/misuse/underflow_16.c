@@ -3,6 +3,8 @@
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit" for 16 100 1000 20000
 // check: silent for 200000 3000000
+// harden: abort "ebbmalloc: overflow: bytes before N were written; seen by free" for 16 100 1000 20000
+// harden: segv for 200000 3000000
 #include "misuse.h"
 
 static void misuse(size_t size) {

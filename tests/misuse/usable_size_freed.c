@@ -5,6 +5,7 @@
 // default: abort "ebbmalloc: double free: N passed to malloc_usable_size" for 200000 3000000
 // thread: silent for 20000
 // check: abort "ebbmalloc: double free: N passed to malloc_usable_size"
+// harden: abort "ebbmalloc: double free: N passed to malloc_usable_size"
 #include "misuse.h"
 
 static void misuse(size_t size) {

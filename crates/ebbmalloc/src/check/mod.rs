@@ -220,6 +220,13 @@ impl<O: Os> Engine<O> {
             // SAFETY: both blocks are as large, and distinct.
             unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
             self.free_checked(block.address, None, operation);
+            // The limit did not count the old block, which is in quarantine now.
+            let contents = self.contents_of(block.heap);
+            let beyond = contents.used > contents.limit;
+            drop(contents);
+            if beyond {
+                self.leave_quarantine(0);
+            }
         }
         new
     }

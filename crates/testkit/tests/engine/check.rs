@@ -159,6 +159,20 @@ fn a_heap_is_looked_at_when_it_goes() {
     }
 }
 
+/// What realloc leaves behind is in quarantine, and yet no heap's limit is exceeded.
+#[test]
+fn quarantine_keeps_to_the_limit_of_a_heap() {
+    let engine = engine();
+    let heap = engine.new_heap(4096).unwrap();
+    let mut block = engine.heap_alloc(heap, 3000, 1, "a test");
+    for size in [3001, 2000, 3050] {
+        // SAFETY: ours, and moved.
+        block = unsafe { engine.realloc(block, size, 1) };
+        assert!(!block.is_null());
+        engine.check();
+    }
+}
+
 /// Blocks of a heap that is gone are nobody's, those in quarantine included.
 #[test]
 fn heaps_come_and_go() {
