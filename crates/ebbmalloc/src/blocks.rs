@@ -86,6 +86,22 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Frees a block of this size; any other stops the program.
+    ///
+    /// # Safety
+    /// As for [`Engine::free`].
+    #[inline]
+    pub unsafe fn free_if_sized(&self, block: *mut u8, size: usize, align: usize) {
+        match SizeClass::of_aligned(size, align) {
+            Some(class) if self.class_at(block) == Some(class) => {
+                // SAFETY: the caller's; the block is of this class.
+                unsafe { self.free_small::<false>(block, 0, class) }
+            }
+            Some(class) => self.free_sized_slow(block, size, class),
+            None => self.free_large_sized_slow(block, size),
+        }
+    }
+
     /// How many bytes of the block may be used. An address that is no block stops the program.
     pub fn usable_size(&self, block: *mut u8) -> usize {
         self.size_at(block, "malloc_usable_size")
@@ -300,7 +316,7 @@ impl<O: Os> Engine<O> {
             return self.alloc_at_home(size, align);
         }
         let mut granted = self.alloc_large(size, align);
-        if granted.0.is_null() && self.ready() {
+        if granted.0.is_null() && self.ready() && self.could_hold(size) {
             self.flush_all();
             granted = self.alloc_large(size, align);
         }

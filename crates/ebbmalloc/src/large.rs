@@ -51,6 +51,12 @@ impl<O: Os> Engine<O> {
         Some((granted, units))
     }
 
+    /// Whether there could be room for a block of this size if there were no other.
+    pub(crate) fn could_hold(&self, size: usize) -> bool {
+        let units = units_for(size);
+        units.is_some_and(|units| self.pages.lock().could_hold(&self.region, units))
+    }
+
     /// Frees a large block of no heap; an address that is none stops the program.
     pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
         let (first, units) = self.large_units(block, operation);

@@ -59,7 +59,7 @@ impl Pages {
         units: u32,
         align: u32,
     ) -> Option<Granted> {
-        if self.counts.in_use + units as usize > self.limit {
+        if self.counts.in_use + units as usize > self.limit || !self.could_hold(region, units) {
             return None;
         }
         let granted = self.take(region, os, units, align).or_else(|| {
@@ -74,6 +74,11 @@ impl Pages {
             self.purge(region, os, keep);
         }
         Some(granted)
+    }
+
+    /// Whether there could be so many units if nothing else were there: if not, it is of no use to make room.
+    pub fn could_hold(&self, region: &Region, units: u32) -> bool {
+        units as usize <= region.units().min(self.limit)
     }
 
     fn count_use(&mut self, units: u32) {

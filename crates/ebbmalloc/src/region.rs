@@ -206,7 +206,8 @@ impl Region {
         self.slabs.load(Ordering::Relaxed)
     }
 
-    fn units(&self) -> usize {
+    /// Units that are reserved.
+    pub fn units(&self) -> usize {
         self.units.load(Ordering::Relaxed)
     }
 

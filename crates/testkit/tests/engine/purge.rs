@@ -141,3 +141,25 @@ fn what_there_is_is_looked_up_where_it_matters() {
         assert_eq!(engine.stats().memory_bytes > 0, known, "at {size} bytes");
     }
 }
+
+/// What no memory would be enough for is refused without making room for it.
+#[test]
+fn impossible_sizes_cost_nothing() {
+    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB), None);
+    let kept = [engine.alloc(MIB), engine.alloc(8 * MIB)];
+    // SAFETY: freed once.
+    unsafe { engine.free(engine.alloc(100)) };
+    // SAFETY: as above.
+    unsafe { engine.free(kept[0]) };
+    let before = engine.stats();
+    assert!(before.cached_bytes > 0 && before.dirty_bytes > 0);
+    for size in [100 * MIB, 1 << 50, isize::MAX as usize, usize::MAX] {
+        assert!(engine.alloc(size).is_null());
+    }
+    let after = engine.stats();
+    assert_eq!((after.cached_bytes, after.dirty_bytes), (before.cached_bytes, before.dirty_bytes));
+    // Where there may be room, all is tried.
+    assert!(engine.alloc(55 * MIB).is_null());
+    let after = engine.stats();
+    assert_eq!((after.cached_bytes, after.dirty_bytes), (0, 0));
+}
