@@ -119,27 +119,42 @@ export! {
     fn malloc_usable_size/ebb_malloc_usable_size(block: *mut c_void) -> usize {
         if block.is_null() { 0 } else { ENGINE.usable_size(block.cast()) }
     }
+}
 
-    /// C23: frees a block of `malloc`, `calloc` or `realloc` of this size; null is none. Keeps `errno`.
-    ///
-    /// The size is relied upon. Whoever calls this has written it down; that is not so of C++'s sized
-    /// delete, which compilers put in, and which looks the size up.
-    fn free_sized/ebb_free_sized(block: *mut c_void, size: usize) {
-        if !block.is_null() {
-            // SAFETY: the caller gives the block up, and vouches for its size.
-            unsafe { ENGINE.free_sized(block.cast(), size, MIN_ALIGN) }
-        }
+/// C23: frees a block of `malloc`, `calloc` or `realloc` of this size; null is none. Keeps `errno`. A wrong size
+/// stops the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
+    if !block.is_null() {
+        // SAFETY: the caller gives the block up.
+        unsafe { ENGINE.free_if_sized(block.cast(), size, MIN_ALIGN) }
     }
+}
 
-    /// C23: frees a block of `aligned_alloc` of this alignment and size, which are relied upon; null
-    /// is none. Keeps `errno`.
-    fn free_aligned_sized/ebb_free_aligned_sized(
-        block: *mut c_void, align: usize, size: usize
-    ) {
-        if !block.is_null() {
-            // SAFETY: as above.
-            unsafe { ENGINE.free_sized(block.cast(), size, align) }
-        }
+/// C23: as [`free_sized`] for a block of `aligned_alloc` of this alignment and size.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
+    if !block.is_null() {
+        // SAFETY: as above.
+        unsafe { ENGINE.free_if_sized(block.cast(), size, align) }
+    }
+}
+
+/// As [`free_sized`], but the size is relied upon: for callers that take it from a type or a slice, as Zig's do.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_free_sized(block: *mut c_void, size: usize) {
+    if !block.is_null() {
+        // SAFETY: the caller gives the block up, and vouches for its size.
+        unsafe { ENGINE.free_sized(block.cast(), size, MIN_ALIGN) }
+    }
+}
+
+/// As [`free_aligned_sized`], but alignment and size are relied upon.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ebb_free_aligned_sized(block: *mut c_void, align: usize, size: usize) {
+    if !block.is_null() {
+        // SAFETY: as above.
+        unsafe { ENGINE.free_sized(block.cast(), size, align) }
     }
 }
 

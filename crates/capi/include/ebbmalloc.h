@@ -42,12 +42,12 @@ void *ebb_reallocarray(void *block, size_t count, size_t size);
 /* Frees a block; NULL is none. Keeps errno. */
 void ebb_free(void *block);
 
-/* C23: free a block whose size, and alignment, is that which it was last asked for with; NULL is none. Keep errno.
+/* Free a block whose size, and alignment, is that which it was last asked for with; NULL is none. Keep errno.
  * ebb_free_sized is for blocks of ebb_malloc, ebb_calloc (the product) and the two ebb_realloc;
  * ebb_free_aligned_sized for those of ebb_aligned_alloc, with both its arguments; neither for a heap's.
  *
- * They save the search for the size, and rely on what they are told: a wrong size is as bad as a write beyond the
- * block. Where that is noticed, one line says so and the program stops: of blocks above 64 KiB, where a cache is
+ * They save the search for the size, and rely on what they are told, which C23's free_sized and free_aligned_sized
+ * do not, for which any wrong size stops the program: here a wrong size is as bad as a write beyond the block. Where that is noticed, one line says so and the program stops: of blocks above 64 KiB, where a cache is
  * full, and of every block with EBB_STATS=1 in the environment, which is how to test a program. */
 void ebb_free_sized(void *block, size_t size);
 void ebb_free_aligned_sized(void *block, size_t alignment, size_t size);
