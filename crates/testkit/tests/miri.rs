@@ -57,7 +57,7 @@ fn one_thread_in(mode: &'static str) {
 /// Sampled blocks, in small pages: looking at each byte of one takes long here.
 #[test]
 fn two_threads_with_sampled_blocks() {
-    let os = FakeOs::default().space(12 << 20).page(512).environment("EBB_SAMPLE", "1");
+    let os = FakeOs::default().space(12 << 20).environment("EBB_SAMPLE", "1");
     let engine = Engine::new(os, None);
     thread::scope(|scope| {
         for number in 0..2 {
