@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { WORKERS = 3, TRIMMERS = 2, FORKS = 60, KEPT = 400 };
+enum { WORKERS = 3, TRIMMERS = 2, FORKS = 25, KEPT = 400 };
 
 static int over;
 

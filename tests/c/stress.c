@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-enum { THREADS = 6, SLOTS = 4000, STEPS = 20000 };
+enum { THREADS = 6, SLOTS = 4000, STEPS = 10000 };
 
 struct head {
     size_t size, alignment;

@@ -1,9 +1,7 @@
 // A block is freed with half of its size, after blocks that have it.
 // threat: wrong size
-// default: silent for 16 100 1000
-// default: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N" for 20000 200000 3000000
-// thread: silent for 20000
-// slot: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N" for 100 1000
+// default: silent for 16
+// default: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N" for 100 1000 20000 200000 3000000
 // check: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"
 // harden: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"
 #include "misuse.h"

@@ -1,6 +1,7 @@
 //! Step `misuse` of `cargo xtask test`: each program, size and mode of ebbmalloc ends as its first comment says.
 
 use crate::misuse::case::{Case, SIZES, Subject, cases};
+use crate::misuse::outcome::Outcome;
 use crate::misuse::subjects;
 use crate::packages;
 use crate::pool;
@@ -55,6 +56,13 @@ fn check(case: &Case, executable: &Path, subject: &Subject, place: usize) -> Res
     let allowed = case.expectation.of(&subject.name, place);
     let wanted = allowed.iter().map(|outcome| outcome.to_string()).collect::<Vec<_>>().join(" or ");
     ensure!(!wanted.is_empty(), "nothing is expected of this mode: `cargo xtask misuse --bless`");
-    ensure!(allowed.contains(&found), "expected {wanted}, got {found}");
+    // Where blocks lie in random places, so does what is noticed first.
+    let random = subject.name == "harden" && is_stop(&found) && allowed.iter().any(is_stop);
+    ensure!(random || allowed.contains(&found), "expected {wanted}, got {found}");
     Ok(())
+}
+
+/// Whether ebbmalloc itself stopped the program.
+fn is_stop(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Abort(line) if line.starts_with("ebbmalloc: "))
 }
