@@ -20,6 +20,11 @@ impl Guards {
         Self { left: MOST, lost: 0 }
     }
 
+    /// Whether there may be more.
+    pub fn are_left(&self) -> bool {
+        self.left > 0
+    }
+
     /// Puts pages out of reach. False if there are too many already, or the kernel refuses; the contents are
     /// unspecified then.
     ///

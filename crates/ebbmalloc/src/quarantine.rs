@@ -46,9 +46,10 @@ const fn starts() -> [u32; CLASSES + 1] {
     starts
 }
 
+/// Bytes of a heap's rings.
+pub(crate) const RING_BYTES: usize = starts()[CLASSES] as usize * size_of::<*mut u8>();
 /// Units behind a heap's record that its rings need. They are zero at first.
-pub(crate) const RING_UNITS: u32 =
-    (starts()[CLASSES] as usize * size_of::<*mut u8>()).div_ceil(UNIT) as u32;
+pub(crate) const RING_UNITS: u32 = RING_BYTES.div_ceil(UNIT) as u32;
 
 /// The quarantine of one heap, under its lock.
 pub(crate) struct Quarantine {

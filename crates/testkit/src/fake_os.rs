@@ -163,6 +163,13 @@ impl FakeOs {
         self.state().reservations.len()
     }
 
+    /// Whether a page may be accessed.
+    pub fn is_committed(&self, start: *mut u8) -> bool {
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, self.page);
+        reservation.committed[pages.start]
+    }
+
     /// Bytes that are reserved and not committed yet.
     pub fn uncommitted(&self) -> usize {
         let pages =

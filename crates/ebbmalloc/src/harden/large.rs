@@ -17,7 +17,7 @@ const PURGE_LEAST: usize = 256 << 10;
 impl<O: Os> Engine<O> {
     /// Bytes at the beginning of a large block's run that are in reach, where it is guarded.
     fn reach(&self, size: usize) -> usize {
-        size.max(1).next_multiple_of(self.os.page_size())
+        size.next_multiple_of(self.os.page_size())
     }
 
     /// Units for a block of this size and its guard.
@@ -102,12 +102,14 @@ impl<O: Os> Engine<O> {
         contents.unlink(&self.region, first);
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
+        let reach = self.reach(size);
         // SAFETY: the program has given it up.
         let hidden = unsafe {
-            (*self.region.span(first)).guarded && self.os.decommit(block.address, self.reach(size))
+            let guarded = (*self.region.span(first)).guarded;
+            guarded && (reach == 0 || self.os.decommit(block.address, reach))
         };
         if !hidden {
-            return self.give_back_large(first, self.reach(size));
+            return self.give_back_large(first, reach);
         }
         loop {
             let oldest = contents.quarantine.leaving_large(units, |first| self.units_of(first));
@@ -147,7 +149,7 @@ impl<O: Os> Engine<O> {
                 self.region.set_entry(first, MapEntry::NONE);
                 return;
             }
-            match reach == 0 || self.os.purge(block, bytes) {
+            match guarded && reach == 0 || self.os.purge(block, bytes) {
                 true => pages.free_clean(&self.region, first, units),
                 false => pages.free(&self.region, &self.os, first, units),
             }

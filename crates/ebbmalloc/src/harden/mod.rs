@@ -16,7 +16,7 @@ use crate::heaps::{HeapBlock, Short};
 use crate::options::HardenChoice;
 use crate::os::Os;
 use crate::pages::Granted;
-use crate::quarantine::RING_UNITS;
+use crate::quarantine::{RING_BYTES, RING_UNITS};
 use crate::region::UnitIndex;
 use crate::seal::{SEAL, first_written, open, seal, sealed_size};
 use crate::size_class::{SizeClass, UNIT};
@@ -62,6 +62,16 @@ impl<O: Os> Engine<O> {
         for home in 0..count {
             self.add_hardened(first + home * units, zeroed, usize::MAX);
         }
+        // Behind the last of them come blocks, which programs write before, too.
+        let end = units as usize * UNIT;
+        let used = (UNIT + RING_BYTES).next_multiple_of(self.os.page_size());
+        if used < end {
+            // SAFETY: nothing else is in the last of these units.
+            unsafe {
+                let last = self.region.address(first + (count - 1) * units);
+                self.pages.lock().guards.place(&self.os, last.add(used), end - used);
+            }
+        }
         Some(Homes { first, count, units })
     }
 
@@ -95,7 +105,9 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Option<(*mut u8, bool)> {
-        let class = class_for(size, align);
+        // Nothing may be read or written where nothing was asked for: all of a large block's run is out of reach then.
+        let nothing = size == 0 && self.pages.lock().guards.are_left();
+        let class = if nothing { None } else { class_for(size, align) };
         let alloc = || match class {
             Some(class) => self.alloc_small_hardened(heap, class, size, replaced),
             None => self.alloc_large_hardened(heap, size, align, replaced),

@@ -72,14 +72,15 @@ fn double_frees() {
 
 #[test]
 fn a_byte_behind_the_end() {
+    // Behind a block of no bytes nothing can be written.
     stops("overflow", |engine, size| unsafe {
-        let block = engine.alloc(size);
-        block.add(size).write(1);
+        let block = engine.alloc(size.max(1));
+        block.add(size.max(1)).write(1);
         engine.free(block);
     });
     stops("overflow", |engine, size| unsafe {
-        let block = engine.alloc(size);
-        block.add(size).write(1);
+        let block = engine.alloc(size.max(1));
+        block.add(size.max(1)).write(1);
         engine.realloc(block, size + 1, 1);
     });
 }
@@ -106,7 +107,7 @@ fn a_write_after_free() {
         block.add(size / 2).write(1);
         block
     };
-    for size in SIZES.into_iter().filter(|&size| size < 65_000) {
+    for size in SIZES.into_iter().filter(|&size| (1..65_000).contains(&size)) {
         let seen_at_exit = |engine: &Engine<FakeOs>, size| {
             write(engine, size);
             engine.finish();
@@ -247,6 +248,28 @@ fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
     worker.free_all();
     engine.check();
     engine.finish();
+}
+
+/// Nothing may be read or written where nothing was asked for, as long as there are guards; and it is a block as any other.
+#[test]
+fn nothing_is_out_of_reach() {
+    let engine = engine();
+    let blocks: [*mut u8; 8] = std::array::from_fn(|_| engine.alloc(0));
+    for block in blocks {
+        assert!(!block.is_null());
+        assert_eq!(engine.usable_size(block), 0);
+        assert!(!engine.os().is_committed(block));
+        engine.check();
+    }
+    // SAFETY: each is freed once.
+    unsafe {
+        let grown = engine.realloc(blocks[0], 100, 1);
+        grown.write_bytes(1, 100);
+        engine.free(grown);
+        blocks[1..].iter().for_each(|&block| engine.free(block));
+    }
+    engine.trim();
+    engine.check();
 }
 
 #[test]
