@@ -1,7 +1,8 @@
 //! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
 
+use crate::oom::each_call_is_refused;
 use ebbmalloc::Engine;
-use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
+use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 fn fake() -> FakeOs {
     FakeOs::default().space(12 << 20).cpus(1).environment("EBB_CHECK", "1")
@@ -231,32 +232,7 @@ fn a_fork_finds_the_table_whole() {
     assert_eq!(engine.os().printed(), "");
 }
 
-/// Each call of the operating system in turn is refused, once or from then on.
 #[test]
-#[cfg(not(miri))]
 fn memory_runs_short() {
-    for forever in [false, true] {
-        let mut call = 0;
-        loop {
-            let refused = call..if forever { usize::MAX } else { call + 1 };
-            let engine = Engine::new(fake().refusing(refused), None);
-            let mut worker = Worker::new(&engine, 0);
-            for op in Program::new(2).take(300).chain([Op::Alloc { size: 500_000, align: 4096 }]) {
-                if let Some(block) = worker.apply(op) {
-                    worker.receive(block);
-                }
-            }
-            worker.shadow().check();
-            let made = engine.os().calls();
-            engine.os().heal();
-            worker.free_all();
-            engine.check();
-            assert!(!engine.alloc(1000).is_null(), "refused {call}");
-            call += 1;
-            if call > made {
-                break;
-            }
-        }
-        assert!(call > 10, "only {call} calls");
-    }
+    each_call_is_refused(120, fake);
 }

@@ -153,3 +153,33 @@ fn cached_blocks_do_not_stand_in_the_way() {
     // One fewer, because the first may have found room between two such spans.
     assert!(fill(1 << 20).len() + 1 >= large.len());
 }
+
+/// Runs so many operations while each call of the operating system in turn is refused, once or from then on.
+pub fn each_call_is_refused(operations: usize, fake: impl Fn() -> FakeOs) {
+    for forever in [false, true] {
+        let mut call = 0;
+        loop {
+            let refused = call..if forever { usize::MAX } else { call + 1 };
+            let engine = Engine::new(fake().refusing(refused), None);
+            let mut worker = Worker::new(&engine, 0);
+            let large = Op::Alloc { size: 500_000, align: 4096 };
+            for op in Program::new(2).take(operations).chain([large]) {
+                if let Some(block) = worker.apply(op) {
+                    worker.receive(block);
+                }
+            }
+            worker.shadow().check();
+            let made = engine.os().calls();
+            engine.os().heal();
+            worker.free_all();
+            engine.check();
+            assert!(!engine.alloc(1000).is_null(), "refused {call}");
+            assert!(!engine.os().printed().contains("0x"), "{}", engine.os().printed());
+            call += 1;
+            if call > made {
+                break;
+            }
+        }
+        assert!(call > 10, "only {call} calls");
+    }
+}

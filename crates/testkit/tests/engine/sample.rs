@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
+use crate::oom::each_call_is_refused;
 use ebbmalloc::Engine;
-use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
+use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 /// Slots, those that may be live, and what they take of the address space.
 const SLOTS: usize = 256;
@@ -304,33 +305,7 @@ fn correct_programs_run_through() {
     }
 }
 
-/// Each call of the operating system in turn is refused, once or from then on.
 #[test]
-#[cfg(not(miri))]
 fn memory_runs_short() {
-    for forever in [false, true] {
-        let mut call = 0;
-        loop {
-            let refused = call..if forever { usize::MAX } else { call + 1 };
-            let engine = Engine::new(fake("1").refusing(refused), None);
-            let mut worker = Worker::new(&engine, 0);
-            for op in Program::new(2).take(80).chain([Op::Alloc { size: 500_000, align: 4096 }]) {
-                if let Some(block) = worker.apply(op) {
-                    worker.receive(block);
-                }
-            }
-            worker.shadow().check();
-            let made = engine.os().calls();
-            engine.os().heal();
-            worker.free_all();
-            engine.check();
-            assert_eq!(engine.stats().live_bytes, 0);
-            assert!(!engine.alloc(1000).is_null(), "refused {call}");
-            call += 1;
-            if call > made {
-                break;
-            }
-        }
-        assert!(call > 50, "only {call} calls");
-    }
+    each_call_is_refused(80, || fake("1"));
 }
