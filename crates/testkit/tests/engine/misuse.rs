@@ -4,7 +4,6 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
-    // Small, since Miri runs these as well.
     Engine::new(FakeOs::default().space(8 << 20).cpus(1), None)
 }
 
