@@ -218,9 +218,10 @@ impl<O: Os> Engine<O> {
         }
         self.set_limit(setup.options.limit);
         (setup.care, setup.homes) = self.set_up_care(&setup.options);
-        setup.secret = Secret(self.os.random(), self.os.random());
-        if setup.care == Care::None {
-            self.set_up_samples(setup.options.sample);
+        match setup.care {
+            Care::None => self.set_up_samples(setup.options.sample),
+            Care::Checked => {}
+            Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
@@ -342,7 +343,9 @@ impl<O: Os> Engine<O> {
     /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
-        self.reseed();
+        if self.hardening() {
+            self.reseed();
+        }
         self.scavenger.end_in_child();
         if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
