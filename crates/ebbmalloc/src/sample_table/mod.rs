@@ -128,7 +128,7 @@ impl Samples {
     /// those on top that were counted, but will come later.
     pub fn wait(&self, slots: &mut Slots, mean: u32, counted: usize) {
         let most = 2 * mean as u64 - 1;
-        let left = 1 + (slots.random() % most) as usize + counted;
+        let left = 1 + (slots.random.next() % most) as usize + counted;
         self.left.store(left, Ordering::Relaxed);
     }
 

@@ -9,6 +9,7 @@ use core::ptr;
 use super::{Fault, NONE, Record, State, Trace};
 use crate::check_table::{CANARY, damage};
 use crate::os::Os;
+use crate::random::Random;
 
 /// So many slots at most, and so many bytes in all their pages, but a few where pages are large.
 const SLOTS_MOST: usize = 256;
@@ -28,8 +29,7 @@ pub(crate) struct Slots {
     /// Those to be used again, linked.
     oldest: u16,
     newest: u16,
-    /// Of the generator of random numbers; never 0.
-    state: u64,
+    pub random: Random,
     /// Blocks ever sampled, and bytes in those that are live.
     pub sampled: u64,
     pub live_bytes: usize,
@@ -49,7 +49,7 @@ impl Slots {
             live: 0,
             oldest: NONE,
             newest: NONE,
-            state: 1,
+            random: Random::new(0),
             sampled: 0,
             live_bytes: 0,
         }
@@ -69,18 +69,8 @@ impl Slots {
         (self.page, self.slots, self.records) = (page, slots, records.cast());
         // SAFETY: in the reservation.
         self.start = unsafe { records.add(table) };
-        self.state = (os.now_ms() ^ self.start.addr() as u64 ^ (os.thread_id() as u64) << 40) | 1;
+        self.random = Random::new(os.random());
         Some((self.start.addr(), bytes))
-    }
-
-    /// Xorshift (Marsaglia 2003).
-    pub fn random(&mut self) -> u64 {
-        let mut x = self.state;
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.state = x;
-        x >> 11
     }
 
     fn record(&self, slot: usize) -> *mut Record {
@@ -124,7 +114,7 @@ impl Slots {
             false => self.oldest = unsafe { (*self.record(slot)).next },
         }
         let last = (self.page - size.max(1)) & !(align - 1);
-        let offset = if self.random() & 1 == 0 { last } else { 0 };
+        let offset = if self.random.next() & 1 == 0 { last } else { 0 };
         // SAFETY: the page is ours, and so is the record.
         unsafe {
             page.write_bytes(CANARY, offset);
