@@ -1,4 +1,4 @@
-//! Reports of more than a line: who called, by stacks of calls.
+//! What reports are made of: the lines that several begin with, and who called, by stacks of calls.
 
 use crate::check_table::DEPTH;
 use crate::engine::Engine;
@@ -8,6 +8,25 @@ use crate::text::Line;
 impl<O: Os> Engine<O> {
     pub(crate) fn say(&self, text: core::fmt::Arguments) {
         Line::print(&self.os, text);
+    }
+
+    /// The line for an address that must not be passed in.
+    pub(crate) fn say_fault(&self, fault: &str, block: *mut u8, operation: &str) {
+        self.say(format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
+    }
+
+    /// The line for a block that was passed in with another size than it has.
+    pub(crate) fn say_wrong_size(
+        &self,
+        block: *mut u8,
+        given: usize,
+        size: usize,
+        operation: &str,
+    ) {
+        let block = block.addr();
+        self.say(format_args!(
+            "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; it has {size}"
+        ));
     }
 
     /// The calls that led here.

@@ -245,6 +245,17 @@ impl<O: Os> Engine<O> {
         unsafe { of_block(&self.region, heap) }.contents().lock()
     }
 
+    /// The same where the heap's limit lets a block have so many bytes, in place of one of `replaced` bytes.
+    pub(crate) fn contents_for(
+        &self,
+        heap: UnitIndex,
+        bytes: usize,
+        replaced: usize,
+    ) -> Result<Guard<'_, Contents>, Short> {
+        let contents = self.contents_of(heap);
+        if contents.admits(bytes, replaced) { Ok(contents) } else { Err(Short::ByLimit) }
+    }
+
     /// A block of the heap, and whether it reads as zero; `None` if memory is short. It is in place of one of
     /// `replaced` bytes, which is freed next and so is not for the limit to count.
     pub(crate) fn alloc_unchecked(
@@ -276,10 +287,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
-        let mut contents = self.contents_of(heap);
-        if !contents.admits(class.size(), replaced) {
-            return Err(Short::ByLimit);
-        }
+        let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
         let before = spans.counts.spans;
@@ -306,10 +314,7 @@ impl<O: Os> Engine<O> {
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
         let bytes = units_for(size).ok_or(Short::OfMemory)? as usize * UNIT;
-        let mut contents = self.contents_of(heap);
-        if !contents.admits(bytes, replaced) {
-            return Err(Short::ByLimit);
-        }
+        let mut contents = self.contents_for(heap, bytes, replaced)?;
         let (granted, _) = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
@@ -386,10 +391,9 @@ impl<O: Os> Engine<O> {
         let Some(bytes) = wanted.map(|units| units as usize * UNIT) else {
             return ptr::null_mut();
         };
-        let mut contents = self.contents_of(block.heap);
-        if !contents.admits(bytes, block.usable) {
+        let Ok(mut contents) = self.contents_for(block.heap, bytes, block.usable) else {
             return ptr::null_mut();
-        }
+        };
         let mut address = block.address;
         if !self.resize_large(block.first, units, size) {
             contents.unlink(&self.region, block.first);

@@ -8,7 +8,6 @@ use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::{MapEntry, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
-use crate::text::Line;
 
 /// From so many units on, moving a block's pages beats copying it.
 pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
@@ -187,11 +186,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
         let found = self.size_at(block, "free");
         if found != given {
-            let address = block.addr();
-            let text = format_args!(
-                "wrong size: {address:#x} passed to free as a block of {given} bytes; it has {found}"
-            );
-            Line::print(&self.os, text);
+            self.say_wrong_size(block, given, found, "free");
             self.os.abort();
         }
     }
@@ -211,7 +206,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
-        Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
+        self.say_fault(fault, block, operation);
         if self.checking() {
             self.explain(block);
         }

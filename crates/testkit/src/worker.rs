@@ -83,6 +83,15 @@ impl<'a, O: TestOs> Worker<'a, O> {
         self.heap = self.heap.filter(|&(own, _)| own != heap);
     }
 
+    /// Performs operations, and receives itself what it gives away.
+    pub fn run(&mut self, program: impl IntoIterator<Item = Op>) {
+        for op in program {
+            if let Some(block) = self.apply(op) {
+                self.receive(block);
+            }
+        }
+    }
+
     /// Performs one operation. Returns the block that it gave away, if it did.
     pub fn apply(&mut self, op: Op) -> Option<Block> {
         match op {

@@ -40,11 +40,7 @@ fn one_thread_with_its_cache() {
 fn one_thread_in(mode: &'static str) {
     let engine = engine_in(mode);
     let mut worker = Worker::new(&engine, 0);
-    for op in Program::new(1).take(150) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(Program::new(1).take(150));
     worker.free_all();
     engine.trim();
     finish(&engine);
@@ -60,9 +56,7 @@ fn two_threads_with_sampled_blocks() {
             let engine = &engine;
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, number);
-                for op in Program::new(number as u64).take(20) {
-                    worker.apply(op).into_iter().for_each(|block| worker.receive(block));
-                }
+                worker.run(Program::new(number as u64).take(20));
                 worker.free_all();
             });
         }
@@ -104,9 +98,7 @@ fn two_threads_start_it() {
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, number);
                 barrier.wait();
-                for op in Program::new(number as u64).take(25) {
-                    worker.apply(op).into_iter().for_each(|block| worker.receive(block));
-                }
+                worker.run(Program::new(number as u64).take(25));
                 worker.free_all();
             });
         }
@@ -241,9 +233,7 @@ fn statistics_meanwhile() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut worker = Worker::new(&engine, 0);
-            for op in Program::new(9).take(20) {
-                worker.apply(op).into_iter().for_each(|block| worker.receive(block));
-            }
+            worker.run(Program::new(9).take(20));
             worker.free_all();
         });
         while engine.stats().refills < 2 {

@@ -20,19 +20,15 @@ impl<O: Os> Engine<O> {
         record: Option<Record>,
         operation: &str,
     ) -> ! {
-        let (block, size) = (block.addr(), record.map_or(0, |record| record.size));
+        let (address, size) = (block.addr(), record.map_or(0, |record| record.size));
         match fault {
-            Fault::Freed => {
-                self.say(format_args!("double free: {block:#x} passed to {operation}"))
-            }
-            Fault::Size(given) => self.say(format_args!(
-                "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; it has {size}"
-            )),
+            Fault::Freed => self.say_fault("double free", block, operation),
+            Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
             Fault::Overflow(at, found) => self.say(format_args!(
-                "overflow: {block:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+                "overflow: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
             )),
             Fault::Written(at, found) => self.say(format_args!(
-                "write after free: {block:#x} had {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+                "write after free: {address:#x} had {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
             )),
         }
         self.print_own_calls();

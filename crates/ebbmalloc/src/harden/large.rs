@@ -43,10 +43,7 @@ impl<O: Os> Engine<O> {
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
         let room = self.guarded_units(size).ok_or(Short::OfMemory)? as usize * UNIT;
-        let mut contents = self.contents_of(heap);
-        if !contents.admits(room, replaced) {
-            return Err(Short::ByLimit);
-        }
+        let mut contents = self.contents_for(heap, room, replaced)?;
         let padded = size + self.os.page_size();
         let (granted, _) = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));

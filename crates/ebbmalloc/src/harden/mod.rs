@@ -132,10 +132,7 @@ impl<O: Os> Engine<O> {
         size: usize,
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
-        let mut contents = self.contents_of(heap);
-        if !contents.admits(class.size(), replaced) {
-            return Err(Short::ByLimit);
-        }
+        let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let random = contents.random.next();
         let spans = &mut contents.spans[class.index()];
         let before = spans.counts.spans;

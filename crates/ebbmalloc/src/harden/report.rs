@@ -3,7 +3,6 @@
 use crate::engine::Engine;
 use crate::os::Os;
 use crate::seal::Broken;
-use crate::text::Line;
 
 /// What a program did wrong with a block.
 #[derive(Clone, Copy, Debug)]
@@ -46,23 +45,20 @@ impl<O: Os> Engine<O> {
     pub(super) fn report_mistake(&self, mistake: Mistake, operation: &str) -> ! {
         let Mistake { block, fault } = mistake;
         let address = block.addr();
-        let say = |text: core::fmt::Arguments| Line::print(&self.os, text);
         match fault {
             Fault::Freed => self.fault("double free", block, operation),
             Fault::Foreign => self.fault("invalid free", block, operation),
-            Fault::Size(given, size) => say(format_args!(
-                "wrong size: {address:#x} passed to {operation} as a block of {given} bytes; it has {size}"
-            )),
-            Fault::Behind(Broken::Byte(at, size)) => say(format_args!(
+            Fault::Size(given, size) => self.say_wrong_size(block, given, size, operation),
+            Fault::Behind(Broken::Byte(at, size)) => self.say(format_args!(
                 "overflow: {address:#x} has {size} bytes, and byte {at} was written; seen by {operation}"
             )),
-            Fault::Behind(Broken::Size) => say(format_args!(
+            Fault::Behind(Broken::Size) => self.say(format_args!(
                 "overflow: {address:#x} was written far behind its end; seen by {operation}"
             )),
-            Fault::Before => say(format_args!(
+            Fault::Before => self.say(format_args!(
                 "overflow: bytes before {address:#x} were written; seen by {operation}"
             )),
-            Fault::Written(at) => say(format_args!(
+            Fault::Written(at) => self.say(format_args!(
                 "write after free: byte {at} of {address:#x} was written; seen by {operation}"
             )),
         }

@@ -17,22 +17,14 @@ impl<O: Os> Engine<O> {
         record: Option<Record>,
         operation: &str,
     ) -> ! {
-        let (block, size) = (block.addr(), record.map_or(0, |record| record.size));
+        let (address, size) = (block.addr(), record.map_or(0, |record| record.size));
         match fault {
-            Fault::Unknown => {
-                self.say(format_args!("invalid free: {block:#x} passed to {operation}"))
-            }
-            Fault::Interior => {
-                self.say(format_args!("interior pointer: {block:#x} passed to {operation}"))
-            }
-            Fault::Twice => {
-                self.say(format_args!("double free: {block:#x} passed to {operation}"))
-            }
-            Fault::Size(given) => self.say(format_args!(
-                "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; it has {size}"
-            )),
+            Fault::Unknown => self.say_fault("invalid free", block, operation),
+            Fault::Interior => self.say_fault("interior pointer", block, operation),
+            Fault::Twice => self.say_fault("double free", block, operation),
+            Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
             Fault::Written(at, found) => self.say(format_args!(
-                "{}: {block:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}",
+                "{}: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}",
                 side(at)
             )),
         }

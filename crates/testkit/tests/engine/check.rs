@@ -198,11 +198,7 @@ fn heaps_come_and_go() {
 
 fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
     let mut worker = Worker::new(engine, 0);
-    for op in Program::new(seed).take(steps) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(Program::new(seed).take(steps));
     worker.shadow().check();
     worker.free_all();
     engine.check();
@@ -212,7 +208,7 @@ fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
 #[test]
 fn correct_programs_run_through() {
     for mode in ["slot", "thread"] {
-        let (steps, space) = if cfg!(miri) { (100, 12 << 20) } else { (3000, 128 << 20) };
+        let (steps, space) = (3000, 128 << 20);
         let engine = Engine::new(fake().space(space).mode(mode), None);
         run(&engine, 1, steps);
         let printed = engine.os().printed();
@@ -234,5 +230,5 @@ fn a_fork_finds_the_table_whole() {
 
 #[test]
 fn memory_runs_short() {
-    each_call_is_refused(120, fake);
+    each_call_is_refused(fake, 300, 10, |_| ());
 }

@@ -204,7 +204,7 @@ fn a_free_of_anothers_block_gives_it_to_nobody_soon() {
 #[test]
 fn heaps_come_and_go() {
     let engine = engine();
-    for round in 0..if cfg!(miri) { 3 } else { 50 } {
+    for round in 0..50 {
         let heap = engine.new_heap(1 << 20).unwrap();
         let blocks =
             [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
@@ -239,11 +239,7 @@ fn check_mode_goes_first() {
 
 fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
     let mut worker = Worker::new(engine, 0);
-    for op in Program::new(seed).take(steps) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(Program::new(seed).take(steps));
     worker.shadow().check();
     engine.check();
     worker.free_all();
@@ -276,7 +272,7 @@ fn nothing_is_out_of_reach() {
 #[test]
 fn correct_programs_run_through() {
     for (seed, mode, page) in [(1, "slot", 4096), (2, "thread", 4096), (3, "slot", 65_536)] {
-        let (steps, space) = if cfg!(miri) { (100, 24 << 20) } else { (5000, 256 << 20) };
+        let (steps, space) = (5000, 256 << 20);
         let engine = Engine::new(fake().cpus(3).page(page).space(space).mode(mode), None);
         run(&engine, seed, steps);
         assert_eq!(engine.os().printed(), "");
@@ -296,5 +292,5 @@ fn a_fork_finds_all_whole() {
 
 #[test]
 fn memory_runs_short() {
-    each_call_is_refused(120, fake);
+    each_call_is_refused(fake, 300, 10, |_| ());
 }

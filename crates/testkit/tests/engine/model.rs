@@ -185,11 +185,7 @@ fn memory_ebbs_back() {
 fn memory_ebbs_back_in(mode: &'static str) {
     let engine = Engine::new(FakeOs::default().cpus(1).mode(mode), None);
     let mut worker = Worker::new(&engine, 0);
-    for op in Program::new(7).take(4000) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(Program::new(7).take(4000));
     worker.free_all();
     engine.trim();
     engine.check();

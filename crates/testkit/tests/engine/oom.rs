@@ -28,11 +28,7 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone());
     let engine = Engine::new(os, None);
     let mut worker = Worker::new(&engine, 0);
-    for op in program(seed) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(program(seed));
     worker.shadow().check();
     engine.check();
     let os = engine.os();
@@ -45,11 +41,7 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
 
     os.heal();
     // Null now means that the region is full; the worker checks that it is.
-    for op in program(seed).take(100) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(program(seed).take(100));
     worker.shadow().check();
     worker.free_all();
     engine.check();
@@ -154,8 +146,14 @@ fn cached_blocks_do_not_stand_in_the_way() {
     assert!(fill(1 << 20).len() + 1 >= large.len());
 }
 
-/// Runs so many operations while each call of the operating system in turn is refused, once or from then on.
-pub fn each_call_is_refused(operations: usize, fake: impl Fn() -> FakeOs) {
+/// Runs so many operations while each call of the operating system in turn, of so many at least, is refused, once or from then
+/// on; and looks at the engine when all blocks are freed.
+pub fn each_call_is_refused(
+    fake: impl Fn() -> FakeOs,
+    operations: usize,
+    least: usize,
+    look: impl Fn(&Engine<FakeOs>),
+) {
     for forever in [false, true] {
         let mut call = 0;
         loop {
@@ -163,16 +161,13 @@ pub fn each_call_is_refused(operations: usize, fake: impl Fn() -> FakeOs) {
             let engine = Engine::new(fake().refusing(refused), None);
             let mut worker = Worker::new(&engine, 0);
             let large = Op::Alloc { size: 500_000, align: 4096 };
-            for op in Program::new(2).take(operations).chain([large]) {
-                if let Some(block) = worker.apply(op) {
-                    worker.receive(block);
-                }
-            }
+            worker.run(Program::new(2).take(operations).chain([large]));
             worker.shadow().check();
             let made = engine.os().calls();
             engine.os().heal();
             worker.free_all();
             engine.check();
+            look(&engine);
             assert!(!engine.alloc(1000).is_null(), "refused {call}");
             assert!(!engine.os().printed().contains("0x"), "{}", engine.os().printed());
             call += 1;
@@ -180,6 +175,6 @@ pub fn each_call_is_refused(operations: usize, fake: impl Fn() -> FakeOs) {
                 break;
             }
         }
-        assert!(call > 10, "only {call} calls");
+        assert!(call > least, "only {call} calls");
     }
 }

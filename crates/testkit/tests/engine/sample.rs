@@ -106,7 +106,7 @@ fn about_one_of_so_many_is_sampled() {
     for (every, mean) in [("50", 50), ("1000", 1000)] {
         let os = FakeOs::default().space(64 << 20).environment("EBB_SAMPLE", every);
         let engine = Engine::new(os, None);
-        let (count, mut sampled) = (if cfg!(miri) { 1000 } else { 100_000 }, 0);
+        let (count, mut sampled) = (100_000, 0);
         for _ in 0..count {
             let block = engine.alloc(33);
             if engine.usable_size(block) == 33 {
@@ -277,11 +277,7 @@ fn an_access_is_explained_without_the_lock() {
 
 fn run(engine: &Engine<FakeOs>, number: u32, steps: usize) {
     let mut worker = Worker::new(engine, number);
-    for op in Program::new(number as u64).take(steps) {
-        if let Some(block) = worker.apply(op) {
-            worker.receive(block);
-        }
-    }
+    worker.run(Program::new(number as u64).take(steps));
     worker.shadow().check();
     worker.free_all();
 }
@@ -289,7 +285,7 @@ fn run(engine: &Engine<FakeOs>, number: u32, steps: usize) {
 #[test]
 fn correct_programs_run_through() {
     for (mode, every) in [("slot", "1"), ("thread", "1"), ("slot", "20"), ("thread", "20")] {
-        let (steps, space) = if cfg!(miri) { (60, 12 << 20) } else { (3000, 128 << 20) };
+        let (steps, space) = (3000, 128 << 20);
         let engine = Engine::new(fake(every).space(space).mode(mode), None);
         thread::scope(|scope| {
             for number in 0..2 {
@@ -307,5 +303,5 @@ fn correct_programs_run_through() {
 
 #[test]
 fn memory_runs_short() {
-    each_call_is_refused(80, || fake("1"));
+    each_call_is_refused(|| fake("1"), 80, 50, |engine| assert_eq!(engine.stats().live_bytes, 0));
 }
