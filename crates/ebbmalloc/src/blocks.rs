@@ -10,7 +10,7 @@ use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT, class_of_start};
-use crate::sync::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicIsize, Ordering};
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -211,19 +211,18 @@ impl<O: Os> Engine<O> {
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_place(&self, offsets: &AtomicU64) -> Option<Place> {
-        let offsets = offsets.load(Ordering::Acquire);
-        if offsets == 0 {
+    fn hot_place(&self, area: &AtomicIsize) -> Option<Place> {
+        let area = area.load(Ordering::Acquire);
+        if area == 0 {
             return None;
         }
-        let Place { slabs_and_count, .. } = self.setup().place;
-        Some(Place { offsets, slabs_and_count })
+        Some(Place { area, ..self.setup().place })
     }
 
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
     #[inline(always)]
     fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
-        if let Some(place) = self.hot_place(&self.hot_offsets) {
+        if let Some(place) = self.hot_place(&self.hot_area) {
             // SAFETY: the place is set up before it is published.
             let block = unsafe { rseq::pop(place, class) };
             if !block.is_null() {
@@ -237,8 +236,8 @@ impl<O: Os> Engine<O> {
     /// The block is of this class and nobody uses it any more.
     #[inline(always)]
     unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, size: usize, class: SizeClass) {
-        let offsets = if SIZED { &self.hot_sized_offsets } else { &self.hot_offsets };
-        if let Some(place) = self.hot_place(offsets) {
+        let area = if SIZED { &self.hot_sized_area } else { &self.hot_area };
+        if let Some(place) = self.hot_place(area) {
             // SAFETY: as in `alloc_small`; the block is the caller's to give.
             if unsafe { rseq::push(place, class, block) } {
                 return;

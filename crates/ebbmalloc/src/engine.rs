@@ -2,7 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicIsize, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
 use crate::central::Central;
@@ -54,11 +54,11 @@ pub struct Hooks {
 /// An allocator over an operating system. Sets itself up on first use.
 #[repr(C)]
 pub struct Engine<O: Os> {
-    /// [`Place::offsets`] for the hot path in percpu mode; 0 in the others, before set-up, and
+    /// [`Place::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
-    pub(crate) hot_offsets: AtomicU64,
+    pub(crate) hot_area: AtomicIsize,
     /// The same for frees that trust their size; 0 also where blocks are sampled, whose addresses must be looked at.
-    pub(crate) hot_sized_offsets: AtomicU64,
+    pub(crate) hot_sized_area: AtomicIsize,
     pub(crate) region: Region,
     /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
@@ -135,8 +135,8 @@ impl<O: Os> Engine<O> {
     /// An engine that will set itself up on first use.
     pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
         Self {
-            hot_offsets: AtomicU64::new(0),
-            hot_sized_offsets: AtomicU64::new(0),
+            hot_area: AtomicIsize::new(0),
+            hot_sized_area: AtomicIsize::new(0),
             region: Region::unset(),
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
@@ -176,7 +176,7 @@ impl<O: Os> Engine<O> {
     /// What set-up decided; the initial values before it.
     #[inline(always)]
     pub(crate) fn setup(&self) -> &Setup {
-        // SAFETY: callers have seen `state` or `hot_offsets`, which are set after the last write.
+        // SAFETY: callers have seen `state` or `hot_area`, which are set after the last write.
         unsafe { &*self.setup.get() }
     }
 
@@ -228,13 +228,13 @@ impl<O: Os> Engine<O> {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
-        let offsets = setup.place.offsets;
+        let area = setup.place.area;
         let watched = setup.options.stats != StatsChoice::Off || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
-            self.hot_offsets.store(offsets, Ordering::Release);
+            self.hot_area.store(area, Ordering::Release);
             if !self.sampling() {
-                self.hot_sized_offsets.store(offsets, Ordering::Release);
+                self.hot_sized_area.store(area, Ordering::Release);
             }
         }
         drop(guard);

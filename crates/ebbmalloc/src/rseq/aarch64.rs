@@ -45,8 +45,8 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.id_at(),
-            area = inout(reg) $place.area() => _,
+            id_at = in(reg) $place.id_at,
+            area = inout(reg) $place.area => _,
             slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),
             count = in(reg) $place.slabs_and_count & 0xffff,
             shift = const SLAB_SHIFT,

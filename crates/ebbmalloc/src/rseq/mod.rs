@@ -22,12 +22,14 @@ pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header, slab};
 use crate::cache::Slab;
 use crate::os::RseqArea;
 
-/// Where a thread finds the cache of its virtual CPU: four numbers in two words.
+/// Where a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
+#[allow(dead_code, reason = "not all of it is read where there are no sequences")]
 pub(crate) struct Place {
-    /// Offsets from the thread pointer, 32 bits each: low, of the virtual CPU's number; high, of
-    /// the rseq area. Never 0 in a place that is set up.
-    pub offsets: u64,
+    /// Offset of the rseq area from the thread pointer. Never 0 in a place that is set up.
+    pub area: isize,
+    /// Offset of the virtual CPU's number from the thread pointer.
+    pub id_at: isize,
     /// The address of the first slab, and in its low 16 bits how many slabs there are. A thread
     /// with a higher number is served without a cache.
     pub slabs_and_count: usize,
@@ -35,27 +37,13 @@ pub(crate) struct Place {
 
 impl Place {
     /// No thread has a cache here.
-    pub const UNSET: Self = Self { offsets: 0, slabs_and_count: 0 };
+    pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
 
     /// The place of an rseq area, over `count` slabs. Numbers from 2^16 on get no cache.
     pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
-        let (id_at, area) = (area.id_at as u32 as u64, area.offset as u32 as u64);
         let count = count.min(0xffff);
-        Self { offsets: id_at | area << 32, slabs_and_count: slabs.expose_provenance() | count }
-    }
-
-    /// Offset of the virtual CPU's number from the thread pointer.
-    #[inline(always)]
-    #[allow(dead_code, reason = "not where there are no sequences")]
-    fn id_at(self) -> isize {
-        self.offsets as i32 as isize
-    }
-
-    /// Offset of the rseq area from the thread pointer.
-    #[inline(always)]
-    #[allow(dead_code, reason = "not where there are no sequences")]
-    fn area(self) -> isize {
-        (self.offsets as i64 >> 32) as isize
+        let slabs_and_count = slabs.expose_provenance() | count;
+        Self { area: area.offset, id_at: area.id_at, slabs_and_count }
     }
 }
 

@@ -17,9 +17,6 @@ use crate::size_class::SizeClass;
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
 /// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
 /// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
-///
-/// Loads are what this path has most of, so they are saved where a shift can do instead: two
-/// words hold the four numbers of a [`Place`].
 macro_rules! sequence {
     ($place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
         asm!(
@@ -50,8 +47,8 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.id_at(),
-            area = in(reg) $place.area(),
+            id_at = in(reg) $place.id_at,
+            area = in(reg) $place.area,
             slabs = in(reg) $place.slabs_and_count,
             shift = const SLAB_SHIFT,
             start_mask = const -1 << SLAB_SHIFT,
@@ -103,10 +100,8 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
     unsafe {
         sequence!(place, give up by "{refused}";;
             "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
-            // First the limit, then the top: a register more would have to be saved.
-            "mov {top}, {header}",
-            "shr {top}, 32",
-            "cmp {header:e}, {top:e}",
+            // The limit, in the upper half.
+            "cmp {header:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
             "jae {refused}",
             "mov {top:e}, {header:e}",
             "cmp qword ptr [{slab} + {top}], {block}",
