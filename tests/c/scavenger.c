@@ -117,8 +117,11 @@ static void in_threads(int scavenged) {
         /* And again, if it is needed again. */
         allocate_in_thread();
         WAIT_UNTIL(scavengers(&others) == 1);
+        /* It stays while there is much that may be freed, long after anything last was: frees start no thread. */
+        nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
         release_rest();
         WAIT_UNTIL(resident_kib() < before + 3072);
+        WAIT_UNTIL(scavengers(&others) == 0);
     } else {
         nanosleep(&(struct timespec){.tv_nsec = 500 * 1000000L}, NULL);
         allocate_in_thread();

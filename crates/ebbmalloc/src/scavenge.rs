@@ -3,7 +3,7 @@
 //! that nobody uses.
 //!
 //! The thread exists only in processes that have several threads anyway, and only while there
-//! is memory that could go back. Without it, rounds run now and then where blocks are freed.
+//! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
 
 use core::ops::Range;
 
@@ -21,6 +21,8 @@ use crate::sync::{AtomicU64, Ordering};
 const ROUND: u32 = 200;
 /// The same where nothing goes back for now.
 const LONG_ROUND: u32 = 1000;
+/// The same where nothing goes back, and much is in use.
+const WATCH_ROUND: u32 = 2000;
 /// The rounds in which all spans are looked at once, unless there are very many.
 const CYCLE: usize = 5;
 /// The most units that a round looks at, and that it returns: a fork waits for its end.
@@ -63,14 +65,18 @@ impl<O: Os> Engine<O> {
         if self.setup().options.scavenger == ScavengerChoice::Off {
             return self.scavenger.never();
         }
-        let pays_off = || self.pages.lock().counts.in_use >= STARTS_AT;
         if self.os.is_threaded(self.scavenger.is_forked())
-            && pays_off()
+            && self.is_worth_watching()
             && self.scavenger.begin()
             && !self.os.start_thread(hooks.scavenge)
         {
             self.scavenger.never();
         }
+    }
+
+    /// True where so much is in use that a scavenger pays off.
+    fn is_worth_watching(&self) -> bool {
+        self.pages.lock().counts.in_use >= STARTS_AT
     }
 
     /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
@@ -115,6 +121,10 @@ impl<O: Os> Engine<O> {
             } else if rounds.caches_used {
                 // Whoever works within caches does not call, but will leave them full.
                 wait = LONG_ROUND;
+            } else if self.is_worth_watching() {
+                // It may be freed at once and any time, by a program that then does nothing more; and frees
+                // start no thread.
+                wait = WATCH_ROUND;
             } else if self.scavenger.end() {
                 self.pages.lock().surplus(false);
                 break;
