@@ -8,6 +8,8 @@
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
 
+mod expect;
+
 use crate::compiler::{self, Object, Plugin, WAYS, Way};
 use crate::header::Header;
 use crate::library::Mode;
@@ -15,26 +17,21 @@ use crate::tally::Tally;
 use crate::test::Context;
 use crate::{packages, pool, process};
 use anyhow::{Context as _, Result, bail, ensure};
+use expect::{Expect, quoted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// An option beside the mode: what it is called in titles and logs, and its variable.
+type Care = (&'static str, &'static str);
+const CHECK: Care = ("check", "EBB_CHECK");
+const HARDEN: Care = ("harden", "EBB_HARDEN");
+
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// The same with `--long`, of which programs are told by `LONG` in their environment.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
-
-#[derive(PartialEq, Debug)]
-enum Expect {
-    Exit(i32),
-    /// SIGABRT, and exactly one line on standard error, which starts so.
-    Abort(String),
-    /// SIGABRT, and a report of check mode, which starts so.
-    Report(String),
-    /// SIGSEGV, and a report, which starts so.
-    Fault(String),
-}
 
 /// Whether a program runs in check mode too.
 #[derive(PartialEq, Debug)]
@@ -46,20 +43,26 @@ enum Check {
     No(String),
 }
 
-/// With which option a program runs beside its mode.
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum With {
-    Nothing,
-    Check,
-    Harden,
-}
-
 /// Whether a program runs hardened too.
 #[derive(PartialEq, Debug)]
 enum Harden {
     No,
     Too,
     Only,
+}
+
+/// What is to be done about an option.
+enum Todo<'a> {
+    Nothing,
+    Run,
+    Skip(&'a str),
+}
+
+/// A program that was built, and how the library gets into it.
+struct Built<'a> {
+    executable: PathBuf,
+    way: Way,
+    title: &'a str,
 }
 
 pub struct Program {
@@ -155,7 +158,7 @@ impl Program {
             Some("load") => Some(Plugin::Load),
             Some(other) => bail!("`plugin: {other}` is neither `link` nor `load`"),
         };
-        let expect = parse_expect(header.one("expect").context("the header has no `expect:`")?)?;
+        let expect = Expect::parse(header.one("expect").context("the header has no `expect:`")?)?;
         let harden = match header.one("harden") {
             None => Harden::No,
             Some("too") => Harden::Too,
@@ -186,9 +189,8 @@ impl Program {
     }
 
     pub fn test(&self, context: &Context, modes: &[Mode], tally: &mut Tally) -> Result<()> {
-        let other = self.check == Check::Only || self.harden == Harden::Only;
         let own = matches!(self.expect, Expect::Abort(_) | Expect::Fault(_))
-            || other
+            || self.is_about_an_option()
             || !self.env.is_empty();
         if !context.library.is_ours() && own {
             tally.skip(&self.name, "the message is ebbmalloc's own");
@@ -216,13 +218,8 @@ impl Program {
                 }
                 match object.link(&context.library, way) {
                     Ok(executable) => {
-                        if !other {
-                            self.run_all(context, modes, way, &executable, &title, tally)?;
-                        }
-                        if context.library.is_ours() {
-                            self.run_checked(context, modes, way, &executable, &title, tally)?;
-                            self.run_hardened(context, modes, way, &executable, &title, tally)?;
-                        }
+                        let built = Built { executable, way, title: &title };
+                        self.test_built(context, modes, &built, tally)?;
                     }
                     Err(error) => tally.fail(&format!("{title} [{}]", way.name()), error),
                 }
@@ -231,159 +228,103 @@ impl Program {
         Ok(())
     }
 
-    /// Runs one executable under each limit in each mode.
-    fn run_all(
+    /// Runs one executable under each limit in each mode; then with options, in the first mode that there is, as all
+    /// blocks go the same way there.
+    fn test_built(
         &self,
         context: &Context,
         modes: &[Mode],
-        way: Way,
-        executable: &Path,
-        title: &str,
+        built: &Built,
         tally: &mut Tally,
     ) -> Result<()> {
-        for &limit in &self.limits {
+        let (title, way) = (built.title, built.way);
+        for &limit in self.limits.iter().filter(|_| !self.is_about_an_option()) {
             for mode in modes {
                 let mib = limit.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
                 let test = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
-                if let Some(why) = &mode.unavailable {
-                    tally.skip(&test, why);
-                    continue;
+                match &mode.unavailable {
+                    Some(why) => tally.skip(&test, why),
+                    None => tally.count(&test, self.run_once(context, mode, built, limit, None)),
                 }
-                let run = self.run_once(context, mode, way, executable, limit, With::Nothing);
-                tally.count(&test, run);
             }
         }
-        Ok(())
-    }
-
-    /// Runs one executable in check mode: in the first mode that there is, as all blocks go the same way there.
-    fn run_checked(
-        &self,
-        context: &Context,
-        modes: &[Mode],
-        way: Way,
-        executable: &Path,
-        title: &str,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        let test = format!("{title} [{}, check]", way.name());
-        let once_more = self.check == Check::Too
-            && self.env.is_empty()
-            && matches!(self.expect, Expect::Exit(_));
-        if once_more && way != self.ways[0] {
+        if !context.library.is_ours() {
             return Ok(());
         }
-        match &self.check {
-            Check::No(_) if self.harden == Harden::Only => {}
-            Check::No(why) => tally.skip(&test, why),
-            Check::Too if !once_more => {}
-            _ => {
-                let mode = modes.iter().find(|mode| mode.unavailable.is_none());
-                let mode = mode.context("no mode is available")?;
-                let limit = self.limits[0];
-                let run = self.run_once(context, mode, way, executable, limit, With::Check);
-                tally.count(&test, run);
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs one executable hardened, in the first way and the first mode that there are.
-    fn run_hardened(
-        &self,
-        context: &Context,
-        modes: &[Mode],
-        way: Way,
-        executable: &Path,
-        title: &str,
-        tally: &mut Tally,
-    ) -> Result<()> {
-        if self.harden == Harden::No || way != self.ways[0] {
-            return Ok(());
-        }
-        let test = format!("{title} [{}, harden]", way.name());
         let mode = modes.iter().find(|mode| mode.unavailable.is_none());
         let mode = mode.context("no mode is available")?;
-        let run = self.run_once(context, mode, way, executable, self.limits[0], With::Harden);
-        tally.count(&test, run);
+        for (care, todo) in [(CHECK, self.checked(way)), (HARDEN, self.hardened(way))] {
+            let test = format!("{title} [{}, {}]", way.name(), care.0);
+            match todo {
+                Todo::Nothing => {}
+                Todo::Skip(why) => tally.skip(&test, why),
+                Todo::Run => {
+                    let run = self.run_once(context, mode, built, self.limits[0], Some(care));
+                    tally.count(&test, run);
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Whether the program runs with options alone.
+    fn is_about_an_option(&self) -> bool {
+        self.check == Check::Only || self.harden == Harden::Only
+    }
+
+    fn checked(&self, way: Way) -> Todo<'_> {
+        let exits = matches!(self.expect, Expect::Exit(_));
+        match &self.check {
+            Check::No(_) if self.harden == Harden::Only => Todo::Nothing,
+            Check::No(why) => Todo::Skip(why),
+            Check::Only => Todo::Run,
+            Check::Too if exits && self.env.is_empty() && way == self.ways[0] => Todo::Run,
+            Check::Too => Todo::Nothing,
+        }
+    }
+
+    fn hardened(&self, way: Way) -> Todo<'_> {
+        match self.harden {
+            Harden::No => Todo::Nothing,
+            _ if way != self.ways[0] => Todo::Nothing,
+            _ => Todo::Run,
+        }
     }
 
     fn run_once(
         &self,
         context: &Context,
         mode: &Mode,
-        way: Way,
-        executable: &Path,
+        built: &Built,
         limit: Option<u64>,
-        with: With,
+        care: Option<Care>,
     ) -> Result<()> {
-        let library = &context.library;
+        let (library, executable) = (&context.library, &built.executable);
         let mut command = Command::new(executable);
         library.environment(&mut command, mode);
         command.current_dir(executable.parent().context("no directory")?);
-        if way == Way::Preload {
+        if built.way == Way::Preload {
             command.env("LD_PRELOAD", library.preload());
         }
-        if way == Way::Load {
+        if built.way == Way::Load {
             command.env("LIBRARY", library.preload());
         }
-        let (option, ending) = match with {
-            With::Nothing => (None, mode.name),
-            With::Check => (Some("EBB_CHECK"), "check"),
-            With::Harden => (Some("EBB_HARDEN"), "harden"),
-        };
-        command.envs(option.map(|option| (option, "1")));
-        let log = executable.with_extension(ending);
+        command.envs(care.map(|(_, variable)| (variable, "1")));
+        let log = executable.with_extension(care.map_or(mode.name, |(name, _)| name));
         let time = if context.long { LONG_LIMIT } else { RUN_LIMIT };
         if context.long {
             command.env("LONG", "1");
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let run = process::run(&mut command, time, &log, limit)?;
-        match &self.expect {
-            Expect::Exit(code) => {
-                let exited = run.status.and_then(|status| status.code());
-                ensure!(exited == Some(*code), "expected exit {code}, got {}", run.describe());
-                ensure!(
-                    library.proves(&run.stderr, mode),
-                    "no statistics of mode {}: {}",
-                    mode.name,
-                    run.describe()
-                );
-            }
-            Expect::Report(message) | Expect::Fault(message) => {
-                let (signal, name) = match self.expect {
-                    Expect::Fault(_) => (libc::SIGSEGV, "SIGSEGV"),
-                    _ => (libc::SIGABRT, "SIGABRT"),
-                };
-                ensure!(run.signal() == Some(signal), "expected {name}, got {}", run.describe());
-                ensure!(
-                    run.stderr.starts_with(message),
-                    "expected a report that starts with `{message}`, got {}",
-                    run.describe()
-                );
-            }
-            Expect::Abort(message) => {
-                ensure!(
-                    run.signal() == Some(libc::SIGABRT),
-                    "expected SIGABRT, got {}",
-                    run.describe()
-                );
-                let one_line = run.stderr.lines().count() == 1 && run.stderr.ends_with('\n');
-                ensure!(
-                    one_line && run.stderr.starts_with(message),
-                    "expected the one line `{message}...`, got {}",
-                    run.describe()
-                );
-            }
+        self.expect.judge(&run)?;
+        if let Expect::Exit(_) = self.expect {
+            let (mode, proof) = (mode.name, library.proves(&run.stderr, mode));
+            ensure!(proof, "no statistics of mode {mode}: {}", run.describe());
         }
         for text in &self.says {
-            ensure!(
-                run.stderr.contains(text),
-                "expected `{text}` to be said, got {}",
-                run.describe()
-            );
+            let said = run.stderr.contains(text);
+            ensure!(said, "expected `{text}` to be said, got {}", run.describe());
         }
         Ok(())
     }
@@ -397,29 +338,10 @@ fn parse_limit(word: &str) -> Result<Option<u64>> {
     Ok(Some(mib << 20))
 }
 
-fn parse_expect(text: &str) -> Result<Expect> {
-    match text.split_once(' ') {
-        Some(("exit", code)) => Ok(Expect::Exit(code.parse().context("no exit code")?)),
-        Some(("abort", message)) => Ok(Expect::Abort(quoted(message)?)),
-        Some(("report", message)) => Ok(Expect::Report(quoted(message)?)),
-        Some(("fault", message)) => Ok(Expect::Fault(quoted(message)?)),
-        _ => bail!(
-            "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or `fault \"MESSAGE\"`"
-        ),
-    }
-}
-
 fn variable(text: &str) -> Result<(String, String)> {
     let (name, value) =
         text.split_once('=').with_context(|| format!("`env: {text}` has no `=`"))?;
     Ok((name.to_string(), value.to_string()))
-}
-
-fn quoted(text: &str) -> Result<String> {
-    match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        Some(text) => Ok(text.to_string()),
-        None => bail!("{text} must stand in quotation marks"),
-    }
 }
 
 #[cfg(test)]
@@ -427,14 +349,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expectations() {
-        assert_eq!(parse_expect("exit 3").unwrap(), Expect::Exit(3));
-        assert_eq!(parse_expect("abort \"a b: \"").unwrap(), Expect::Abort("a b: ".into()));
-        assert_eq!(parse_expect("fault \"a\"").unwrap(), Expect::Fault("a".into()));
+    fn variables() {
         assert!(variable("EBB_SAMPLE=1").is_ok() && variable("EBB_SAMPLE").is_err());
-        for bad in ["", "exit", "exit x", "abort message", "succeed 1"] {
-            assert!(parse_expect(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]
