@@ -30,9 +30,14 @@ pub struct Mode {
     pub unavailable: Option<String>,
 }
 
+/// An option: its name and its variable.
+pub type Care = (&'static str, &'static str);
+
 impl Library {
-    /// The names of the options that `options` knows.
-    pub const OPTIONS: [&str; 2] = ["check", "harden"];
+    /// Options beside the mode that change what is done with each block: what tests call them, and their variables.
+    pub const CHECK: Care = ("check", "EBB_CHECK");
+    pub const HARDEN: Care = ("harden", "EBB_HARDEN");
+    pub const OPTIONS: [Care; 2] = [Self::CHECK, Self::HARDEN];
 
     /// The library that `VARIABLE` names; ebbmalloc from the build directory `release` if it is not set.
     pub fn find(release: &Path) -> Result<Library> {
@@ -71,13 +76,9 @@ impl Library {
     }
 
     /// The options to run programs with that bear them, in the front end that is chosen by itself.
-    pub fn options(&self, work: &Path) -> Result<Vec<Mode>> {
-        if !self.is_ours() {
-            return Ok(Vec::new());
-        }
-        let variables = ["EBB_CHECK", "EBB_HARDEN"];
-        let both = Self::OPTIONS.into_iter().zip(variables);
-        both.map(|(name, variable)| self.probe_option(name, variable, work)).collect()
+    pub fn options(&self) -> Vec<Mode> {
+        let mode = |(name, variable)| Mode { name, setting: (variable, "1"), unavailable: None };
+        Self::OPTIONS.into_iter().filter(|_| self.is_ours()).map(mode).collect()
     }
 
     /// Sets what makes a program run in `mode` and say so at its end. Preloading is left to the caller.
@@ -113,21 +114,6 @@ impl Library {
             mode.unavailable = Some(format!("not available here: {line}"));
         }
         Ok(mode)
-    }
-
-    /// An option that the library knows complains of a value without sense; one that it does not is ignored.
-    fn probe_option(
-        &self,
-        name: &'static str,
-        variable: &'static str,
-        work: &Path,
-    ) -> Result<Mode> {
-        let mut command = Command::new("/bin/ls");
-        command.env(variable, "?").env("LD_PRELOAD", self.preload());
-        let run = process::run(&mut command, Duration::from_secs(10), &work.join("probe"), None)?;
-        let known = run.stderr.contains(variable);
-        let unavailable = (!known).then(|| format!("this build has no {variable}"));
-        Ok(Mode { name, setting: (variable, "1"), unavailable })
     }
 }
 

@@ -12,7 +12,7 @@ mod expect;
 
 use crate::compiler::{self, Object, Plugin, WAYS, Way};
 use crate::header::Header;
-use crate::library::Mode;
+use crate::library::{Care, Library, Mode};
 use crate::tally::Tally;
 use crate::test::Context;
 use crate::{packages, pool, process};
@@ -23,11 +23,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// An option beside the mode: what it is called in titles and logs, and its variable.
-type Care = (&'static str, &'static str);
-const CHECK: Care = ("check", "EBB_CHECK");
-const HARDEN: Care = ("harden", "EBB_HARDEN");
 
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// The same with `--long`, of which programs are told by `LONG` in their environment.
@@ -253,7 +248,9 @@ impl Program {
         }
         let mode = modes.iter().find(|mode| mode.unavailable.is_none());
         let mode = mode.context("no mode is available")?;
-        for (care, todo) in [(CHECK, self.checked(way)), (HARDEN, self.hardened(way))] {
+        for (care, todo) in
+            [(Library::CHECK, self.checked(way)), (Library::HARDEN, self.hardened(way))]
+        {
             let test = format!("{title} [{}, {}]", way.name(), care.0);
             match todo {
                 Todo::Nothing => {}

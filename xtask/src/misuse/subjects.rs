@@ -1,15 +1,12 @@
 //! The allocators of the matrix: ebbmalloc in its modes, and its peers.
 
+use crate::library::Library;
 use crate::misuse::case::Subject;
 use crate::test::Context;
 use anyhow::{Context as _, Result, ensure};
 use std::env;
-use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-
-/// Modes that an option switches on; each needs the option to exist.
-const OPTIONAL: [(&str, &str); 2] = [("check", "EBB_CHECK"), ("harden", "EBB_HARDEN")];
 
 /// Modes that there are not here, and why.
 pub type Skipped = Vec<(String, String)>;
@@ -23,25 +20,23 @@ pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
             None => subjects.push(own(context, mode.name, Some(("EBB_MODE", mode.name)))),
         }
     }
-    let options = fs::read_to_string(context.root.join("docs/options.md"))?;
-    for (name, variable) in OPTIONAL {
-        match options.contains(&format!("## `{variable}`")) {
-            true => subjects.push(own(context, name, Some((variable, "1")))),
-            false => skipped.push((name.into(), format!("there is no option {variable}"))),
-        }
-    }
+    subjects.extend(options(context));
     Ok((subjects, skipped))
 }
 
 /// ebbmalloc as the table shows it: as it comes, and with each option.
-pub fn ours(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
-    let (mut subjects, skipped) = modes(context)?;
-    subjects.retain(|subject| OPTIONAL.iter().any(|(name, _)| *name == subject.name));
-    subjects.insert(0, own(context, "default", None));
+pub fn ours(context: &Context) -> Vec<Subject> {
+    let mut subjects = vec![own(context, "default", None)];
+    subjects.extend(options(context));
     for subject in &mut subjects {
         subject.name = format!("ebbmalloc {}", subject.name);
     }
-    Ok((subjects, skipped))
+    subjects
+}
+
+fn options(context: &Context) -> Vec<Subject> {
+    let own = |(name, variable)| own(context, name, Some((variable, "1")));
+    Library::OPTIONS.into_iter().map(own).collect()
 }
 
 fn own(context: &Context, name: &str, option: Option<(&str, &str)>) -> Subject {

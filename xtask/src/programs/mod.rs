@@ -50,7 +50,7 @@ pub fn packages_of(scripts: &[Script], context: &Context) -> BTreeSet<String> {
 pub fn run(context: &Context) -> Result<Tally> {
     let scripts = scripts(&context.root, &context.filter)?;
     let modes = context.library.modes(&context.work)?;
-    let options = context.library.options(&context.work)?;
+    let options = context.library.options();
     let mut tally = Tally::default();
     for option in options.iter().filter(|_| scripts.iter().any(|script| !script.also.is_empty())) {
         if let Some(why) = &option.unavailable {

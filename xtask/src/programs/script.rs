@@ -46,8 +46,9 @@ impl Script {
         let when = header.one("when");
         ensure!(matches!(when, None | Some("long")), "`when` can only be `long`");
         let also = header.words("also");
-        if let Some(unknown) = also.iter().find(|name| !Library::OPTIONS.contains(&name.as_str())) {
-            anyhow::bail!("also: `{unknown}` is none of {}", Library::OPTIONS.join(", "));
+        let known = Library::OPTIONS.map(|(name, _)| name);
+        if let Some(unknown) = also.iter().find(|name| !known.contains(&name.as_str())) {
+            anyhow::bail!("also: `{unknown}` is none of {}", known.join(", "));
         }
         let about = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or("");
         ensure!(about.ends_with('.'), "the first line is no comment that says what it does");
