@@ -68,12 +68,17 @@ impl Pages {
             self.take(region, os, units, align)
         })?;
         self.count_use(units);
-        if granted.zeroed
-            && let Some(keep) = self.retention.after_growth(&self.counts)
-        {
-            self.purge(region, os, keep);
+        if granted.zeroed {
+            self.make_up_for_growth(region, os);
         }
         Some(granted)
+    }
+
+    /// Memory became resident: where much is already, some that is free goes.
+    fn make_up_for_growth(&mut self, region: &Region, os: &impl Os) {
+        if let Some(keep) = self.retention.after_growth(os, &self.counts) {
+            self.purge(region, os, keep);
+        }
     }
 
     /// Whether there could be so many units if nothing else were there: if not, it is of no use to make room.
@@ -135,6 +140,7 @@ impl Pages {
         more: u32,
     ) -> bool {
         let next = first + units;
+        let mut grows = true;
         if next == self.frontier {
             if !self.admit(region, os, more)
                 || !region.commit_up_to(os, next as usize + more as usize)
@@ -156,6 +162,7 @@ impl Pages {
                 // SAFETY: as above. What was purged may have joined.
                 run = unsafe { *region.run(next) };
             }
+            grows = run.state == State::Clean;
             self.remove(region, next);
             self.mark_in_use(region, next, more);
             if run.units > more {
@@ -164,6 +171,9 @@ impl Pages {
         }
         self.mark_in_use(region, first, units + more);
         self.count_use(more);
+        if grows {
+            self.make_up_for_growth(region, os);
+        }
         true
     }
 

@@ -89,10 +89,12 @@ impl Retention {
     }
 
     /// How much is to stay, if some is to go now that memory became resident.
-    pub fn after_growth(&self, counts: &PageCounts) -> Option<usize> {
+    pub fn after_growth(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
+        let &PageCounts { in_use, dirty, .. } = counts;
         let slack = self.slack();
-        let most = self.peak + slack - counts.in_use;
-        (self.watched && counts.dirty > most).then_some(most - slack / 2)
+        let usual = if self.watched { self.peak + slack - in_use } else { HARD.max(in_use) };
+        let most = dirty_allowance(in_use, dirty, self.pressure.limit(os, in_use + dirty), usual);
+        (dirty > most).then_some(most - (most / 2).min(slack / 2))
     }
 
     /// The same now that some was freed.

@@ -18,6 +18,7 @@ fn main() {
     for (kind, place) in [
         (c"proc", c"/proc"),
         (c"sysfs", c"/sys"),
+        (c"cgroup2", c"/sys/fs/cgroup"),
         (c"devtmpfs", c"/dev"),
         (c"tmpfs", c"/tmp"),
         (c"tmpfs", c"/dev/shm"),

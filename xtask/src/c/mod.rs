@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The exit code of a program that cannot do what it is for, and says why on standard error (automake's convention).
+pub const SKIPPED: i32 = 77;
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// The same with `--long`, of which programs are told by `LONG` in their environment.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
@@ -239,7 +241,7 @@ impl Program {
                 let test = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
                 match &mode.unavailable {
                     Some(why) => tally.skip(&test, why),
-                    None => tally.count(&test, self.run_once(context, mode, built, limit, None)),
+                    None => note(tally, &test, self.run_once(context, mode, built, limit, None)),
                 }
             }
         }
@@ -257,7 +259,7 @@ impl Program {
                 Todo::Skip(why) => tally.skip(&test, why),
                 Todo::Run => {
                     let run = self.run_once(context, mode, built, self.limits[0], Some(care));
-                    tally.count(&test, run);
+                    note(tally, &test, run);
                 }
             }
         }
@@ -288,6 +290,7 @@ impl Program {
         }
     }
 
+    /// Why the program could not do what it is for, where that is so.
     fn run_once(
         &self,
         context: &Context,
@@ -295,7 +298,7 @@ impl Program {
         built: &Built,
         limit: Option<u64>,
         care: Option<Care>,
-    ) -> Result<()> {
+    ) -> Result<Option<String>> {
         let (library, executable) = (&context.library, &built.executable);
         let mut command = Command::new(executable);
         library.environment(&mut command, mode);
@@ -314,6 +317,11 @@ impl Program {
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         let run = process::run(&mut command, time, &log, limit)?;
+        if run.status.and_then(|status| status.code()) == Some(SKIPPED) {
+            return Ok(Some(
+                run.stderr.lines().next().unwrap_or("it does not say why").to_string(),
+            ));
+        }
         self.expect.judge(&run)?;
         if let Expect::Exit(_) = self.expect {
             let (mode, proof) = (mode.name, library.proves(&run.stderr, mode));
@@ -323,7 +331,15 @@ impl Program {
             let said = run.stderr.contains(text);
             ensure!(said, "expected `{text}` to be said, got {}", run.describe());
         }
-        Ok(())
+        Ok(None)
+    }
+}
+
+/// Counts a run.
+fn note(tally: &mut Tally, test: &str, run: Result<Option<String>>) {
+    match run {
+        Ok(Some(why)) => tally.skip(test, why),
+        run => tally.count(test, run.map(drop)),
     }
 }
 

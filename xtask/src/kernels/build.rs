@@ -13,7 +13,8 @@ use std::process::{Command, Stdio};
 const TESTS: [(&str, &[&str]); 2] =
     [("ebbmalloc-testkit", &["interrupts", "moving"]), ("ebbmalloc", &["global"])];
 /// Contract programs that have threads, signals and forks.
-const C: [&str; 6] = ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger"];
+const C: [&str; 7] =
+    ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger", "group"];
 /// The name of the contract program `stress`, static as a whole.
 pub const STATIC: &str = "stress_static";
 

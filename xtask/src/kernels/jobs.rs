@@ -3,6 +3,7 @@
 use super::build::{Programs, STATIC};
 use super::console::Ended;
 use super::machine::Accelerator;
+use crate::c::SKIPPED;
 use crate::process::last_lines;
 use ebbmalloc_guest::{End, Job};
 
@@ -98,6 +99,9 @@ impl Planned {
             return Verdict::Failed("the machine did not come to its end".to_string());
         };
         let failed = |why: String| Verdict::Failed(format!("{why}\n{}", last_lines(output, 15)));
+        if *end == End::Exit(SKIPPED) {
+            return Verdict::Skipped(output.lines().next().unwrap_or_default().to_string());
+        }
         if *end != End::Exit(0) {
             return failed(format!("{end:?}"));
         }

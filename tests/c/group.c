@@ -1,0 +1,75 @@
+// Near the limit of its control group a program gives free memory back, rather than being killed: what is free here lies
+// in pieces too small for what is asked for next. Needs root, and groups whose memory can be limited.
+// expect: exit 0
+// check: no what check mode holds back counts as well
+// ways: preload
+#include "check.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { LIMIT_MIB = 64, PIECES = 450, PIECE = 100 << 10, LARGE = 80, LARGER = 300 << 10, ROUNDS = 10 };
+
+static void skip(const char *why) {
+    fprintf(stderr, "%s: %s\n", why, strerror(errno));
+    exit(77);
+}
+
+static int write_file(const char *dir, const char *name, const char *text) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    int file = open(path, O_WRONLY);
+    ssize_t written = file < 0 ? -1 : write(file, text, strlen(text));
+    if (file >= 0) close(file);
+    return written == (ssize_t)strlen(text);
+}
+
+static void *touched(size_t size) {
+    char *block = malloc(size);
+    CHECK(block != NULL);
+    for (size_t at = 0; at < size; at += 4096) block[at] = 1;
+    return block;
+}
+
+static void work(void) {
+    static void *pieces[PIECES], *larger[LARGE];
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < PIECES; i++) pieces[i] = touched(PIECE);
+        for (int i = 0; i < PIECES; i += 2) free(pieces[i]);
+        for (int i = 0; i < LARGE; i++) larger[i] = touched(LARGER);
+        for (int i = 1; i < PIECES; i += 2) free(pieces[i]);
+        for (int i = 0; i < LARGE; i++) free(larger[i]);
+    }
+}
+
+int main(int argc, char **argv) {
+    char group[100], bytes[30];
+    if (argc > 1) {
+        work();
+        return 0;
+    }
+    int first = access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0;
+    if (!first && !write_file("/sys/fs/cgroup", "cgroup.subtree_control", "+memory"))
+        skip("no group with a limit of memory may be made");
+    snprintf(group, sizeof group, "/sys/fs/cgroup/%sebbmalloc-%d", first ? "memory/" : "", (int)getpid());
+    if (mkdir(group, 0755) != 0) skip(group);
+    snprintf(bytes, sizeof bytes, "%d", LIMIT_MIB << 20);
+    int limited = write_file(group, first ? "memory.limit_in_bytes" : "memory.max", bytes);
+    write_file(group, first ? "memory.swappiness" : "memory.swap.max", "0");
+    pid_t child = limited ? fork() : -1;
+    if (child == 0) {
+        CHECK(write_file(group, "cgroup.procs", "0"));
+        execl("/proc/self/exe", argv[0], "inside", (char *)NULL);
+        _exit(3);
+    }
+    int status = 0;
+    CHECK(child < 0 || waitpid(child, &status, 0) == child);
+    /* The kernel may take a moment to see that nobody is there any more. */
+    for (int tries = 0; rmdir(group) != 0 && tries < 100; tries++) usleep(10000);
+    if (!limited) skip("no limit may be set");
+    CHECK(!WIFSIGNALED(status) && "killed");
+    CHECK(child > 0 && WEXITSTATUS(status) == 0);
+    return 0;
+}
