@@ -128,6 +128,32 @@ fn the_nearer_the_limit_the_less_stays() {
     assert_eq!(most_dirty(of(62), 62), 0);
 }
 
+/// What is free lies in pieces that fit nothing that is asked for, and nothing is freed meanwhile.
+#[test]
+fn growth_near_the_limit_takes_from_what_is_free() {
+    for grow_in_place in [false, true] {
+        let os = FakeOs::default().cpus(1).space(160 * MIB).memory(64 << 20);
+        let engine = Engine::new(os, None);
+        let pieces: Vec<_> = (0..360).map(|_| engine.alloc(128 << 10)).collect();
+        let mut last = engine.alloc(MIB);
+        // SAFETY: each is freed once.
+        pieces.iter().step_by(2).for_each(|&piece| unsafe { engine.free(piece) });
+        assert!(engine.stats().dirty_bytes > MIB as u64);
+        for step in 2..40 {
+            last = match grow_in_place {
+                // SAFETY: ours.
+                true => unsafe { engine.realloc(last, step * MIB, 16) },
+                false => engine.alloc(MIB),
+            };
+            assert!(!last.is_null());
+        }
+        let stats = engine.stats();
+        let (used, dirty) = (stats.large_bytes, stats.dirty_bytes);
+        assert!(used > 61 << 20 && used < 64 << 20, "{used}");
+        assert_eq!(dirty, 0, "grown in place: {grow_in_place}");
+    }
+}
+
 #[test]
 fn what_there_is_is_looked_up_where_it_matters() {
     let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB).memory(64 << 20), None);
