@@ -18,7 +18,8 @@ static void churn(uint32_t seed, int steps) {
     for (int step = 0; step < steps; step++) {
         unsigned slot = random32(&state) % KEPT;
         if (kept[slot].bytes) CHECK(intact(kept[slot].bytes, kept[slot].size, slot));
-        size_t size = random_size(&state) % 20000;
+        // Never none: realloc would free.
+        size_t size = 1 + random_size(&state) % 20000;
         if (step % 5 == 0) {
             CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
         } else {
