@@ -2,7 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicIsize, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
 use crate::central::Central;
@@ -74,6 +74,8 @@ pub struct Engine<O: Os> {
     pub(crate) heaps: Lock<Heaps>,
     pub(crate) pages: Lock<Pages>,
     pub(crate) scavenger: Scavenger,
+    /// The fork that is under way is that of the process's only thread.
+    forks_alone: AtomicBool,
     /// Held while memory is given back that may be in use.
     pub(crate) rounds: Lock<Rounds>,
     /// What check mode knows. No other lock is taken while this is held.
@@ -160,6 +162,7 @@ impl<O: Os> Engine<O> {
             heaps: Lock::new(Heaps::new()),
             pages: Lock::new(Pages::new()),
             scavenger: Scavenger::new(),
+            forks_alone: AtomicBool::new(false),
             rounds: Lock::new(Rounds::new()),
             check_table: Lock::new(CheckTable::new()),
             samples: Samples::new(),
@@ -302,8 +305,15 @@ impl<O: Os> Engine<O> {
     /// Waits until no other thread is inside the engine and keeps all out, so that the child of
     /// a fork finds it whole. Followed by [`Engine::after_fork`] in the same thread.
     ///
-    /// Restartable sequences need no waiting: what has not been committed was not done.
+    /// Restartable sequences need no waiting: what has not been committed was not done. Nor does the only thread of
+    /// a process, which may be in a signal handler, and hold locks below it that it gives back after the fork, in both
+    /// processes.
     pub fn before_fork(&self) {
+        let alone = self.os.is_single();
+        self.forks_alone.store(alone, Ordering::Relaxed);
+        if alone {
+            return;
+        }
         self.starting.hold();
         self.rounds.hold();
         self.for_each_slot_lock(Lock::hold);
@@ -321,6 +331,9 @@ impl<O: Os> Engine<O> {
 
     /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
     pub fn after_fork(&self) {
+        if self.forks_alone.load(Ordering::Relaxed) {
+            return;
+        }
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
             self.samples.slots.force_unlock();
@@ -347,7 +360,11 @@ impl<O: Os> Engine<O> {
             self.reseed();
         }
         self.scavenger.end_in_child();
-        if self.state.load(Ordering::Acquire) == READY && self.setup().mode == Mode::Thread {
+        let threaded = !self.forks_alone.load(Ordering::Relaxed);
+        if threaded
+            && self.state.load(Ordering::Acquire) == READY
+            && self.setup().mode == Mode::Thread
+        {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }
     }

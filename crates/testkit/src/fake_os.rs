@@ -453,6 +453,10 @@ impl Os for FakeOs {
         false
     }
 
+    fn is_single(&self) -> bool {
+        false
+    }
+
     fn start_thread(&self, _: extern "C" fn()) -> bool {
         false
     }

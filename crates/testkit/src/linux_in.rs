@@ -224,6 +224,10 @@ impl Os for LinuxIn {
         Linux.start_thread(work)
     }
 
+    fn is_single(&self) -> bool {
+        Linux.is_single()
+    }
+
     fn is_alone(&self) -> bool {
         Linux.is_alone()
     }

@@ -93,8 +93,13 @@ impl<O: Os> Engine<O> {
 
     /// New random numbers, in the child of a fork: its parent and others of its children have the old.
     pub(crate) fn reseed(&self) {
-        let heaps = self.heaps.lock();
-        heaps.each(&self.region).for_each(|heap| heap.contents().lock().reseed(self.os.random()));
+        // A lock that is taken is taken below the signal handler that forked, by this very thread.
+        let Some(heaps) = self.heaps.try_lock() else { return };
+        for heap in heaps.each(&self.region) {
+            if let Some(mut contents) = heap.contents().try_lock() {
+                contents.reseed(self.os.random());
+            }
+        }
     }
 
     /// A block of this heap, and whether it reads as zero; `None` if memory is short.

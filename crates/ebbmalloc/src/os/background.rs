@@ -82,12 +82,22 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
 /// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork;
 /// where nobody does, whoever asks is one of several if it is not the first.
 pub(super) fn is_threaded(forked: bool) -> bool {
-    let single = weak!("__libc_single_threaded");
-    if forked || single.is_null() {
-        return not_first();
+    match told_single() {
+        Some(single) if !forked => !single,
+        _ => not_first(),
     }
+}
+
+/// True only if the process has one thread for certain: glibc never says so where it is not.
+pub(super) fn is_single() -> bool {
+    told_single() == Some(true)
+}
+
+/// What the C library says, if it does.
+fn told_single() -> Option<bool> {
+    let single = weak!("__libc_single_threaded");
     // SAFETY: the C library's variable, which may change at any time.
-    unsafe { single.read_volatile() == 0 }
+    (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
 }
 
 fn not_first() -> bool {

@@ -152,6 +152,10 @@ impl Os for Linux {
         background::is_threaded(forked)
     }
 
+    fn is_single(&self) -> bool {
+        background::is_single()
+    }
+
     fn start_thread(&self, work: extern "C" fn()) -> bool {
         background::start(work)
     }

@@ -136,6 +136,9 @@ pub trait Os: Sync {
     /// knows is of no use in one that was `forked`.
     fn is_threaded(&self, forked: bool) -> bool;
 
+    /// True only if this process has one thread for certain.
+    fn is_single(&self) -> bool;
+
     /// Runs `work` in a thread of its own, which no signal interrupts. May allocate. False where
     /// there can be no thread.
     fn start_thread(&self, work: extern "C" fn()) -> bool;
