@@ -42,6 +42,10 @@ fn main() {
 }
 "#;
 
+/// The most, in KiB, that a program which allocates grows by on disk, stripped, with cargo's release profile: a tenth above
+/// what was last measured, on x86-64 (docs/extensions.md).
+const GROWTH: u64 = 220;
+
 /// What containers need, from crates.io.
 const CONTAINERS: &str = r#"allocator-api2 = "0.2"
 hashbrown = "0.17"
@@ -68,6 +72,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     };
     check("package", &|| user.packaged());
     check("hello", &|| user.hello());
+    check("size", &|| user.size());
     check("containers", &|| user.containers(context));
     for target in TARGETS {
         check(target, &|| user.builds_without_c(target));
@@ -185,6 +190,29 @@ impl User {
     fn hello(&self) -> Result<Outcome> {
         let from = format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n");
         self.runs("hello", &self.program("hello", &from, HELLO)?)
+    }
+
+    /// What the two lines cost on disk.
+    fn size(&self) -> Result<Outcome> {
+        if !host()?.starts_with("x86_64-unknown-linux-gnu") {
+            return Ok(Outcome::Skipped("the bound is that of x86-64".to_string()));
+        }
+        let main =
+            "fn main() {\n    println!(\"{:?}\", std::env::args().collect::<Vec<_>>());\n}\n";
+        let from = format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n");
+        let with = format!("{}{main}", HELLO.split("fn main").next().unwrap_or_default());
+        let bytes = |name: &str, main: &str| -> Result<u64> {
+            let profile = "[profile.release]\nstrip = true\n\n";
+            let project = self.program(name, &format!("{profile}{from}"), main)?;
+            // What this repository passes to the compiler is not the user's.
+            let mut build = self.cargo(&project, "build");
+            self.run(name, build.arg("--release").env("RUSTFLAGS", ""))?;
+            Ok(fs::metadata(self.target.join("release").join(name))?.len())
+        };
+        let growth = bytes("size-with", &with)?.saturating_sub(bytes("size-without", main)?) / 1024;
+        ensure!(growth > 50, "{growth} KiB more: it is not in the program");
+        ensure!(growth <= GROWTH, "{growth} KiB more on disk, but at most {GROWTH} were expected");
+        Ok(Outcome::Passed)
     }
 
     fn containers(&self, context: &Context) -> Result<Outcome> {

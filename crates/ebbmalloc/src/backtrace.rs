@@ -38,6 +38,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// A line a call, those within this library left out where that is a file of its own.
+    #[inline(never)]
     pub(crate) fn print_calls(&self, calls: &[usize]) {
         let own = |call: &&usize| {
             let symbol = self.os.symbol(**call);

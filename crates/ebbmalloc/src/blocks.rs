@@ -42,9 +42,13 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
+        if align <= MIN_ALIGN { self.alloc(size) } else { self.alloc_over_aligned(size, align) }
+    }
+
+    /// Rare enough to be out of the way of all others.
+    #[inline(never)]
+    fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
-            // In most calls a constant.
-            Some(class) if align <= MIN_ALIGN => self.alloc_small::<false>(size, class),
             Some(class) => self.alloc_small::<true>(size, class),
             None => self.alloc_large_slow(size, align).0,
         }
@@ -74,16 +78,36 @@ impl<O: Os> Engine<O> {
     /// with.
     #[inline(always)]
     pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
-        match SizeClass::of_aligned(size, align) {
-            Some(class) => {
-                if cfg!(debug_assertions) {
-                    self.check_class(block, class);
-                }
-                // SAFETY: the caller's.
-                unsafe { self.free_small::<true>(block, size, class) }
-            }
-            None => self.free_large_sized_slow(block, size),
+        if align > MIN_ALIGN {
+            // SAFETY: the caller's.
+            return unsafe { self.free_over_aligned(block, size, align) };
         }
+        // SAFETY: the caller's.
+        unsafe { self.free_as(block, size, SizeClass::of(size)) }
+    }
+
+    /// Rare enough to be out of the way of all others.
+    ///
+    /// # Safety
+    /// As for [`Engine::free_sized`].
+    #[inline(never)]
+    unsafe fn free_over_aligned(&self, block: *mut u8, size: usize, align: usize) {
+        // SAFETY: the caller's.
+        unsafe { self.free_as(block, size, SizeClass::of_aligned(size, align)) }
+    }
+
+    /// # Safety
+    /// As for [`Engine::free_sized`]; the class is that of the size, none if that is a large one.
+    #[inline(always)]
+    unsafe fn free_as(&self, block: *mut u8, size: usize, class: Option<SizeClass>) {
+        let Some(class) = class else {
+            return self.free_large_sized_slow(block, size);
+        };
+        if cfg!(debug_assertions) {
+            self.check_class(block, class);
+        }
+        // SAFETY: the caller's.
+        unsafe { self.free_small::<true>(block, size, class) }
     }
 
     /// Frees a block of this size; any other stops the program.

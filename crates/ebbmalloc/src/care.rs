@@ -60,6 +60,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// A block of a heap, in place of one of `replaced` bytes that is freed next; and whether it reads as zero.
+    #[inline(never)]
     pub(crate) fn alloc_in(
         &self,
         heap: UnitIndex,
@@ -109,6 +110,7 @@ impl<O: Os> Engine<O> {
     ///
     /// # Safety
     /// As for [`Engine::realloc`].
+    #[inline(never)]
     pub(crate) unsafe fn realloc_in_heap(
         &self,
         block: HeapBlock,

@@ -133,6 +133,7 @@ impl ClassSpans {
 
     /// Takes blocks back and retires the spans that become idle. Stops at a block that is not
     /// claimed; those before it are taken back.
+    #[inline(never)]
     pub fn release(
         &mut self,
         region: &Region,
@@ -307,6 +308,7 @@ impl ClassSpans {
     }
 
     #[cold]
+    #[inline(never)]
     fn grow(
         &mut self,
         region: &Region,

@@ -32,6 +32,7 @@ pub(crate) enum Which {
 impl<O: Os> Engine<O> {
     /// Empties stacks in the caches of CPUs. False if none is in use: changed since the last time, or
     /// not empty. The caller holds the lock of the rounds.
+    #[inline(never)]
     pub(crate) fn drain(&self, which: Which) -> bool {
         let (mut in_use, mut any_closed) = (false, false);
         for slab in self.slabs() {
@@ -63,6 +64,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives back what closed stacks hold, which by now are ours, and opens them, empty.
+    #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
         let mut closed = 0;
         for class in SizeClass::all() {

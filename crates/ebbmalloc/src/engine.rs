@@ -192,6 +192,7 @@ impl<O: Os> Engine<O> {
     /// Sets the engine up, which otherwise the first allocation does. False if no address space
     /// can be had; the next call tries again.
     #[cold]
+    #[inline(never)]
     pub fn start(&self) -> bool {
         let guard = self.starting.lock();
         if self.state.load(Ordering::Acquire) == READY {

@@ -139,19 +139,23 @@ impl EbbMalloc {
 
 // SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
 // as large and as aligned as the layout says, and never unwinds.
+//
+// None is inlined: the engine is generic, so whoever had a piece of it inlined would compile a second engine beside
+// that of the hooks above, and link-time optimization would put a sequence wherever a program allocates
+// (docs/extensions.md has the figures).
 unsafe impl GlobalAlloc for EbbMalloc {
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ENGINE.alloc_aligned(layout.size(), layout.align())
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's; the layout is that of the block.
         unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if layout.align() <= MIN_ALIGN {
             return ENGINE.alloc_zeroed(layout.size());
@@ -166,7 +170,7 @@ unsafe impl GlobalAlloc for EbbMalloc {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's.
         unsafe { ENGINE.realloc(block, size, layout.align()) }

@@ -258,6 +258,7 @@ impl<O: Os> Engine<O> {
 
     /// A block of the heap, and whether it reads as zero; `None` if memory is short. It is in place of one of
     /// `replaced` bytes, which is freed next and so is not for the limit to count.
+    #[inline(never)]
     pub(crate) fn alloc_unchecked(
         &self,
         heap: UnitIndex,
@@ -324,6 +325,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a block of a heap, whichever that is.
+    #[inline(never)]
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
         let mut in_bulk = true; // Looking at the time takes longer than all the rest.

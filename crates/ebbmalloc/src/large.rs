@@ -27,6 +27,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// The same for a block of this heap, 0 for none, as a run; and its units.
+    #[inline(never)]
     pub(crate) fn large_run(
         &self,
         size: usize,
@@ -72,6 +73,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
+    #[inline(never)]
     pub(crate) fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
         let Some(wanted) = units_for(size) else {
             return false;
@@ -93,6 +95,7 @@ impl<O: Os> Engine<O> {
 
     /// Moves a large block to where it can have `size` bytes, its pages and all, without copying. Null
     /// if the block is too small for that to pay off, or if it is not possible.
+    #[inline(never)]
     pub(crate) fn move_large(
         &self,
         (first, units): (UnitIndex, u32),
@@ -183,6 +186,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Stops the program if a block has not the size that it was freed with.
+    #[inline(never)]
     pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
         let found = self.size_at(block, "free");
         if found != given {

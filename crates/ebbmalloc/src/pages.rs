@@ -121,6 +121,7 @@ impl Pages {
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.
+    #[inline(never)]
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.disown(region, first);
         self.counts.in_use -= units as usize;
@@ -215,6 +216,7 @@ impl Pages {
 
     /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
     /// are resident.
+    #[inline(never)]
     pub fn purge(&mut self, region: &Region, os: &impl Os, keep: usize) {
         while self.counts.dirty > keep {
             let Some((first, units)) = self.dirty.longest(region) else {
@@ -251,6 +253,7 @@ impl Pages {
         self.counts.dirty <= keep
     }
 
+    #[inline(never)]
     fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {
         let roomy = units.checked_add(align - 1)?;
         let dirty = self.dirty.best_fit(region, roomy);

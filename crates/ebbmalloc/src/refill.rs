@@ -54,6 +54,7 @@ impl<O: Os> Engine<O> {
 
     /// After a miss: sets the class's stack up, or doubles its room if the bounds allow. The header
     /// before and after (empty ones where the thread has no cache), and whether the class flows.
+    #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
         let found = self.front(|front| Some((front.slab()?, front.look(class)?)));
         let mut flows = false;
@@ -120,6 +121,7 @@ impl<O: Os> Engine<O> {
 
     /// Fills half of the cache's room for a class, all of it where the class flows, and takes one
     /// block more; null if there is none. Now and then it only takes a sampled one, for a request of `size` bytes.
+    #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let (_, now, flows) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
@@ -183,6 +185,7 @@ impl<O: Os> Engine<O> {
 
     /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
     /// thread's, those of CPUs, and those of threads that are no more.
+    #[inline(never)]
     pub(crate) fn flush_all(&self) {
         for class in SizeClass::all() {
             self.flush(class, usize::MAX);
@@ -220,6 +223,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
+    #[inline(never)]
     fn flush(&self, class: SizeClass, most: usize) {
         match most {
             most @ ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),

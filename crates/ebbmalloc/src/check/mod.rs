@@ -76,6 +76,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// What this thread does, and by which calls.
+    #[inline(never)]
     fn event(&self) -> Event {
         let mut calls = [0; DEPTH];
         let known = self.os.calls(&mut calls);
@@ -114,6 +115,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a block, if with a size, then with this one.
+    #[inline(never)]
     pub(crate) fn free_checked(&self, block: *mut u8, given: Option<usize>, operation: &str) {
         let by = self.event();
         let mut table = self.check_table.lock();
@@ -174,6 +176,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Lets blocks out of the quarantine until it holds no more than `most` bytes.
+    #[inline(never)]
     fn leave_quarantine(&self, most: usize) {
         loop {
             let mut table = self.check_table.lock();

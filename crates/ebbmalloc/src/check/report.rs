@@ -13,6 +13,7 @@ const LISTED: usize = 10;
 impl<O: Os> Engine<O> {
     /// Says what was wrong with a block, and what is known of it, and ends the process.
     #[cold]
+    #[inline(never)]
     pub(super) fn report(
         &self,
         fault: Fault,
@@ -55,6 +56,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    #[inline(never)]
     fn describe(&self, record: &Record) {
         let Record { size, number, allocated, freed, state, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);

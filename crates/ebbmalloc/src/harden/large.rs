@@ -130,6 +130,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives the run of a large block back to the page heap of which so many bytes are in reach.
+    #[inline(never)]
     fn give_back_large(&self, first: UnitIndex, reach: usize) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;

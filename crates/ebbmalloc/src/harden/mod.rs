@@ -76,6 +76,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Makes a hardened heap in these units.
+    #[inline(never)]
     pub(crate) fn add_hardened(&self, first: UnitIndex, zeroed: bool, limit: usize) -> HeapId {
         if !zeroed {
             // SAFETY: the caller's units.
@@ -103,6 +104,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// A block of this heap, and whether it reads as zero; `None` if memory is short.
+    #[inline(never)]
     pub(crate) fn alloc_hardened(
         &self,
         heap: UnitIndex,
@@ -218,6 +220,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// The heap of a block, locked, and the block's size. What may not be freed or resized stops the program.
+    #[inline(never)]
     pub(super) fn judged(
         &self,
         block: &HeapBlock,
@@ -235,6 +238,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a block, if with a size, then with this one.
+    #[inline(never)]
     pub(crate) fn free_hardened(&self, block: HeapBlock, given: Option<usize>, operation: &str) {
         let (mut contents, size) = self.judged(&block, given, operation);
         let Some(class) = block.class else {
@@ -267,6 +271,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Releases a block that was held back. True if a span went with it.
+    #[inline(never)]
     fn release_held(
         &self,
         contents: &mut Contents,

@@ -10,6 +10,7 @@ const TRIES: usize = 100;
 impl<O: Os> Engine<O> {
     /// Says what was wrong with an address that was passed in, and ends the process.
     #[cold]
+    #[inline(never)]
     pub(super) fn report_misuse(
         &self,
         fault: Fault,

@@ -30,6 +30,7 @@ impl<O: Os> Engine<O> {
 
     /// What is where right now. Parts are read one after the other, so while other threads
     /// work they may disagree by a few batches. Does not allocate.
+    #[inline(never)]
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::EMPTY;
         // Not for its own sake: what set-up decides may not be read while another thread is at it.
@@ -117,6 +118,7 @@ impl<O: Os> Engine<O> {
 
     /// Prints the statistics to standard error, as the options say; else as text.
     #[cold]
+    #[inline(never)]
     pub fn print_stats(&self) {
         let stats = self.stats();
         let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
