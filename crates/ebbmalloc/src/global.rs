@@ -140,16 +140,15 @@ impl EbbMalloc {
 // SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
 // as large and as aligned as the layout says, and never unwinds.
 //
-// None is inlined: the engine is generic, so whoever had a piece of it inlined would compile a second engine beside
-// that of the hooks above, and link-time optimization would put a sequence wherever a program allocates
-// (docs/extensions.md has the figures).
+// Where these two are inlined, which takes link-time optimization, the class is mostly a constant. The others are not
+// worth their size.
 unsafe impl GlobalAlloc for EbbMalloc {
-    #[inline(never)]
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ENGINE.alloc_aligned(layout.size(), layout.align())
     }
 
-    #[inline(never)]
+    #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's; the layout is that of the block.
         unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
