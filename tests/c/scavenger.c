@@ -14,6 +14,9 @@
 
 enum { BLOCKS = 64 << 10, BLOCK = 1000, STEP_MS = 20, PATIENCE_MS = 30000 };
 
+/* What may be left: tables, and where huge pages are `always` one of 2 MiB for the stack of a thread. */
+enum { REST_KIB = 5 << 10 };
+
 static int block_pipe[2];
 static void *blocks[BLOCKS];
 static long before;
@@ -113,7 +116,7 @@ static void in_threads(int scavenged, int patiently) {
         release(100);
         WAIT_UNTIL(resident_kib() < before + BLOCKS / 100 * 4 + 4096);
         release_rest();
-        WAIT_UNTIL(resident_kib() < before + 3072);
+        WAIT_UNTIL(resident_kib() < before + REST_KIB);
         WAIT_UNTIL(scavengers(&others) == 0 && others == 2);
         /* And again, if it is needed again. */
         allocate_in_thread();
@@ -121,7 +124,7 @@ static void in_threads(int scavenged, int patiently) {
         /* It stays while there is much that may be freed, long after anything last was: frees start no thread. */
         if (patiently) nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
         release_rest();
-        WAIT_UNTIL(resident_kib() < before + 3072);
+        WAIT_UNTIL(resident_kib() < before + REST_KIB);
     } else {
         nanosleep(&(struct timespec){.tv_nsec = 500 * 1000000L}, NULL);
         allocate_in_thread();
