@@ -26,7 +26,7 @@ use target::{ARCHS, Arch, KERNELS, Kernel, expected_mode};
 
 /// Start-up, and all jobs.
 const BOOT_LIMIT: Duration = Duration::from_secs(40 * 60);
-/// How often a machine is started that stops before it is up: translated by qemu 7.2, Linux 6.12 faults
+/// How often a machine is started that stops before any job is done: translated by qemu 7.2, Linux 6.12 faults
 /// while it patches its own code.
 const BOOTS: usize = 10;
 
@@ -166,10 +166,10 @@ impl Context<'_> {
         };
         let mut console = boot()?;
         for _ in 1..BOOTS {
-            if console.machine.is_some() {
+            if !console.ended.is_empty() {
                 break;
             }
-            println!("  {title}: stopped before it was up, once more: {}", log.display());
+            println!("  {title}: stopped before any job was done, once more: {}", log.display());
             console = boot()?;
         }
         if !console.done {
