@@ -167,6 +167,9 @@ pub fn run(args: &Args) -> Result<bool> {
     }
     println!("\n{}\nin {:.1} s altogether", summary.join("\n"), start.elapsed().as_secs_f64());
     println!("{total}");
+    if total == Tally::default() {
+        bail!("no test ran: nothing in these steps has `{}` in its name", args.matching);
+    }
     Ok(total.failed == 0)
 }
 

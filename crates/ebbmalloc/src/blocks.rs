@@ -2,6 +2,7 @@
 //! they leave to `_slow` functions is rare or slow anyway.
 
 use core::ptr;
+use core::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::cache::OwnedStack;
 use crate::engine::Engine;
@@ -10,7 +11,6 @@ use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT, class_of_start};
-use core::sync::atomic::{AtomicIsize, Ordering};
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the

@@ -56,12 +56,12 @@ fn two_threads_with_sampled_blocks() {
             let engine = &engine;
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, number);
-                worker.run(Program::new(number as u64).take(20));
+                worker.run(Program::new(number as u64).take(40));
                 worker.free_all();
             });
         }
     });
-    assert!(engine.stats().sampled_blocks > 5);
+    assert!(engine.stats().sampled_blocks > 10);
     finish(&engine);
 }
 
