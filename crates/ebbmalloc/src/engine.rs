@@ -7,7 +7,6 @@ use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 use crate::cache::{Slab, lock_of};
 use crate::central::Central;
 use crate::check_table::CheckTable;
-use crate::flow::Flows;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
 use crate::mode::{Choice, Decision, Mode};
@@ -66,7 +65,6 @@ pub struct Engine<O: Os> {
     starting: Lock<()>,
     preferred: Preferred,
     pub(crate) thread_slabs: ThreadSlabs,
-    pub(crate) flows: Flows,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
     pub(crate) totals: Totals,
@@ -155,7 +153,6 @@ impl<O: Os> Engine<O> {
             starting: Lock::new(()),
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
-            flows: Flows::new(),
             caches_used: AtomicUsize::new(0),
             totals: Totals::new(),
             centrals: [const { Central::new() }; CLASSES],

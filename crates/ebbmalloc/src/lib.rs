@@ -71,7 +71,7 @@
 //!
 //! - `os`, `sync`, `text`: the platform, locks, messages
 //! - `size_class`: which sizes there are
-//! - `flow`: which way blocks of a class go
+//! - `streak`: caches that miss the same way again and again
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
 //! - `thread_slabs`: the caches of threads
 //! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
@@ -134,7 +134,6 @@ mod audit;
 mod beacon;
 mod cache;
 mod central;
-mod flow;
 mod front;
 mod guards;
 mod heap_record;
@@ -154,6 +153,7 @@ mod scavenger;
 mod seal;
 mod size_class;
 mod span;
+mod streak;
 mod sync;
 mod text;
 mod thread_slabs;

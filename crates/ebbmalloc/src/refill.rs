@@ -13,11 +13,11 @@ use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::BadBlock;
 use crate::drain::Which;
 use crate::engine::Engine;
-use crate::flow::Need;
 use crate::front::thread;
 use crate::mode::Mode;
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::streak::Need;
 use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
@@ -53,22 +53,22 @@ impl<O: Os> Engine<O> {
     }
 
     /// After a miss: sets the class's stack up, or doubles its room if the bounds allow. The header
-    /// before and after (empty ones where the thread has no cache), and whether the class flows.
+    /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
     #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
         let found = self.front(|front| Some((front.slab()?, front.look(class)?)));
-        let mut flows = false;
+        let mut streak = false;
         if let Some((slab, now)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            flows = self.flows.note(class, slab.addr(), history, need);
+            streak = history.note(class, need);
             // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread {
                 let more = now.grown(class).room(class).saturating_sub(now.room(class));
                 if now.room(class) > 0
                     && (more == 0 || !self.may_grow(slab, class, more * class.size()))
                 {
-                    return (now, now, flows);
+                    return (now, now, streak);
                 }
                 if !history.used.load(Ordering::Relaxed)
                     && !history.used.swap(true, Ordering::Relaxed)
@@ -78,7 +78,7 @@ impl<O: Os> Engine<O> {
             }
         }
         let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
-        (before, after, flows)
+        (before, after, streak)
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
@@ -119,13 +119,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Fills half of the cache's room for a class, all of it where the class flows, and takes one
+    /// Fills half of the cache's room for a class, all of it in a streak, and takes one
     /// block more; null if there is none. Now and then it only takes a sampled one, for a request of `size` bytes.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let (_, now, flows) = self.make_room(class, Need::Blocks);
+        let (_, now, streak) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
-        let wanted = if flows { room } else { room / 2 } + 1;
+        let wanted = if streak { room } else { room / 2 } + 1;
         let sampled = self.sample(size, class, wanted);
         if !sampled.is_null() {
             return sampled;
@@ -138,12 +138,12 @@ impl<O: Os> Engine<O> {
     }
 
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
-    /// the room is, all where the class flows.
+    /// the room is, all in a streak.
     pub(crate) fn overflow(&self, class: SizeClass) {
-        let (before, after, flows) = self.make_room(class, Need::Room);
+        let (before, after, streak) = self.make_room(class, Need::Room);
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
-            let stays = if flows { 0 } else { after.room(class).div_ceil(2) };
+            let stays = if streak { 0 } else { after.room(class).div_ceil(2) };
             self.flush(class, after.held(class).saturating_sub(stays));
         }
     }

@@ -11,7 +11,7 @@ const LAYERS: [&[&str]; 38] = [
     &["options"],
     &["size_class"],
     &["seal"],
-    &["flow"],
+    &["streak"],
     &["cache"],
     &["rseq"],
     &["thread_slabs"],

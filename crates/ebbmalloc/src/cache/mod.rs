@@ -15,8 +15,8 @@ use core::mem::offset_of;
 use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
 
-use crate::flow::History;
 use crate::size_class::{CLASSES, SizeClass};
+use crate::streak::History;
 use crate::sync::{AtomicU8, AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.

@@ -5,7 +5,6 @@
 
 mod audit;
 mod check;
-mod flow;
 mod fuzz;
 mod harden;
 mod heaps;
@@ -16,4 +15,5 @@ mod oom;
 mod purge;
 mod room;
 mod sample;
+mod streak;
 mod threads;

@@ -1,0 +1,89 @@
+//! In how large batches blocks go to caches and back: all of a cache where a thread goes on to allocate, or to
+//! free, and half of it where it turns.
+
+use std::sync::mpsc;
+use std::thread;
+
+use ebbmalloc::Engine;
+use ebbmalloc_testkit::FakeOs;
+
+const SIZE: usize = 1024;
+/// Blocks of this size that a thread's cache has room for.
+const ROOM: u64 = 32;
+const BURST: usize = 100;
+const BURSTS: usize = 100;
+
+/// Each thread has a cache of its own, whatever runs when.
+fn engine() -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().mode("thread"), None)
+}
+
+fn allocate(engine: &Engine<FakeOs>, count: usize) -> Vec<usize> {
+    (0..count).map(|_| engine.alloc(SIZE).expose_provenance()).collect()
+}
+
+fn free(engine: &Engine<FakeOs>, blocks: Vec<usize>) {
+    for block in blocks {
+        // SAFETY: a live block, freed once.
+        unsafe { engine.free(std::ptr::with_exposed_provenance_mut(block)) }
+    }
+}
+
+/// Blocks in a batch to caches and in one from them, on average over `blocks` allocated and freed.
+fn batches(engine: &Engine<FakeOs>, blocks: usize) -> (u64, u64) {
+    engine.check();
+    let stats = engine.stats();
+    let row = stats.classes.iter().find(|row| row.block_bytes == SIZE as u64).unwrap();
+    (blocks as u64 / row.refills.max(1), blocks as u64 / row.flushes.max(1))
+}
+
+#[test]
+fn batches_are_as_large_as_caches_where_one_thread_frees_what_another_allocates() {
+    let engine = engine();
+    let (sender, receiver) = mpsc::sync_channel(0);
+    thread::scope(|scope| {
+        let engine = &engine;
+        scope.spawn(move || {
+            for _ in 0..BURSTS {
+                sender.send(allocate(engine, BURST)).unwrap();
+            }
+            engine.leave_thread();
+        });
+        scope.spawn(move || {
+            receiver.into_iter().for_each(|blocks| free(engine, blocks));
+            engine.leave_thread();
+        });
+    });
+    let (refill, flush) = batches(&engine, BURST * BURSTS);
+    assert!(refill >= ROOM - 2, "{refill} blocks a refill");
+    assert!(flush >= ROOM - 4, "{flush} blocks a flush");
+    assert_eq!(engine.stats().spans, 0, "all is free");
+}
+
+#[test]
+fn batches_are_as_large_as_caches_where_a_thread_frees_much_after_allocating_much() {
+    let engine = engine();
+    free(&engine, allocate(&engine, BURST * BURSTS));
+    let (refill, flush) = batches(&engine, BURST * BURSTS);
+    assert!(refill >= ROOM - 2, "{refill} blocks a refill");
+    assert!(flush >= ROOM - 4, "{flush} blocks a flush");
+    engine.leave_thread();
+}
+
+/// A thread that turns, also after a streak, keeps half of its cache.
+#[test]
+fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
+    let engine = engine();
+    free(&engine, allocate(&engine, BURST));
+    let before = engine.stats();
+    for _ in 0..BURSTS {
+        free(&engine, allocate(&engine, ROOM as usize + 10));
+    }
+    let after = engine.stats();
+    let blocks = (ROOM + 10) * BURSTS as u64;
+    let (refills, flushes) = (after.refills - before.refills, after.flushes - before.flushes);
+    // A cache serves half of its room itself at each turn; whole batches would leave it nothing, and come to twice a turn.
+    assert!(blocks / refills > ROOM * 3 / 4, "{refills} refills");
+    assert!(blocks / flushes > ROOM * 3 / 4, "{flushes} flushes");
+    engine.leave_thread();
+}
