@@ -1,5 +1,6 @@
 // A program's own base operators stay in charge: every other form must come to them, as with libstdc++.
 // expect: exit 0
+// harden: too
 // build: g++
 // build: g++ -rdynamic
 #include "check.h"
@@ -59,6 +60,10 @@ int main() {
     ::operator delete[](::operator new[](size, align, quiet), align, quiet), expect(0, 1, __LINE__);
     ::operator delete(::operator new(size, align), size, align), expect(0, 1, __LINE__);
     ::operator delete[](::operator new[](size, align), size, align), expect(0, 1, __LINE__);
+
+    // What size is a matter of theirs too: this library does not compare it, in no mode.
+    ::operator delete(::operator new(size), size - 1), expect(1, 0, __LINE__);
+    ::operator delete[](::operator new[](size, align), size - 1, align), expect(0, 1, __LINE__);
 
     // A replacement that throws: the nothrow forms turn that into null.
     const std::size_t absurd = OPAQUE(~std::size_t(0) - 100);

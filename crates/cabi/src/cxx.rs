@@ -2,7 +2,8 @@
 //!
 //! Four operators do the work: `new` and `delete`, plain and aligned. The others forward to them
 //! through the dynamic symbol, as the C++ standard has it ([new.delete]), so that a program that
-//! replaces one of them gets the calls of all its forms.
+//! replaces one of them gets the calls of all its forms. Where the engine knows what size each block was asked for
+//! with (check and harden mode), sized deletes compare it, unless the program has operators of its own.
 //!
 //! Exceptions pass through these frames: they are `C-unwind` functions without anything to
 //! clean up. What is thrown is the C++ library's own, which is found at run time: programs
@@ -15,8 +16,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::{ENGINE, MIN_ALIGN};
 
-/// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, and the function
-/// here that does its work.
+/// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, the function
+/// here that does its work, and a hidden name for the symbol's definition beside it.
 #[macro_export]
 macro_rules! cxx_operators {
     ($define:ident) => {
@@ -30,16 +31,16 @@ macro_rules! cxx_operators {
             _ZnwmSt11align_val_tRKSt9nothrow_t = nothrow_aligned_new;
             _ZnamSt11align_val_tRKSt9nothrow_t = nothrow_aligned_array_new;
             _ZdlPv = delete;
-            _ZdlPvm = to_delete;
+            _ZdlPvm = sized_delete;
             _ZdlPvRKSt9nothrow_t = to_delete;
             _ZdaPv = to_delete;
-            _ZdaPvm = to_array_delete;
+            _ZdaPvm = sized_array_delete;
             _ZdaPvRKSt9nothrow_t = to_array_delete;
             _ZdlPvSt11align_val_t = aligned_delete;
-            _ZdlPvmSt11align_val_t = sized_to_aligned_delete;
+            _ZdlPvmSt11align_val_t = sized_aligned_delete;
             _ZdlPvSt11align_val_tRKSt9nothrow_t = to_aligned_delete;
             _ZdaPvSt11align_val_t = to_aligned_delete;
-            _ZdaPvmSt11align_val_t = sized_to_aligned_array_delete;
+            _ZdaPvmSt11align_val_t = sized_aligned_array_delete;
             _ZdaPvSt11align_val_tRKSt9nothrow_t = to_aligned_array_delete;
         }
     };
@@ -56,6 +57,14 @@ unsafe extern "C" {
     fn _ZdaPv(block: *mut c_void);
     fn _ZdlPvSt11align_val_t(block: *mut c_void, align: usize);
     fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize);
+}
+
+// The library's own definitions, by names that no program can take.
+unsafe extern "C" {
+    static ebb_own_ZdlPv: u8;
+    static ebb_own_ZdaPv: u8;
+    static ebb_own_ZdlPvSt11align_val_t: u8;
+    static ebb_own_ZdaPvSt11align_val_t: u8;
 }
 
 type New = unsafe extern "C-unwind" fn(usize) -> *mut c_void;
@@ -259,10 +268,41 @@ forward! {
     to_aligned_delete(block: *mut c_void, align: usize) => aligned_delete(block, align);
     to_aligned_array_delete(block: *mut c_void, align: usize)
         => aligned_array_delete(block, align);
-    sized_to_aligned_delete(block: *mut c_void, _size: usize, align: usize)
-        => aligned_delete(block, align);
-    sized_to_aligned_array_delete(block: *mut c_void, _size: usize, align: usize)
-        => aligned_array_delete(block, align);
+}
+
+/// Defines sized forms of delete, which forward to an operator of [`BASE`] as well, unless the size is to be compared:
+/// that is for where all operators on the way are our own.
+macro_rules! sized {
+    ($($name:ident($($arg:ident),*) => $base:ident, own $($symbol:ident = $own:ident),+; align $align:expr;)+) => {$(
+        #[doc = concat!("Forwards to the program's `", stringify!($base), "`, or compares the size.")]
+        pub unsafe extern "C-unwind" fn $name(block: *mut c_void, size: usize $(, $arg: usize)*) {
+            // SAFETY: the caller's, passed on.
+            unsafe {
+                if ENGINE.knows_sizes() && $(is_own!($symbol, $own))&&+ {
+                    return ENGINE.free_if_sized(block.cast(), size, $align);
+                }
+                base!($base(block $(, $arg)*))
+            }
+        }
+    )+};
+}
+
+/// Whether an operator of [`BASE`] is the one that this library defines.
+macro_rules! is_own {
+    ($base:ident, $own:ident) => {
+        ptr::addr_eq((&raw const BASE.$base).read_volatile() as *const (), &raw const $own)
+    };
+}
+
+sized! {
+    sized_delete() => delete, own delete = ebb_own_ZdlPv; align MIN_ALIGN;
+    sized_array_delete() => array_delete,
+        own array_delete = ebb_own_ZdaPv, delete = ebb_own_ZdlPv; align MIN_ALIGN;
+    sized_aligned_delete(align) => aligned_delete,
+        own aligned_delete = ebb_own_ZdlPvSt11align_val_t; align align.next_power_of_two();
+    sized_aligned_array_delete(align) => aligned_array_delete,
+        own aligned_array_delete = ebb_own_ZdaPvSt11align_val_t, aligned_delete = ebb_own_ZdlPvSt11align_val_t;
+        align align.next_power_of_two();
 }
 
 /// Defines forms of `new` that give null instead of throwing. Whatever a replaced `new` or a

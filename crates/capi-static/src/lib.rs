@@ -9,6 +9,9 @@ macro_rules! export_weak {
         core::arch::global_asm!(
             concat!(".weak ", stringify!($symbol)),
             concat!(".type ", stringify!($symbol), ", @function"),
+            concat!(".globl ebb_own", stringify!($symbol)),
+            concat!(".hidden ebb_own", stringify!($symbol)),
+            concat!("ebb_own", stringify!($symbol), ":"),
             concat!(stringify!($symbol), ":"),
             #[cfg(target_arch = "x86_64")]
             "jmp {function}",

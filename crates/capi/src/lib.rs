@@ -10,6 +10,9 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         extern "C" fn $symbol() {
             core::arch::naked_asm!(
+                concat!(".globl ebb_own", stringify!($symbol)),
+                concat!(".hidden ebb_own", stringify!($symbol)),
+                concat!("ebb_own", stringify!($symbol), ":"),
                 #[cfg(target_arch = "x86_64")]
                 "jmp {function}",
                 #[cfg(target_arch = "aarch64")]

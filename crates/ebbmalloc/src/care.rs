@@ -35,6 +35,12 @@ impl<O: Os> Engine<O> {
         self.setup().care != Care::None
     }
 
+    /// Whether it is known to the byte what each block was asked for with, so that sized frees can be compared.
+    #[inline]
+    pub fn knows_sizes(&self) -> bool {
+        self.all_in_heaps()
+    }
+
     /// Units that the record of a heap takes.
     pub(crate) fn heap_units(&self) -> u32 {
         self.setup().homes.units
