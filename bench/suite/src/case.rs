@@ -29,6 +29,8 @@ pub enum Kind {
     Ours,
     /// The one under test with its mode forced: only in cases that compare modes.
     OurMode,
+    /// The one under test where it looks for mistakes.
+    OurCare,
 }
 
 /// One program with its input. All allocators do the same work.

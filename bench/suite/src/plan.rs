@@ -1,7 +1,5 @@
 //! Which cases on which allocators: sets up the groups, builds the peers, and says what is missing.
 
-use std::path::Path;
-
 use allocators::{Peer, Ready};
 use anyhow::{Result, ensure};
 
@@ -19,6 +17,12 @@ pub struct Plan {
 
 /// Forced modes of the allocator under test.
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
+/// Ways of the allocator under test to look for mistakes: the end of a name, and what the library takes for it.
+const CARES: [(&str, &str, &str); 3] = [
+    ("sample", "EBB_SAMPLE", "5000"),
+    ("harden", "EBB_HARDEN", "1"),
+    ("check", "EBB_CHECK", "noleaks"),
+];
 
 impl Plan {
     /// Sets up cases, as yet without allocators. `only`: parts of case names; all cases if there are none.
@@ -60,8 +64,9 @@ impl Plan {
         Ok(Self { cases, allocators: Vec::new(), missing })
     }
 
-    /// Adds the peers, which are built or installed if need be, and the library under test.
-    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer]) {
+    /// Adds the peers, which are built or installed if need be, and the library under test; `careful` where it looks
+    /// for mistakes, too.
+    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer], careful: bool) {
         for peer in peers {
             match peer.set_up() {
                 Ok(ready) => self.allocators.push(peer_of(ready)),
@@ -74,22 +79,32 @@ impl Plan {
             }
         }
         let commit = conditions::commit(&kit.repository);
-        self.allocators.push(ours(&kit.library, None, &commit));
+        let ours = |kind, name: &str, set: Option<(&str, &str)>| Allocator {
+            name: format!("ebbmalloc{name}"),
+            library: Some(kit.library.clone()),
+            env: set.map(|(name, value)| (name.into(), value.into())).into_iter().collect(),
+            origin: format!("this repository, commit {commit}"),
+            kind,
+        };
+        self.allocators.push(ours(Kind::Ours, "", None));
         if self.cases.iter().any(|case| case.modes) {
             for mode in MODES {
-                let allocator = ours(&kit.library, Some(mode), &commit);
+                let allocator = ours(Kind::OurMode, &format!("-{mode}"), Some(("EBB_MODE", mode)));
                 match conditions::has_mode(&allocator, mode) {
                     Ok(()) => self.allocators.push(allocator),
                     Err(error) => note(&mut self.missing, &allocator.name, &error),
                 }
             }
         }
+        for (name, option, value) in CARES.iter().filter(|_| careful) {
+            self.allocators.push(ours(Kind::OurCare, name, Some((option, value))));
+        }
     }
 
     /// Who runs a case.
     pub fn contenders(&self, case: &Case) -> Vec<&Allocator> {
         let takes_part = |allocator: &&Allocator| match allocator.kind {
-            Kind::Peer | Kind::Ours => true,
+            Kind::Peer | Kind::Ours | Kind::OurCare => true,
             Kind::Guest => case.guests.iter().any(|(name, _)| *name == allocator.name),
             Kind::OurMode => case.modes,
         };
@@ -117,14 +132,4 @@ fn peer_of(ready: Ready) -> Allocator {
 fn guest(name: &str, origin: &str) -> Allocator {
     let (name, origin) = (name.into(), origin.into());
     Allocator { name, library: None, env: Vec::new(), origin, kind: Kind::Guest }
-}
-
-fn ours(library: &Path, mode: Option<&str>, commit: &str) -> Allocator {
-    Allocator {
-        name: mode.map_or("ebbmalloc".into(), |mode| format!("ebbmalloc-{mode}")),
-        library: Some(library.into()),
-        env: mode.map(|mode| ("EBB_MODE".into(), mode.into())).into_iter().collect(),
-        origin: format!("this repository, commit {commit}"),
-        kind: if mode.is_some() { Kind::OurMode } else { Kind::Ours },
-    }
 }

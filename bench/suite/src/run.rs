@@ -38,6 +38,9 @@ pub struct Options {
     /// One or two cases of each group, one round: a first impression in some minutes once set up
     #[arg(long)]
     quick: bool,
+    /// Also measure what it costs to look for mistakes: sampling, harden mode and check mode
+    #[arg(long)]
+    careful: bool,
     /// Go on with an interrupted run; other cases, peers or more rounds are added to it
     #[arg(long)]
     resume: bool,
@@ -62,7 +65,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    plan.set_up_allocators(&kit, &peers);
+    plan.set_up_allocators(&kit, &peers, options.careful);
     let rounds = options.repeat.unwrap_or(if options.quick { 1 } else { 5 });
     let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
     if options.resume {

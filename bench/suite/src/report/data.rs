@@ -68,12 +68,17 @@ impl Data {
 
     /// The same with the guests of some cases.
     pub fn everyone(&self) -> Vec<&str> {
-        self.names(|kind| kind != Kind::OurMode)
+        self.names(|kind| !matches!(kind, Kind::OurMode | Kind::OurCare))
     }
 
     /// The allocator under test in the mode that it chooses, and in forced modes.
     pub fn modes(&self) -> Vec<&str> {
         self.names(|kind| matches!(kind, Kind::Ours | Kind::OurMode))
+    }
+
+    /// The allocator under test, and where it looks for mistakes.
+    pub fn cares(&self) -> Vec<&str> {
+        self.names(|kind| matches!(kind, Kind::Ours | Kind::OurCare))
     }
 
     /// The allocator under test.
@@ -154,6 +159,7 @@ pub mod tests {
             if !allocators.iter().any(|known| known.name == allocator) {
                 let kind = match allocator {
                     "ebbmalloc" => Kind::Ours,
+                    "ebbmalloc-harden" => Kind::OurCare,
                     name if name.starts_with("ebbmalloc") => Kind::OurMode,
                     name if name.starts_with("guest") => Kind::Guest,
                     _ => Kind::Peer,

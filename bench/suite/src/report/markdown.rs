@@ -25,7 +25,8 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
         ("Memory at the end", figures(data, END)),
         ("Memory over time", images(&pictures.over_time)),
         ("Threads", images(&pictures.threads)),
-        (&format!("Modes of {}", data.ours()), modes(data)),
+        (&format!("Modes of {}", data.ours()), modes(data, &data.modes())),
+        ("What looking for mistakes costs", cares(data)),
         ("Other figures", others(data)),
         ("What is missing", missing(data)),
         (
@@ -59,13 +60,18 @@ fn introduction(data: &Data) -> String {
 }
 
 fn summary(data: &Data) -> String {
-    let Some(compared) = Compared::of(data) else {
-        return format!("No means: they are of ratios to {BASE}, which was not measured.\n");
-    };
+    match Compared::of(data) {
+        Some(compared) => means(data, &compared),
+        None => format!("No means: they are of ratios to {BASE}, which was not measured.\n"),
+    }
+}
+
+fn means(data: &Data, compared: &Compared) -> String {
     let mut text = format!(
-        "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much). \
+        "Geometric means over cases of the ratio to {} (1 is as good, 0.5 half as much). \
          Counted are the {} of {} cases where all allocators have results; \
          in `all`, groups of many cases weigh more.\n",
+        compared.base,
         compared.cases.len(),
         data.conditions.cases.len(),
     );
@@ -93,9 +99,17 @@ fn figures(data: &Data, figure: &str) -> String {
     table::against_peers(data, &table::rows(data, figure))
 }
 
-fn modes(data: &Data) -> String {
+fn cares(data: &Data) -> String {
+    let cares = data.cares();
+    match Compared::among(data, cares.clone(), data.ours()).filter(|_| cares.len() > 1) {
+        Some(compared) => format!("{}\n{}", means(data, &compared), modes(data, &cares)),
+        None => String::new(),
+    }
+}
+
+fn modes(data: &Data, modes: &[&str]) -> String {
     let part = |(title, figure)| {
-        let table = table::of_modes(data, figure)?;
+        let table = table::of_modes(data, figure, modes)?;
         Some(format!("{title}:\n\n{table}\n"))
     };
     [("Time", TIME), ("Peak memory", PEAK)].into_iter().filter_map(part).collect()

@@ -14,8 +14,9 @@ pub struct Mean {
     pub ratios: Vec<f64>,
 }
 
-/// Who is compared, on what.
+/// Who is compared, to whom, on what.
 pub struct Compared<'a> {
+    pub base: &'a str,
     pub allocators: Vec<&'a str>,
     pub cases: Vec<&'a str>,
     /// Cases that do not count, with those who have no result there.
@@ -23,19 +24,23 @@ pub struct Compared<'a> {
 }
 
 impl<'a> Compared<'a> {
+    /// Everybody to the usual base. None without that.
+    pub fn of(data: &'a Data) -> Option<Self> {
+        Self::among(data, data.regulars(), BASE)
+    }
+
     /// Only cases where all have a ratio count: leaving out what one fails at would flatter it. Who has
     /// none at all is not compared. None without the base.
-    pub fn of(data: &'a Data) -> Option<Self> {
+    pub fn among(data: &'a Data, mut allocators: Vec<&'a str>, base: &'a str) -> Option<Self> {
         let has = |case: &str, allocator: &str| {
-            let ratio = |figure| data.ratio(case, figure, allocator, BASE);
+            let ratio = |figure| data.ratio(case, figure, allocator, base);
             ratio(TIME).is_some() && ratio(PEAK).is_some()
         };
-        let mut allocators = data.regulars();
         allocators.retain(|allocator| data.cases().any(|case| has(case, allocator)));
-        if !allocators.contains(&BASE) {
+        if !allocators.contains(&base) {
             return None;
         }
-        let mut compared = Self { allocators, cases: Vec::new(), left_out: Vec::new() };
+        let mut compared = Self { base, allocators, cases: Vec::new(), left_out: Vec::new() };
         for case in data.cases() {
             let all = compared.allocators.iter().copied();
             let without: Vec<_> = all.filter(|allocator| !has(case, allocator)).collect();
@@ -62,7 +67,7 @@ impl<'a> Compared<'a> {
     fn mean(&self, data: &Data, figure: &str, over: &str, of: impl Fn(&str) -> bool) -> Mean {
         let cases: Vec<_> = self.cases.iter().filter(|case| of(case)).collect();
         let ratios = self.allocators.iter().map(|allocator| {
-            let ratio = |case: &&&str| Some(data.ratio(case, figure, allocator, BASE)?.ratio);
+            let ratio = |case: &&&str| Some(data.ratio(case, figure, allocator, self.base)?.ratio);
             geometric_mean(&cases.iter().filter_map(ratio).collect::<Vec<_>>()).unwrap_or(f64::NAN)
         });
         Mean { ratios: ratios.collect(), over: over.into(), cases: cases.len() }
@@ -109,6 +114,24 @@ mod tests {
         let means = Compared::of(&data).unwrap().means(&data, TIME);
         let ours: Vec<_> = means.iter().map(|m| (m.over.as_str(), m.ratios[1].round())).collect();
         assert_eq!(ours, [("all", 4.0), ("a", 2.0), ("b", 8.0)]);
+    }
+
+    #[test]
+    fn what_looking_for_mistakes_costs_is_relative_to_not_looking() {
+        let data = data(&[
+            ("a/1", "glibc", &[1.0]),
+            ("a/1", "ebbmalloc", &[2.0]),
+            ("a/1", "ebbmalloc-harden", &[6.0]),
+            ("a/2", "ebbmalloc", &[2.0]),
+        ]);
+        let compared = Compared::among(&data, data.cares(), data.ours()).unwrap();
+        assert_eq!(compared.allocators, ["ebbmalloc", "ebbmalloc-harden"]);
+        assert_eq!(compared.left_out, [("a/2", vec!["ebbmalloc-harden"])]);
+        let means = compared.means(&data, TIME);
+        assert_eq!(
+            means[0].ratios.iter().map(|ratio| ratio.round()).collect::<Vec<_>>(),
+            [1.0, 3.0]
+        );
     }
 
     #[test]

@@ -47,16 +47,15 @@ pub fn against_peers(data: &Data, rows: &[Row]) -> String {
     table(header, body)
 }
 
-/// Rows by modes of the allocator under test: only those that have some.
-pub fn of_modes(data: &Data, figure: &str) -> Option<String> {
-    let modes = data.modes();
+/// Rows by modes of the allocator under test, which is the first of them: only those that have some.
+pub fn of_modes(data: &Data, figure: &str, modes: &[&str]) -> Option<String> {
     let forced =
         |row: &Row| modes[1..].iter().any(|mode| data.median(row.case, figure, mode).is_some());
     let rows: Vec<_> =
         rows(data, figure).into_iter().filter(|row| modes.len() > 1 && forced(row)).collect();
     let mut header = vec!["case".to_string(), "unit".into()];
     header.extend(modes.iter().map(|name| name.to_string()));
-    let body: Vec<_> = rows.iter().map(|row| cells(data, row, &modes)).collect();
+    let body: Vec<_> = rows.iter().map(|row| cells(data, row, modes)).collect();
     (!body.is_empty()).then(|| table(header, body))
 }
 
@@ -187,7 +186,7 @@ mod tests {
             "",
         ];
         assert_eq!(row, expected);
-        let modes = of_modes(&data, PEAK).unwrap();
+        let modes = of_modes(&data, PEAK, &data.modes()).unwrap();
         assert!(modes.contains("ebbmalloc-slot") && !modes.contains("glibc"), "{modes}");
         let losses = losses(&data, TIME, 8).unwrap();
         assert!(losses.contains("| a/b  | ms"), "{losses}");

@@ -42,7 +42,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
         Case::chosen(format!("zig/{name}"), about, move |allocator| {
             Ok(match allocator.kind {
                 Kind::Guest => smp.clone(),
-                Kind::Ours => ebb.clone(),
+                Kind::Ours | Kind::OurCare => ebb.clone(),
                 Kind::Peer | Kind::OurMode => c.clone(),
             })
         })
