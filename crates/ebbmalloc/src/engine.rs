@@ -230,7 +230,8 @@ impl<O: Os> Engine<O> {
             setup.joining = area.ours;
         }
         let area = setup.place.area;
-        let watched = setup.options.stats != StatsChoice::Off || setup.care != Care::None;
+        let counted = setup.options.stats != StatsChoice::Off;
+        let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);
@@ -243,7 +244,8 @@ impl<O: Os> Engine<O> {
         if let Some(hooks) = self.hooks {
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
-                self.os.at_exit(hooks.at_exit);
+                // A program in production keeps the descriptors that it has without.
+                self.os.at_exit(hooks.at_exit, counted || setup.care == Care::Checked);
             }
             if self.sampling() {
                 self.os.watch_faults(hooks.at_fault);

@@ -443,7 +443,7 @@ impl Os for FakeOs {
 
     fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
-    fn at_exit(&self, _: extern "C" fn()) {}
+    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
 
     fn restart_sequences(&self) -> bool {
         false

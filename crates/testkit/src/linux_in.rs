@@ -208,8 +208,8 @@ impl Os for LinuxIn {
         Linux.at_fork(before, parent, child);
     }
 
-    fn at_exit(&self, call: extern "C" fn()) {
-        Linux.at_exit(call);
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        Linux.at_exit(call, lasting);
     }
 
     fn restart_sequences(&self) -> bool {

@@ -243,18 +243,13 @@ impl Os for Linux {
         fork::at_fork(before, parent, child);
     }
 
-    fn at_exit(&self, call: extern "C" fn()) {
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
         keeping_errno(|| {
-            // Out of the way of programs that expect low numbers.
-            // SAFETY: plain system call; the function lives as long as the program.
-            unsafe {
-                let copy = libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 200);
-                if let Some(file) = file_of(copy) {
-                    COPY_FILE.store(file, Ordering::Relaxed);
-                    COPY.store(copy, Ordering::Relaxed);
-                }
-                libc::atexit(call);
+            if lasting {
+                keep_stderr();
             }
+            // SAFETY: the function lives as long as the program.
+            unsafe { libc::atexit(call) };
         });
     }
 
@@ -277,6 +272,16 @@ impl Os for Linux {
             resident: (status_pages(1) * self.page_size()) as u64,
             peak_resident: usage.ru_maxrss as u64 * 1024,
         }
+    }
+}
+
+/// Keeps a duplicate of standard error, out of the way of programs that expect low numbers.
+fn keep_stderr() {
+    // SAFETY: plain system call.
+    let copy = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 200) };
+    if let Some(file) = file_of(copy) {
+        COPY_FILE.store(file, Ordering::Relaxed);
+        COPY.store(copy, Ordering::Relaxed);
     }
 }
 

@@ -182,8 +182,9 @@ pub trait Os: Sync {
     /// parent and in the child.
     fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
 
-    /// Has this called when the process exits normally.
-    fn at_exit(&self, call: extern "C" fn());
+    /// Has this called when the process exits normally. With `lasting`, messages are read even where the program has
+    /// closed its standard error by then, which takes a descriptor.
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
 
     /// What the kernel accounts to this process since it started.
     fn usage(&self) -> Usage;
