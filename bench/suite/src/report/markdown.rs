@@ -60,18 +60,13 @@ fn introduction(data: &Data) -> String {
 }
 
 fn summary(data: &Data) -> String {
-    match Compared::of(data) {
-        Some(compared) => means(data, &compared),
-        None => format!("No means: they are of ratios to {BASE}, which was not measured.\n"),
-    }
-}
-
-fn means(data: &Data, compared: &Compared) -> String {
+    let Some(compared) = Compared::of(data) else {
+        return format!("No means: they are of ratios to {BASE}, which was not measured.\n");
+    };
     let mut text = format!(
-        "Geometric means over cases of the ratio to {} (1 is as good, 0.5 half as much). \
+        "Geometric means over cases of the ratio to {BASE} (1 is as good, 0.5 half as much). \
          Counted are the {} of {} cases where all allocators have results; \
          in `all`, groups of many cases weigh more.\n",
-        compared.base,
         compared.cases.len(),
         data.conditions.cases.len(),
     );
@@ -99,12 +94,30 @@ fn figures(data: &Data, figure: &str) -> String {
     table::against_peers(data, &table::rows(data, figure))
 }
 
+/// For each way of looking for mistakes what it costs, over the cases that end with it.
 fn cares(data: &Data) -> String {
+    let ours = data.ours();
     let cares = data.cares();
-    match Compared::among(data, cares.clone(), data.ours()).filter(|_| cares.len() > 1) {
-        Some(compared) => format!("{}\n{}", means(data, &compared), modes(data, &cares)),
-        None => String::new(),
+    let mut text = format!("Geometric means over cases of the ratio to {ours} without:\n\n");
+    let mut not_counted = Vec::new();
+    let mut lines = Vec::new();
+    for care in cares.iter().filter(|&&care| care != ours) {
+        let Some(compared) = Compared::among(data, vec![ours, care], ours) else {
+            continue;
+        };
+        let mean = |figure| compared.means(data, figure)[0].ratios[1];
+        lines.push((*care, compared.cases.len(), mean(TIME), mean(PEAK)));
+        not_counted.extend(compared.left_out.iter().map(|(case, _)| format!("{care}: {case}")));
     }
+    if lines.is_empty() {
+        return String::new();
+    }
+    text += &table::of_cares(&lines);
+    if !not_counted.is_empty() {
+        text +=
+            &format!("\nNot counted, as they failed or took too long:\n\n{}", list(not_counted));
+    }
+    format!("{text}\n{}", modes(data, &cares))
 }
 
 fn modes(data: &Data, modes: &[&str]) -> String {

@@ -14,7 +14,7 @@ pub struct Mean {
     pub ratios: Vec<f64>,
 }
 
-/// Who is compared, to whom, on what.
+/// Who is compared, on what.
 pub struct Compared<'a> {
     pub base: &'a str,
     pub allocators: Vec<&'a str>,

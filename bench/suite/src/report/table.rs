@@ -148,6 +148,15 @@ pub fn of_means(allocators: &[&str], means: &[Mean]) -> String {
     )
 }
 
+/// A name, how many cases count, and the means of time and peak memory.
+pub fn of_cares(lines: &[(&str, usize, f64, f64)]) -> String {
+    let header = ["", "cases", "time", "peak memory"].map(str::to_string);
+    let row = |&(name, cases, time, peak): &(&str, usize, f64, f64)| {
+        vec![name.into(), cases.to_string(), format!("{time:.2}"), format!("{peak:.2}")]
+    };
+    table(header.into(), lines.iter().map(row))
+}
+
 fn table(header: Vec<String>, body: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(body);
