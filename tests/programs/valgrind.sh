@@ -9,7 +9,7 @@ seq 5000 | awk '{ print $1 * 7919 % 5003 }' > numbers
 # memcheck puts its own malloc in place of any other, but knows no reallocarray, unless told to leave it all.
 for tool in none "memcheck --soname-synonyms=somalloc=nouserintercepts"; do
     # What the tool's program starts in its turn runs by itself, in the mode that is tested; below the tool none is asked for.
-    on valgrind --quiet --tool=$tool env sort -n --parallel=2 numbers 2> log | digest
+    on valgrind --quiet --tool=$tool env sort -n --parallel=2 numbers | digest
     on valgrind --quiet --tool=$tool --trace-children=yes env -u EBB_MODE EBB_EXPLAIN=1 sort -n numbers 2> log | digest
     cat log >&2
     case $LIBRARY in
