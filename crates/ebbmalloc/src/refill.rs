@@ -198,7 +198,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives the blocks back that the caches of threads hold which are no more, and their memory.
-    fn flush_idle(&self) {
+    pub(crate) fn flush_idle(&self) {
         while let Some(slab) = self.thread_slabs.take_idle() {
             self.flush_slab(slab);
             // SAFETY: just taken, and not used any more.

@@ -149,6 +149,9 @@ impl<O: Os> Engine<O> {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
         }
+        if rounds.quiet >= QUIET && !rounds.caches_used {
+            self.flush_idle();
+        }
     }
 
     /// Returns free memory to the kernel that nobody needed since the last time. How many units.

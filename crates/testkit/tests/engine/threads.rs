@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use ebbmalloc::Engine;
+use ebbmalloc::{Engine, Os as _};
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
@@ -35,6 +35,29 @@ fn a_thread_that_leaves_gives_all_back() {
     engine.leave_thread();
     assert_eq!(cached(&engine), 0);
     assert_eq!(engine.stats().spans, 0, "all blocks are free");
+}
+
+/// What caches of threads that are gone take stays for those to come, until the process is idle.
+#[test]
+fn an_idle_process_keeps_no_caches_of_threads_that_are_gone() {
+    let engine = engine();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            use_cache(&engine);
+            engine.leave_thread();
+        });
+    });
+    let (warm, mut rounds) = (engine.os().touched(), 0);
+    while engine.idle() {
+        engine.os().sleep_ms(200);
+        rounds += 1;
+        assert!(rounds < 100, "there is always more to give back");
+    }
+    let idle = engine.os().touched();
+    assert!(idle < warm, "{warm} bytes, then {idle}");
+    engine.trim();
+    assert_eq!(engine.os().touched(), idle, "there was more to give back");
+    engine.check();
 }
 
 /// As where destructors allocate after ours: without a cache, and so without a trace.
