@@ -1,7 +1,7 @@
 // A block is freed twice, and so many others between that it has left every cache.
 // threat: double free
-// default: exploitable for 16 100
-// default: abort "ebbmalloc: invalid free: N passed to free" for 1000 20000
+// default: exploitable for 16
+// default: abort "ebbmalloc: invalid free: N passed to free" for 100 1000 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // check: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // check: abort "ebbmalloc: invalid free: N passed to free" for 20000

@@ -3,7 +3,6 @@
 // default: exploitable for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
-// thread: exploitable for 20000
 // check: abort "ebbmalloc: double free: N passed to free"
 // harden: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // harden: abort "ebbmalloc: invalid free: N passed to free" for 20000

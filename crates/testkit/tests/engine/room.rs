@@ -51,8 +51,9 @@ fn all_classes_together_are_bounded() {
     }
     // Each stack's first room (1.9 MiB in all), and an eighth of the few MiB in use.
     assert!(cached(&engine) < 4 * MIB, "{} bytes cached", cached(&engine));
-    // Without the bound it would be a quarter mebibyte a class.
-    assert!(cached(&engine) > MIB, "{} bytes cached", cached(&engine));
+    // Without the bound it would be a quarter mebibyte a class. Each burst ends in a streak of frees, which leaves a stack
+    // anything between empty and full.
+    assert!(cached(&engine) > MIB / 2, "{} bytes cached", cached(&engine));
 }
 
 #[test]
