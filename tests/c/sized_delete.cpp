@@ -37,6 +37,9 @@ static int signal_of(int form, std::size_t size, int off) {
 }
 
 int main() {
+    void *nothing = OPAQUE(static_cast<void *>(nullptr));
+    ::operator delete(nothing, 100), ::operator delete[](nothing, 100);
+    ::operator delete(nothing, 100, ALIGN), ::operator delete[](nothing, 100, ALIGN);
     int seen = getenv("EBB_CHECK") || getenv("EBB_HARDEN") ? SIGABRT : 0;
     for (int form = 0; form < 4; form++)
         for (std::size_t size : {99, 1000, 20001, 200001}) {

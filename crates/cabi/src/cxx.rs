@@ -59,7 +59,7 @@ unsafe extern "C" {
     fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize);
 }
 
-// The library's own definitions, by names that no program can take.
+// The library's own definitions, by hidden names, so that they are these whatever a program defines.
 unsafe extern "C" {
     static ebb_own_ZdlPv: u8;
     static ebb_own_ZdaPv: u8;
@@ -271,17 +271,18 @@ forward! {
 }
 
 /// Defines sized forms of delete, which forward to an operator of [`BASE`] as well, unless the size is to be compared:
-/// that is for where all operators on the way are our own.
+/// that is where all operators on the way are our own.
 macro_rules! sized {
-    ($($name:ident($($arg:ident),*) => $base:ident, own $($symbol:ident = $own:ident),+; align $align:expr;)+) => {$(
+    ($($name:ident($($arg:ident)?) => $base:ident, own $($on_the_way:ident = $own:ident),+; align $align:expr;)+) => {$(
         #[doc = concat!("Forwards to the program's `", stringify!($base), "`, or compares the size.")]
-        pub unsafe extern "C-unwind" fn $name(block: *mut c_void, size: usize $(, $arg: usize)*) {
+        pub unsafe extern "C-unwind" fn $name(block: *mut c_void, size: usize $(, $arg: usize)?) {
             // SAFETY: the caller's, passed on.
             unsafe {
-                if ENGINE.knows_sizes() && $(is_own!($symbol, $own))&&+ {
-                    return ENGINE.free_if_sized(block.cast(), size, $align);
+                if !ENGINE.knows_sizes() || $(!is_own!($on_the_way, $own))||+ {
+                    base!($base(block $(, $arg)?))
+                } else if !block.is_null() {
+                    ENGINE.free_if_sized(block.cast(), size, $align)
                 }
-                base!($base(block $(, $arg)*))
             }
         }
     )+};
@@ -289,8 +290,8 @@ macro_rules! sized {
 
 /// Whether an operator of [`BASE`] is the one that this library defines.
 macro_rules! is_own {
-    ($base:ident, $own:ident) => {
-        ptr::addr_eq((&raw const BASE.$base).read_volatile() as *const (), &raw const $own)
+    ($operator:ident, $own:ident) => {
+        ptr::addr_eq((&raw const BASE.$operator).read_volatile() as *const (), &raw const $own)
     };
 }
 

@@ -3,7 +3,8 @@
 
 #![no_std]
 
-/// Defines a weak symbol that jumps to a function.
+/// Defines a weak symbol that jumps to a function, and a hidden name for this definition of it: `ebb_own`
+/// in front.
 macro_rules! export_weak {
     ($($symbol:ident = $function:ident;)+) => {$(
         core::arch::global_asm!(

@@ -3,7 +3,8 @@
 
 #![no_std]
 
-/// Defines an exported symbol that jumps to a function.
+/// Defines an exported symbol that jumps to a function, and a hidden name for this definition of it: `ebb_own`
+/// in front.
 macro_rules! export {
     ($($symbol:ident = $function:ident;)+) => {$(
         #[unsafe(naked)]
