@@ -17,8 +17,10 @@ pub struct Plan {
 
 /// Forced modes of the allocator under test.
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
-/// Ways of the allocator under test to look for mistakes: the end of a name, and what the library takes for it.
-const CARES: [(&str, &str, &str); 3] = [
+/// A way to run the allocator under test: its name, and a variable with its value.
+type Way = (&'static str, &'static str, &'static str);
+/// Those that look for mistakes.
+const CARES: [Way; 3] = [
     ("sample", "EBB_SAMPLE", "5000"),
     ("harden", "EBB_HARDEN", "1"),
     ("check", "EBB_CHECK", "noleaks"),
@@ -79,25 +81,25 @@ impl Plan {
             }
         }
         let commit = conditions::commit(&kit.repository);
-        let ours = |kind, name: &str, set: Option<(&str, &str)>| Allocator {
-            name: format!("ebbmalloc{name}"),
+        let ours = |kind, way: Option<Way>| Allocator {
+            name: way.map_or("ebbmalloc".into(), |(name, ..)| format!("ebbmalloc-{name}")),
             library: Some(kit.library.clone()),
-            env: set.map(|(name, value)| (name.into(), value.into())).into_iter().collect(),
+            env: way.map(|(_, option, value)| (option.into(), value.into())).into_iter().collect(),
             origin: format!("this repository, commit {commit}"),
             kind,
         };
-        self.allocators.push(ours(Kind::Ours, "", None));
+        self.allocators.push(ours(Kind::Ours, None));
         if self.cases.iter().any(|case| case.modes) {
             for mode in MODES {
-                let allocator = ours(Kind::OurMode, &format!("-{mode}"), Some(("EBB_MODE", mode)));
+                let allocator = ours(Kind::OurMode, Some((mode, "EBB_MODE", mode)));
                 match conditions::has_mode(&allocator, mode) {
                     Ok(()) => self.allocators.push(allocator),
                     Err(error) => note(&mut self.missing, &allocator.name, &error),
                 }
             }
         }
-        for (name, option, value) in CARES.iter().filter(|_| careful) {
-            self.allocators.push(ours(Kind::OurCare, name, Some((option, value))));
+        if careful {
+            self.allocators.extend(CARES.map(|way| ours(Kind::OurCare, Some(way))));
         }
     }
 
