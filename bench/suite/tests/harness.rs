@@ -114,6 +114,19 @@ fn an_interrupted_run_goes_on_where_it_was() {
 }
 
 #[test]
+fn careful_modes_take_part_under_their_names() {
+    let out = fresh("careful");
+    messages(&mut suite(&out, &["--only=basic/start", "--repeat=1", "--careful"]), true);
+    let runs = figures(&out, "time_s");
+    let names: Vec<_> = runs.keys().map(|(_, allocator, _)| allocator.as_str()).collect();
+    let expected =
+        ["ebbmalloc", "ebbmalloc-check", "ebbmalloc-harden", "ebbmalloc-sample", "glibc"];
+    assert_eq!(names, expected);
+    let table = fs::read_to_string(out.join("results.md")).unwrap();
+    assert!(table.contains("What looking for mistakes costs"), "{table}");
+}
+
+#[test]
 fn another_build_cannot_resume() {
     let out = fresh("build");
     let options = ["--only=basic/start", "--repeat=1"];
