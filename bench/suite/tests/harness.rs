@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -166,8 +166,10 @@ fn a_peer_that_does_not_build_is_named_and_stops_nobody() {
     let out = fresh("missing");
     let cargo = out.join("cargo");
     let script = "#!/bin/sh\ncase \"$*\" in *peer-snmalloc*) echo 'error: no' >&2; exit 1;; esac\n";
-    fs::write(&cargo, format!("{script}exec {} \"$@\"\n", env!("CARGO"))).unwrap();
-    fs::set_permissions(&cargo, fs::Permissions::from_mode(0o755)).unwrap();
+    let text = out.join("cargo.text");
+    fs::write(&text, format!("{script}exec {} \"$@\"\n", env!("CARGO"))).unwrap();
+    // Not written by ourselves: children that other tests start just then would have it open for writing too.
+    assert!(Command::new("install").arg("--mode=755").args([&text, &cargo]).status().unwrap().success());
     let mut command = suite(&out, &["--only=basic/start", "--repeat=1", "--peers=snmalloc"]);
     let text = messages(command.env("CARGO", &cargo), true);
     assert!(text.contains("- snmalloc is missing: does not build (error: no)"), "{text}");

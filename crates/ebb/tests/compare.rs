@@ -253,8 +253,7 @@ fn scripts_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        common::script(&path, text);
         path.to_str().unwrap().to_owned()
     };
     let bare = compare(&[&script("bare", "exit 0\n")]);
@@ -351,7 +350,6 @@ fn copy_of_sleep(mode: u32) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("sleep");
-    fs::copy("/bin/sleep", &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(mode)).unwrap();
+    common::install("/bin/sleep".as_ref(), &copy, mode);
     (folder, copy)
 }

@@ -3,7 +3,6 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
 use common::{bare, ebb, library};
@@ -141,8 +140,7 @@ fn programs_that_are_not_there_or_no_programs() {
     ebb().arg("run").assert().code(2);
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
-    fs::write(&script, "#!/no/interpreter\n").unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    common::script(&script, "#!/no/interpreter\n");
     ebb()
         .args(["run", "--"])
         .arg(&script)
@@ -184,7 +182,7 @@ fn a_library_that_is_nowhere_is_searched_where_it_is_installed() {
     fs::create_dir_all(&bin).unwrap();
     fs::create_dir_all(&lib).unwrap();
     let copy = bin.join("ebb");
-    fs::copy(common::executable(), &copy).unwrap();
+    common::install(common::executable(), &copy, 0o755);
     let installed = || {
         let mut command = assert_cmd::Command::new(&copy);
         command.env_remove("CARGO").env_remove("EBB_LIBRARY").args([

@@ -332,7 +332,7 @@ fn processes_of_others_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let copy = folder.path().join("ebb");
-    fs::copy(executable(), &copy).unwrap();
+    common::install(executable(), &copy, 0o755);
     let output =
         Command::new(copy).args(["why", &running.pid()]).uid(65534).gid(65534).output().unwrap();
     assert_eq!(output.status.code(), Some(1));

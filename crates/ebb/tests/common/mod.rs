@@ -42,6 +42,26 @@ pub fn library() -> &'static Path {
     })
 }
 
+/// Puts a copy of the executable `from` there, by a process of its own: a file that this one has open for writing
+/// is open too in each child that another test starts just then, until that child executes its program, and so long
+/// the kernel executes none from the file ("text file busy").
+#[allow(dead_code, reason = "not every test file does it")]
+pub fn install(from: &Path, to: &Path, mode: u32) {
+    installing(from, to, mode).assert().success();
+}
+
+/// Puts a script there, and as `install` does.
+#[allow(dead_code, reason = "not every test file does it")]
+pub fn script(to: &Path, text: &str) {
+    installing("/dev/stdin".as_ref(), to, 0o755).write_stdin(text).assert().success();
+}
+
+fn installing(from: &Path, to: &Path, mode: u32) -> Command {
+    let mut command = Command::new("install");
+    command.arg(format!("--mode={mode:o}")).args([from, to]);
+    command
+}
+
 /// The program that takes memory and ends in the way it is told to.
 #[allow(dead_code, reason = "not every test file starts it")]
 pub fn holder() -> PathBuf {
