@@ -1,8 +1,7 @@
 // Two words in front of a block are written, where glibc has its length: that is twice as long then, and freed.
 // threat: overflow
 // default: silent
-// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit" for 16 100 1000 20000
-// check: silent for 200000 3000000
+// check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"
 // harden: abort "ebbmalloc: overflow: bytes before N were written; seen by free" for 16 100 1000 20000
 // harden: segv for 200000 3000000
 #include "misuse.h"

@@ -3,7 +3,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 
 use crate::engine::{Engine, Hooks};
-use crate::os::Linux;
+use crate::os::{Linux, constructors_run, destructors_run};
 use crate::size_class::MIN_ALIGN;
 use crate::stats::Stats;
 
@@ -50,9 +50,20 @@ extern "C" fn at_fault(address: usize, instruction: usize) {
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
+        constructors_run();
         ENGINE.begin_sampling();
     }
     begin
+};
+
+/// From here on the unwinder of a fully static program is not asked any more.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = {
+    extern "C" fn end() {
+        destructors_run();
+    }
+    end
 };
 
 extern "C" fn scavenge() {

@@ -20,7 +20,7 @@ use crate::text::Line;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
 const CANARY_LEAST: usize = 16;
-/// The most that is filled and looked at there: the rest of a large block is not touched.
+/// The most that is filled and looked at there, and again before what follows the block: the rest of a large one is not touched.
 const CANARY_MOST: usize = 4096;
 /// What blocks in quarantine may have together, in bytes, with their records.
 const QUARANTINE: usize = 16 << 20;
@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
     /// True where each block is checked.
     #[inline]
     pub(crate) fn checking(&self) -> bool {
-        self.setup().care == Care::Checked
+        self.care() == Care::Checked
     }
 
     /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
@@ -98,8 +98,10 @@ impl<O: Os> Engine<O> {
         });
         let (block, zeroed) = granted?;
         // Before the block is in the table, where others look at it.
-        // SAFETY: the block is ours yet, and has as many bytes.
-        unsafe { block.add(size).write_bytes(CANARY, self.canary_end(block, size) - size) };
+        for (from, to) in self.canaries(block, size) {
+            // SAFETY: the block is ours yet, and has as many bytes.
+            unsafe { block.add(from).write_bytes(CANARY, to - from) };
+        }
         let by = self.event();
         if !self.check_table.lock().insert(&self.os, block, size, heap, by) {
             self.free_at_once(block);
@@ -108,10 +110,12 @@ impl<O: Os> Engine<O> {
         Some((block, zeroed))
     }
 
-    /// Where the bytes end that are looked at behind a block of this size.
-    fn canary_end(&self, block: *mut u8, size: usize) -> usize {
-        let usable = self.heap_block(block).map_or(size, |found| found.usable);
-        usable.min(size.saturating_add(CANARY_MOST)).max(size)
+    /// What is looked at behind a block of this size, from where to where: its first bytes, and its last, which are in front of
+    /// the next block.
+    fn canaries(&self, block: *mut u8, size: usize) -> [(usize, usize); 2] {
+        let usable = self.heap_block(block).map_or(size, |found| found.usable).max(size);
+        let end = usable.min(size.saturating_add(CANARY_MOST));
+        [(size, end), (end.max(usable.saturating_sub(CANARY_MOST)), usable)]
     }
 
     /// Frees a block, if with a size, then with this one.
@@ -164,11 +168,11 @@ impl<O: Os> Engine<O> {
         if state == State::Gone {
             return None;
         }
-        let end = self.canary_end(block, size);
-        // SAFETY: the block has as many bytes.
-        let beyond = unsafe { damage(block, size, end, CANARY) };
-        if let Some((at, found)) = beyond {
-            return Some(Fault::Overflow(at, found));
+        for (from, to) in self.canaries(block, size) {
+            // SAFETY: the block has as many bytes.
+            if let Some((at, found)) = unsafe { damage(block, from, to, CANARY) } {
+                return Some(Fault::Overflow(at, found));
+            }
         }
         let freed = if state == State::Quarantined { size } else { 0 };
         // SAFETY: as above.

@@ -33,6 +33,7 @@ pub use linux::Linux;
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
+pub(crate) use stack::{constructors_run, destructors_run};
 pub use threads::ThreadWords;
 
 /// Where each thread's area for restartable sequences is.

@@ -6,7 +6,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::weak::weak;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, AtomicU8, Ordering};
 
 /// What lies at an address of code.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,30 @@ type GetAddress = unsafe extern "C" fn(*mut c_void) -> usize;
 
 /// An unwinder that was loaded for this; null for none.
 static LOADED: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+
+/// How far the unwinder of a fully static program is. Before constructors run, it aborts. When it comes to a table of the program
+/// for the first time, it allocates, and holds a lock meanwhile that it would take again for that block's stack; so it does
+/// when it frees that block in the end.
+static STATE: AtomicU8 = AtomicU8::new(AWAY);
+const AWAY: u8 = 0;
+const BEGUN: u8 = 1;
+const READY: u8 = 2;
+
+/// Constructors run.
+pub(crate) fn constructors_run() {
+    STATE.store(BEGUN, Ordering::Relaxed);
+}
+
+/// Destructors run, the last things that a program does.
+pub(crate) fn destructors_run() {
+    STATE.store(AWAY, Ordering::Relaxed);
+}
+
+/// Whether nobody has loaded the program: it is static as a whole.
+fn is_static() -> bool {
+    // SAFETY: takes no memory.
+    unsafe { libc::getauxval(libc::AT_BASE) == 0 }
+}
 
 /// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
 fn unwinder() -> Option<(Backtrace, GetAddress)> {
@@ -51,7 +75,7 @@ fn unwinder() -> Option<(Backtrace, GetAddress)> {
 
 /// Whether the process has no unwinder, but could load one: it is dynamically linked.
 pub fn unwinder_is_missing() -> bool {
-    unwinder().is_none() && !weak!("dladdr").is_null()
+    unwinder().is_none() && !weak!("dladdr").is_null() && !is_static()
 }
 
 /// Has stacks read by these two functions of an unwinder, where the process has none of its own.
@@ -89,10 +113,33 @@ pub(super) fn calls(out: &mut [usize]) -> usize {
     let Some((backtrace, get)) = unwinder() else {
         return 0;
     };
+    if is_static() && !is_prepared() {
+        return 0;
+    }
     let mut calls = Calls { out, get, known: 0 };
     // SAFETY: as the ABI has it.
     unsafe { backtrace(note, (&raw mut calls).cast()) };
     calls.known
+}
+
+/// Whether the unwinder of a fully static program has come to all tables; sees to it once constructors run.
+fn is_prepared() -> bool {
+    type Find = unsafe extern "C" fn(*const c_void, *mut [usize; 3]) -> *const c_void;
+    match STATE.compare_exchange(BEGUN, AWAY, Ordering::Acquire, Ordering::Acquire) {
+        Ok(_) => {
+            let find = weak!("_Unwind_Find_FDE");
+            if !find.is_null() {
+                // SAFETY: the function of this name in libgcc. At this address no code lies, so it looks at all tables.
+                unsafe {
+                    let find = mem::transmute::<*const u8, Find>(find);
+                    find(ptr::without_provenance(1), &mut [0; 3]);
+                }
+            }
+            STATE.store(READY, Ordering::Release);
+            true
+        }
+        Err(state) => state == READY,
+    }
 }
 
 /// What lies at an address of code, by dladdr(3); `None` if nothing that was loaded does.

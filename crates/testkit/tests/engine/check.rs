@@ -160,6 +160,21 @@ fn a_heap_is_looked_at_when_it_goes() {
     }
 }
 
+/// The last bytes of a large block's run are in front of the next block.
+#[test]
+#[should_panic(expected = "was written (0x01); seen by free")]
+fn a_write_in_front_of_a_large_block() {
+    let engine = engine();
+    let blocks = [(); 3].map(|()| engine.alloc(200_000));
+    let (first, second) = (blocks[0].min(blocks[1]), blocks[0].max(blocks[1]));
+    assert!(second.addr() - first.addr() < 300_000, "they are neighbours");
+    // SAFETY: in a block, behind its end; nobody uses the blocks.
+    unsafe {
+        second.sub(1).write(1);
+        engine.free(first);
+    }
+}
+
 /// What realloc leaves behind is in quarantine, and yet no heap's limit is exceeded.
 #[test]
 fn quarantine_keeps_to_the_limit_of_a_heap() {
