@@ -1,7 +1,8 @@
-// calloc gives zeroed memory, also where dirty memory is used again.
+// calloc gives zeroed memory, also where dirty memory is used again; all that malloc_usable_size tells, as most allocators do.
 // expect: exit 0
 // harden: too
 #include "check.h"
+#include <malloc.h>
 #include <stdlib.h>
 
 static int zeroed(const unsigned char *bytes, size_t size) {
@@ -23,8 +24,9 @@ int main(void) {
                 blocks[k] = k % 2 ? calloc(size, 1) : calloc(1, size);
                 CHECK(blocks[k] != NULL);
                 CHECK(aligned_to(blocks[k], 16));
-                CHECK(zeroed(blocks[k], size));
-                memset(blocks[k], 0xa5, size);
+                size_t usable = malloc_usable_size(blocks[k]);
+                CHECK(usable >= size && zeroed(blocks[k], usable));
+                memset(blocks[k], 0xa5, usable);
             }
             for (int k = 0; k < AT_ONCE; k++) free(blocks[k]);
             // Neighbouring sizes share memory with what was just freed.

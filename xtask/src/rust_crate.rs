@@ -43,8 +43,10 @@ fn main() {
 "#;
 
 /// The most, in KiB, that a program which allocates grows by on disk, stripped, with cargo's release profile: a tenth above
-/// what was last measured, on x86-64 (docs/extensions.md).
+/// what was last measured, on x86-64 (docs/extensions.md). And without the default features.
 const GROWTH: u64 = 220;
+const GROWTH_LEAN: u64 = 165;
+const LEAN: &str = ", default-features = false";
 
 /// What containers need, from crates.io.
 const CONTAINERS: &str = r#"allocator-api2 = "0.2"
@@ -72,7 +74,9 @@ pub fn run(context: &Context) -> Result<Tally> {
     };
     check("package", &|| user.packaged());
     check("hello", &|| user.hello());
-    check("size", &|| user.size());
+    check("size", &|| user.grows_by("size", "", GROWTH));
+    check("size without default features", &|| user.grows_by("lean", LEAN, GROWTH_LEAN));
+    check("without careful", &|| user.without_careful());
     check("containers", &|| user.containers(context));
     for target in TARGETS {
         check(target, &|| user.builds_without_c(target));
@@ -188,37 +192,48 @@ impl User {
     }
 
     fn hello(&self) -> Result<Outcome> {
-        let from = format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n");
-        self.runs("hello", &self.program("hello", &from, HELLO)?)
+        self.runs("hello", &self.program("hello", &dependency(""), HELLO)?)
     }
 
-    /// What the two lines cost on disk.
-    fn size(&self) -> Result<Outcome> {
+    /// What the two lines cost on disk, with these features: so many KiB at most.
+    fn grows_by(&self, name: &str, features: &str, most: u64) -> Result<Outcome> {
         if !host()?.starts_with("x86_64-unknown-linux-gnu") {
             return Ok(Outcome::Skipped("the bound is that of x86-64".to_string()));
         }
         let main =
             "fn main() {\n    println!(\"{:?}\", std::env::args().collect::<Vec<_>>());\n}\n";
-        let from = format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n");
-        let with = format!("{}{main}", HELLO.split("fn main").next().unwrap_or_default());
-        let bytes = |name: &str, main: &str| -> Result<u64> {
+        let program = format!("{}{main}", HELLO.split("fn main").next().unwrap_or_default());
+        let bytes = |name: &str, dependencies: &str, main: &str| -> Result<u64> {
             let profile = "[profile.release]\nstrip = true\n\n";
-            let project = self.program(name, &format!("{profile}{from}"), main)?;
+            let project = self.program(name, &format!("{profile}{dependencies}"), main)?;
             // What this repository passes to the compiler is not the user's.
             let mut build = self.cargo(&project, "build");
             self.run(name, build.arg("--release").env("RUSTFLAGS", ""))?;
             Ok(fs::metadata(self.target.join("release").join(name))?.len())
         };
-        let growth = bytes("size-with", &with)?.saturating_sub(bytes("size-without", main)?) / 1024;
+        let with = bytes(name, &dependency(features), &program)?;
+        let growth = with.saturating_sub(bytes("without-ebbmalloc", "", main)?) / 1024;
         ensure!(growth > 50, "{growth} KiB more: it is not in the program");
-        ensure!(growth <= GROWTH, "{growth} KiB more on disk, but at most {GROWTH} were expected");
+        ensure!(growth <= most, "{growth} KiB more on disk, but at most {most} were expected");
+        Ok(Outcome::Passed)
+    }
+
+    /// Who asks for what is not in the program is told so, and served.
+    fn without_careful(&self) -> Result<Outcome> {
+        let project = self.program("careless", &dependency(LEAN), HELLO)?;
+        self.runs("careless", &project)?;
+        for variable in ["EBB_CHECK", "EBB_HARDEN", "EBB_SAMPLE"] {
+            let mut program = Command::new(self.target.join("debug/careless"));
+            let run = self.run("careless", program.env(variable, "1"))?;
+            ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
+            let told = "are ignored: this program has ebbmalloc without its feature `careful`";
+            ensure!(run.stderr.contains(told), "{variable}: {}", run.describe());
+        }
         Ok(Outcome::Passed)
     }
 
     fn containers(&self, context: &Context) -> Result<Outcome> {
-        let from = format!(
-            "[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\", features = [\"allocator-api2\"] }}\n{CONTAINERS}"
-        );
+        let from = dependency(", features = [\"allocator-api2\"]") + CONTAINERS;
         let main = fs::read_to_string(context.root.join("tests/crate/containers.rs"))?;
         let project = self.program("containers", &from, &main)?;
         let fetched = self.try_run("fetch", &mut self.cargo(&project, "fetch"))?;
@@ -302,6 +317,11 @@ impl User {
         self.run("doc", &mut doc)?;
         Ok(Outcome::Passed)
     }
+}
+
+/// A dependency on the package, with these features.
+fn dependency(features: &str) -> String {
+    format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\"{features} }}\n")
 }
 
 /// Whether a program's statistics say that it has had memory from this version.

@@ -42,7 +42,7 @@ export! {
         unsafe { ENGINE.free(block.cast()) }
     }
 
-    /// A block of `count` times `size` zero bytes.
+    /// A block of `count` times `size` zero bytes. What `malloc_usable_size` tells beyond is zero, too.
     fn calloc/ebb_calloc(count: usize, size: usize) -> *mut c_void {
         match count.checked_mul(size) {
             Some(bytes) => ENGINE.alloc_zeroed(bytes).cast(),

@@ -23,16 +23,20 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// As [`Engine::alloc`], and the first `size` bytes are zero.
+    /// As [`Engine::alloc`], and all that may be used of the block is zero. Nobody promises that beyond `size` bytes, but
+    /// most allocators do it, and programs have come to rely on it.
     #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
-        let (block, zeroed) = match SizeClass::of(size) {
+        let class = SizeClass::of(size);
+        let (block, zeroed) = match class {
             Some(class) => (self.alloc_small::<false>(size, class), false),
             None => self.alloc_large_slow(size, 1),
         };
         if !zeroed && !block.is_null() {
-            // SAFETY: the block has `size` bytes and is ours until we return it.
-            unsafe { ptr::write_bytes(block, 0, size) };
+            let exact = self.knows_size_of(block);
+            let bytes = if exact { size } else { usable_for(size, class) };
+            // SAFETY: the block has as many bytes and is ours until we return it.
+            unsafe { ptr::write_bytes(block, 0, bytes) };
         }
         block
     }

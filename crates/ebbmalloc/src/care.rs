@@ -6,7 +6,7 @@ use core::ptr;
 use crate::engine::{Care, Engine, Homes};
 use crate::heap_record::HeapId;
 use crate::heaps::HeapBlock;
-use crate::options::{CheckChoice, HardenChoice, Options};
+use crate::options::{CAREFUL, CheckChoice, HardenChoice, Options};
 use crate::os::Os;
 use crate::region::UnitIndex;
 use crate::text::Line;
@@ -14,6 +14,15 @@ use crate::text::Line;
 impl<O: Os> Engine<O> {
     /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's.
     pub(crate) fn set_up_care(&self, options: &Options) -> (Care, Homes) {
+        if !CAREFUL {
+            if options.is_careful() {
+                let text = format_args!(
+                    "EBB_CHECK, EBB_HARDEN and EBB_SAMPLE are ignored: this program has ebbmalloc without its feature `careful`"
+                );
+                Line::print(&self.os, text);
+            }
+            return (Care::None, Homes::NONE);
+        }
         if options.check != CheckChoice::Off {
             if options.harden != HardenChoice::Off {
                 let text =
@@ -29,16 +38,28 @@ impl<O: Os> Engine<O> {
         homes.map_or((Care::None, Homes::NONE), |homes| (Care::Hardened, homes))
     }
 
+    /// Which care is taken of blocks.
+    #[inline]
+    pub(crate) fn care(&self) -> Care {
+        if CAREFUL { self.setup().care } else { Care::None }
+    }
+
     /// Whether all blocks are blocks of heaps.
     #[inline]
     pub(crate) fn all_in_heaps(&self) -> bool {
-        self.setup().care != Care::None
+        self.care() != Care::None
     }
 
     /// Whether it is known to the byte what each block was asked for with, so that sized frees can be compared.
     #[inline]
     pub fn knows_sizes(&self) -> bool {
         self.all_in_heaps()
+    }
+
+    /// The same of this block: then what follows its end is not the program's.
+    #[inline]
+    pub(crate) fn knows_size_of(&self, block: *mut u8) -> bool {
+        self.knows_sizes() || self.is_sampled(block)
     }
 
     /// Units that the record of a heap takes.
@@ -74,7 +95,7 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> (*mut u8, bool) {
-        let granted = match self.setup().care {
+        let granted = match self.care() {
             Care::None => self.alloc_unchecked(heap, size, align, replaced),
             Care::Checked => self.alloc_checked(heap, size, align, replaced),
             Care::Hardened => self.alloc_hardened(heap, size, align, replaced),
@@ -87,7 +108,7 @@ impl<O: Os> Engine<O> {
 
     /// Frees a block of a heap.
     pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
-        match self.setup().care {
+        match self.care() {
             Care::None => self.free_unchecked(block, operation),
             Care::Checked => self.free_checked(block.address, None, operation),
             Care::Hardened => self.free_hardened(block, None, operation),
@@ -105,7 +126,7 @@ impl<O: Os> Engine<O> {
 
     /// Bytes of a heap's block that may be used.
     pub(crate) fn size_in_heap(&self, block: HeapBlock, operation: &str) -> usize {
-        match self.setup().care {
+        match self.care() {
             Care::None => block.usable,
             Care::Checked => self.size_checked(block.address, operation),
             Care::Hardened => self.size_hardened(&block, operation),
@@ -124,7 +145,7 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        match self.setup().care {
+        match self.care() {
             // SAFETY: the caller's.
             Care::None => unsafe { self.realloc_unchecked(block, size, align, operation) },
             Care::Checked => self.realloc_checked(block, size, align, operation),
@@ -134,7 +155,7 @@ impl<O: Os> Engine<O> {
 
     /// Looks at the blocks of a heap that is about to be deleted.
     pub(crate) fn before_delete(&self, id: HeapId, operation: &str) {
-        match self.setup().care {
+        match self.care() {
             Care::None => {}
             Care::Checked => self.delete_checked(id, operation),
             Care::Hardened => {
@@ -147,7 +168,7 @@ impl<O: Os> Engine<O> {
 
     /// What is done when the process exits.
     pub(crate) fn finish_care(&self) {
-        match self.setup().care {
+        match self.care() {
             Care::None => {}
             Care::Checked => self.finish_check(),
             Care::Hardened => self.finish_harden(),

@@ -94,6 +94,7 @@ pub(crate) struct Setup {
     /// Whether threads register themselves for restartable sequences.
     pub joining: bool,
     pub choice: Choice,
+    /// [`Engine::care`] tells it.
     pub care: Care,
     pub homes: Homes,
     /// What blocks are sealed with.

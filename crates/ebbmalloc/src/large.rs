@@ -197,7 +197,7 @@ impl<O: Os> Engine<O> {
 
     /// The same for a size of this class, which takes the block to be none of a heap.
     pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
-        if self.all_in_heaps() || self.is_sampled(block) {
+        if self.knows_size_of(block) {
             return;
         }
         self.check_size(block, class.size());

@@ -6,6 +6,10 @@ use core::num::NonZeroU32;
 use crate::os::Os;
 use crate::text::Line;
 
+/// Whether this build has what finds mistakes: check mode, harden mode and sampling. In one without, what asks for them asks this
+/// first, and the compiler leaves out what no choice leads to.
+pub(crate) const CAREFUL: bool = cfg!(feature = "careful");
+
 /// Declares an option's type: its values, the words for them, and what each means.
 macro_rules! choices {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $($word:literal)|+,)+ }) => {
@@ -171,6 +175,15 @@ impl LimitChoice {
             "A share of what the process may have: by its control group, or as the machine has.",
         ),
     ];
+}
+
+impl Options {
+    /// Whether anything is chosen that [`CAREFUL`] is for.
+    pub(crate) fn is_careful(&self) -> bool {
+        self.check != CheckChoice::Off
+            || self.harden != HardenChoice::Off
+            || self.sample != SampleChoice::Off
+    }
 }
 
 /// Declares the options: field, variable, type, default, and what it is for.

@@ -40,7 +40,7 @@ impl<O: Os> Engine<O> {
     /// True where mistakes are made hard to exploit.
     #[inline]
     pub(crate) fn hardening(&self) -> bool {
-        self.setup().care == Care::Hardened
+        self.care() == Care::Hardened
     }
 
     /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's, if it is

@@ -10,7 +10,7 @@ mod report;
 use core::ptr;
 
 use crate::engine::Engine;
-use crate::options::SampleChoice;
+use crate::options::{CAREFUL, SampleChoice};
 use crate::os::Os;
 use crate::sample_table::{Fault, Record, Trace};
 use crate::size_class::SizeClass;
@@ -19,7 +19,7 @@ use crate::text::Line;
 impl<O: Os> Engine<O> {
     /// What set-up does for it. An engine without a process around it has nothing to wait for.
     pub(crate) fn set_up_samples(&self, choice: SampleChoice) {
-        let SampleChoice::OneOf(mean) = choice else {
+        let (true, SampleChoice::OneOf(mean)) = (CAREFUL, choice) else {
             return;
         };
         if !self.samples.set_up(&self.os, mean.get()) {
@@ -30,6 +30,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// True where blocks are sampled.
+    #[inline]
     pub(crate) fn sampling(&self) -> bool {
         self.samples.on()
     }
@@ -66,6 +67,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Whether an address lies where sampled blocks do.
+    #[inline]
     pub(crate) fn is_sampled(&self, address: *mut u8) -> bool {
         self.samples.contains(address.addr())
     }

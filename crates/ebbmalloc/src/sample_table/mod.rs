@@ -5,6 +5,7 @@
 mod slots;
 
 use crate::check_table::DEPTH;
+use crate::options::CAREFUL;
 use crate::os::Os;
 use crate::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
 use slots::Slots;
@@ -133,8 +134,9 @@ impl Samples {
     }
 
     /// True where blocks are sampled.
+    #[inline]
     pub fn on(&self) -> bool {
-        self.bytes.load(Ordering::Acquire) != 0
+        CAREFUL && self.bytes.load(Ordering::Acquire) != 0
     }
 
     /// Counts blocks that a cache is about to get; true if one of them is to be sampled.
@@ -148,8 +150,9 @@ impl Samples {
     }
 
     /// Whether an address lies where sampled blocks do.
+    #[inline]
     pub fn contains(&self, address: usize) -> bool {
         let bytes = self.bytes.load(Ordering::Acquire);
-        address.wrapping_sub(self.start.load(Ordering::Relaxed)) < bytes
+        CAREFUL && address.wrapping_sub(self.start.load(Ordering::Relaxed)) < bytes
     }
 }
