@@ -1,4 +1,4 @@
-//! Measures: rounds outermost, then cases, then allocators in rotated order (A B C, B C A, …), so that
+//! Measures: rounds outermost, then cases, then allocators in an order that is rotated (A B C, C A B, …), so that
 //! what is compared ran close together and no allocator always comes first.
 
 use std::fs::{self, File};
@@ -86,8 +86,9 @@ fn measure(plan: &Plan, rounds: u32, bench: &Bench, results: &mut Results) -> Re
     for round in 1..=rounds {
         for case in plan.cases.iter().filter(|case| round <= case.most_rounds) {
             let contenders = plan.contenders(case);
+            let first = who_begins(round, contenders.len());
             for turn in 0..contenders.len() {
-                let allocator = contenders[(round as usize + turn) % contenders.len()];
+                let allocator = contenders[(first + turn) % contenders.len()];
                 if !results.has(&case.name, &allocator.name, round) {
                     progress.begin(&case.name, round);
                     one(case, allocator, round, bench, results)?;
@@ -126,6 +127,13 @@ fn one(
             results.fail(Failure { case, allocator, round, why })
         }
     }
+}
+
+/// Who of so many comes first in a round. Runs leave traces for those that follow (caches of the kernel, a warm processor), so over few
+/// rounds, too, nobody is to have the same places: by steps of the golden section, which divides evenly wherever one stops.
+fn who_begins(round: u32, of: usize) -> usize {
+    const GOLDEN: f64 = 0.618_033_988_749_895;
+    ((f64::from(round) * GOLDEN).fract() * of as f64) as usize
 }
 
 /// Keeps other runs out of the directory while the file is open.
@@ -175,4 +183,25 @@ fn conditions(plan: &Plan, library: &Path, rounds: u32, quick: bool) -> Result<C
         cases: plan.cases.iter().map(case).collect(),
         missing: plan.missing.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over any five rounds, all have nearly the same place on average.
+    #[test]
+    fn places_are_even_over_few_rounds() {
+        const OF: usize = 12;
+        for begin in 0..20 {
+            let mean = |who: usize| {
+                let place = |round| (who + OF - who_begins(round, OF)) % OF;
+                (begin..begin + 5).map(place).sum::<usize>() as f64 / 5.0
+            };
+            let (low, high) = (0..OF).map(mean).fold((f64::MAX, 0.0), |(low, high), mean| {
+                (f64::min(low, mean), f64::max(high, mean))
+            });
+            assert!(high - low < 3.5, "from round {begin}: places {low} to {high}");
+        }
+    }
 }
