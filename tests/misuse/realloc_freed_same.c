@@ -1,9 +1,8 @@
 // A freed block is resized to the size that it had.
 // threat: double free
-// default: exploitable for 16 100 1000
+// default: abort "ebbmalloc: double free: N passed to realloc" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to realloc" for 20000
-// default: abort "ebbmalloc: double free: N passed to realloc" for 200000 3000000
-// thread: exploitable for 20000
+// thread: abort "ebbmalloc: double free: N passed to realloc" for 20000
 // check: abort "ebbmalloc: double free: N passed to realloc"
 // harden: abort "ebbmalloc: double free: N passed to realloc"
 #include "misuse.h"

@@ -189,7 +189,12 @@ impl<O: Os> Engine<O> {
     pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
-            Some(old) if Some(old) == class => return block,
+            Some(old) if Some(old) == class => {
+                if self.is_newest(block, old) {
+                    self.fault("double free", block, "realloc");
+                }
+                return block;
+            }
             Some(old) => old.size(),
             // Always moves: whoever still uses the old one is found.
             None if self.is_sampled(block) => self.size_sampled(block, "realloc"),
@@ -235,6 +240,22 @@ impl<O: Os> Engine<O> {
         }
         let entry = region.entry(offset / UNIT);
         class_of_start(entry.code(), entry.span_offset() | (offset % UNIT))
+    }
+
+    /// Whether the block was freed as the last of its class here, as far as can be told: the threads of a CPU change.
+    #[inline(always)]
+    fn is_newest(&self, block: *mut u8, class: SizeClass) -> bool {
+        let newest = match self.hot_place(&self.hot_area) {
+            // SAFETY: as in `alloc_small`.
+            Some(place) => unsafe { rseq::newest(place, class) },
+            None => self.newest_slow(class),
+        };
+        newest == block
+    }
+
+    #[inline(never)]
+    fn newest_slow(&self, class: SizeClass) -> *mut u8 {
+        self.front(|front| front.newest(class))
     }
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.

@@ -155,7 +155,7 @@ impl OwnedStack {
     #[inline(always)]
     pub fn pop(&mut self) -> *mut u8 {
         let bits = self.header().to_bits();
-        let block = self.newest(bits as u32);
+        let block = self.at_top(bits as u32);
         if !block.is_null() {
             // The top is the lower half, and above 8 where there is a block.
             self.set_header(Header::from_bits(bits - 8));
@@ -163,11 +163,17 @@ impl OwnedStack {
         block
     }
 
+    /// The newest block, which stays; null if there is none.
+    #[inline(always)]
+    pub fn newest(&self) -> *mut u8 {
+        self.at_top(self.header().top)
+    }
+
     /// Puts a block on top; false if there is no room, or if it is there already.
     #[inline(always)]
     pub fn push(&mut self, block: *mut u8) -> bool {
         let header = self.header();
-        if header.top >= header.limit || self.newest(header.top) == block {
+        if header.top >= header.limit || self.at_top(header.top) == block {
             return false;
         }
         // SAFETY: between the top and the limit of the stack, which is ours.
@@ -237,7 +243,7 @@ impl OwnedStack {
 
     /// The block in the slot that a header's top names; null where the stack is empty.
     #[inline(always)]
-    fn newest(&self, top: u32) -> *mut u8 {
+    fn at_top(&self, top: u32) -> *mut u8 {
         // SAFETY: the top is a slot of the stack, or the slab's first word, which is null.
         unsafe { self.at(top as usize).cast::<*mut u8>().read() }
     }

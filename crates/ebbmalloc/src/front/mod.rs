@@ -19,6 +19,8 @@ use crate::size_class::SizeClass;
 pub(crate) trait Front {
     /// The newest block; null if there is none.
     fn pop(&self, class: SizeClass) -> *mut u8;
+    /// The same, and it stays.
+    fn newest(&self, class: SizeClass) -> *mut u8;
     /// Puts a free block on top; false if there is no room, or if it is there already.
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// As many of the newest blocks as fit; how many.

@@ -20,6 +20,11 @@ impl<O: Os> Front for PerCpu<'_, O> {
         unsafe { rseq::pop(self.place, class) }
     }
 
+    fn newest(&self, class: SizeClass) -> *mut u8 {
+        // SAFETY: as above.
+        unsafe { rseq::newest(self.place, class) }
+    }
+
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: as above; the caller gives the block up.
         unsafe { rseq::push(self.place, class, block) }

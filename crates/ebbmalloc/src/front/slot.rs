@@ -78,6 +78,10 @@ impl Front for Slots<'_> {
         self.with(class, OwnedStack::pop)
     }
 
+    fn newest(&self, class: SizeClass) -> *mut u8 {
+        self.with(class, |stack| stack.newest())
+    }
+
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         self.with(class, |stack| stack.push(block))
     }

@@ -122,6 +122,11 @@ impl<O: Os> Front for Thread<'_, O> {
         Ready::of(self.words).map_or(ptr::null_mut(), |cache| cache.with(class, OwnedStack::pop))
     }
 
+    fn newest(&self, class: SizeClass) -> *mut u8 {
+        Ready::of(self.words)
+            .map_or(ptr::null_mut(), |cache| cache.with(class, |stack| stack.newest()))
+    }
+
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         Ready::of(self.words).is_some_and(|cache| cache.with(class, |stack| stack.push(block)))
     }

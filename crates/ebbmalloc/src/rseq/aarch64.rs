@@ -92,6 +92,27 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     block
 }
 
+/// The newest block, which stays; null if there is none.
+///
+/// # Safety
+/// As for [`pop`].
+#[inline(always)]
+pub(crate) unsafe fn newest(place: Place, class: SizeClass) -> *mut u8 {
+    let block: *mut u8;
+    // SAFETY: as for `pop`; nothing is stored but registers.
+    unsafe {
+        sequence!(place, give up by "9f";
+            "mov {block}, xzr";
+            "ldr {header}, [{slab}, {header_at}]",
+            "ldr {block}, [{slab}, {header:w}, uxtw]";
+            header_at = in(reg) header_at(class),
+            header = out(reg) _,
+            block = out(reg) block,
+        );
+    }
+    block
+}
+
 /// Puts a block on top. False, and nothing happens, if the stack is full, if the block is on top
 /// already, or if this thread has no cache.
 ///

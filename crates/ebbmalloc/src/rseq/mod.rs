@@ -17,7 +17,7 @@
     path = "none.rs"
 )]
 mod arch;
-pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header, slab};
+pub(crate) use arch::{newest, pop, pop_batch, push, push_batch, replace_header, slab};
 
 use crate::cache::Slab;
 use crate::os::RseqArea;

@@ -8,6 +8,10 @@ pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()
 }
 
+pub(crate) unsafe fn newest(_: Place, _: SizeClass) -> *mut u8 {
+    core::ptr::null_mut()
+}
+
 pub(crate) unsafe fn push(_: Place, _: SizeClass, _: *mut u8) -> bool {
     false
 }

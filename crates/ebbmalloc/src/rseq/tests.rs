@@ -93,6 +93,9 @@ fn every_sequence_does_what_the_plain_code_does() {
                 let room = header.room(class);
                 assert_eq!(header.held(class), held.len());
                 // SAFETY: as above.
+                let newest = unsafe { newest(place, class) };
+                assert_eq!(newest, held.last().copied().unwrap_or_default());
+                // SAFETY: as above.
                 unsafe {
                     match next(6) {
                         0 => assert_eq!(pop(place, class), held.pop().unwrap_or_default()),
@@ -155,6 +158,7 @@ fn threads_without_a_cache_are_refused() {
             let header = Header::default();
             assert!(super::slab(place).is_null());
             assert!(pop(place, class).is_null() && !push(place, class, block(1)));
+            assert!(newest(place, class).is_null());
             assert_eq!(push_batch(place, class, &[block(1)]), 0);
             assert_eq!(pop_batch(place, class, bottom_of(class), &mut [block(1)]), 0);
             assert_eq!(replace_header(place, class, header, header), None);

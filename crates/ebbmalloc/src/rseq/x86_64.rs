@@ -89,6 +89,28 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     block
 }
 
+/// The newest block, which stays; null if there is none.
+///
+/// # Safety
+/// As for [`pop`].
+#[inline(always)]
+pub(crate) unsafe fn newest(place: Place, class: SizeClass) -> *mut u8 {
+    let block: *mut u8;
+    // SAFETY: as for `pop`; nothing is stored but registers.
+    unsafe {
+        sequence!(place, give up by "9f";
+            "xor {block:e}, {block:e}";
+            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {block}, qword ptr [{slab} + {top}]";
+            class = in(reg) class.index(),
+            headers = const HEADERS_AT,
+            top = out(reg) _,
+            block = out(reg) block,
+        );
+    }
+    block
+}
+
 /// Puts a block on top. False, and nothing happens, if the stack is full, if the block is on top
 /// already, or if this thread has no cache.
 ///

@@ -34,6 +34,18 @@ fn large_block_twice() {
 }
 
 #[test]
+#[should_panic(expected = "ebbmalloc: double free: 0x")]
+fn small_block_resized_where_it_was() {
+    let engine = engine();
+    let block = engine.alloc(100);
+    // SAFETY: what is wrong is for the engine to notice.
+    unsafe {
+        engine.free(block);
+        engine.realloc(block, 101, 1);
+    }
+}
+
+#[test]
 #[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
 fn inside_a_small_block() {
     free(100, 0, 16);
