@@ -18,9 +18,9 @@ pub struct Plan {
 /// Forced modes of the allocator under test.
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A way to run the allocator under test: its name, and a variable with its value.
-type Way = (&'static str, &'static str, &'static str);
+pub type Way = (&'static str, &'static str, &'static str);
 /// Those that look for mistakes.
-const CARES: [Way; 3] = [
+pub const CARES: [Way; 3] = [
     ("sample", "EBB_SAMPLE", "5000"),
     ("harden", "EBB_HARDEN", "1"),
     ("check", "EBB_CHECK", "noleaks"),
@@ -66,9 +66,9 @@ impl Plan {
         Ok(Self { cases, allocators: Vec::new(), missing })
     }
 
-    /// Adds the peers, which are built or installed if need be, and the library under test; `careful` where it looks
-    /// for mistakes, too.
-    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer], careful: bool) {
+    /// Adds the peers, which are built or installed if need be, and the library under test, also as it looks for mistakes in
+    /// these ways.
+    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer], careful: &[Way]) {
         for peer in peers {
             match peer.set_up() {
                 Ok(ready) => self.allocators.push(peer_of(ready)),
@@ -98,9 +98,7 @@ impl Plan {
                 }
             }
         }
-        if careful {
-            self.allocators.extend(CARES.map(|way| ours(Kind::OurCare, Some(way))));
-        }
+        self.allocators.extend(careful.iter().map(|&way| ours(Kind::OurCare, Some(way))));
     }
 
     /// Who runs a case.

@@ -13,7 +13,7 @@ use crate::bench::Bench;
 use crate::case::{Allocator, Case, Kind};
 use crate::conditions::{self, Conditions, Described, DescribedCase};
 use crate::kit::Kit;
-use crate::plan::Plan;
+use crate::plan::{CARES, Plan, Way};
 use crate::progress::Progress;
 use crate::report;
 use crate::results::{Failure, Results};
@@ -38,9 +38,10 @@ pub struct Options {
     /// One or two cases of each group, one round: a first impression in some minutes once set up
     #[arg(long)]
     quick: bool,
-    /// Also measure what it costs to look for mistakes: sampling, harden mode and check mode
-    #[arg(long)]
-    careful: bool,
+    /// Also measure what it costs to look for mistakes [of sample, harden, check; default: all]
+    #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = way, value_name = "WAYS",
+        default_missing_values = CARES.map(|(name, ..)| name))]
+    careful: Vec<Way>,
     /// Go on with an interrupted run; other cases, peers or more rounds are added to it
     #[arg(long)]
     resume: bool,
@@ -50,6 +51,12 @@ pub struct Options {
     /// Set up the cases and list them, measure nothing
     #[arg(long)]
     list: bool,
+}
+
+/// The way to look for mistakes that has this name.
+fn way(name: &str) -> Result<Way> {
+    let found = CARES.into_iter().find(|way| way.0 == name);
+    found.with_context(|| format!("one of {}", CARES.map(|way| way.0).join(", ")))
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -65,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         return Ok(());
     }
-    plan.set_up_allocators(&kit, &peers, options.careful);
+    plan.set_up_allocators(&kit, &peers, &options.careful);
     let rounds = options.repeat.unwrap_or(if options.quick { 1 } else { 5 });
     let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
     if options.resume {

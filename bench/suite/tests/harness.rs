@@ -122,6 +122,12 @@ fn careful_modes_take_part_under_their_names() {
     let expected =
         ["ebbmalloc", "ebbmalloc-check", "ebbmalloc-harden", "ebbmalloc-sample", "glibc"];
     assert_eq!(names, expected);
+    messages(&mut suite(&out, &["--only=basic/start", "--repeat=1", "--careful=harden"]), true);
+    let names: Vec<_> = figures(&out, "time_s").into_keys().map(|(_, name, _)| name).collect();
+    assert_eq!(names, ["ebbmalloc", "ebbmalloc-harden", "glibc"]);
+    let text = messages(&mut suite(&out, &["--careful=much"]), false);
+    assert!(text.contains("one of sample, harden, check"), "{text}");
+    messages(&mut suite(&out, &["--only=basic/start", "--repeat=1", "--careful"]), true);
     let table = fs::read_to_string(out.join("results.md")).unwrap();
     assert!(table.contains("What looking for mistakes costs"), "{table}");
 }

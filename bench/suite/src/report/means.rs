@@ -54,8 +54,13 @@ impl<'a> Compared<'a> {
 
     /// Over all cases, then over each group.
     pub fn means(&self, data: &Data, figure: &str) -> Vec<Mean> {
-        let mut groups: Vec<_> = self.cases.iter().map(|case| group_of(case)).collect();
-        groups.dedup();
+        let mut groups = Vec::new();
+        for group in self.cases.iter().map(|case| group_of(case)) {
+            // Cases that were added to a run by another may stand apart from those of their group.
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
         let mut means = vec![self.mean(data, figure, "all", |_| true)];
         if groups.len() > 1 {
             let over = |name: &str| self.mean(data, figure, name, |case| group_of(case) == name);
@@ -110,10 +115,12 @@ mod tests {
             ("a/1", "ebbmalloc", &[2.0]),
             ("b/1", "glibc", &[1.0]),
             ("b/1", "ebbmalloc", &[8.0]),
+            ("a/2", "glibc", &[1.0]),
+            ("a/2", "ebbmalloc", &[32.0]),
         ]);
         let means = Compared::of(&data).unwrap().means(&data, TIME);
         let ours: Vec<_> = means.iter().map(|m| (m.over.as_str(), m.ratios[1].round())).collect();
-        assert_eq!(ours, [("all", 4.0), ("a", 2.0), ("b", 8.0)]);
+        assert_eq!(ours, [("all", 8.0), ("a", 8.0), ("b", 8.0)]);
     }
 
     #[test]
