@@ -175,7 +175,9 @@ fn a_peer_that_does_not_build_is_named_and_stops_nobody() {
     let text = out.join("cargo.text");
     fs::write(&text, format!("{script}exec {} \"$@\"\n", env!("CARGO"))).unwrap();
     // Not written by ourselves: children that other tests start just then would have it open for writing too.
-    assert!(Command::new("install").arg("--mode=755").args([&text, &cargo]).status().unwrap().success());
+    assert!(
+        Command::new("install").arg("--mode=755").args([&text, &cargo]).status().unwrap().success()
+    );
     let mut command = suite(&out, &["--only=basic/start", "--repeat=1", "--peers=snmalloc"]);
     let text = messages(command.env("CARGO", &cargo), true);
     assert!(text.contains("- snmalloc is missing: does not build (error: no)"), "{text}");

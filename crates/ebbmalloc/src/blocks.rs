@@ -443,12 +443,8 @@ impl<O: Os> Engine<O> {
             return;
         }
         // No room, or on top already. A look at the top tells.
-        let top = self.front(|front| front.pop(class));
-        if top == block {
+        if self.newest_slow(class) == block {
             self.fault("double free", block, "free");
-        }
-        if !top.is_null() && self.front(|front| front.push_batch(class, &[top])) == 0 {
-            self.release(class, &[top]);
         }
         self.overflow(class);
         if self.front(|front| front.push_batch(class, &[block])) == 0 {
