@@ -1,9 +1,8 @@
 // A block is freed twice, and another one between.
 // threat: double free
-// default: exploitable for 16 100 1000
+// default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
-// default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
-// thread: exploitable for 20000
+// thread: exploitable for 16 100 1000 20000
 // check: abort "ebbmalloc: double free: N passed to free"
 // harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"

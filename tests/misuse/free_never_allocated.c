@@ -1,7 +1,9 @@
 // Free of an address behind the last block, at which a block could begin that nobody has yet.
 // threat: invalid free
-// default: exploitable for 16 100 1000
+// default: exploitable for 16 100
+// default: abort "ebbmalloc: double free: N passed to free" for 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000 200000 3000000
+// thread: exploitable for 1000
 // check: abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // check: abort "ebbmalloc: invalid free: N passed to free" for 20000 200000 3000000
 // harden: abort "ebbmalloc: double free: N passed to free" or abort "ebbmalloc: invalid free: N passed to free"

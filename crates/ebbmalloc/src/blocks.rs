@@ -4,7 +4,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::cache::OwnedStack;
+use crate::cache::{OwnedStack, bottom_of};
 use crate::engine::Engine;
 use crate::front::thread::Ready;
 use crate::large::units_for;
@@ -190,7 +190,7 @@ impl<O: Os> Engine<O> {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
             Some(old) if Some(old) == class => {
-                if self.is_newest(block, old) {
+                if self.is_cached(block, old) {
                     self.fault("double free", block, "realloc");
                 }
                 return block;
@@ -242,30 +242,29 @@ impl<O: Os> Engine<O> {
         class_of_start(entry.code(), entry.span_offset() | (offset % UNIT))
     }
 
-    /// Whether the block was freed as the last of its class here, as far as can be told: the threads of a CPU change.
+    /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.
     #[inline(always)]
-    fn is_newest(&self, block: *mut u8, class: SizeClass) -> bool {
-        let newest = match self.hot_place(&self.hot_area) {
+    fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
+        match self.hot_place(&self.hot_area) {
             // SAFETY: as in `alloc_small`.
-            Some(place) => unsafe { rseq::newest(place, class) },
-            None => self.newest_slow(class),
-        };
-        newest == block
+            Some(place) => unsafe { rseq::holds(place, class, bottom_of(class), block) },
+            None => self.is_cached_slow(block, class),
+        }
     }
 
     #[inline(never)]
-    fn newest_slow(&self, class: SizeClass) -> *mut u8 {
-        self.front(|front| front.newest(class))
+    fn is_cached_slow(&self, block: *mut u8, class: SizeClass) -> bool {
+        self.front(|front| front.holds(class, block))
     }
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_place(&self, area: &AtomicIsize) -> Option<Place> {
+    fn hot_place(&self, area: &AtomicIsize) -> Option<Place<'_>> {
         let area = area.load(Ordering::Acquire);
         if area == 0 {
             return None;
         }
-        Some(Place { area, ..self.setup().place })
+        Some(Place { area, caches: &self.setup().cpu_caches })
     }
 
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
@@ -442,13 +441,17 @@ impl<O: Os> Engine<O> {
         if self.front(|front| front.push(class, block)) {
             return;
         }
-        // No room, or on top already. A look at the top tells.
-        if self.newest_slow(class) == block {
+        // No room, or it seems to be there already. A closer look tells.
+        if self.is_cached_slow(block, class) {
             self.fault("double free", block, "free");
         }
-        self.overflow(class);
-        if self.front(|front| front.push_batch(class, &[block])) == 0 {
-            self.release(class, &[block]);
+        // A batch is put there whatever marks say.
+        let put = || self.front(|front| front.push_batch(class, &[block])) == 1;
+        if !put() {
+            self.overflow(class);
+            if !put() {
+                self.release(class, &[block]);
+            }
         }
         self.call_scavenger();
     }

@@ -22,6 +22,34 @@ use crate::sync::{AtomicU8, AtomicU64, Lock, Ordering};
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
 
+/// Marks at the end of a slab: in which slot of the stacks a block was put last, as an offset in the slab, by a hash of
+/// its address. A block that lies in that slot still, at or below the top of its class, is in the cache. Nobody has to
+/// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
+/// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
+///
+/// Sequences set them (`rseq/`), and who works on a CPU's cache behind its lock. Caches of threads do without, as it is a
+/// page for each.
+pub(crate) const MARKS: usize = 512;
+/// Offset of the marks, of 32 bits each, from the start of a slab.
+pub(crate) const MARKS_AT: usize = (1 << SLAB_SHIFT) - MARKS * size_of::<u32>();
+/// What an address's lower half is multiplied by: the upper bits of the product are its mark. Chosen so that nearly 200
+/// neighbours have different marks, whatever their class.
+pub(crate) const MARK_MULTIPLIER: u32 = 0xd050_1e0b;
+/// How many bits of the product are below those.
+pub(crate) const MARK_SHIFT: u32 = 32 - MARKS.ilog2();
+
+/// Which mark is that of a block.
+#[inline(always)]
+pub(crate) fn mark_of(block: *mut u8) -> usize {
+    ((block.addr() as u32).wrapping_mul(MARK_MULTIPLIER) >> MARK_SHIFT) as usize
+}
+
+/// Offset of a block's mark from the start of a slab.
+#[inline(always)]
+pub(crate) fn mark_at(block: *mut u8) -> usize {
+    MARKS_AT + mark_of(block) * size_of::<u32>()
+}
+
 /// The head of a slab; the stacks' slots follow.
 #[repr(C)]
 struct SlabStart {
@@ -183,6 +211,44 @@ impl OwnedStack {
         true
     }
 
+    /// As [`OwnedStack::push`], with marks: false also if the block's says that it is there already, which is certain only
+    /// if [`OwnedStack::holds`] says so too.
+    pub fn push_marked(&mut self, block: *mut u8) -> bool {
+        let top = self.header().top;
+        let pushed = self.at_top(self.slot_of(block, top)) != block && self.push(block);
+        if pushed {
+            self.mark(block, top + 8);
+        }
+        pushed
+    }
+
+    /// As [`OwnedStack::push_batch`], with marks.
+    pub fn push_batch_marked(&mut self, blocks: &[*mut u8]) -> usize {
+        let top = self.header().top;
+        let taken = self.push_batch(blocks);
+        for (&block, nth) in blocks[..taken].iter().zip(1..) {
+            self.mark(block, top + 8 * nth);
+        }
+        taken
+    }
+
+    /// Whether a block is in the stack, which is in its full place, if it is the newest, or if its mark is its own still.
+    pub fn holds(&self, block: *mut u8) -> bool {
+        let slot = self.slot_of(block, self.header().top);
+        slot > bottom_of(self.class) && self.at_top(slot) == block
+    }
+
+    /// The slot that a block's mark names, or the newest if that lies above.
+    fn slot_of(&self, block: *mut u8, top: u32) -> u32 {
+        // SAFETY: one of the slab's marks.
+        unsafe { self.at(mark_at(block)).cast::<u32>().read() }.min(top)
+    }
+
+    fn mark(&mut self, block: *mut u8, slot: u32) {
+        // SAFETY: one of the slab's marks.
+        unsafe { self.at(mark_at(block)).cast::<u32>().write(slot) }
+    }
+
     /// As [`Header::grown`], but beginning in the smallest place, and up to `most` blocks; the
     /// stack moves where it outgrows its place. Where it has more room than that, that shrinks.
     /// The header before and after.
@@ -252,5 +318,25 @@ impl OwnedStack {
     fn at(&self, offset: usize) -> *mut u8 {
         // SAFETY: every offset in a header lies in the slab.
         unsafe { self.slab.cast::<u8>().add(offset) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::ptr;
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn neighbours_have_marks_of_their_own() {
+        for class in SizeClass::all() {
+            for start in [0, 0x7f12_3456_0000, 0xffff_0000] {
+                let block = |nth: usize| ptr::without_provenance_mut(start + nth * class.size());
+                let marks: HashSet<_> = (0..190).map(|nth| mark_of(block(nth))).collect();
+                assert_eq!(marks.len(), 190, "blocks of {} bytes from {start:#x} on", class.size());
+                assert!(marks.iter().all(|&mark| mark < MARKS));
+            }
+        }
     }
 }

@@ -19,9 +19,9 @@ use crate::size_class::SizeClass;
 pub(crate) trait Front {
     /// The newest block; null if there is none.
     fn pop(&self, class: SizeClass) -> *mut u8;
-    /// The same, and it stays.
-    fn newest(&self, class: SizeClass) -> *mut u8;
-    /// Puts a free block on top; false if there is no room, or if it is there already.
+    /// Whether this block is there, as far as can be told at once: true is certain.
+    fn holds(&self, class: SizeClass, block: *mut u8) -> bool;
+    /// Puts a free block on top; false if there is no room, or if it seems to be there already.
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// As many of the newest blocks as fit; how many.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;

@@ -8,7 +8,7 @@ use crate::size_class::SizeClass;
 
 /// The front end of threads that the place, which is set up, tells how to find caches for.
 pub(crate) struct PerCpu<'a, O> {
-    pub place: Place,
+    pub place: Place<'a>,
     pub os: &'a O,
     /// Whether threads have to register themselves.
     pub joining: bool,
@@ -20,9 +20,9 @@ impl<O: Os> Front for PerCpu<'_, O> {
         unsafe { rseq::pop(self.place, class) }
     }
 
-    fn newest(&self, class: SizeClass) -> *mut u8 {
+    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: as above.
-        unsafe { rseq::newest(self.place, class) }
+        unsafe { rseq::holds(self.place, class, bottom_of(class), block) }
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {

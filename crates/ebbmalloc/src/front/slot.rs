@@ -78,12 +78,12 @@ impl Front for Slots<'_> {
         self.with(class, OwnedStack::pop)
     }
 
-    fn newest(&self, class: SizeClass) -> *mut u8 {
-        self.with(class, |stack| stack.newest())
+    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
+        self.with(class, |stack| stack.holds(block))
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.push(block))
+        self.with(class, |stack| stack.push_marked(block))
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
@@ -91,7 +91,7 @@ impl Front for Slots<'_> {
     }
 
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        self.with(class, |stack| stack.push_batch(blocks))
+        self.with(class, |stack| stack.push_batch_marked(blocks))
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {

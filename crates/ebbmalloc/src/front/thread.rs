@@ -122,9 +122,9 @@ impl<O: Os> Front for Thread<'_, O> {
         Ready::of(self.words).map_or(ptr::null_mut(), |cache| cache.with(class, OwnedStack::pop))
     }
 
-    fn newest(&self, class: SizeClass) -> *mut u8 {
+    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
         Ready::of(self.words)
-            .map_or(ptr::null_mut(), |cache| cache.with(class, |stack| stack.newest()))
+            .is_some_and(|cache| cache.with(class, |stack| stack.newest() == block))
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {

@@ -8,7 +8,9 @@
 use core::arch::asm;
 
 use super::Place;
-use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT, Slab};
+use crate::cache::{
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
+};
 use crate::size_class::SizeClass;
 
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
@@ -45,10 +47,10 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.id_at,
+            id_at = in(reg) $place.caches.id_at,
             area = inout(reg) $place.area => _,
-            slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),
-            count = in(reg) $place.slabs_and_count & 0xffff,
+            slabs = in(reg) $place.caches.slabs,
+            count = in(reg) $place.caches.count,
             shift = const SLAB_SHIFT,
             thread = out(reg) _,
             slab = out(reg) _,
@@ -92,29 +94,43 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// The newest block, which stays; null if there is none.
+/// Whether a block is in the stack, if it is the newest, or if its mark is its own still. `bottom` is the offset of the
+/// class's bottom slot.
 ///
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn newest(place: Place, class: SizeClass) -> *mut u8 {
-    let block: *mut u8;
-    // SAFETY: as for `pop`; nothing is stored but registers.
+pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
+    let found: u32;
+    // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
         sequence!(place, give up by "9f";
-            "mov {block}, xzr";
-            "ldr {header}, [{slab}, {header_at}]",
-            "ldr {block}, [{slab}, {header:w}, uxtw]";
+            "mov {found:w}, wzr";
+            "ldr {top:w}, [{slab}, {header_at}]",
+            "ldr {slot:w}, [{slab}, {mark_at}]",
+            "cmp {slot:w}, {top:w}",
+            "csel {slot:w}, {top:w}, {slot:w}, hi",
+            "cmp {slot:w}, {bottom:w}",
+            "b.ls 9f",
+            "ldr {slot}, [{slab}, {slot:w}, uxtw]",
+            "cmp {slot}, {block}",
+            "b.ne 9f",
+            "mov {found:w}, #1";
+            block = in(reg) block,
+            bottom = in(reg) bottom,
             header_at = in(reg) header_at(class),
-            header = out(reg) _,
-            block = out(reg) block,
+            mark_at = in(reg) mark_at(block),
+            top = out(reg) _,
+            slot = out(reg) _,
+            found = out(reg) found,
         );
     }
-    block
+    found == 1
 }
 
-/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is on top
-/// already, or if this thread has no cache.
+/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already, as far as
+/// marks tell, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
+/// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
@@ -125,21 +141,27 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
         sequence!(place, give up by "{refused}";;
             "add {at}, {slab}, {header_at}",
             "ldr {header}, [{at}]",
-            "lsr {top}, {header}, #32",
-            "cmp {header:w}, {top:w}",
+            "lsr {slot}, {header}, #32",
+            "cmp {header:w}, {slot:w}",
             "b.hs {refused}",
-            "add {slab}, {slab}, {header:w}, uxtw",
-            "ldr {top}, [{slab}]",
-            "cmp {top}, {block}",
+            // The slot that the block's mark names, or the newest if that lies above.
+            "ldr {slot:w}, [{slab}, {mark_at}]",
+            "cmp {slot:w}, {header:w}",
+            "csel {slot:w}, {header:w}, {slot:w}, hi",
+            "ldr {slot}, [{slab}, {slot:w}, uxtw]",
+            "cmp {slot}, {block}",
             "b.eq {refused}",
-            "str {block}, [{slab}, #8]",
+            "add {slot}, {slab}, {header:w}, uxtw",
+            "str {block}, [{slot}, #8]",
             "add {header}, {header}, #8",
+            "str {header:w}, [{slab}, {mark_at}]",
             "stlr {header}, [{at}]";
             block = in(reg) block,
             header_at = in(reg) header_at(class),
+            mark_at = in(reg) mark_at(block),
             at = out(reg) _,
             header = out(reg) _,
-            top = out(reg) _,
+            slot = out(reg) _,
             refused = label { return false },
         );
     }
@@ -167,18 +189,25 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             "lsr {room:w}, {room:w}, #3",
             "cmp {room}, {length}",
             "csel {room}, {length}, {room}, hi",
-            "add {slab}, {slab}, {header:w}, uxtw",
+            "add {marks}, {slab}, {marks_at}",
             "2: cmp {taken}, {room}",
             "b.eq 3f",
             "ldr {block}, [{blocks}, {taken}, lsl #3]",
-            "str {block}, [{slab}, #8]!",
+            "add {header}, {header}, #8",
+            "str {block}, [{slab}, {header:w}, uxtw]",
+            "mul {block:w}, {block:w}, {multiplier:w}",
+            "lsr {block:w}, {block:w}, #{mark_shift}",
+            "str {header:w}, [{marks}, {block:w}, uxtw #2]",
             "add {taken}, {taken}, #1",
             "b 2b",
-            "3: add {header}, {header}, {taken}, lsl #3",
-            "stlr {header}, [{at}]";
+            "3: stlr {header}, [{at}]";
             header_at = in(reg) header_at(class),
             blocks = in(reg) blocks.as_ptr(),
             length = in(reg) blocks.len(),
+            multiplier = in(reg) MARK_MULTIPLIER,
+            mark_shift = const MARK_SHIFT,
+            marks_at = in(reg) MARKS_AT,
+            marks = out(reg) _,
             at = out(reg) _,
             header = out(reg) _,
             room = out(reg) _,

@@ -8,8 +8,8 @@ pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-pub(crate) unsafe fn newest(_: Place, _: SizeClass) -> *mut u8 {
-    core::ptr::null_mut()
+pub(crate) unsafe fn holds(_: Place, _: SizeClass, _: u32, _: *mut u8) -> bool {
+    false
 }
 
 pub(crate) unsafe fn push(_: Place, _: SizeClass, _: *mut u8) -> bool {

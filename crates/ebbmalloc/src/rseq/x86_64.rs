@@ -9,9 +9,13 @@
 //! its still being there that no sequence has ended meanwhile.
 
 use core::arch::asm;
+use core::mem::offset_of;
+use core::ptr;
 
-use super::Place;
-use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT, Slab};
+use super::{Caches, Place};
+use crate::cache::{
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
+};
 use crate::size_class::SizeClass;
 
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
@@ -37,21 +41,22 @@ macro_rules! sequence {
             "lea {slab}, [rip + 77b]",
             "mov qword ptr fs:[{area} + 8], {slab}",
             "33:",
-            // Numbers are below the count, which is below 2^16; -1 is not.
-            "mov {slab:e}, dword ptr fs:[{id_at}]",
-            "cmp {slab:x}, {slabs:x}",
+            // Numbers are below the count; -1 is not.
+            "mov {slab}, qword ptr [{caches} + {id_at}]",
+            "mov {slab:e}, dword ptr fs:[{slab}]",
+            "cmp {slab:e}, dword ptr [{caches} + {count}]",
             concat!("jae ", $leave),
             "shl {slab}, {shift}",
-            "add {slab}, {slabs}",
-            "and {slab}, {start_mask}",
+            "add {slab}, qword ptr [{caches} + {slabs}]",
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.id_at,
             area = in(reg) $place.area,
-            slabs = in(reg) $place.slabs_and_count,
+            caches = in(reg) ptr::from_ref($place.caches),
+            id_at = const offset_of!(Caches, id_at),
+            count = const offset_of!(Caches, count),
+            slabs = const offset_of!(Caches, slabs),
             shift = const SLAB_SHIFT,
-            start_mask = const -1 << SLAB_SHIFT,
             slab = out(reg) _,
             $($operands)*
             options(nostack),
@@ -89,30 +94,44 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// The newest block, which stays; null if there is none.
+/// Whether a block is in the stack, if it is the newest, or if its mark is its own still. `bottom` is the offset of the
+/// class's bottom slot.
 ///
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn newest(place: Place, class: SizeClass) -> *mut u8 {
-    let block: *mut u8;
-    // SAFETY: as for `pop`; nothing is stored but registers.
+pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
+    let found: u32;
+    // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
         sequence!(place, give up by "9f";
-            "xor {block:e}, {block:e}";
+            "xor {found:e}, {found:e}";
             "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
-            "mov {block}, qword ptr [{slab} + {top}]";
+            "mov {slot:e}, dword ptr [{slab} + {mark}*4 + {marks}]",
+            "cmp {slot:e}, {top:e}",
+            "cmova {slot:e}, {top:e}",
+            "cmp {slot:e}, {bottom:e}",
+            "jbe 9f",
+            "cmp qword ptr [{slab} + {slot}], {block}",
+            "jne 9f",
+            "mov {found:e}, 1";
+            block = in(reg) block,
+            bottom = in(reg) bottom,
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
+            mark = in(reg) mark_of(block),
+            marks = const MARKS_AT,
             top = out(reg) _,
-            block = out(reg) block,
+            slot = out(reg) _,
+            found = out(reg) found,
         );
     }
-    block
+    found == 1
 }
 
-/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is on top
-/// already, or if this thread has no cache.
+/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already, as far as
+/// marks tell, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
+/// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
@@ -125,17 +144,24 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
             // The limit, in the upper half.
             "cmp {header:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
             "jae {refused}",
-            "mov {top:e}, {header:e}",
-            "cmp qword ptr [{slab} + {top}], {block}",
+            // The slot that the block's mark names, or the newest if that lies above.
+            "mov {slot:e}, dword ptr [{slab} + {mark}*4 + {marks}]",
+            "cmp {slot:e}, {header:e}",
+            "cmova {slot:e}, {header:e}",
+            "cmp qword ptr [{slab} + {slot}], {block}",
             "je {refused}",
-            "mov qword ptr [{slab} + {top} + 8], {block}",
+            "mov {slot:e}, {header:e}",
+            "mov qword ptr [{slab} + {slot} + 8], {block}",
             "add {header}, 8",
+            "mov dword ptr [{slab} + {mark}*4 + {marks}], {header:e}",
             "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
             block = in(reg) block,
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
+            mark = in(reg) mark_of(block),
+            marks = const MARKS_AT,
             header = out(reg) _,
-            top = out(reg) _,
+            slot = out(reg) _,
             refused = label { return false },
         );
     }
@@ -169,6 +195,9 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             "mov {block}, qword ptr [{blocks} + {taken}*8]",
             "add {top:e}, 8",
             "mov qword ptr [{slab} + {top}], {block}",
+            "imul {block:e}, {block:e}, {multiplier}",
+            "shr {block:e}, {mark_shift}",
+            "mov dword ptr [{slab} + {block}*4 + {marks}], {top:e}",
             "inc {taken}",
             "jmp 2b",
             "3: lea {header}, [{header} + {taken}*8]",
@@ -177,6 +206,9 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             headers = const HEADERS_AT,
             blocks = in(reg) blocks.as_ptr(),
             length = in(reg) blocks.len(),
+            multiplier = const MARK_MULTIPLIER as i32,
+            mark_shift = const MARK_SHIFT,
+            marks = const MARKS_AT,
             header = out(reg) _,
             top = out(reg) _,
             room = out(reg) _,

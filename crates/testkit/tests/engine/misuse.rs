@@ -29,6 +29,18 @@ fn small_block_twice() {
 
 #[test]
 #[should_panic(expected = "ebbmalloc: double free: 0x")]
+fn small_block_twice_and_others_between() {
+    let engine = engine();
+    let blocks: Vec<_> = (1..60).map(|nth| engine.alloc(nth * 16)).collect();
+    // SAFETY: what is wrong is for the engine to notice.
+    unsafe {
+        blocks.iter().for_each(|&block| engine.free(block));
+        engine.free(blocks[3]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: double free: 0x")]
 fn large_block_twice() {
     free(100_000, 1, 0);
 }
