@@ -259,12 +259,12 @@ impl<O: Os> Engine<O> {
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_place(&self, area: &AtomicIsize) -> Option<Place<'_>> {
+    fn hot_place(&self, area: &AtomicIsize) -> Option<Place> {
         let area = area.load(Ordering::Acquire);
         if area == 0 {
             return None;
         }
-        Some(Place { area, caches: &self.setup().cpu_caches })
+        Some(Place { area, ..self.setup().place })
     }
 
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
@@ -291,7 +291,7 @@ impl<O: Os> Engine<O> {
                 return;
             }
         }
-        self.free_small_by_thread::<SIZED>(block, size, class);
+        self.free_small_by_thread::<SIZED>(block, size, class.index());
     }
 
     /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
@@ -307,14 +307,11 @@ impl<O: Os> Engine<O> {
         self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
-    /// As above. If the class comes from a size that the program gave, it is checked where there is time.
+    /// As above. If the class comes from a size that the program gave, it is checked where there is time. It comes as its
+    /// index, which sequences have in a register; the class itself would need another.
     #[inline(never)]
-    fn free_small_by_thread<const SIZED: bool>(
-        &self,
-        block: *mut u8,
-        size: usize,
-        class: SizeClass,
-    ) {
+    fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, size: usize, class: usize) {
+        let Some(class) = SizeClass::from_index(class) else { return };
         if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))
         {

@@ -14,7 +14,7 @@ use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
-use crate::rseq::{Caches, Place};
+use crate::rseq::Place;
 use crate::sample_table::Samples;
 use crate::scavenger::{Rounds, Scavenger};
 use crate::seal::Secret;
@@ -89,10 +89,7 @@ pub struct Engine<O: Os> {
 /// What set-up finds out and decides.
 #[repr(C)]
 pub(crate) struct Setup {
-    /// [`Place::area`] in percpu mode.
-    pub area: isize,
-    /// Those of virtual CPUs, in that mode.
-    pub cpu_caches: Caches,
+    pub place: Place,
     /// How many caches there are beside those of threads.
     pub caches: usize,
     pub options: Options,
@@ -161,8 +158,7 @@ impl<O: Os> Engine<O> {
             hot_sized_area: AtomicIsize::new(0),
             region: Region::unset(),
             setup: UnsafeCell::new(Setup {
-                area: 0,
-                cpu_caches: Caches::NONE,
+                place: Place::UNSET,
                 caches: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
@@ -234,11 +230,10 @@ impl<O: Os> Engine<O> {
         }
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
-            setup.area = area.offset;
-            setup.cpu_caches = Caches::new(area, self.region.slabs(), caches);
+            setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
-        let area = setup.area;
+        let area = setup.place.area;
         let counted = setup.options.stats != StatsChoice::Off;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
@@ -294,8 +289,7 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         match setup.mode {
             Mode::PerCpu => {
-                let place = Place { area: setup.area, caches: &setup.cpu_caches };
-                work(&PerCpu { place, os: &self.os, joining: setup.joining })
+                work(&PerCpu { place: setup.place, os: &self.os, joining: setup.joining })
             }
             Mode::Thread => work(&Thread {
                 os: &self.os,
@@ -429,7 +423,7 @@ mod tests {
         const PAGE: usize = 4096;
         let setup = offset_of!(Engine<Linux>, setup);
         let begin = offset_of!(Engine<Linux>, hot_area);
-        let end = setup + offset_of!(Setup, cpu_caches) + size_of::<Caches>();
+        let end = setup + offset_of!(Setup, place) + size_of::<Place>();
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");
         assert_eq!(align_of::<Engine<Linux>>(), PAGE);

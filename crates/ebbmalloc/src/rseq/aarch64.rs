@@ -47,10 +47,10 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.caches.id_at,
+            id_at = in(reg) $place.id_at,
             area = inout(reg) $place.area => _,
-            slabs = in(reg) $place.caches.slabs,
-            count = in(reg) $place.caches.count,
+            slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),
+            count = in(reg) $place.slabs_and_count & 0xffff,
             shift = const SLAB_SHIFT,
             thread = out(reg) _,
             slab = out(reg) _,

@@ -19,39 +19,31 @@
 mod arch;
 pub(crate) use arch::{holds, pop, pop_batch, push, push_batch, replace_header, slab};
 
-use core::ptr;
-
 use crate::cache::Slab;
 use crate::os::RseqArea;
 
 /// Where a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "not read where there are no sequences")]
-pub(crate) struct Place<'a> {
-    /// Offset of the rseq area from the thread pointer.
+#[allow(dead_code, reason = "not all of it is read where there are no sequences")]
+pub(crate) struct Place {
+    /// Offset of the rseq area from the thread pointer. Never 0 in a place that is set up.
     pub area: isize,
-    pub caches: &'a Caches,
-}
-
-/// The caches of virtual CPUs, and how to find one's own. Sequences look here, as registers are few.
-#[allow(dead_code, reason = "not read where there are no sequences")]
-pub(crate) struct Caches {
     /// Offset of the virtual CPU's number from the thread pointer.
-    id_at: isize,
-    /// How many there are. A thread with a higher number is served without one.
-    count: u32,
-    /// The first.
-    slabs: *mut Slab,
+    pub id_at: isize,
+    /// The address of the first slab, and in its low 16 bits how many slabs there are. A thread
+    /// with a higher number is served without a cache.
+    pub slabs_and_count: usize,
 }
 
-impl Caches {
-    /// No thread has a cache.
-    pub const NONE: Self = Self { id_at: 0, count: 0, slabs: ptr::null_mut() };
+impl Place {
+    /// No thread has a cache here.
+    pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
 
-    /// `count` slabs for the virtual CPUs that an rseq area tells. Numbers from 2^31 on, which a thread has that is not
-    /// registered, get no cache.
+    /// The place of an rseq area, over `count` slabs. Numbers from 2^16 on get no cache.
     pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
-        Self { id_at: area.id_at, count: count.min(1 << 31) as u32, slabs }
+        let count = count.min(0xffff);
+        let slabs_and_count = slabs.expose_provenance() | count;
+        Self { area: area.offset, id_at: area.id_at, slabs_and_count }
     }
 }
 

@@ -3,7 +3,6 @@
 //! nothing is restarted, and nothing needs to be, since only one thread uses these slabs.
 
 use core::ptr;
-use std::boxed::Box;
 use std::vec::Vec;
 
 use super::*;
@@ -14,7 +13,7 @@ use crate::size_class::SizeClass;
 /// Slabs, and the own area of this thread, in which no kernel writes.
 struct Emulated {
     slabs: *mut Slab,
-    place: Place<'static>,
+    place: Place,
     area: *mut u32,
 }
 
@@ -27,8 +26,7 @@ impl Emulated {
         let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
         let area_of_all = RseqArea { offset, id_at: offset + 24, id: "by hand", ours: true };
-        let caches = Box::leak(Box::new(Caches::new(area_of_all, slabs, count)));
-        Self { slabs, place: Place { area: offset, caches }, area }
+        Self { slabs, place: Place::new(area_of_all, slabs, count), area }
     }
 
     /// From now on this thread is on that virtual CPU, and registered.

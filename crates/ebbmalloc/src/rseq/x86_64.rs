@@ -9,10 +9,8 @@
 //! its still being there that no sequence has ended meanwhile.
 
 use core::arch::asm;
-use core::mem::offset_of;
-use core::ptr;
 
-use super::{Caches, Place};
+use super::Place;
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
 };
@@ -41,22 +39,21 @@ macro_rules! sequence {
             "lea {slab}, [rip + 77b]",
             "mov qword ptr fs:[{area} + 8], {slab}",
             "33:",
-            // Numbers are below the count; -1 is not.
-            "mov {slab}, qword ptr [{caches} + {id_at}]",
-            "mov {slab:e}, dword ptr fs:[{slab}]",
-            "cmp {slab:e}, dword ptr [{caches} + {count}]",
+            // Numbers are below the count, which is below 2^16; -1 is not.
+            "mov {slab:e}, dword ptr fs:[{id_at}]",
+            "cmp {slab:x}, {slabs:x}",
             concat!("jae ", $leave),
             "shl {slab}, {shift}",
-            "add {slab}, qword ptr [{caches} + {slabs}]",
+            "add {slab}, {slabs}",
+            "and {slab}, {start_mask}",
             $($body,)+
             "44:",
             "9:",
+            id_at = in(reg) $place.id_at,
             area = in(reg) $place.area,
-            caches = in(reg) ptr::from_ref($place.caches),
-            id_at = const offset_of!(Caches, id_at),
-            count = const offset_of!(Caches, count),
-            slabs = const offset_of!(Caches, slabs),
+            slabs = in(reg) $place.slabs_and_count,
             shift = const SLAB_SHIFT,
+            start_mask = const -1 << SLAB_SHIFT,
             slab = out(reg) _,
             $($operands)*
             options(nostack),
