@@ -10,27 +10,41 @@ const CHUNKS: usize = 1 << 16;
 /// Nanoseconds per malloc and free, chunk by chunk, without the warm-up.
 pub struct Samples {
     chunks: &'static mut [f64],
+    /// Those of another thread.
+    others: &'static [f64],
     /// Pairs of malloc and free in all chunks.
     pub pairs: u64,
 }
 
 impl Samples {
-    /// The median chunk.
+    /// The median chunk. Takes memory where there are those of another thread: to be asked when the row's was read.
     pub fn median_ns(&mut self) -> f64 {
+        self.join();
         let middle = self.chunks.len() / 2;
         *self.chunks.select_nth_unstable_by(middle, f64::total_cmp).1
     }
 
     /// The mean chunk: above the median where some calls do the work of many.
     pub fn mean_ns(&self) -> f64 {
-        self.chunks.iter().sum::<f64>() / self.chunks.len() as f64
+        let count = self.chunks.len() + self.others.len();
+        self.chunks.iter().chain(self.others).sum::<f64>() / count as f64
     }
 
     /// Adds what another thread measured.
     pub fn append(&mut self, other: Samples) {
-        let mut both = self.chunks.iter().chain(&*other.chunks);
-        self.chunks = table(self.chunks.len() + other.chunks.len(), |_| *both.next().unwrap());
+        assert!(self.others.is_empty() && other.others.is_empty(), "only two threads are timed");
+        self.others = other.chunks;
         self.pairs += other.pairs;
+    }
+
+    /// Makes one table of both threads'.
+    fn join(&mut self) {
+        let others = std::mem::take(&mut self.others);
+        if others.is_empty() {
+            return;
+        }
+        let mut both = self.chunks.iter().chain(others);
+        self.chunks = table(self.chunks.len() + others.len(), |_| *both.next().unwrap());
     }
 }
 
@@ -57,7 +71,8 @@ pub fn sample(budget: Duration, pairs: usize, mut chunk: impl FnMut()) -> Sample
             break;
         }
     }
-    Samples { chunks: &mut chunks[..count.min(CHUNKS)], pairs: (count * pairs) as u64 }
+    let chunks = &mut chunks[..count.min(CHUNKS)];
+    Samples { chunks, others: &[], pairs: (count * pairs) as u64 }
 }
 
 /// Times a program of fixed length, `pairs` pairs in all, as a single chunk.
@@ -65,7 +80,7 @@ pub fn sample_once(pairs: usize, program: impl FnOnce()) -> Samples {
     let begin = Instant::now();
     program();
     let ns = begin.elapsed().as_nanos() as f64 / pairs as f64;
-    Samples { chunks: table(1, |_| ns), pairs: pairs as u64 }
+    Samples { chunks: table(1, |_| ns), others: &[], pairs: pairs as u64 }
 }
 
 /// An array in pages of its own, mapped for the life of the process: it neither uses nor disturbs the

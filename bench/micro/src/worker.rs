@@ -57,6 +57,7 @@ pub fn run(options: &Options) -> Result<()> {
         (options.row.measure)(budget)
     };
     let outcome = Outcome {
+        // First, before what was measured is summed up, which takes memory.
         end_kib: resident("VmRSS:")?,
         peak_kib: resident("VmHWM:")?,
         row: options.row.name.into(),

@@ -178,6 +178,8 @@ mod engine;
 #[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]
+mod growth;
+#[cfg(not(loom))]
 mod harden;
 #[cfg(not(loom))]
 mod heap;

@@ -69,14 +69,14 @@ impl Pages {
         })?;
         self.count_use(units);
         if granted.zeroed {
-            self.make_up_for_growth(region, os);
+            self.make_up_for_growth(region, os, units);
         }
         Some(granted)
     }
 
-    /// Memory became resident: where much is already, some that is free goes.
-    fn make_up_for_growth(&mut self, region: &Region, os: &impl Os) {
-        if let Some(keep) = self.retention.after_growth(os, &self.counts) {
+    /// So many units became resident: where much is already, some that is free goes.
+    fn make_up_for_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
+        if let Some(keep) = self.retention.after_growth(os, &self.counts, units) {
             self.purge(region, os, keep);
         }
     }
@@ -84,6 +84,18 @@ impl Pages {
     /// Whether there could be so many units if nothing else were there: if not, it is of no use to make room.
     pub fn could_hold(&self, region: &Region, units: u32) -> bool {
         units as usize <= region.units().min(self.limit)
+    }
+
+    /// Whether a run of so many units would take memory that is not resident, and it is time to look
+    /// whether caches keep too much: [`Retention::is_look_due`].
+    pub fn would_grow(&mut self, region: &Region, units: u32) -> bool {
+        self.dirty.best_fit(region, units).is_none()
+            && self.retention.is_look_due(&self.counts, units)
+    }
+
+    /// Caches were emptied: [`Retention::put_off_look`].
+    pub fn put_off_look(&mut self) {
+        self.retention.put_off_look(&self.counts);
     }
 
     fn count_use(&mut self, units: u32) {
@@ -173,7 +185,7 @@ impl Pages {
         self.mark_in_use(region, first, units + more);
         self.count_use(more);
         if grows {
-            self.make_up_for_growth(region, os);
+            self.make_up_for_growth(region, os, more);
         }
         true
     }

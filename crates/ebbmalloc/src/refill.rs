@@ -29,8 +29,11 @@ const SMALL_BATCH: usize = 16;
 /// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
 /// least.
 const ROOM_MOST: usize = 8 << 20;
-const ROOM_SHARE: usize = 8;
+const ROOM_SHARE: usize = 4;
 const ROOM_LEAST: usize = 256 << 10;
+/// Room of a stack, in bytes of blocks, that a streak leaves as it is: blocks that flow one way only
+/// do not come back, and more room would hold more of them and save little.
+const FLOW: usize = 8 << 10;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -64,9 +67,11 @@ impl<O: Os> Engine<O> {
             streak = history.note(class, need);
             // Stacks of threads are bounded each by itself, and by the number of threads.
             if self.setup().mode != Mode::Thread {
-                let more = now.grown(class).room(class).saturating_sub(now.room(class));
-                if now.room(class) > 0
-                    && (more == 0 || !self.may_grow(slab, class, more * class.size()))
+                let room = now.room(class);
+                let more = now.grown(class).room(class).saturating_sub(room);
+                let flows = streak && room * class.size() >= FLOW;
+                if room > 0
+                    && (flows || more == 0 || !self.may_grow(slab, class, more * class.size()))
                 {
                     return (now, now, streak);
                 }
@@ -151,15 +156,14 @@ impl<O: Os> Engine<O> {
     fn refill_by<const AT_A_TIME: usize>(&self, class: SizeClass, mut wanted: usize) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
         let mut batch = [ptr::null_mut(); AT_A_TIME];
+        let mut grown = false;
         loop {
             let batch = &mut batch[..wanted.min(AT_A_TIME)];
-            let claimed = self.centrals[class.index()].spans().lock().claim(
-                &self.region,
-                &self.os,
-                &self.pages,
-                class,
-                batch,
-            );
+            let mut spans = self.centrals[class.index()].spans().lock();
+            let before = spans.counts.spans;
+            let claimed = spans.claim(&self.region, &self.os, &self.pages, class, batch);
+            grown |= spans.counts.spans > before;
+            drop(spans);
             let start = batch.len() - claimed;
             let mut blocks = &batch[start..];
             if block.is_null() {
@@ -179,6 +183,9 @@ impl<O: Os> Engine<O> {
             if start > 0 || wanted < SMALL_BATCH {
                 break;
             }
+        }
+        if grown {
+            self.reuse_before_growth(class.span_units());
         }
         block
     }

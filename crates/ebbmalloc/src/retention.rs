@@ -29,6 +29,11 @@ const SLACK: usize = mib(1);
 const SLACK_SHARE: usize = 16;
 /// The peak is forgotten by one part in so many each time.
 const PEAK_SHARE: usize = 8;
+/// Whether caches keep too much is looked at each time that one part in so many of what is in use became
+/// resident, if it is so much; and after they were emptied, not before one part in fewer did.
+const LOOK_FROM: usize = mib(4);
+const LOOK_SHARE: usize = 64;
+const EMPTIED_SHARE: usize = 8;
 /// What is not worth halving.
 const SURPLUS_LEAST: usize = mib(1);
 
@@ -59,6 +64,10 @@ pub(crate) struct Retention {
     /// The least that was dirty, and the most in use of late, since that was last asked.
     dirty_low: usize,
     peak: usize,
+    /// Units that became resident since the start, and how many those will be when it is time to look whether
+    /// caches keep too much.
+    grown: usize,
+    look_at: usize,
     pub pressure: Pressure,
 }
 
@@ -73,6 +82,8 @@ impl Retention {
             watched: false,
             dirty_low: 0,
             peak: 0,
+            grown: 0,
+            look_at: 0,
             pressure: Pressure::new(),
         }
     }
@@ -82,14 +93,29 @@ impl Retention {
         self.faulted_back += units as usize;
     }
 
+    /// Whether it is time to look whether caches keep too much, now that so many units more are to become resident.
+    pub fn is_look_due(&mut self, counts: &PageCounts, units: u32) -> bool {
+        let due = counts.in_use >= LOOK_FROM && self.grown + units as usize >= self.look_at;
+        if due {
+            self.look_at = self.grown + counts.in_use / LOOK_SHARE;
+        }
+        due
+    }
+
+    /// Caches were emptied.
+    pub fn put_off_look(&mut self, counts: &PageCounts) {
+        self.look_at = self.grown + counts.in_use / EMPTIED_SHARE;
+    }
+
     /// There is less dirty memory, or more in use.
     pub fn count(&mut self, counts: &PageCounts) {
         self.peak = self.peak.max(counts.in_use);
         self.dirty_low = self.dirty_low.min(counts.dirty);
     }
 
-    /// How much is to stay, if some is to go now that memory became resident.
-    pub fn after_growth(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
+    /// How much is to stay, if some is to go now that so many units became resident.
+    pub fn after_growth(&mut self, os: &impl Os, counts: &PageCounts, units: u32) -> Option<usize> {
+        self.grown += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
         let slack = self.slack();
         let usual = if self.watched { self.peak + slack - in_use } else { HARD.max(in_use) };

@@ -6,6 +6,7 @@
 mod audit;
 mod check;
 mod fuzz;
+mod growth;
 mod harden;
 mod heaps;
 mod limit;

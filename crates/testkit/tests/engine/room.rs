@@ -46,6 +46,8 @@ fn one_class_may_have_a_quarter_mebibyte() {
 #[test]
 fn all_classes_together_are_bounded() {
     let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    // Spans are not mostly free, and so caches are not emptied where the heap grows.
+    let _in_use = (0..4 * MIB / 512).map(|_| engine.alloc(512)).collect::<Vec<_>>();
     for _ in 0..20 {
         sizes().for_each(|size| burst(&engine, size, MIB / 2));
     }
@@ -55,15 +57,16 @@ fn all_classes_together_are_bounded() {
         cached(&engine)
     };
     let most = sizes().map(after).max().unwrap();
-    // Each stack's first room (1.9 MiB in all), and an eighth of the few MiB in use.
-    assert!(most < 4 * MIB, "{most} bytes cached");
+    // Each stack's first room (1.9 MiB in all), and a quarter of what is in use.
+    let bound = 2 * MIB + engine.stats().held_bytes as usize / 4;
+    assert!(bound < 5 * MIB && most < bound, "{most} bytes cached, {bound} at most");
     // Without the bound it would be a quarter mebibyte a class.
     assert!(most > MIB, "{most} bytes cached");
 }
 
 #[test]
 fn caches_that_nobody_uses_have_no_share() {
-    // One thread uses one cache, however many CPUs there are. 640 KiB are less than an eighth of what is in use.
+    // One thread uses one cache, however many CPUs there are. 640 KiB are less than a quarter of what is in use.
     let engine = Engine::new(FakeOs::default().cpus(16), None);
     let _in_use = (0..6).map(|_| engine.alloc(MIB)).collect::<Vec<_>>();
     let bursts =
@@ -86,6 +89,29 @@ fn room_moves_to_the_class_that_misses() {
     let before = refills();
     burst();
     assert!(refills() - before <= 1, "{} refills", refills() - before);
+}
+
+/// Two misses are no streak, and give room as any; those that follow the same way give none.
+#[test]
+fn blocks_that_flow_one_way_get_little_room() {
+    let engine = engine();
+    let mut most = 0;
+    let blocks: Vec<_> = (0..8 * MIB / 1024)
+        .map(|_| {
+            let block = engine.alloc(1024);
+            most = most.max(cached(&engine));
+            block
+        })
+        .collect();
+    // Four times what a stack begins with.
+    assert!((MIB / 256..=MIB / 32).contains(&most), "{most} bytes cached while allocating");
+    for block in blocks {
+        // SAFETY: a live block, freed once.
+        unsafe { engine.free(block) };
+        most = most.max(cached(&engine));
+    }
+    // The same again for having turned.
+    assert!(most <= MIB / 8, "{most} bytes cached while freeing");
 }
 
 #[test]
