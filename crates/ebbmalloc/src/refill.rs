@@ -28,7 +28,7 @@ const SMALL_BATCH: usize = 16;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
 /// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
 /// least.
-const ROOM_MOST: usize = 8 << 20;
+const ROOM_MOST: usize = 6 << 20;
 const ROOM_SHARE: usize = 4;
 const ROOM_LEAST: usize = 256 << 10;
 /// Room of a stack, in bytes of blocks, that a streak leaves as it is: blocks that flow one way only
