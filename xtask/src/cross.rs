@@ -1,6 +1,6 @@
-//! Steps `musl` and `aarch64`: the same crate on another C library, and on another architecture under qemu.
-//! What they need (the target by rustup, compilers and qemu as packages) is installed; where that cannot be
-//! had they are skipped.
+//! Steps `musl`, `aarch64` and `gvisor`: the same crate on another C library, on another architecture under qemu, and
+//! on another kernel. What they need (the target by rustup, compilers, qemu and gVisor as packages) is installed; where that cannot
+//! be had they are skipped.
 
 use crate::library::{Library, Mode};
 use crate::tally::Tally;
@@ -18,15 +18,14 @@ const ARM: &str = "aarch64-unknown-linux-gnu";
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A Rust program with the crate as its allocator.
 const EXAMPLE: [&str; 4] = ["--package", "ebbmalloc", "--example", "words"];
-/// The contract programs that say most about a C library: threads that come and go, and forks.
-const PROGRAMS: [&str; 6] = [
-    "malloc.c",
-    "stress.c",
-    "thread_exit.c",
-    "thread_storm.c",
-    "fork_threads.c",
-    "misuse_double_free.c",
-];
+/// The contract programs that say most about a C library and a kernel: threads that come and go, and forks.
+const PROGRAMS: [&str; 5] =
+    ["malloc.c", "stress.c", "thread_exit.c", "thread_storm.c", "fork_threads.c"];
+/// One that ends by a signal, of which gVisor tells only as shells do.
+const MISUSE: &str = "misuse_double_free.c";
+
+/// Programs in gVisor, as who starts it, with the file system of the machine.
+const GVISOR: [&str; 5] = ["runsc", "--rootless", "--ignore-cgroups", "--network=none", "do"];
 
 /// A test of what the kernel then says of a mapping.
 const HUGE: &str = "reserved_memory_is_not_for_huge_pages";
@@ -39,6 +38,10 @@ pub fn musl_packages(_: &Context) -> Result<BTreeSet<String>> {
 
 pub fn arm_packages(_: &Context) -> Result<BTreeSet<String>> {
     Ok(["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "qemu-user"].map(String::from).into())
+}
+
+pub fn gvisor_packages(_: &Context) -> Result<BTreeSet<String>> {
+    Ok(BTreeSet::from(["runsc".into()]))
 }
 
 /// Rust programs, and C programs with the static library or with the shared one preloaded or linked, in each mode.
@@ -63,19 +66,60 @@ pub fn musl(context: &Context) -> Result<Tally> {
     ];
     build(context, MUSL, &shared, &["--package", "ebbmalloc-capi"], &environment)?;
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
-    let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
+    let modes = try_modes("musl", &[], &fixed.join("examples/words"), None, context, &mut tally)?;
     for (name, build, ways, library) in [
         ("static", "musl-gcc -static", "static", fixed),
         ("shared", "musl-gcc", "preload dynamic", shared),
     ] {
         let context = context.with(Library::Ours(library), &format!("musl-{name}"))?;
-        let programs = c::programs(&context.root, &context.filter)?;
-        let chosen = programs.into_iter().filter(|program| PROGRAMS.contains(&program.name()));
-        for program in chosen {
-            program.built_by(build, ways)?.test(&context, &modes, &mut tally)?;
-        }
+        contract(
+            &context,
+            &[&PROGRAMS[..], &[MISUSE]].concat(),
+            (build, ways),
+            &modes,
+            &mut tally,
+        )?;
     }
     Ok(tally)
+}
+
+/// A Rust program, and C programs with the library preloaded or linked, in each mode that there is.
+pub fn gvisor(context: &Context) -> Result<Tally> {
+    let mut tally = Tally::default();
+    if let Some(package) = packages::missing(&gvisor_packages(context)?) {
+        tally.skip("gvisor", format!("package {package} is not installed"));
+        return Ok(tally);
+    }
+    // It takes namespaces of users, or the right to trace.
+    let mut probe = Command::new(GVISOR[0]);
+    let probe = probe.args(&GVISOR[1..]).arg("true");
+    let run = process::run(probe, RUN_LIMIT, &context.work.join("gvisor"), None)?;
+    if !run.success() {
+        tally.skip("gvisor", format!("it does not start here: {}", run.describe()));
+        return Ok(tally);
+    }
+    build(context, "", &context.target, &EXAMPLE, &[])?;
+    let words = context.target.join("release/examples/words");
+    let modes = try_modes("gvisor", &GVISOR, &words, None, context, &mut tally)?;
+    let library = Library::Ours(context.target.join("release"));
+    let context = Context { runner: &GVISOR, ..context.with(library, "gvisor-c")? };
+    contract(&context, &PROGRAMS, ("gcc", "preload static"), &modes, &mut tally)?;
+    Ok(tally)
+}
+
+/// Some of the contract programs, built in one way.
+fn contract(
+    context: &Context,
+    names: &[&str],
+    (build, ways): (&str, &str),
+    modes: &[Mode],
+    tally: &mut Tally,
+) -> Result<()> {
+    let programs = c::programs(&context.root, &context.filter)?;
+    for program in programs.into_iter().filter(|program| names.contains(&program.name())) {
+        program.built_by(build, ways)?.test(context, modes, tally)?;
+    }
+    Ok(())
 }
 
 /// The engine's unit tests, the sequences among them, and a Rust program. Under qemu there is no rseq.
@@ -97,7 +141,7 @@ pub fn arm(context: &Context) -> Result<Tally> {
     tally += cargo::test("aarch64", &mut command)?;
     build(context, ARM, &context.target, &EXAMPLE, &environment)?;
     let words = context.target.join(ARM).join("release/examples/words");
-    try_modes("aarch64", &qemu, &words, context, &mut tally)?;
+    try_modes("aarch64", &qemu, &words, Some(EMULATED_SPACE), context, &mut tally)?;
     Ok(tally)
 }
 
@@ -117,7 +161,10 @@ fn build(
     environment: &[(&str, &str)],
 ) -> Result<()> {
     let mut command = cargo::cargo(&context.root);
-    command.args(["build", "--release", "--target", target]).args(what);
+    command.args(["build", "--release"]).args(what);
+    if !target.is_empty() {
+        command.args(["--target", target]);
+    }
     command.arg("--target-dir").arg(into).envs(environment.iter().copied());
     ensure!(command.status()?.success(), "{what:?} does not build for {target}");
     Ok(())
@@ -129,11 +176,11 @@ fn try_modes(
     step: &str,
     runner: &[&str],
     program: &Path,
+    space: Option<u64>,
     context: &Context,
     tally: &mut Tally,
 ) -> Result<Vec<Mode>> {
     let words: Vec<PathBuf> = runner.iter().map(PathBuf::from).chain([program.into()]).collect();
-    let space = (!runner.is_empty()).then_some(EMULATED_SPACE);
     let mut modes = Vec::new();
     for name in MODES.into_iter().chain(["auto"]) {
         let mut mode = Mode { name, setting: ("EBB_MODE", name), unavailable: None };

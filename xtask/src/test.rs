@@ -38,6 +38,8 @@ pub struct Context {
     pub filter: String,
     /// Whether to run also what takes minutes.
     pub long: bool,
+    /// What runs the contract programs: a command that takes theirs. Empty for nothing.
+    pub runner: &'static [&'static str],
 }
 
 struct Step {
@@ -97,6 +99,13 @@ const STEPS: &[Step] = &[
         about: "the engine's tests and a Rust program on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
+        aside: false,
+    },
+    Step {
+        name: "gvisor",
+        about: "Rust and C programs in gVisor, whose kernel has no restartable sequences",
+        run: cross::gvisor,
+        packages: cross::gvisor_packages,
         aside: false,
     },
     Step {
@@ -198,15 +207,16 @@ impl Context {
         let work = target.join("test");
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;
-        Ok(Context { root, target, work, library, filter: filter.to_string(), long: false })
+        let filter = filter.to_string();
+        Ok(Context { root, target, work, library, filter, long: false, runner: &[] })
     }
 
     /// The same for another library, whose steps keep their things apart.
     pub fn with(&self, library: Library, name: &str) -> Result<Context> {
         let work = self.work.join(name);
         fs::create_dir_all(&work)?;
-        let (root, target) = (self.root.clone(), self.target.clone());
-        Ok(Context { root, target, work, library, filter: self.filter.clone(), long: self.long })
+        let (root, target, filter) = (self.root.clone(), self.target.clone(), self.filter.clone());
+        Ok(Context { root, target, work, library, filter, ..*self })
     }
 }
 
@@ -239,8 +249,8 @@ mod tests {
         assert_eq!(
             names(&[]).unwrap(),
             [
-                "unit", "loom", "miri", "c", "misuse", "musl", "aarch64", "crate", "faces",
-                "programs", "wheel"
+                "unit", "loom", "miri", "c", "misuse", "musl", "aarch64", "gvisor", "crate",
+                "faces", "programs", "wheel"
             ]
         );
         assert_eq!(names(&["programs", "unit"]).unwrap(), ["unit", "programs"]);

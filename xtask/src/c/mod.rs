@@ -300,8 +300,9 @@ impl Program {
         care: Option<Care>,
     ) -> Result<Option<String>> {
         let (library, executable) = (&context.library, &built.executable);
-        let mut command = Command::new(executable);
-        library.environment(&mut command, mode);
+        let mut words = context.runner.iter().map(Path::new).chain([executable.as_path()]);
+        let mut command = Command::new(words.next().context("no command")?);
+        library.environment(command.args(words), mode);
         command.current_dir(executable.parent().context("no directory")?);
         if built.way == Way::Preload {
             command.env("LD_PRELOAD", library.preload());
