@@ -33,7 +33,7 @@ const LAYERS: [&[&str]; 38] = [
     &["backtrace"],
     &["sample"],
     &["large"],
-    &["refill", "drain"],
+    &["refill", "drain", "growth"],
     &["heaps", "care", "check", "harden"],
     &["scavenge"],
     &["blocks", "stats", "why"],
