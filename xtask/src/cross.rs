@@ -8,8 +8,7 @@ use crate::test::Context;
 use crate::{c, cargo, packages, process};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 const RUN_LIMIT: Duration = Duration::from_secs(60);
@@ -57,14 +56,14 @@ pub fn musl(context: &Context) -> Result<Tally> {
     }
     let target = |dir: &str| context.target.join(dir);
     let (fixed, shared) = (target("musl-static"), target("musl-shared"));
-    build(context, MUSL, &fixed, &EXAMPLE, &[])?;
-    build(context, MUSL, &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
+    build(context, Some(MUSL), &fixed, &EXAMPLE, &[])?;
+    build(context, Some(MUSL), &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
     // A shared object that needs the C library's, which Rust has none of.
     let environment = [
         ("RUSTFLAGS", "-C target-feature=-crt-static"),
         ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
     ];
-    build(context, MUSL, &shared, &["--package", "ebbmalloc-capi"], &environment)?;
+    build(context, Some(MUSL), &shared, &["--package", "ebbmalloc-capi"], &environment)?;
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
     let modes = try_modes("musl", &[], &fixed.join("examples/words"), None, context, &mut tally)?;
     for (name, build, ways, library) in [
@@ -91,14 +90,13 @@ pub fn gvisor(context: &Context) -> Result<Tally> {
         return Ok(tally);
     }
     // It takes namespaces of users, or the right to trace.
-    let mut probe = Command::new(GVISOR[0]);
-    let probe = probe.args(&GVISOR[1..]).arg("true");
-    let run = process::run(probe, RUN_LIMIT, &context.work.join("gvisor"), None)?;
+    let mut probe = process::under(&GVISOR, Path::new("true"));
+    let run = process::run(&mut probe, RUN_LIMIT, &context.work.join("gvisor"), None)?;
     if !run.success() {
         tally.skip("gvisor", format!("it does not start here: {}", run.describe()));
         return Ok(tally);
     }
-    build(context, "", &context.target, &EXAMPLE, &[])?;
+    build(context, None, &context.target, &EXAMPLE, &[])?;
     let words = context.target.join("release/examples/words");
     let modes = try_modes("gvisor", &GVISOR, &words, None, context, &mut tally)?;
     let library = Library::Ours(context.target.join("release"));
@@ -139,7 +137,7 @@ pub fn arm(context: &Context) -> Result<Tally> {
     command.args(["--", "--skip", HUGE]);
     tally.skip(HUGE, "qemu keeps advice about huge pages to itself");
     tally += cargo::test("aarch64", &mut command)?;
-    build(context, ARM, &context.target, &EXAMPLE, &environment)?;
+    build(context, Some(ARM), &context.target, &EXAMPLE, &environment)?;
     let words = context.target.join(ARM).join("release/examples/words");
     try_modes("aarch64", &qemu, &words, Some(EMULATED_SPACE), context, &mut tally)?;
     Ok(tally)
@@ -153,20 +151,19 @@ fn ready(target: &str, wanted: BTreeSet<String>) -> Result<()> {
     cargo::add_target(target)
 }
 
+/// Builds for a target, or for this machine.
 fn build(
     context: &Context,
-    target: &str,
+    target: Option<&str>,
     into: &Path,
     what: &[&str],
     environment: &[(&str, &str)],
 ) -> Result<()> {
     let mut command = cargo::cargo(&context.root);
     command.args(["build", "--release"]).args(what);
-    if !target.is_empty() {
-        command.args(["--target", target]);
-    }
+    command.args(target.iter().flat_map(|target| ["--target", target]));
     command.arg("--target-dir").arg(into).envs(environment.iter().copied());
-    ensure!(command.status()?.success(), "{what:?} does not build for {target}");
+    ensure!(command.status()?.success(), "{what:?} does not build for {target:?}");
     Ok(())
 }
 
@@ -180,12 +177,11 @@ fn try_modes(
     context: &Context,
     tally: &mut Tally,
 ) -> Result<Vec<Mode>> {
-    let words: Vec<PathBuf> = runner.iter().map(PathBuf::from).chain([program.into()]).collect();
     let mut modes = Vec::new();
     for name in MODES.into_iter().chain(["auto"]) {
         let mut mode = Mode { name, setting: ("EBB_MODE", name), unavailable: None };
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).env("EBB_MODE", name).env("EBB_STATS", "1");
+        let mut command = process::under(runner, program);
+        command.env("EBB_MODE", name).env("EBB_STATS", "1");
         let log = context.work.join(format!("{step}-{name}"));
         let run = process::run(&mut command, RUN_LIMIT, &log, space)?;
         let told =

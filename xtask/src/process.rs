@@ -40,6 +40,18 @@ impl Finished {
     }
 }
 
+/// A program, by itself or by `runner`, a command that takes it as its last word.
+pub fn under(runner: &[&str], program: &Path) -> Command {
+    match runner {
+        [] => Command::new(program),
+        [first, words @ ..] => {
+            let mut command = Command::new(first);
+            command.args(words).arg(program);
+            command
+        }
+    }
+}
+
 /// Runs `command` for at most `limit`, its output going through files beside `log` (a file, unlike a
 /// pipe, is not held open by a grandchild that stays behind). The whole process group is killed at the
 /// limit. `address_space` bounds its virtual memory in bytes from before it starts.

@@ -359,9 +359,7 @@ impl<O: Os> Engine<O> {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_at_home(size, align);
         }
-        if self.ready()
-            && let Some(units) = units_for(size)
-        {
+        if let Some(units) = units_for(size) {
             self.reuse_before_growth(units);
         }
         let mut granted = self.alloc_large(size, align);

@@ -21,7 +21,6 @@ use expect::{Expect, quoted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The exit code of a program that cannot do what it is for, and says why on standard error (automake's convention).
@@ -300,9 +299,8 @@ impl Program {
         care: Option<Care>,
     ) -> Result<Option<String>> {
         let (library, executable) = (&context.library, &built.executable);
-        let mut words = context.runner.iter().map(Path::new).chain([executable.as_path()]);
-        let mut command = Command::new(words.next().context("no command")?);
-        library.environment(command.args(words), mode);
+        let mut command = process::under(context.runner, executable);
+        library.environment(&mut command, mode);
         command.current_dir(executable.parent().context("no directory")?);
         if built.way == Way::Preload {
             command.env("LD_PRELOAD", library.preload());
