@@ -48,7 +48,8 @@ impl<O: Os> Engine<O> {
             assert_eq!(listed, counts.free(), "free blocks of {class:?}");
             assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
-            span_units += counts.spans * class.span_units() as usize;
+            assert_eq!(counts.units, seen.units, "units of spans of {class:?}");
+            span_units += counts.units;
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
         let totals = self.totals.read();
@@ -112,19 +113,20 @@ impl<O: Os> Engine<O> {
                 check_owner(region, first, run, entry);
             }
             if let Some(class) = entry.class() {
-                assert_eq!(run.units, class.span_units(), "units of a span of {class:?}");
                 for (nth, unit) in (first..rest.end).enumerate() {
                     let expected = MapEntry::small(class, nth as u32);
                     assert_eq!(region.entry(unit as usize).of_anyone(), expected, "unit {unit}");
                 }
                 // SAFETY: a span, and nobody else works on it.
                 let span = unsafe { &*region.span(first) };
+                assert_eq!(run.units, span.units as u32, "units of a span of {class:?}");
                 span.check(class);
                 if entry.is_of_heap() {
                     found.heap_units += run.units as usize;
                 } else {
                     let counts = &mut found.classes[class.index()];
                     counts.spans += 1;
+                    counts.units += run.units as usize;
                     counts.claimed += (span.blocks - span.free) as usize;
                 }
                 continue;
@@ -175,7 +177,7 @@ impl<O: Os> Engine<O> {
             let counts = spans.counts;
             let free = spans.check(&self.region, class);
             assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
-            units += counts.spans * class.span_units() as usize;
+            units += counts.units;
             used += counts.claimed * class.size();
         }
         for first in contents.each_large(&self.region) {

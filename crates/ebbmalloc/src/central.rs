@@ -8,7 +8,7 @@
 mod hardened;
 
 use crate::os::Os;
-use crate::pages::{Granted, Pages};
+use crate::pages::Pages;
 use crate::region::{MapEntry, Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Span;
@@ -34,8 +34,9 @@ pub(crate) enum BadBlock {
 pub(crate) struct CentralCounts {
     /// Blocks out: with the program or in caches.
     pub claimed: usize,
-    /// Spans now, and the blocks in them.
+    /// Spans now, their units, and the blocks in them.
     pub spans: usize,
+    pub units: usize,
     pub blocks: usize,
     /// Calls that filled a cache.
     pub refills: usize,
@@ -84,7 +85,8 @@ impl Central {
 impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
-        let counts = CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0 };
+        let counts =
+            CentralCounts { claimed: 0, spans: 0, units: 0, blocks: 0, refills: 0, flushes: 0 };
         Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts }
     }
 
@@ -153,12 +155,11 @@ impl ClassSpans {
             let span = unsafe { &mut *region.span(unit) };
             let list = self.list_of(span);
             // Neighbours in a batch often share a span: book those together.
-            let span_bytes = class.span_units() as usize * UNIT;
             let mut taken = 0;
             let mut bad = None;
             for &block in rest {
                 let offset = block.addr().wrapping_sub(base.addr());
-                if offset >= span_bytes {
+                if offset >= span.bytes() {
                     break;
                 }
                 let number = class.block_at(offset);
@@ -173,7 +174,7 @@ impl ClassSpans {
             self.counts.claimed -= taken;
             if span.is_idle() {
                 self.unlist(region, unit, list);
-                self.retire(region, os, pages, class, unit);
+                self.retire(region, os, pages, unit);
             } else {
                 self.relist(region, unit, list, self.list_of(span));
             }
@@ -284,18 +285,12 @@ impl ClassSpans {
     }
 
     /// Gives all spans back, whatever is in use in them: the end of a heap.
-    pub fn retire_all(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<Pages>,
-        class: SizeClass,
-    ) {
+    pub fn retire_all(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>) {
         while self.filled != 0 {
             let list = self.filled.trailing_zeros() as usize;
             let unit = self.heads[list];
             self.unlist(region, unit, Some(list));
-            self.retire(region, os, pages, class, unit);
+            self.retire(region, os, pages, unit);
         }
         self.counts.claimed = 0;
     }
@@ -316,46 +311,47 @@ impl ClassSpans {
         pages: &Lock<Pages>,
         class: SizeClass,
     ) -> Option<UnitIndex> {
-        let units = class.span_units();
-        let Granted { first, zeroed } = {
+        let (granted, units) = {
             let mut pages = pages.lock();
+            let units = match self.hardened {
+                true => class.random_span_units(),
+                false => pages.span_units(region, class),
+            };
             let granted = pages.alloc(region, os, units, 1)?;
             pages.note(region, granted.first, 0, self.heap);
-            granted
+            (granted, units)
         };
+        let first = granted.first;
         for nth in 0..units {
             region.set_entry(first + nth, self.entry(class, nth));
         }
         match self.hardened {
-            true => harden(region, os, pages, class, first, zeroed),
+            true => harden(region, os, pages, class, granted, units),
             // SAFETY: the run is ours alone now.
-            false => unsafe { (*region.span(first)).set_up(class, !zeroed) },
+            false => unsafe { (*region.span(first)).set_up(class, units, !granted.zeroed) },
         }
         // SAFETY: as above.
         let span = unsafe { &*region.span(first) };
         self.counts.spans += 1;
+        self.counts.units += units as usize;
         self.counts.blocks += span.blocks as usize;
         self.relist(region, first, None, self.list_of(span));
         Some(first)
     }
 
-    fn retire(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<Pages>,
-        class: SizeClass,
-        first: UnitIndex,
-    ) {
-        for nth in 0..class.span_units() {
+    fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>, first: UnitIndex) {
+        // SAFETY: the unit heads a span of this class, whose lock we hold.
+        let (units, blocks) =
+            unsafe { ((*region.span(first)).units, (*region.span(first)).blocks) };
+        for nth in 0..units as u32 {
             region.set_entry(first + nth, MapEntry::NONE);
         }
         self.counts.spans -= 1;
-        // SAFETY: the span was of this class, whose lock we hold.
-        self.counts.blocks -= unsafe { (*region.span(first)).blocks } as usize;
+        self.counts.units -= units as usize;
+        self.counts.blocks -= blocks as usize;
         let mut pages = pages.lock();
-        if !self.hardened || unguard(region, os, &mut pages, class, first) {
-            pages.free(region, os, first, class.span_units());
+        if !self.hardened || unguard(region, os, &mut pages, first, units as u32) {
+            pages.free(region, os, first, units as u32);
         }
     }
 

@@ -79,7 +79,7 @@ impl<O: Os> Engine<O> {
             if self.counting() {
                 self.totals.count_free(spans.counts.claimed * class.size());
             }
-            spans.retire_all(&self.region, &self.os, &self.pages, class);
+            spans.retire_all(&self.region, &self.os, &self.pages);
         }
         while contents.large != 0 {
             let first = contents.large;

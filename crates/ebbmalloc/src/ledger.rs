@@ -212,8 +212,8 @@ impl Ledger {
         let bytes = units.len() * UNIT;
         if let (State::InUse, Some(class)) = (run.state, entry.class())
             && entry.span_offset() == 0
-            && bytes == class.span_units() as usize * UNIT
             && let Some(span) = tables.span(units.start, class)
+            && bytes == span.bytes()
         {
             self.book_span(tables, units.start, class, &span);
             return;
@@ -244,7 +244,7 @@ impl Ledger {
 
     fn book_span(&mut self, tables: &mut impl Tables, unit: usize, class: SizeClass, span: &Span) {
         let (blocks, size, page) = (span.blocks(class), class.size(), tables.page());
-        let bytes = class.span_units() as usize * UNIT;
+        let bytes = span.bytes();
         let free = span.count_free(blocks);
         // Of most spans all pages are resident: begin with that, and take off those that are not.
         let mut split = Split {

@@ -74,9 +74,9 @@ impl<O: Os> Layers<O> {
             let spans = self.central.spans().lock();
             (spans.check(&self.region, self.class), spans.counts)
         };
-        assert_eq!(free + counts.claimed, counts.spans * self.class.span_blocks());
+        assert_eq!(free + counts.claimed, counts.blocks);
         let in_use = self.pages.lock().check(&self.region);
-        assert_eq!(in_use, counts.spans * self.class.span_units() as usize);
+        assert_eq!(in_use, counts.units);
         (counts.spans, counts.claimed)
     }
 
@@ -218,7 +218,7 @@ impl<O: Os> HeapLayers<O> {
         let heap = heaps.remove(&self.region, id).expect("a heap");
         let mut contents = heap.contents().lock();
         let spans = &mut contents.spans[self.class.index()];
-        spans.retire_all(&self.region, &self.os, &self.pages, self.class);
+        spans.retire_all(&self.region, &self.os, &self.pages);
         drop(contents);
         self.pages.lock().free(&self.region, &self.os, id.unit(), 1);
     }

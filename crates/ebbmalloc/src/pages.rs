@@ -12,7 +12,7 @@ use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
 use crate::run::{Run, State};
 use crate::run_tree::RunTree;
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,17 @@ impl Pages {
     /// Caches were emptied: [`Retention::put_off_look`].
     pub fn put_off_look(&mut self) {
         self.retention.put_off_look(&self.counts);
+    }
+
+    /// How many units a span of this class is to have: as many as usual, or, where no dirty run is that long, as
+    /// fit into one.
+    pub fn span_units(&self, region: &Region, class: SizeClass) -> u32 {
+        let usual = class.span_units();
+        if usual == 1 || self.dirty.best_fit(region, usual).is_some() {
+            return usual;
+        }
+        let longest = self.dirty.longest(region).map_or(0, |(_, units)| units);
+        class.short_span_units(longest).unwrap_or(usual)
     }
 
     fn count_use(&mut self, units: u32) {

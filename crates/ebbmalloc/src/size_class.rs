@@ -17,7 +17,7 @@ pub const CLASSES: usize = 1 + 8 + 8 * 9;
 pub const SPAN_BLOCKS_MAX: usize = UNIT / MIN_ALIGN;
 
 /// The most units in a span.
-pub(crate) const SPAN_UNITS_MAX: usize = 16;
+pub(crate) const SPAN_UNITS_MAX: usize = 8;
 
 const LINEAR_MAX: usize = 128;
 
@@ -77,16 +77,30 @@ impl SizeClass {
         SIZE[self.0 as usize] as usize
     }
 
-    /// Units in a span.
+    /// Units in a span, usually.
     #[inline(always)]
     pub const fn span_units(self) -> u32 {
         SPAN_UNITS[self.0 as usize] as u32
     }
 
-    /// Blocks in a span.
+    /// Blocks in a span of so many units.
     #[inline(always)]
-    pub const fn span_blocks(self) -> usize {
-        self.span_units() as usize * UNIT / self.size()
+    pub const fn blocks_in(self, units: u32) -> usize {
+        units as usize * UNIT / self.size()
+    }
+
+    /// Units in a span from which blocks are handed out at random.
+    pub const fn random_span_units(self) -> u32 {
+        RANDOM_SPAN_UNITS[self.0 as usize] as u32
+    }
+
+    /// Units in a span that is to have `most` at most, less than usual: as many as leave least unused;
+    /// none if that is more than a third.
+    pub fn short_span_units(self, most: u32) -> Option<u32> {
+        let unused = |units: &u32| *units as usize * UNIT % self.size();
+        let worth = |units: &u32| unused(units) * 3 <= *units as usize * UNIT;
+        let share = |units: &u32| unused(units) * SPAN_UNITS_MAX / *units as usize;
+        (1..=most).filter(|units| self.blocks_in(*units) > 0).filter(worth).min_by_key(share)
     }
 
     /// Which block of its span begins or contains the byte at `offset`.
@@ -133,22 +147,28 @@ static SIZE: [u32; CLASSES] = {
     table
 };
 
-/// The fewest units that hold two blocks and leave at most a sixteenth at the end unused. Few
-/// blocks a span, so that spans become idle: with eight, peaks were 4 % higher.
-static SPAN_UNITS: [u8; CLASSES] = {
+/// A block, and at most an eighth unused. Few blocks a span, so that spans become idle: each step from eight
+/// blocks and a sixteenth to this made peaks lower (`docs/decisions/0018-short-spans.md`).
+static SPAN_UNITS: [u8; CLASSES] = fewest_units(1, 8);
+
+/// Two blocks, and at most a sixteenth unused.
+static RANDOM_SPAN_UNITS: [u8; CLASSES] = fewest_units(2, 16);
+
+/// By class, the fewest units that hold so many blocks and leave at most one part in so many at the end unused.
+const fn fewest_units(blocks: usize, unused: usize) -> [u8; CLASSES] {
     let mut table = [0; CLASSES];
     let mut i = 1;
     while i < CLASSES {
         let size = class_size(i);
         let mut units = 1;
-        while units * UNIT / size < 2 || (units * UNIT % size) * 16 > units * UNIT {
+        while units * UNIT / size < blocks || (units * UNIT % size) * unused > units * UNIT {
             units += 1;
         }
         table[i] = units as u8;
         i += 1;
     }
     table
-};
+}
 
 static RECIPROCAL: [u64; CLASSES] = {
     let mut table = [0; CLASSES];
@@ -225,15 +245,40 @@ mod tests {
     #[test]
     fn block_arithmetic_is_exact_for_every_offset() {
         for class in SizeClass::all() {
-            let end = class.span_units() as usize * UNIT;
-            assert!(class.span_blocks() >= 2 && class.span_blocks() <= SPAN_BLOCKS_MAX);
-            assert!(class.span_units() as usize <= SPAN_UNITS_MAX);
-            for offset in 0..end {
+            for offset in 0..SPAN_UNITS_MAX * UNIT {
                 assert_eq!(class.block_at(offset), offset / class.size());
                 let found = class_of_start(class.index(), offset);
                 assert_eq!(found, (offset % class.size() == 0).then_some(class));
             }
         }
         assert!(class_of_start(0, 0).is_none() && class_of_start(255, 0).is_none());
+    }
+
+    #[test]
+    fn spans_of_each_length_hold_blocks_and_leave_little_unused() {
+        for class in SizeClass::all() {
+            let share_unused = |units: u32| {
+                let bytes = units as usize * UNIT;
+                (bytes - class.blocks_in(units) * class.size()) as f64 / bytes as f64
+            };
+            let usual = class.span_units();
+            assert!(share_unused(usual) <= 1.0 / 8.0 && class.blocks_in(usual) >= 1);
+            assert!((1..usual).all(|units| share_unused(units) > 1.0 / 8.0));
+            let random = class.random_span_units();
+            assert!(share_unused(random) <= 1.0 / 16.0 && class.blocks_in(random) >= 2);
+            for units in [usual, random] {
+                assert!((1..=SPAN_UNITS_MAX).contains(&(units as usize)), "{units} of {class:?}");
+                assert!(class.blocks_in(units) <= SPAN_BLOCKS_MAX);
+            }
+            assert_eq!(class.short_span_units(0), None);
+            for most in 1..usual {
+                let best = (1..=most).map(share_unused).fold(1.0, f64::min);
+                let found = class.short_span_units(most);
+                assert_eq!(found.is_some(), best <= 1.0 / 3.0, "{class:?} within {most}");
+                assert!(
+                    found.is_none_or(|units| units <= most && share_unused(units) < best + 0.1)
+                );
+            }
+        }
     }
 }

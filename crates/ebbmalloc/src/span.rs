@@ -31,6 +31,8 @@ pub struct Span {
     holed: bool,
     /// The last page is out of reach: of this span, or of a large block that begins here.
     pub(crate) guarded: bool,
+    /// Units in the span.
+    pub(crate) units: u8,
     /// Words of `bits` that are not zero.
     occupied: u64,
     bits: [u64; WORDS],
@@ -38,14 +40,15 @@ pub struct Span {
 }
 
 impl Span {
-    /// A span of the class with every block free, in memory that is resident or not.
-    pub fn set_up(&mut self, class: SizeClass, resident: bool) {
-        let blocks = class.span_blocks();
+    /// A span of so many units with every block free, in memory that is resident or not.
+    pub fn set_up(&mut self, class: SizeClass, units: u32, resident: bool) {
+        let blocks = class.blocks_in(units);
+        self.units = units as u8;
         (self.next, self.previous, self.seen) = (0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
         (self.holed, self.holes, self.guarded) = (!resident, Holes::NONE, false);
         if !resident {
-            self.holes.dig(0..class.span_units() as usize * UNIT);
+            self.holes.dig(0..self.bytes());
         }
         let words = blocks.div_ceil(64);
         self.bits[..words].fill(!0);
@@ -61,6 +64,12 @@ impl Span {
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
+    /// Bytes in the span.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.units as usize * UNIT
+    }
+
     /// Whether nobody holds this block, by the bitmap alone.
     pub(crate) fn is_free(&self, block: usize) -> bool {
         self.bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
@@ -68,7 +77,7 @@ impl Span {
 
     /// How many blocks there are, in a record that may be torn.
     pub(crate) fn blocks(&self, class: SizeClass) -> usize {
-        (self.blocks as usize).min(class.span_blocks())
+        (self.blocks as usize).min(self.bytes() / class.size())
     }
 
     /// How many of the first `blocks` blocks are free, by the bitmap alone.
@@ -140,7 +149,7 @@ impl Span {
         mut purge: impl FnMut(Range<usize>) -> bool,
     ) -> usize {
         let guard = if self.guarded { page } else { 0 };
-        let end = class.span_units() as usize * UNIT - guard;
+        let end = self.bytes() - guard;
         let (mut at, mut dug) = (0, 0);
         while at < end {
             let start = at;
@@ -194,7 +203,7 @@ impl Span {
 
     /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
     pub fn check(&self, class: SizeClass) {
-        let lost = class.span_blocks() - self.blocks as usize;
+        let lost = self.bytes() / class.size() - self.blocks as usize;
         assert!(lost == 0 || self.guarded, "blocks of a span of {class:?}");
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
@@ -220,7 +229,7 @@ mod tests {
     fn span(class: SizeClass) -> Span {
         // SAFETY: all zero bytes are a record that was never used.
         let mut span: Span = unsafe { core::mem::zeroed() };
-        span.set_up(class, true);
+        span.set_up(class, class.span_units(), true);
         span
     }
 
@@ -236,7 +245,7 @@ mod tests {
             {
                 span.check(class);
             }
-            assert_eq!(next, class.span_blocks());
+            assert_eq!(next, span.blocks as usize);
             for block in (0..next).rev() {
                 assert!(!span.is_idle());
                 assert!(span.release(block));
@@ -251,10 +260,10 @@ mod tests {
         for (nth, class) in SizeClass::all().enumerate() {
             for page in [4096, 16384, 65536] {
                 let mut span = span(class);
-                span.claim(class.span_blocks(), |_| {});
+                span.claim(span.blocks as usize, |_| {});
                 // Every pattern of gaps, from almost empty to almost full.
                 let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
-                let blocks = class.span_blocks();
+                let blocks = span.blocks as usize;
                 (0..blocks).filter(|&block| !used(block)).for_each(|block| {
                     assert!(span.release(block));
                 });

@@ -5,7 +5,7 @@
 
 use super::ClassSpans;
 use crate::os::Os;
-use crate::pages::Pages;
+use crate::pages::{Granted, Pages};
 use crate::region::{Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Owner;
@@ -18,9 +18,9 @@ pub(crate) struct Claimed {
     pub fresh: bool,
 }
 
-/// The guard of a span: its last page; none where pages are too large for that.
-fn guard(region: &Region, os: &impl Os, class: SizeClass, first: UnitIndex) -> (*mut u8, usize) {
-    let (bytes, page) = (class.span_units() as usize * UNIT, os.page_size());
+/// The guard of a span of so many units: its last page; none where pages are too large for that.
+fn guard(region: &Region, os: &impl Os, first: UnitIndex, units: u32) -> (*mut u8, usize) {
+    let (bytes, page) = (units as usize * UNIT, os.page_size());
     let page = if page * 4 > UNIT { 0 } else { page };
     // SAFETY: in the span.
     (unsafe { region.address(first).add(bytes - page) }, page)
@@ -32,23 +32,22 @@ pub(super) fn harden(
     os: &impl Os,
     pages: &Lock<Pages>,
     class: SizeClass,
-    first: UnitIndex,
-    zeroed: bool,
+    Granted { first, zeroed }: Granted,
+    units: u32,
 ) {
-    let bytes = class.span_units() as usize * UNIT;
-    let (start, page) = guard(region, os, class, first);
+    let (start, page) = guard(region, os, first, units);
     // SAFETY: the run is the caller's alone, with its records.
     unsafe {
         let guarded = page > 0 && pages.lock().guards.place(os, start, page);
-        let usable = if guarded { bytes - page } else { bytes };
+        let lost = if guarded { page } else { 0 };
         if !zeroed {
-            region.address(first).write_bytes(0, usable);
+            region.address(first).write_bytes(0, units as usize * UNIT - lost);
         } else if !guarded {
             // Unspecified.
             start.write_bytes(0, page);
         }
         let span = &mut *region.span(first);
-        span.set_up_hardened(class, !zeroed, usable);
+        span.set_up_hardened(class, units, !zeroed, lost);
         span.guarded = guarded;
     }
 }
@@ -58,14 +57,12 @@ pub(super) fn unguard(
     region: &Region,
     os: &impl Os,
     pages: &mut Pages,
-    class: SizeClass,
     first: UnitIndex,
+    units: u32,
 ) -> bool {
-    let (start, page) = guard(region, os, class, first);
+    let (start, page) = guard(region, os, first, units);
     // SAFETY: the span's, which is the caller's.
-    unsafe {
-        !(*region.span(first)).guarded || pages.guards.remove(os, start, page, class.span_units())
-    }
+    unsafe { !(*region.span(first)).guarded || pages.guards.remove(os, start, page, units) }
 }
 
 impl ClassSpans {

@@ -22,10 +22,10 @@ pub(crate) enum Owner {
 }
 
 impl Span {
-    /// As [`Span::set_up`], with the blocks alone that end within the first `bytes` bytes.
-    pub fn set_up_hardened(&mut self, class: SizeClass, resident: bool, bytes: usize) {
-        self.set_up(class, resident);
-        let blocks = bytes / class.size();
+    /// As [`Span::set_up`], without the blocks that reach into the last `lost` bytes.
+    pub fn set_up_hardened(&mut self, class: SizeClass, units: u32, resident: bool, lost: usize) {
+        self.set_up(class, units, resident);
+        let blocks = (self.bytes() - lost) / class.size();
         debug_assert!(blocks <= HELD * 64 && blocks > 0);
         for (nth, word) in self.bits.iter_mut().enumerate() {
             let beyond = (blocks.saturating_sub(nth * 64)).min(64) as u32;
@@ -92,7 +92,6 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
-    use crate::size_class::UNIT;
 
     #[test]
     fn every_block_is_claimed_once_and_knows_its_owner() {
@@ -100,7 +99,7 @@ mod tests {
             // SAFETY: all zero bytes are a record that was never used.
             let mut span: Span = unsafe { core::mem::zeroed() };
             span.bits.fill(0x5555);
-            span.set_up_hardened(class, true, class.span_units() as usize * UNIT - 4096);
+            span.set_up_hardened(class, class.random_span_units(), true, 4096);
             span.guarded = true;
             let blocks = span.blocks as usize;
             let mut taken = Vec::new();

@@ -16,5 +16,6 @@ mod oom;
 mod purge;
 mod room;
 mod sample;
+mod spans;
 mod streak;
 mod threads;
