@@ -113,8 +113,8 @@ impl<O: Os> Engine<O> {
                 check_owner(region, first, run, entry);
             }
             if let Some(class) = entry.class() {
-                for (nth, unit) in (first..rest.end).enumerate() {
-                    let expected = MapEntry::small(class, nth as u32);
+                let expected = MapEntry::small(class, first);
+                for unit in first..rest.end {
                     assert_eq!(region.entry(unit as usize).of_anyone(), expected, "unit {unit}");
                 }
                 // SAFETY: a span, and nobody else works on it.
@@ -251,7 +251,7 @@ impl<O: Os> Engine<O> {
             assert!(begins, "{block:p} is no block: {entry:?}");
             return None;
         };
-        let within = entry.span_offset() + offset % UNIT;
+        let within = entry.within_span(offset);
         let begins = class_of_start(class.index(), within).is_some();
         assert!(begins, "{block:p} is inside of a block of {class:?}");
         let first = (offset - within) / UNIT;

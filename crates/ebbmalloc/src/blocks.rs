@@ -239,7 +239,7 @@ impl<O: Os> Engine<O> {
             return None;
         }
         let entry = region.entry(offset / UNIT);
-        class_of_start(entry.code(), entry.span_offset() | (offset % UNIT))
+        class_of_start(entry.code(), entry.within_span(offset))
     }
 
     /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.

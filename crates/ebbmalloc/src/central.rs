@@ -196,7 +196,7 @@ impl ClassSpans {
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
-        if region.entry(unit as usize) != self.entry(class, 0) {
+        if region.entry(unit as usize) != self.entry(class, unit) {
             return 0;
         }
         // SAFETY: the unit heads a span of this class, whose lock we hold.
@@ -229,7 +229,7 @@ impl ClassSpans {
 
     /// A copy of the record of a span, if it is one of this class.
     pub fn copy(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> Option<Span> {
-        let is_one = region.entry(unit as usize) == self.entry(class, 0);
+        let is_one = region.entry(unit as usize) == self.entry(class, unit);
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         is_one.then(|| unsafe { (*region.span(unit)).clone() })
     }
@@ -244,7 +244,7 @@ impl ClassSpans {
             while unit != 0 {
                 // SAFETY: as in `claim`.
                 let span = unsafe { &*region.span(unit) };
-                assert_eq!(region.entry(unit as usize), self.entry(class, 0), "listed: {unit}");
+                assert_eq!(region.entry(unit as usize), self.entry(class, unit), "listed: {unit}");
                 span.check(class);
                 assert_eq!(self.list_of(span), Some(list), "span {unit} is in the wrong list");
                 assert_eq!(span.previous, previous, "back link of span {unit}");
@@ -256,9 +256,9 @@ impl ClassSpans {
         free
     }
 
-    /// What the map says of a unit of these spans.
-    fn entry(&self, class: SizeClass, nth: u32) -> MapEntry {
-        let entry = MapEntry::small(class, nth);
+    /// What the map says of the units of a span.
+    fn entry(&self, class: SizeClass, first: UnitIndex) -> MapEntry {
+        let entry = MapEntry::small(class, first);
         if self.heap == 0 { entry } else { entry.of_heap() }
     }
 
@@ -278,10 +278,9 @@ impl ClassSpans {
         if offset >= region.committed() {
             return None;
         }
-        let unit = offset / UNIT;
-        let entry = region.entry(unit);
+        let entry = region.entry(offset / UNIT);
         (entry.code() == self.entry(class, 0).code())
-            .then(|| (unit - entry.span_offset() / UNIT) as UnitIndex)
+            .then(|| ((offset - entry.within_span(offset)) / UNIT) as UnitIndex)
     }
 
     /// Gives all spans back, whatever is in use in them: the end of a heap.
@@ -323,7 +322,7 @@ impl ClassSpans {
         };
         let first = granted.first;
         for nth in 0..units {
-            region.set_entry(first + nth, self.entry(class, nth));
+            region.set_entry(first + nth, self.entry(class, first));
         }
         match self.hardened {
             true => harden(region, os, pages, class, granted, units),

@@ -204,15 +204,18 @@ impl<O: Os> Engine<O> {
         if !entry.is_of_heap() {
             return None;
         }
-        let first = ((offset - entry.span_offset()) / UNIT) as UnitIndex;
-        let (class, usable) = match entry.class() {
+        let class = entry.class();
+        let within = match class {
             Some(class) => {
-                class_of_start(class.index(), entry.span_offset() | (offset % UNIT))?;
-                (Some(class), class.size())
+                let within = entry.within_span(offset);
+                class_of_start(class.index(), within)?;
+                within
             }
-            None if offset.is_multiple_of(UNIT) => (None, self.units_of(first) as usize * UNIT),
+            None if offset.is_multiple_of(UNIT) => 0,
             None => return None,
         };
+        let first = ((offset - within) / UNIT) as UnitIndex;
+        let usable = class.map_or_else(|| self.units_of(first) as usize * UNIT, SizeClass::size);
         // SAFETY: committed; the record stays as it is while the block lives.
         let heap = unsafe { (*region.run(first)).heap() };
         Some(HeapBlock { address, heap, first, class, usable })

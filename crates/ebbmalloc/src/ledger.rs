@@ -211,7 +211,7 @@ impl Ledger {
     ) {
         let bytes = units.len() * UNIT;
         if let (State::InUse, Some(class)) = (run.state, entry.class())
-            && entry.span_offset() == 0
+            && entry.is_first(units.start)
             && let Some(span) = tables.span(units.start, class)
             && bytes == span.bytes()
         {

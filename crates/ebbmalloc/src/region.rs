@@ -51,9 +51,10 @@ impl MapEntry {
         Self(bits)
     }
 
-    /// The unit lies `nth` units into a span of this class.
-    pub const fn small(class: SizeClass, nth: u32) -> Self {
-        Self(class.index() as u32 | nth << UNIT_SHIFT)
+    /// The unit lies in a span of this class that begins at the unit `first`: the same for all of its units.
+    /// 16 bits of `first` are enough, since spans are shorter than 2^16 units.
+    pub const fn small(class: SizeClass, first: UnitIndex) -> Self {
+        Self(class.index() as u32 | first << UNIT_SHIFT)
     }
 
     /// The same for memory of a heap.
@@ -77,10 +78,15 @@ impl MapEntry {
         (self.0 & 0xff) as usize
     }
 
-    /// Bytes from the start of the unit's span to the unit: at hand without a shift.
+    /// Bytes from the start of the span to the byte at this offset in the region, for a unit of a span.
     #[inline(always)]
-    pub const fn span_offset(self) -> usize {
-        (self.0 & !0xffff) as usize
+    pub const fn within_span(self, offset: usize) -> usize {
+        (offset as u32).wrapping_sub(self.0 & !0xffff) as usize
+    }
+
+    /// Whether a span begins at this unit, whose entry this is, for a unit of a span.
+    pub const fn is_first(self, unit: usize) -> bool {
+        self.within_span(unit << UNIT_SHIFT) == 0
     }
 
     /// The class, for a unit of a span, whoever it belongs to.

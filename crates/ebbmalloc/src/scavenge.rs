@@ -191,7 +191,7 @@ impl<O: Os> Engine<O> {
         let only_quiet = which == Which::Unused;
         let spans = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
-            let class = entry.class().filter(|_| entry.span_offset() == 0)?;
+            let class = entry.class().filter(|_| entry.is_first(unit))?;
             let dig = |spans: &mut ClassSpans| {
                 spans.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
             };
