@@ -259,12 +259,12 @@ impl<O: Os> Engine<O> {
 
     /// Where the hot path finds caches; none where everything is to go through the slow path.
     #[inline(always)]
-    fn hot_place(&self, area: &AtomicIsize) -> Option<Place<'_>> {
+    fn hot_place(&self, area: &AtomicIsize) -> Option<Place> {
         let area = area.load(Ordering::Acquire);
         if area == 0 {
             return None;
         }
-        Some(Place { area, slabs: &self.setup().slabs })
+        Some(Place { area, ..self.setup().place })
     }
 
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.

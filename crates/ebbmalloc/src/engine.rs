@@ -14,7 +14,7 @@ use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
-use crate::rseq::{Place, Slabs};
+use crate::rseq::Place;
 use crate::sample_table::Samples;
 use crate::scavenger::{Rounds, Scavenger};
 use crate::seal::Secret;
@@ -75,7 +75,7 @@ pub struct Engine<O: Os> {
     pub(crate) samples: Samples,
     pub(crate) os: O,
     pub(crate) hooks: Option<&'static Hooks>,
-    /// [`Setup::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
+    /// [`Place::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
     pub(crate) hot_area: AtomicIsize,
     /// The same for frees that trust their size; 0 also where blocks are sampled, whose addresses must be looked at.
@@ -89,9 +89,7 @@ pub struct Engine<O: Os> {
 /// What set-up finds out and decides.
 #[repr(C)]
 pub(crate) struct Setup {
-    /// Offset of the rseq area from the thread pointer; 0 where it is not used.
-    pub area: isize,
-    pub slabs: Slabs,
+    pub place: Place,
     /// How many caches there are beside those of threads.
     pub caches: usize,
     pub options: Options,
@@ -160,8 +158,7 @@ impl<O: Os> Engine<O> {
             hot_sized_area: AtomicIsize::new(0),
             region: Region::unset(),
             setup: UnsafeCell::new(Setup {
-                area: 0,
-                slabs: Slabs::NONE,
+                place: Place::UNSET,
                 caches: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
@@ -233,11 +230,10 @@ impl<O: Os> Engine<O> {
         }
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
         if let Some(area) = area {
-            setup.area = area.offset;
-            setup.slabs = Slabs::new(area, self.region.slabs(), caches);
+            setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
-        let area = setup.area;
+        let area = setup.place.area;
         let counted = setup.options.stats != StatsChoice::Off;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
@@ -293,8 +289,7 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         match setup.mode {
             Mode::PerCpu => {
-                let place = Place { area: setup.area, slabs: &setup.slabs };
-                work(&PerCpu { place, os: &self.os, joining: setup.joining })
+                work(&PerCpu { place: setup.place, os: &self.os, joining: setup.joining })
             }
             Mode::Thread => work(&Thread {
                 os: &self.os,
@@ -428,7 +423,7 @@ mod tests {
         const PAGE: usize = 4096;
         let setup = offset_of!(Engine<Linux>, setup);
         let begin = offset_of!(Engine<Linux>, hot_area);
-        let end = setup + offset_of!(Setup, slabs) + size_of::<Slabs>();
+        let end = setup + offset_of!(Setup, place) + size_of::<Place>();
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");
         assert_eq!(align_of::<Engine<Linux>>(), PAGE);

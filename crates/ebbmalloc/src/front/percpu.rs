@@ -8,7 +8,7 @@ use crate::size_class::SizeClass;
 
 /// The front end of threads that the place, which is set up, tells how to find caches for.
 pub(crate) struct PerCpu<'a, O> {
-    pub place: Place<'a>,
+    pub place: Place,
     pub os: &'a O,
     /// Whether threads have to register themselves.
     pub joining: bool,

@@ -47,10 +47,10 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
+            id_at = in(reg) $place.id_at,
             area = inout(reg) $place.area => _,
-            id_at = in(reg) $place.slabs.id_at,
-            slabs = in(reg) $place.slabs.first,
-            count = in(reg) $place.slabs.count,
+            slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),
+            count = in(reg) $place.slabs_and_count & 0xffff,
             shift = const SLAB_SHIFT,
             thread = out(reg) _,
             slab = out(reg) _,
@@ -74,7 +74,7 @@ fn header_at(class: SizeClass) -> usize {
 /// # Safety
 /// `place` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: Place<'_>, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
@@ -100,12 +100,7 @@ pub(crate) unsafe fn pop(place: Place<'_>, class: SizeClass) -> *mut u8 {
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn holds(
-    place: Place<'_>,
-    class: SizeClass,
-    bottom: u32,
-    block: *mut u8,
-) -> bool {
+pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
     let found: u32;
     // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
@@ -140,7 +135,7 @@ pub(crate) unsafe fn holds(
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: Place<'_>, class: SizeClass, block: *mut u8) -> bool {
+pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
         sequence!(place, give up by "{refused}";;
@@ -180,7 +175,7 @@ pub(crate) unsafe fn push(place: Place<'_>, class: SizeClass, block: *mut u8) ->
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: Place<'_>, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
@@ -230,7 +225,7 @@ pub(crate) unsafe fn push_batch(place: Place<'_>, class: SizeClass, blocks: &[*m
 /// As for [`pop`].
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: Place<'_>,
+    place: Place,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
@@ -271,7 +266,7 @@ pub(crate) unsafe fn pop_batch(
 /// As for [`pop`]; `new` describes the same stack contents as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: Place<'_>,
+    place: Place,
     class: SizeClass,
     old: Header,
     new: Header,
@@ -300,7 +295,7 @@ pub(crate) unsafe fn replace_header(
 ///
 /// # Safety
 /// As for [`pop`].
-pub(crate) unsafe fn slab(place: Place<'_>) -> *mut Slab {
+pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
     let found: *mut Slab;
     // SAFETY: as for `pop`; nothing is stored but a register.
     unsafe {

@@ -24,31 +24,26 @@ use crate::os::RseqArea;
 
 /// Where a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "nothing of it is read where there are no sequences")]
-pub(crate) struct Place<'a> {
-    /// Offset of the rseq area from the thread pointer.
+#[allow(dead_code, reason = "not all of it is read where there are no sequences")]
+pub(crate) struct Place {
+    /// Offset of the rseq area from the thread pointer. Never 0 in a place that is set up.
     pub area: isize,
-    pub slabs: &'a Slabs,
-}
-
-/// Which slab belongs to which virtual CPU. Sequences read it in memory, so as to take few registers.
-#[repr(C)]
-pub(crate) struct Slabs {
     /// Offset of the virtual CPU's number from the thread pointer.
-    id_at: isize,
-    /// The address of the first slab.
-    first: usize,
-    /// How many there are. A thread with a higher number is served without a cache.
-    count: u32,
+    pub id_at: isize,
+    /// The address of the first slab, and in its low 16 bits how many slabs there are. A thread
+    /// with a higher number is served without a cache.
+    pub slabs_and_count: usize,
 }
 
-impl Slabs {
+impl Place {
     /// No thread has a cache here.
-    pub const NONE: Self = Self { id_at: 0, first: 0, count: 0 };
+    pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
 
-    /// `count` slabs, for the numbers that an rseq area tells.
-    pub fn new(area: RseqArea, first: *mut Slab, count: usize) -> Self {
-        Self { id_at: area.id_at, first: first.expose_provenance(), count: count as u32 }
+    /// The place of an rseq area, over `count` slabs. Numbers from 2^16 on get no cache.
+    pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
+        let count = count.min(0xffff);
+        let slabs_and_count = slabs.expose_provenance() | count;
+        Self { area: area.offset, id_at: area.id_at, slabs_and_count }
     }
 }
 

@@ -13,9 +13,8 @@ use crate::size_class::SizeClass;
 /// Slabs, and the own area of this thread, in which no kernel writes.
 struct Emulated {
     slabs: *mut Slab,
+    place: Place,
     area: *mut u32,
-    area_at: isize,
-    by_id: Slabs,
 }
 
 const SLABS: usize = 256;
@@ -27,11 +26,7 @@ impl Emulated {
         let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
         let area_of_all = RseqArea { offset, id_at: offset + 24, id: "by hand", ours: true };
-        Self { slabs, area, area_at: offset, by_id: Slabs::new(area_of_all, slabs, count) }
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place { area: self.area_at, slabs: &self.by_id }
+        Self { slabs, place: Place::new(area_of_all, slabs, count), area }
     }
 
     /// From now on this thread is on that virtual CPU, and registered.
@@ -70,7 +65,7 @@ fn block(number: usize) -> *mut u8 {
 #[test]
 fn every_sequence_does_what_the_plain_code_does() {
     let emulated = Emulated::new(SLABS);
-    let place = emulated.place();
+    let place = emulated.place;
     let mut random = 1u64;
     let mut next = |below: usize| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -171,7 +166,7 @@ fn every_sequence_does_what_the_plain_code_does() {
 #[test]
 fn a_slot_of_another_class_is_no_double_free() {
     let emulated = Emulated::new(SLABS);
-    let (place, slab) = (emulated.place(), emulated.on(3));
+    let (place, slab) = (emulated.place, emulated.on(3));
     let [before, now] = [2, 40].map(|index| SizeClass::from_index(index).unwrap());
     assert!(bottom_of(before) < bottom_of(now));
     for class in [before, now] {
@@ -205,7 +200,7 @@ fn a_slot_of_another_class_is_no_double_free() {
 #[test]
 fn threads_without_a_cache_are_refused() {
     let emulated = Emulated::new(1);
-    let (place, class) = (emulated.place(), SizeClass::from_index(3).unwrap());
+    let (place, class) = (emulated.place, SizeClass::from_index(3).unwrap());
     let refused = || {
         // SAFETY: as above.
         unsafe {

@@ -9,9 +9,8 @@
 //! its still being there that no sequence has ended meanwhile.
 
 use core::arch::asm;
-use core::mem::offset_of;
 
-use super::{Place, Slabs};
+use super::Place;
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
 };
@@ -40,22 +39,21 @@ macro_rules! sequence {
             "lea {slab}, [rip + 77b]",
             "mov qword ptr fs:[{area} + 8], {slab}",
             "33:",
-            // Numbers are below the count; -1 is not.
-            "mov {slab}, qword ptr [{slabs} + {id_at}]",
-            "mov {slab:e}, dword ptr fs:[{slab}]",
-            "cmp {slab:e}, dword ptr [{slabs} + {count}]",
+            // Numbers are below the count, which is below 2^16; -1 is not.
+            "mov {slab:e}, dword ptr fs:[{id_at}]",
+            "cmp {slab:x}, {slabs:x}",
             concat!("jae ", $leave),
             "shl {slab}, {shift}",
-            "add {slab}, qword ptr [{slabs} + {first}]",
+            "add {slab}, {slabs}",
+            "and {slab}, {start_mask}",
             $($body,)+
             "44:",
             "9:",
+            id_at = in(reg) $place.id_at,
             area = in(reg) $place.area,
-            slabs = in(reg) $place.slabs,
-            id_at = const offset_of!(Slabs, id_at),
-            count = const offset_of!(Slabs, count),
-            first = const offset_of!(Slabs, first),
+            slabs = in(reg) $place.slabs_and_count,
             shift = const SLAB_SHIFT,
+            start_mask = const -1 << SLAB_SHIFT,
             slab = out(reg) _,
             $($operands)*
             options(nostack),
@@ -68,7 +66,7 @@ macro_rules! sequence {
 /// # Safety
 /// `place` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: Place<'_>, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
@@ -103,12 +101,7 @@ pub(crate) unsafe fn pop(place: Place<'_>, class: SizeClass) -> *mut u8 {
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn holds(
-    place: Place<'_>,
-    class: SizeClass,
-    bottom: u32,
-    block: *mut u8,
-) -> bool {
+pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
     let found: u32;
     // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
@@ -144,7 +137,7 @@ pub(crate) unsafe fn holds(
 /// # Safety
 /// As for [`pop`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: Place<'_>, class: SizeClass, block: *mut u8) -> bool {
+pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
         sequence!(place, give up by "{refused}";;
@@ -183,7 +176,7 @@ pub(crate) unsafe fn push(place: Place<'_>, class: SizeClass, block: *mut u8) ->
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: Place<'_>, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
@@ -234,7 +227,7 @@ pub(crate) unsafe fn push_batch(place: Place<'_>, class: SizeClass, blocks: &[*m
 /// As for [`pop`].
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: Place<'_>,
+    place: Place,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
@@ -278,7 +271,7 @@ pub(crate) unsafe fn pop_batch(
 /// As for [`pop`]; `new` describes the same stack contents as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: Place<'_>,
+    place: Place,
     class: SizeClass,
     old: Header,
     new: Header,
@@ -308,7 +301,7 @@ pub(crate) unsafe fn replace_header(
 ///
 /// # Safety
 /// As for [`pop`].
-pub(crate) unsafe fn slab(place: Place<'_>) -> *mut Slab {
+pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
     let found: *mut Slab;
     // SAFETY: as for `pop`; nothing is stored but a register.
     unsafe {
