@@ -98,15 +98,13 @@ impl Pages {
         self.retention.put_off_look(&self.counts);
     }
 
-    /// How many units a span of this class is to have: as many as usual, or, where no dirty run is that long, as
-    /// fit into one.
+    /// How many units a span of this class is to have: one where there is a gap of one, since no large block
+    /// fits into that; else as many as usual.
     pub fn span_units(&self, region: &Region, class: SizeClass) -> u32 {
-        let usual = class.span_units();
-        if usual == 1 || self.dirty.best_fit(region, usual).is_some() {
-            return usual;
-        }
-        let longest = self.dirty.longest(region).map_or(0, |(_, units)| units);
-        class.short_span_units(longest).unwrap_or(usual)
+        let shortest = self.dirty.best_fit(region, 1);
+        // SAFETY: the run is in a tree, so its record is current.
+        let is_gap = |first: UnitIndex| unsafe { (*region.run(first)).units == 1 };
+        if shortest.is_some_and(is_gap) { 1 } else { class.span_units() }
     }
 
     fn count_use(&mut self, units: u32) {

@@ -94,15 +94,6 @@ impl SizeClass {
         RANDOM_SPAN_UNITS[self.0 as usize] as u32
     }
 
-    /// Units in a span that is to have `most` at most, less than usual: as many as leave least unused;
-    /// none if that is more than a third.
-    pub fn short_span_units(self, most: u32) -> Option<u32> {
-        let unused = |units: &u32| *units as usize * UNIT % self.size();
-        let worth = |units: &u32| unused(units) * 3 <= *units as usize * UNIT;
-        let share = |units: &u32| unused(units) * SPAN_UNITS_MAX / *units as usize;
-        (1..=most).filter(|units| self.blocks_in(*units) > 0).filter(worth).min_by_key(share)
-    }
-
     /// Which block of its span begins or contains the byte at `offset`.
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> usize {
@@ -270,15 +261,7 @@ mod tests {
                 assert!((1..=SPAN_UNITS_MAX).contains(&(units as usize)), "{units} of {class:?}");
                 assert!(class.blocks_in(units) <= SPAN_BLOCKS_MAX);
             }
-            assert_eq!(class.short_span_units(0), None);
-            for most in 1..usual {
-                let best = (1..=most).map(share_unused).fold(1.0, f64::min);
-                let found = class.short_span_units(most);
-                assert_eq!(found.is_some(), best <= 1.0 / 3.0, "{class:?} within {most}");
-                assert!(
-                    found.is_none_or(|units| units <= most && share_unused(units) < best + 0.1)
-                );
-            }
+            assert!(share_unused(1) < 0.5);
         }
     }
 }
