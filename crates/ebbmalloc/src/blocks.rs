@@ -346,7 +346,7 @@ impl<O: Os> Engine<O> {
         if block.is_null() {
             self.os.out_of_memory();
         } else if self.counting() {
-            self.totals.count_alloc(class.size());
+            self.count_alloc(class.size());
         }
         block
     }
@@ -436,7 +436,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn free_small_slow(&self, block: *mut u8, class: SizeClass) {
         if self.counting() {
-            self.totals.count_free(class.size());
+            self.count_free(class.size());
         }
         if self.front(|front| front.push(class, block)) {
             return;

@@ -62,7 +62,6 @@ pub struct Engine<O: Os> {
     pub(crate) thread_slabs: ThreadSlabs,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
-    pub(crate) totals: Totals,
     pub(crate) heaps: Lock<Heaps>,
     pub(crate) pages: Lock<Pages>,
     pub(crate) scavenger: Scavenger,
@@ -84,6 +83,7 @@ pub struct Engine<O: Os> {
     /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
+    pub(crate) totals: Totals,
 }
 
 /// What set-up finds out and decides.
@@ -144,7 +144,6 @@ impl<O: Os> Engine<O> {
             preferred: Preferred::new(),
             thread_slabs: ThreadSlabs::new(),
             caches_used: AtomicUsize::new(0),
-            totals: Totals::new(),
             heaps: Lock::new(Heaps::new()),
             pages: Lock::new(Pages::new()),
             scavenger: Scavenger::new(),
@@ -169,6 +168,7 @@ impl<O: Os> Engine<O> {
                 secret: Secret::NONE,
             }),
             centrals: [const { Central::new() }; CLASSES],
+            totals: Totals::new(),
         }
     }
 
@@ -283,6 +283,16 @@ impl<O: Os> Engine<O> {
         self.setup().options.stats != StatsChoice::Off
     }
 
+    /// Counts an operation of the calling thread's.
+    pub(crate) fn count_alloc(&self, bytes: usize) {
+        self.totals.count_alloc(self.os.thread_key(), bytes);
+    }
+
+    /// The same for a free.
+    pub(crate) fn count_free(&self, bytes: usize) {
+        self.totals.count_free(self.os.thread_key(), bytes);
+    }
+
     /// Runs `work` on the calling thread's front end.
     #[inline]
     pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
@@ -331,6 +341,7 @@ impl<O: Os> Engine<O> {
         self.pages.hold();
         self.check_table.hold();
         self.samples.slots.hold();
+        self.totals.locks().for_each(Lock::hold);
     }
 
     /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
@@ -340,6 +351,7 @@ impl<O: Os> Engine<O> {
         }
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
+            self.totals.locks().for_each(|lock| lock.force_unlock());
             self.samples.slots.force_unlock();
             self.check_table.force_unlock();
             self.pages.force_unlock();

@@ -77,7 +77,7 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let spans = &mut contents.spans[class.index()];
             if self.counting() {
-                self.totals.count_free(spans.counts.claimed * class.size());
+                self.count_free(spans.counts.claimed * class.size());
             }
             spans.retire_all(&self.region, &self.os, &self.pages);
         }
@@ -301,7 +301,7 @@ impl<O: Os> Engine<O> {
         let has_grown = spans.counts.spans > before;
         contents.used += class.size();
         if self.counting() {
-            self.totals.count_alloc(class.size());
+            self.count_alloc(class.size());
         }
         drop(contents);
         if has_grown {
@@ -342,7 +342,7 @@ impl<O: Os> Engine<O> {
                 self.insist(freed, operation);
                 contents.used -= block.usable;
                 if self.counting() {
-                    self.totals.count_free(class.size());
+                    self.count_free(class.size());
                 }
             }
             None => {

@@ -46,7 +46,7 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
         self.totals.add_large(units);
         if self.counting() {
-            self.totals.count_alloc(units as usize * UNIT);
+            self.count_alloc(units as usize * UNIT);
         }
         Some((granted, units))
     }
@@ -67,7 +67,7 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.totals.remove_large(units);
         if self.counting() {
-            self.totals.count_free(units as usize * UNIT);
+            self.count_free(units as usize * UNIT);
         }
         self.pages.lock().free(&self.region, &self.os, first, units);
     }
@@ -134,8 +134,8 @@ impl<O: Os> Engine<O> {
         self.totals.remove_large(units);
         self.totals.add_large(wanted);
         if self.counting() {
-            self.totals.count_free(units as usize * UNIT);
-            self.totals.count_alloc(wanted as usize * UNIT);
+            self.count_free(units as usize * UNIT);
+            self.count_alloc(wanted as usize * UNIT);
         }
     }
 

@@ -159,7 +159,6 @@ mod streak;
 mod sync;
 mod text;
 mod thread_slabs;
-mod totals;
 
 #[cfg(not(loom))]
 mod backtrace;
@@ -207,6 +206,8 @@ mod sample_table;
 mod scavenge;
 #[cfg(not(loom))]
 mod stats;
+#[cfg(not(loom))]
+mod totals;
 #[cfg(not(loom))]
 mod why;
 

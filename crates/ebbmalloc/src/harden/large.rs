@@ -136,7 +136,7 @@ impl<O: Os> Engine<O> {
         let bytes = units as usize * UNIT;
         self.totals.remove_large(units);
         if self.counting() {
-            self.totals.count_free(bytes);
+            self.count_free(bytes);
         }
         let mut pages = self.pages.lock();
         // SAFETY: nobody's any more, and out of reach from there on if it is guarded.

@@ -148,7 +148,7 @@ impl<O: Os> Engine<O> {
         let (block, has_grown) = (claimed.block, spans.counts.spans > before);
         contents.used += class.size();
         if self.counting() {
-            self.totals.count_alloc(class.size());
+            self.count_alloc(class.size());
         }
         // SAFETY: the block is ours yet, and of this class.
         let written = match claimed.fresh {
@@ -290,7 +290,7 @@ impl<O: Os> Engine<O> {
         let has_shrunk = spans.counts.spans < before;
         contents.used -= class.size();
         if self.counting() {
-            self.totals.count_free(class.size());
+            self.count_free(class.size());
         }
         Ok(has_shrunk)
     }

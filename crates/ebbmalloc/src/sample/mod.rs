@@ -78,7 +78,7 @@ impl<O: Os> Engine<O> {
         let freed = self.samples.slots.lock().free(&self.os, block, given, &by);
         let bytes = freed.unwrap_or_else(|wrong| self.stop_at(wrong, block, operation));
         if self.counting() {
-            self.totals.count_free(bytes);
+            self.count_free(bytes);
         }
     }
 
