@@ -191,8 +191,8 @@ mod central {
 mod heaps {
     use super::*;
 
-    /// Two blocks of this size have a span of two units: freed, its record may stay in the middle of a run.
-    const SIZE: usize = 64 * 1024;
+    /// Three blocks of this size have a span of two units: freed, its record may stay in the middle of a run.
+    const SIZE: usize = 40 * 1024;
 
     struct Shared {
         layers: HeapLayers<FakeOs>,
