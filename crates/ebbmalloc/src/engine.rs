@@ -285,12 +285,12 @@ impl<O: Os> Engine<O> {
 
     /// Counts an operation of the calling thread's.
     pub(crate) fn count_alloc(&self, bytes: usize) {
-        self.totals.count_alloc(self.os.thread_key(), bytes);
+        self.totals.count(self.os.thread_key(), bytes, 0);
     }
 
     /// The same for a free.
     pub(crate) fn count_free(&self, bytes: usize) {
-        self.totals.count_free(self.os.thread_key(), bytes);
+        self.totals.count(self.os.thread_key(), 0, bytes);
     }
 
     /// Runs `work` on the calling thread's front end.
@@ -341,7 +341,6 @@ impl<O: Os> Engine<O> {
         self.pages.hold();
         self.check_table.hold();
         self.samples.slots.hold();
-        self.totals.locks().for_each(Lock::hold);
     }
 
     /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
@@ -351,7 +350,6 @@ impl<O: Os> Engine<O> {
         }
         // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
         unsafe {
-            self.totals.locks().for_each(|lock| lock.force_unlock());
             self.samples.slots.force_unlock();
             self.check_table.force_unlock();
             self.pages.force_unlock();

@@ -140,6 +140,7 @@ mod front;
 mod guards;
 mod heap_record;
 mod holes;
+mod live;
 mod options;
 mod os;
 mod pages;

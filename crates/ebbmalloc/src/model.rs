@@ -10,6 +10,7 @@ use crate::central::Central;
 use crate::front::{Front, Preferred, Slots};
 pub use crate::heap_record::HeapId;
 use crate::heap_record::{Contents, Heaps, find};
+pub use crate::live::{Live, Place, UNTOLD};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};

@@ -1,12 +1,12 @@
-//! Atomics, and the one lock of the engine. Under `--cfg loom` what the lock is made of is loom's,
+//! Atomics, and the one lock of the engine. Under `--cfg loom` what protocols are made of is loom's,
 //! so that the tests in `crates/testkit/tests/loom.rs` explore every interleaving of this code;
 //! other atomics are none of a protocol, or lie in raw memory, where loom's cannot.
 
-#[cfg(not(loom))]
-pub use core::sync::atomic::AtomicU32;
 pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64 as ProtocolU64};
 #[cfg(loom)]
-pub use loom::sync::atomic::AtomicU32;
+pub use loom::sync::atomic::{AtomicU32, AtomicU64 as ProtocolU64};
 
 #[cfg(not(loom))]
 mod cell {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 38] = [
+const LAYERS: [&[&str]; 39] = [
     &["os", "sync", "random"],
     &["text"],
     &["options"],
@@ -16,7 +16,8 @@ const LAYERS: [&[&str]; 38] = [
     &["rseq"],
     &["thread_slabs"],
     &["holes"],
-    &["run", "span", "totals"],
+    &["run", "span", "live"],
+    &["totals"],
     &["region"],
     &["beacon", "ledger", "remote"],
     &["run_tree", "pressure"],

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ebbmalloc::model::{Caches, HeapId, HeapLayers, Layers, Lock, Scavenger};
+use ebbmalloc::model::{Caches, HeapId, HeapLayers, Layers, Live, Lock, Place, Scavenger, UNTOLD};
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
 
@@ -440,6 +440,54 @@ mod scavenger {
             let end = found == 0;
             end && (memory.scavenger.end()
                 || memory.scavenger.was_called() && memory.scavenger.end())
+        });
+    }
+}
+
+mod counts {
+    use super::*;
+
+    struct Counts {
+        live: Live,
+        place: Place,
+    }
+
+    /// Two threads count in one place, until each has counted; one of them enough to tell it.
+    fn model(count: fn(&Counts, u64, u64) -> bool) {
+        explore(move || {
+            let counts = Arc::new(Counts { live: Live::new(), place: Place::new() });
+            let count_surely = move |counts: &Counts, allocated, freed| {
+                while !count(counts, allocated, freed) {
+                    thread::yield_now();
+                }
+            };
+            let other = {
+                let counts = Arc::clone(&counts);
+                thread::spawn(move || {
+                    count_surely(&counts, UNTOLD, 0);
+                    count_surely(&counts, 0, UNTOLD);
+                    count_surely(&counts, UNTOLD, 0);
+                })
+            };
+            count_surely(&counts, 1, 0);
+            other.join().unwrap();
+            assert_eq!(counts.place.read(), (2 * UNTOLD + 1, UNTOLD), "a count is lost");
+            let most = UNTOLD..=UNTOLD + 1;
+            assert!(most.contains(&counts.live.peak()), "a peak of {}", counts.live.peak());
+        });
+    }
+
+    #[test]
+    fn nothing_is_lost_and_no_peak_made_up() {
+        model(|Counts { live, place }, allocated, freed| place.try_count(live, allocated, freed));
+    }
+
+    #[test]
+    #[should_panic(expected = "a count is lost")]
+    fn mutant_that_is_not_alone() {
+        model(|Counts { live, place }, allocated, freed| {
+            place.count_alone(live, allocated, freed);
+            true
         });
     }
 }
