@@ -126,10 +126,10 @@ fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
-        // SAFETY: as above.
-        let used = unsafe { has_changed(slab, class) } && which == Which::Unused;
         let header = header(slab, class);
         let set_up = !header.is_new();
+        // SAFETY: as above. Slabs that nobody uses stay untouched.
+        let used = set_up && unsafe { has_changed(slab, class) } && which == Which::Unused;
         none_used &= !used;
         any_set_up |= set_up;
         // Who waits for room begins anew: rare misses shall not add up to it.

@@ -1,6 +1,6 @@
 //! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
 
-use super::{MARKS_AT, SlabStart};
+use super::{SEEN_AT, SlabStart};
 use crate::size_class::{CLASSES, SizeClass};
 
 /// The most that one stack holds, in bytes of blocks and in blocks.
@@ -190,11 +190,11 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
         assert!(place > 0 || offset <= 4096);
         place += 1;
     }
-    assert!(offset <= MARKS_AT);
+    assert!(offset <= SEEN_AT);
     (stacks, offset)
 };
 
-/// Bytes at the start of a slab that are ever used but for the marks at its end.
+/// Bytes at the start of a slab that are ever used, but for the marks and digests at its end.
 pub(crate) fn used_bytes() -> usize {
     STACKS.1
 }

@@ -11,13 +11,15 @@
 mod layout;
 
 use core::mem::offset_of;
+// Not `sync`'s, which loom may replace: slabs lie in raw memory.
+use core::sync::atomic::AtomicU32;
 
 use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
 
 use crate::size_class::{CLASSES, SizeClass};
 use crate::streak::History;
-use crate::sync::{AtomicU8, AtomicU64, Lock, Ordering};
+use crate::sync::{AtomicU64, Lock, Ordering};
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
@@ -32,6 +34,8 @@ pub(crate) const SLAB_SHIFT: u32 = 18;
 pub(crate) const MARKS: usize = 512;
 /// Offset of the marks, of 32 bits each, from the start of a slab.
 pub(crate) const MARKS_AT: usize = (1 << SLAB_SHIFT) - MARKS * size_of::<u32>();
+/// Offset of digests, of 32 bits by class index, of what the stacks were when somebody last looked which are in use.
+const SEEN_AT: usize = MARKS_AT - CLASSES * size_of::<u32>();
 /// What an address's lower half is multiplied by: the upper bits of the product are its mark. Chosen so that nearly 200
 /// neighbours have different marks, whatever their class.
 pub(crate) const MARK_MULTIPLIER: u32 = 0xd050_1e0b;
@@ -59,8 +63,6 @@ struct SlabStart {
     lock: Lock<()>,
     headers: [Header; CLASSES],
     history: History,
-    /// Digests of the headers when somebody last looked which stacks are in use.
-    seen: [AtomicU8; CLASSES],
 }
 
 /// The cache of one virtual CPU or thread.
@@ -120,17 +122,21 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     Header::from_bits(header).held(class)
 }
 
-/// True where the class's stack has changed since this was last asked. Hardly ever false where it has.
+/// True where the class's stack has changed since this was last asked. Hardly ever false where it has: stacks in use
+/// often hold as many blocks as before, but not the same one on top.
 ///
 /// # Safety
-/// `slab` is a slab.
+/// `slab` is a slab, and nobody works on it but by sequences.
 pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass) -> bool {
     // SAFETY: the caller's; an atomic is only ever reached through shared references.
     unsafe {
         let header = header_of(slab, class).load(Ordering::Relaxed);
+        let top = Header::from_bits(header).top as usize;
+        let newest = (*slab.byte_add(top).cast::<AtomicU64>()).load(Ordering::Relaxed);
         // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
-        let digest = (header.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
-        (*slab).start.seen[class.index()].swap(digest, Ordering::Relaxed) != digest
+        let digest = ((header ^ newest).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let seen = &*slab.byte_add(SEEN_AT).cast::<AtomicU32>().add(class.index());
+        seen.swap(digest, Ordering::Relaxed) != digest
     }
 }
 

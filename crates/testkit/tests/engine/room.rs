@@ -131,6 +131,31 @@ fn large_blocks_in_rare_use_leave_no_span_behind() {
     }
 }
 
+/// Between two rounds it changed and holds as many blocks as before.
+#[test]
+fn a_stack_in_use_is_not_emptied() {
+    const SIZE: usize = 64;
+    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    // SAFETY, below: live blocks, each freed once.
+    let free = |block| unsafe { engine.free(block) };
+    let blocks: Vec<_> = (0..20).map(|_| engine.alloc(SIZE)).collect();
+    blocks.into_iter().for_each(free);
+    let refills = engine.stats().refills;
+    for _ in 0..20 {
+        let (first, second) = (engine.alloc(SIZE), engine.alloc(SIZE));
+        free(first);
+        free(second);
+        engine.os().sleep_ms(200);
+        engine.idle();
+    }
+    assert_eq!(engine.stats().refills, refills);
+    for _ in 0..2 {
+        engine.os().sleep_ms(200);
+        engine.idle();
+    }
+    assert_eq!(engine.stats().cached_bytes, 0);
+}
+
 #[test]
 fn large_blocks_in_frequent_use_come_from_caches() {
     let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
