@@ -27,6 +27,8 @@ use crate::span::Span;
 struct Found {
     /// By class, spans and blocks that are claimed from them: of no heap.
     classes: [CentralCounts; CLASSES],
+    /// Units of spans of no heap.
+    span_units: usize,
     /// Units of heaps' records and spans.
     heap_units: usize,
     large_blocks: usize,
@@ -39,17 +41,14 @@ impl<O: Os> Engine<O> {
     /// Panics at the first thing that is booked wrongly, whatever the program holds.
     pub fn check(&self) {
         let found = self.check_runs();
-        let mut span_units = 0;
         for class in SizeClass::all() {
             let spans = self.centrals[class.index()].spans().lock();
             let (counts, seen) = (spans.counts, found.classes[class.index()]);
-            let listed = spans.check(&self.region, class);
+            let (listed, _) = spans.check(&self.region, class);
             drop(spans);
             assert_eq!(listed, counts.free(), "free blocks of {class:?}");
             assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
-            assert_eq!(counts.units, seen.units, "units of spans of {class:?}");
-            span_units += counts.units;
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
         let totals = self.totals.read();
@@ -59,7 +58,7 @@ impl<O: Os> Engine<O> {
         let in_use = pages.check(&self.region);
         assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
         drop(pages);
-        let all = span_units + found.heap_units + found.large_units + found.lost_units;
+        let all = found.span_units + found.heap_units + found.large_units + found.lost_units;
         assert_eq!(all, in_use, "units in use");
         self.thread_slabs.check();
         self.each_cached(|block, class| self.mark(block, Some(class)));
@@ -93,6 +92,7 @@ impl<O: Os> Engine<O> {
         let region = &self.region;
         let mut found = Found {
             classes: [CentralCounts::default(); CLASSES],
+            span_units: 0,
             heap_units: 0,
             large_blocks: 0,
             large_units: 0,
@@ -126,7 +126,7 @@ impl<O: Os> Engine<O> {
                 } else {
                     let counts = &mut found.classes[class.index()];
                     counts.spans += 1;
-                    counts.units += run.units as usize;
+                    found.span_units += run.units as usize;
                     counts.claimed += (span.blocks - span.free) as usize;
                 }
                 continue;
@@ -175,9 +175,10 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let spans = &contents.spans[class.index()];
             let counts = spans.counts;
-            let free = spans.check(&self.region, class);
+            let (free, listed) = spans.check(&self.region, class);
             assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
-            units += counts.units;
+            // All are.
+            units += listed;
             used += counts.claimed * class.size();
         }
         for first in contents.each_large(&self.region) {

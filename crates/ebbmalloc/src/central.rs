@@ -34,9 +34,8 @@ pub(crate) enum BadBlock {
 pub(crate) struct CentralCounts {
     /// Blocks out: with the program or in caches.
     pub claimed: usize,
-    /// Spans now, their units, and the blocks in them.
+    /// Spans now, and the blocks in them.
     pub spans: usize,
-    pub units: usize,
     pub blocks: usize,
     /// Calls that filled a cache.
     pub refills: usize,
@@ -85,8 +84,7 @@ impl Central {
 impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
-        let counts =
-            CentralCounts { claimed: 0, spans: 0, units: 0, blocks: 0, refills: 0, flushes: 0 };
+        let counts = CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0 };
         Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts }
     }
 
@@ -235,9 +233,9 @@ impl ClassSpans {
     }
 
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
-    /// Returns the free blocks that were found.
-    pub fn check(&self, region: &Region, class: SizeClass) -> usize {
-        let mut free = 0;
+    /// Returns the free blocks that were found, and the units of the spans that are listed.
+    pub fn check(&self, region: &Region, class: SizeClass) -> (usize, usize) {
+        let (mut free, mut units) = (0, 0);
         for (list, &head) in self.heads.iter().enumerate() {
             assert_eq!(head != 0, self.filled >> list & 1 == 1, "summary bit of list {list}");
             let (mut unit, mut previous) = (head, 0);
@@ -250,10 +248,11 @@ impl ClassSpans {
                 assert_eq!(span.previous, previous, "back link of span {unit}");
                 assert!(!span.is_idle(), "span {unit} should have been retired");
                 free += span.free as usize;
+                units += span.units as usize;
                 (previous, unit) = (unit, span.next);
             }
         }
-        free
+        (free, units)
     }
 
     /// What the map says of the units of a span.
@@ -332,7 +331,6 @@ impl ClassSpans {
         // SAFETY: as above.
         let span = unsafe { &*region.span(first) };
         self.counts.spans += 1;
-        self.counts.units += units as usize;
         self.counts.blocks += span.blocks as usize;
         self.relist(region, first, None, self.list_of(span));
         Some(first)
@@ -346,7 +344,6 @@ impl ClassSpans {
             region.set_entry(first + nth, MapEntry::NONE);
         }
         self.counts.spans -= 1;
-        self.counts.units -= units as usize;
         self.counts.blocks -= blocks as usize;
         let mut pages = pages.lock();
         if !self.hardened || unguard(region, os, &mut pages, first, units as u32) {

@@ -15,8 +15,8 @@ pub struct Live {
     peak: ProtocolU64,
 }
 
-/// What was counted in a place. Two cache lines, as processors fetch neighbours.
-#[repr(align(128))]
+/// What was counted in a place: a cache line.
+#[repr(align(64))]
 pub struct Place {
     /// 1 while somebody counts here.
     busy: AtomicU32,

@@ -71,13 +71,13 @@ impl<O: Os> Layers<O> {
 
     /// Panics unless everything is booked well. Returns the spans, and the blocks claimed.
     pub fn check(&self) -> (usize, usize) {
-        let (free, counts) = {
+        let ((free, _), counts) = {
             let spans = self.central.spans().lock();
             (spans.check(&self.region, self.class), spans.counts)
         };
         assert_eq!(free + counts.claimed, counts.blocks);
         let in_use = self.pages.lock().check(&self.region);
-        assert_eq!(in_use, counts.units);
+        assert_eq!(in_use, counts.spans * self.class.span_units() as usize);
         (counts.spans, counts.claimed)
     }
 

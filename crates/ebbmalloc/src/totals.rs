@@ -4,7 +4,7 @@ use crate::live::{Live, Place};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Places to count in. A thread keeps to one, by its key, as long as nobody else is there.
-const PLACES: usize = 16;
+const PLACES: usize = 8;
 
 /// Large blocks always, every operation where asked for.
 pub(crate) struct Totals {
@@ -41,6 +41,7 @@ impl Totals {
 
     /// Counts bytes that a thread of this key allocated or freed. Nobody waits, also not a handler that has interrupted a
     /// thread which was just here, or the child of a fork where another thread was.
+    #[inline(never)]
     pub fn count(&self, key: usize, allocated: usize, freed: usize) {
         // Keys are addresses, whose low bits are the same for all.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

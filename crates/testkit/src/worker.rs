@@ -247,7 +247,8 @@ impl<'a, O: TestOs> Worker<'a, O> {
         let forbidden = heap.is_some_and(|heap| match self.heap {
             Some((own, limit)) if own == heap => {
                 let rounded = size.saturating_add(size / 8).max(align).saturating_add(1 << 16);
-                rounded > limit - self.engine.heap_used(heap, "a test")
+                // More than the limit while another thread moves a block of the heap's.
+                rounded > limit.saturating_sub(self.engine.heap_used(heap, "a test"))
             }
             _ => true,
         });

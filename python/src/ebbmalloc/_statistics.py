@@ -29,7 +29,7 @@ class Stats(TypedDict):
 
     #: In blocks that the program holds, as rounded up to their size classes.
     live_bytes: int
-    #: The most that `live_bytes` has been; with several threads, within 256 KiB. Counted with `EBB_STATS` only, else 0.
+    #: The most that `live_bytes` has been; with several threads, within 128 KiB. Counted with `EBB_STATS` only, else 0.
     peak_bytes: int
     #: In all blocks ever handed out. Counted with `EBB_STATS` only, else 0.
     allocated_bytes: int

@@ -69,7 +69,7 @@ statistics! {
     Stats {
         /** In blocks that the program holds, as rounded up to their size classes. */
         live_bytes: Gauge Bytes,
-        /** The most that `live_bytes` has been; with several threads, within 256 KiB. Counted with `EBB_STATS` only, else 0. */
+        /** The most that `live_bytes` has been; with several threads, within 128 KiB. Counted with `EBB_STATS` only, else 0. */
         peak_bytes: Gauge Bytes,
         /** In all blocks ever handed out. Counted with `EBB_STATS` only, else 0. */
         allocated_bytes: Counter Bytes,
