@@ -126,7 +126,7 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
 /// often hold as many blocks as before, but not the same one on top.
 ///
 /// # Safety
-/// `slab` is a slab, and nobody works on it but by sequences.
+/// `slab` is a slab on which others work by sequences only, or whose lock is held.
 pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass) -> bool {
     // SAFETY: the caller's; an atomic is only ever reached through shared references.
     unsafe {
