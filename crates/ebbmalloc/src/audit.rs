@@ -119,6 +119,8 @@ impl<O: Os> Engine<O> {
                 }
                 // SAFETY: a span, and nobody else works on it.
                 let span = unsafe { &*region.span(first) };
+                let lengths = [1, class.span_units(), class.random_span_units()];
+                assert!(lengths.contains(&run.units), "{} units of {class:?}", run.units);
                 assert_eq!(run.units, span.units as u32, "units of a span of {class:?}");
                 span.check(class);
                 if entry.is_of_heap() {
@@ -177,7 +179,7 @@ impl<O: Os> Engine<O> {
             let counts = spans.counts;
             let (free, listed) = spans.check(&self.region, class);
             assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
-            // All are.
+            // Those of heaps are all in a list.
             units += listed;
             used += counts.claimed * class.size();
         }

@@ -338,16 +338,16 @@ impl ClassSpans {
 
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
-        let (units, blocks) =
-            unsafe { ((*region.span(first)).units, (*region.span(first)).blocks) };
-        for nth in 0..units as u32 {
+        let span = unsafe { &*region.span(first) };
+        let units = span.units as u32;
+        for nth in 0..units {
             region.set_entry(first + nth, MapEntry::NONE);
         }
         self.counts.spans -= 1;
-        self.counts.blocks -= blocks as usize;
+        self.counts.blocks -= span.blocks as usize;
         let mut pages = pages.lock();
-        if !self.hardened || unguard(region, os, &mut pages, first, units as u32) {
-            pages.free(region, os, first, units as u32);
+        if !self.hardened || unguard(region, os, &mut pages, first, units) {
+            pages.free(region, os, first, units);
         }
     }
 

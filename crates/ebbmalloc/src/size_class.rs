@@ -139,7 +139,7 @@ static SIZE: [u32; CLASSES] = {
 };
 
 /// For a block, and at most an eighth unused. Few blocks a span, so that spans become idle: with eight blocks peaks were
-/// 4 % higher than with two, and with two up to 12 % higher than with one (`docs/decisions/0018-short-spans.md`).
+/// 4 % higher than with two, and with two up to a tenth higher than with one (`docs/decisions/0018-short-spans.md`).
 static SPAN_UNITS: [u8; CLASSES] = fewest_units(1, 8);
 
 /// For two blocks, and at most a sixteenth unused: more to choose from.

@@ -77,7 +77,7 @@ impl Span {
 
     /// How many blocks there are, in a record that may be torn.
     pub(crate) fn blocks(&self, class: SizeClass) -> usize {
-        (self.blocks as usize).min(self.bytes() / class.size())
+        (self.blocks as usize).min(class.blocks_in(self.units as u32))
     }
 
     /// How many of the first `blocks` blocks are free, by the bitmap alone.
@@ -203,7 +203,7 @@ impl Span {
 
     /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
     pub fn check(&self, class: SizeClass) {
-        let lost = self.bytes() / class.size() - self.blocks as usize;
+        let lost = class.blocks_in(self.units as u32) - self.blocks as usize;
         assert!(lost == 0 || self.guarded, "blocks of a span of {class:?}");
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();

@@ -43,12 +43,9 @@ impl Totals {
     /// thread which was just here, or the child of a fork where another thread was.
     #[inline(never)]
     pub fn count(&self, key: usize, allocated: usize, freed: usize) {
-        // Keys are addresses, whose low bits are the same for all.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
-        let first = ((key as u64).wrapping_mul(SPREAD) >> 32) as usize;
         let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);
-        let places = (0..PLACES).map(|step| &self.places[(first + step) % PLACES]);
-        if !places.into_iter().any(|place| place.try_count(live, allocated, freed)) {
+        let mut places = (0..PLACES).map(|step| &self.places[(key % PLACES + step) % PLACES]);
+        if !places.any(|place| place.try_count(live, allocated, freed)) {
             self.crowd.count_together(live, allocated, freed);
         }
     }
@@ -108,13 +105,13 @@ mod tests {
         const KEPT: usize = 1 << 20;
         let totals = Totals::new();
         thread::scope(|scope| {
-            for key in (0..THREADS).map(|nth| nth * 4096) {
+            for key in 0..THREADS {
                 let totals = &totals;
                 scope.spawn(move || {
                     totals.count(key, KEPT, 0);
                     for round in 0..ROUNDS {
                         totals.count(key, round % 1000, 0);
-                        totals.count((key + 4096) % (THREADS * 4096), 0, round % 1000);
+                        totals.count((key + 1) % THREADS, 0, round % 1000);
                     }
                 });
             }

@@ -28,8 +28,7 @@ fn options() {
 fn statistics() {
     let mut text = String::from(
         "# Statistics\n\nWhat `EBB_STATS=1` prints when a program ends; `ebb_stats` and `EbbMalloc::stats` \
-         tell it any time. To count takes some 20 ns for each `malloc` with its `free`, on as many threads as there are; \
-         without `EBB_STATS` what is counted there is 0.\n\n\
+         tell it any time. To count takes some 20 ns for each `malloc` with its `free`, on as many threads as there are.\n\n\
          - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode), `id` (what \
          picks the cache), `others` (modes that would work too), `no_percpu` (why percpu mode would not), \
          `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\
