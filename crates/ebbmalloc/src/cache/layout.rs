@@ -194,7 +194,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
     (stacks, offset)
 };
 
-/// Bytes at the start of a slab that are ever used, but for the marks and what was seen at its end.
+/// Bytes at the start of a slab that are ever used, but for the marks and digests at its end.
 pub(crate) fn used_bytes() -> usize {
     STACKS.1
 }

@@ -11,6 +11,8 @@
 mod layout;
 
 use core::mem::offset_of;
+// Not `sync`'s, which loom may replace: slabs lie in raw memory.
+use core::sync::atomic::AtomicU32;
 
 use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
@@ -32,8 +34,8 @@ pub(crate) const SLAB_SHIFT: u32 = 18;
 pub(crate) const MARKS: usize = 512;
 /// Offset of the marks, of 32 bits each, from the start of a slab.
 pub(crate) const MARKS_AT: usize = (1 << SLAB_SHIFT) - MARKS * size_of::<u32>();
-/// Offset of what the stacks were when somebody last looked which are in use, a word each by class index.
-const SEEN_AT: usize = MARKS_AT - CLASSES * size_of::<u64>();
+/// Offset of digests, of 32 bits by class index, of what the stacks were when somebody last looked which are in use.
+const SEEN_AT: usize = MARKS_AT - CLASSES * size_of::<u32>();
 /// What an address's lower half is multiplied by: the upper bits of the product are its mark. Chosen so that nearly 200
 /// neighbours have different marks, whatever their class.
 pub(crate) const MARK_MULTIPLIER: u32 = 0xd050_1e0b;
@@ -131,10 +133,10 @@ pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass) -> bool {
         let header = header_of(slab, class).load(Ordering::Relaxed);
         let top = Header::from_bits(header).top as usize;
         let newest = (*slab.byte_add(top).cast::<AtomicU64>()).load(Ordering::Relaxed);
-        // Rotated, so that the top meets the upper half of the address, which hardly ever differs.
-        let state = header.rotate_left(32) ^ newest;
-        let seen = &*slab.byte_add(SEEN_AT).cast::<AtomicU64>().add(class.index());
-        seen.swap(state, Ordering::Relaxed) != state
+        // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
+        let digest = ((header ^ newest).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let seen = &*slab.byte_add(SEEN_AT).cast::<AtomicU32>().add(class.index());
+        seen.swap(digest, Ordering::Relaxed) != digest
     }
 }
 
