@@ -107,7 +107,7 @@ fn measure(plan: &Plan, rounds: u32, bench: &Bench, results: &mut Results) -> Re
     Ok(())
 }
 
-/// One run, noted in the results whether it fails or not. An error ends the suite.
+/// One measurement, noted in the results whether it fails or not. An error ends the suite.
 fn one(
     case: &Case,
     allocator: &Allocator,
@@ -115,7 +115,7 @@ fn one(
     bench: &Bench,
     results: &mut Results,
 ) -> Result<()> {
-    let measured = (case.job)(allocator).and_then(|job| bench.run(&job, allocator));
+    let measured = (case.job)(allocator).and_then(|job| bench.measure(&job, allocator));
     if interrupt::asked().is_some() {
         bail!("interrupted; the same command with --resume goes on from here");
     }
