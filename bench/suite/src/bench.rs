@@ -14,9 +14,9 @@ use ebb::stats::Summary;
 
 use crate::case::{Allocator, CPU, END, Figures, Job, PEAK, Series, TIME};
 
-/// Runs that are over sooner are repeated.
+/// A job is repeated until it has run for so long.
 const ENOUGH: Duration = Duration::from_millis(300);
-/// As often, at most; odd, so that there is one in the middle.
+/// And so often, at most.
 const RUNS_MOST: usize = 5;
 
 /// Runs programs.
@@ -30,8 +30,8 @@ pub struct Bench {
 
 impl Bench {
     /// A job on an allocator: one run, or several in a row of a short one. What takes some hundredths of a second takes
-    /// twice as long whenever the kernel has something else to do, so each figure is the median of its runs. The series is
-    /// that of the first.
+    /// twice as long whenever the kernel has something else to do, so each figure is the median of its runs. (If already the
+    /// first is as slow as that it stays alone: for these there are rounds.) The series is that of the first.
     pub fn measure(&self, job: &Job, allocator: &Allocator) -> Result<(Figures, Option<Series>)> {
         let begin = Instant::now();
         let (first, series) = self.run(job, allocator)?;
@@ -115,6 +115,43 @@ fn reported(text: &str) -> Result<(Figures, Option<Series>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::case::Kind;
+
+    /// How often a shell command is run.
+    fn runs_of(name: &str, command: &str) -> usize {
+        let folder = std::env::temp_dir().join(format!("suite-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let marks = folder.join("marks");
+        let bench = Bench { perf: Perf::probe(), output: folder.join("output"), limit: 60 };
+        let allocator = Allocator {
+            name: "system".into(),
+            library: None,
+            env: Vec::new(),
+            origin: String::new(),
+            kind: Kind::Peer,
+        };
+        let job = Job::new("sh").arg("-c").arg(format!("echo >> \"$MARKS\"; {command}"));
+        let (figures, _) = bench.measure(&job.env("MARKS", &marks), &allocator).unwrap();
+        assert!(figures[TIME] > 0.0);
+        let runs = std::fs::read_to_string(&marks).unwrap().lines().count();
+        std::fs::remove_dir_all(folder).unwrap();
+        runs
+    }
+
+    #[test]
+    fn a_long_run_is_not_repeated() {
+        assert_eq!(runs_of("long", "sleep 0.4"), 1);
+    }
+
+    #[test]
+    fn a_short_run_is_repeated() {
+        // Any of these may meet a machine that is busy with something else.
+        let runs: Vec<_> = (0..20).map(|_| runs_of("short", "true")).collect();
+        assert!(
+            runs.iter().all(|&runs| runs <= RUNS_MOST) && runs.contains(&RUNS_MOST),
+            "{runs:?}"
+        );
+    }
 
     #[test]
     fn one_slow_run_of_several_says_nothing() {

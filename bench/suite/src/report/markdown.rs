@@ -46,7 +46,8 @@ fn introduction(data: &Data) -> String {
     let rounds = data.conditions.rounds;
     format!(
         "A case is one program with its input; it does the same work on every allocator. A round runs every \
-         case once on each allocator, one after the other. A cell has the median of {rounds} \
+         case once on each allocator, one after the other; what takes less than 0.3 s, up to five times in a row, and its \
+         medians count. A cell has the median of {rounds} \
          rounds, and in brackets the spread.\n\n\
          - The spread is how far the middle half of the rounds lies apart (interquartile range), in percent of the \
          median; `~` marks more than {:.0} %: too noisy for small differences.\n\
