@@ -17,10 +17,11 @@ use crate::check_table::State as BlockState;
 use crate::engine::Engine;
 use crate::heap_record::HeapRecord;
 use crate::large::units_for;
+use crate::map::MapEntry;
 use crate::os::Os;
-use crate::region::{MapEntry, Region, UnitIndex};
+use crate::region::{Region, UnitIndex};
 use crate::run::{Run, State};
-use crate::size_class::{CLASSES, SizeClass, UNIT, class_of_start};
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Span;
 
 /// What was found on the way.
@@ -255,8 +256,7 @@ impl<O: Os> Engine<O> {
             return None;
         };
         let within = entry.within_span(offset);
-        let begins = class_of_start(class.index(), within).is_some();
-        assert!(begins, "{block:p} is inside of a block of {class:?}");
+        assert!(class.begins_at(within), "{block:p} is inside of a block of {class:?}");
         let first = (offset - within) / UNIT;
         // SAFETY: a span, and nobody else works on it.
         Some((unsafe { &mut *region.span(first as UnitIndex) }, class.block_at(within), entry))

@@ -10,7 +10,7 @@ use crate::front::thread::Ready;
 use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
-use crate::size_class::{MIN_ALIGN, SizeClass, UNIT, class_of_start};
+use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -64,9 +64,21 @@ impl<O: Os> Engine<O> {
     /// Nobody uses the block any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
+        if let Some(class) = self.region.class_at(block, self.region.hot())
+            // SAFETY: the place is set up before the region is hot; the block is the caller's to give.
+            && unsafe { rseq::push(self.setup().place, class, block) }
+        {
+            return;
+        }
+        self.free_out_of_line(block);
+    }
+
+    /// All that the hot path of [`Engine::free`] does not do. It looks once more: so there is one way out of the hot path, which
+    /// keeps nothing for it.
+    #[inline(never)]
+    fn free_out_of_line(&self, block: *mut u8) {
         match self.class_at(block) {
-            // SAFETY: the caller's.
-            Some(class) => unsafe { self.free_small::<false>(block, 0, class) },
+            Some(class) => self.free_small_by_thread::<false>(block, 0, class.index()),
             None => self.free_slow(block, "free"),
         }
     }
@@ -231,15 +243,7 @@ impl<O: Os> Engine<O> {
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
     pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
-        let region = &self.region;
-        // In this order: whoever sees that something is committed sees where.
-        let committed = region.committed();
-        let offset = region.offset(block);
-        if offset >= committed {
-            return None;
-        }
-        let entry = region.entry(offset / UNIT);
-        class_of_start(entry.code(), entry.within_span(offset))
+        self.region.class_at(block, self.region.committed())
     }
 
     /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.

@@ -7,9 +7,10 @@
 
 mod hardened;
 
+use crate::map::MapEntry;
 use crate::os::Os;
 use crate::pages::Pages;
-use crate::region::{MapEntry, Region, UnitIndex};
+use crate::region::{Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Span;
 use crate::sync::{Lock, const_fn};

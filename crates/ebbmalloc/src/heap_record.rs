@@ -11,10 +11,11 @@
 use core::iter;
 
 use crate::central::ClassSpans;
+use crate::map::MapEntry;
 use crate::pages::Pages;
 use crate::quarantine::Quarantine;
 use crate::random::Random;
-use crate::region::{MapEntry, Region, UnitIndex};
+use crate::region::{Region, UnitIndex};
 use crate::size_class::{CLASSES, UNIT};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
 

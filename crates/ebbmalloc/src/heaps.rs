@@ -9,10 +9,11 @@ use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
 use crate::large::units_for;
+use crate::map::MapEntry;
 use crate::os::Os;
 use crate::pages::Granted;
-use crate::region::{MapEntry, UnitIndex};
-use crate::size_class::{SizeClass, UNIT, class_of_start};
+use crate::region::UnitIndex;
+use crate::size_class::{SizeClass, UNIT};
 use crate::sync::Guard;
 use crate::text::Line;
 
@@ -208,7 +209,9 @@ impl<O: Os> Engine<O> {
         let within = match class {
             Some(class) => {
                 let within = entry.within_span(offset);
-                class_of_start(class.index(), within)?;
+                if !class.begins_at(within) {
+                    return None;
+                }
                 within
             }
             None if offset.is_multiple_of(UNIT) => 0,

@@ -4,9 +4,10 @@
 use core::ptr;
 
 use crate::engine::Engine;
+use crate::map::MapEntry;
 use crate::os::Os;
 use crate::pages::Granted;
-use crate::region::{MapEntry, UnitIndex};
+use crate::region::UnitIndex;
 use crate::size_class::{SizeClass, UNIT};
 
 /// From so many units on, moving a block's pages beats copying it.

@@ -3,7 +3,8 @@
 //! that very moment. Then records may be seen in the middle of a change: nothing here trusts them, and
 //! what makes no sense is booked as unclear. The parts add up to what is resident, always.
 
-use crate::region::{MapEntry, Places, TABLES};
+use crate::map::MapEntry;
+use crate::region::{Places, TABLES};
 use crate::run::{Run, State};
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Span;

@@ -141,6 +141,7 @@ mod guards;
 mod heap_record;
 mod holes;
 mod live;
+mod map;
 mod options;
 mod os;
 mod pages;

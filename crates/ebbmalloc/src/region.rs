@@ -4,16 +4,16 @@
 //! Units are committed (made usable) from the bottom up, and their table entries with them, so
 //! an entry may be read wherever its unit is committed.
 
+use core::mem::offset_of;
 use core::ptr;
-// Not `sync`'s, which loom may replace: the map lies in raw memory.
-use core::sync::atomic::AtomicU32;
 
 use crate::cache::Slab;
+use crate::map::{MapEntry, MapRecord};
 use crate::os::Os;
 use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -30,85 +30,24 @@ const COMMIT_STEP_MIN: usize = 16;
 /// The most that is committed ahead of need, in units.
 const COMMIT_STEP_MAX: usize = 1024;
 
-/// What the address map says of a unit. Zero: no block begins or lies here as far as known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct MapEntry(u32);
-
-impl MapEntry {
-    pub const NONE: Self = Self(0);
-    /// A large block begins here.
-    pub const LARGE: Self = Self(0x7f);
-    /// A large block began here, was freed, and no other has begun here since.
-    pub const LARGE_FREED: Self = Self(0x7e);
-    /// The record of a heap lies here.
-    pub const HEAP: Self = Self(0x7d);
-    /// Set where memory belongs to a heap: such a code is no class's index, so that the hot paths
-    /// need not know of heaps.
-    const OF_HEAP: u32 = 0x80;
-
-    /// What a word of the map says.
-    pub const fn from_bits(bits: u32) -> Self {
-        Self(bits)
-    }
-
-    /// The unit lies in a span of this class that begins at the unit `first`: the same for all of its units.
-    /// 16 bits of `first` are enough, since spans are shorter than 2^16 units.
-    pub const fn small(class: SizeClass, first: UnitIndex) -> Self {
-        Self(class.index() as u32 | first << UNIT_SHIFT)
-    }
-
-    /// The same for memory of a heap.
-    pub const fn of_heap(self) -> Self {
-        Self(self.0 | Self::OF_HEAP)
-    }
-
-    /// Whether the memory belongs to a heap.
-    pub const fn is_of_heap(self) -> bool {
-        self.0 & Self::OF_HEAP != 0
-    }
-
-    /// What it is, whoever it belongs to.
-    pub const fn of_anyone(self) -> Self {
-        Self(self.0 & !Self::OF_HEAP)
-    }
-
-    /// The class's index for a unit of a span that is no heap's; else a code that is no class's index.
-    #[inline(always)]
-    pub const fn code(self) -> usize {
-        (self.0 & 0xff) as usize
-    }
-
-    /// Bytes from the start of the span to the byte at this offset in the region, for a unit of a span.
-    #[inline(always)]
-    pub const fn within_span(self, offset: usize) -> usize {
-        (offset as u32).wrapping_sub(self.0 & !0xffff) as usize
-    }
-
-    /// Whether a span begins at this unit, whose entry this is, for a unit of a span.
-    pub const fn is_first(self, unit: usize) -> bool {
-        self.within_span(unit << UNIT_SHIFT) == 0
-    }
-
-    /// The class, for a unit of a span, whoever it belongs to.
-    pub fn class(self) -> Option<SizeClass> {
-        SizeClass::from_index(self.of_anyone().code())
-    }
-}
-
 /// The reserved range and its tables. Its fields are written once, when it is set up, but are
 /// atomic: a wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
-    start: AtomicPtr<u8>,
+    /// Whether [`Region::hot`] is what is committed. Changes under the lock of the pages.
+    is_hot: AtomicBool,
     /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
     /// of the region set up.
     committed: AtomicUsize,
-    map: AtomicPtr<AtomicU32>,
     runs: AtomicPtr<Run>,
     spans: AtomicPtr<Span>,
     slabs: AtomicPtr<Slab>,
     /// Units that are reserved.
     units: AtomicUsize,
+    // What the hot path of `free` reads, which is to be in one cache line.
+    start: AtomicPtr<u8>,
+    map: AtomicPtr<MapRecord>,
+    hot: AtomicUsize,
 }
 
 /// Addresses of a region's parts; a word that says how many bytes are committed; units reserved.
@@ -125,22 +64,27 @@ pub struct Places {
 }
 
 /// A table beside the region: bytes for one unit's entry.
-pub(crate) const TABLES: [usize; 3] = [size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
+pub(crate) const TABLES: [usize; 3] = [size_of::<MapRecord>(), size_of::<Run>(), size_of::<Span>()];
 
 impl Region {
+    /// Offset of what the hot path of `free` reads: all that follows.
+    pub const HOT_AT: usize = offset_of!(Self, start);
+
     /// Bytes of a unit, and of its entries in the tables.
     pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2];
 
     /// A region that was not set up yet: no address lies in it.
     pub const fn unset() -> Self {
         Self {
-            start: AtomicPtr::new(ptr::null_mut()),
+            is_hot: AtomicBool::new(false),
             committed: AtomicUsize::new(0),
-            map: AtomicPtr::new(ptr::null_mut()),
             runs: AtomicPtr::new(ptr::null_mut()),
             spans: AtomicPtr::new(ptr::null_mut()),
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
+            start: AtomicPtr::new(ptr::null_mut()),
+            map: AtomicPtr::new(ptr::null_mut()),
+            hot: AtomicUsize::new(0),
         }
     }
 
@@ -262,7 +206,23 @@ impl Region {
             }
         }
         self.committed.store(to * UNIT, Ordering::Release);
+        if self.is_hot.load(Ordering::Relaxed) {
+            self.hot.store(to * UNIT, Ordering::Release);
+        }
         true
+    }
+
+    /// From now on the hot path frees blocks: what it reads beside the region is set up. The caller holds the lock of the pages.
+    pub fn heat(&self) {
+        self.is_hot.store(true, Ordering::Relaxed);
+        self.hot.store(self.committed(), Ordering::Release);
+    }
+
+    /// Bytes at the region's start whose blocks the hot path may free: those that are committed, or none. Whoever reads that there
+    /// are some finds set up what was set up before [`Region::heat`].
+    #[inline(always)]
+    pub fn hot(&self) -> usize {
+        self.hot.load(Ordering::Acquire)
     }
 
     /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them
@@ -309,7 +269,7 @@ impl Region {
     /// # Safety
     /// The unit is committed, and so is its entry.
     #[inline(always)]
-    unsafe fn map_entry(&self, unit: usize) -> &AtomicU32 {
+    unsafe fn map_record(&self, unit: usize) -> &MapRecord {
         // SAFETY: the caller's.
         unsafe { &*self.map.load(Ordering::Relaxed).add(unit) }
     }
@@ -319,13 +279,25 @@ impl Region {
     pub fn entry(&self, unit: usize) -> MapEntry {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
         // SAFETY: the entry of a committed unit is committed.
-        MapEntry(unsafe { self.map_entry(unit) }.load(Ordering::Relaxed))
+        unsafe { self.map_record(unit) }.entry()
     }
 
     /// Enters what a committed unit is used for.
     pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
         // SAFETY: as for `entry`.
-        unsafe { self.map_entry(unit as usize) }.store(entry.0, Ordering::Relaxed)
+        unsafe { self.map_record(unit as usize) }.set(entry)
+    }
+
+    /// The class of the small block, of no heap, that begins at this address, if one does and it lies in the region's first `limit`
+    /// bytes, which are committed.
+    #[inline(always)]
+    pub fn class_at(&self, address: *const u8, limit: usize) -> Option<SizeClass> {
+        let offset = self.offset(address);
+        if offset >= limit {
+            return None;
+        }
+        // SAFETY: as for `entry`.
+        unsafe { self.map_record(offset / UNIT) }.class_of_block(offset)
     }
 
     /// The page heap's record of a committed unit.

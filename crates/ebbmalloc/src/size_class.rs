@@ -94,6 +94,11 @@ impl SizeClass {
         RANDOM_SPAN_UNITS[self.0 as usize] as u32
     }
 
+    /// Whether a block begins at `offset` from the start of its span.
+    pub const fn begins_at(self, offset: usize) -> bool {
+        offset.is_multiple_of(self.size())
+    }
+
     /// Which block of its span begins or contains the byte at `offset`.
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> usize {
@@ -103,16 +108,27 @@ impl SizeClass {
     }
 }
 
-/// The class with map code `code`, if `offset` (from the start of its span) is a multiple of its
-/// block size. Codes without a class have none.
+/// What [`class_of_start`] takes for the class with this index; 0 where there is none.
+///
+/// The least number that is no less than 2^64 divided by the block size, and has the class's index as its lowest byte.
+pub(crate) const fn key_of(index: usize) -> u64 {
+    if index == 0 || index >= CLASSES {
+        return 0;
+    }
+    let least = u64::MAX / class_size(index) as u64 + 1;
+    let key = least & !0xff | index as u64;
+    if key < least { key + 0x100 } else { key }
+}
+
+/// The class with this key, if `offset` (from the start of its span) is a multiple of its block size. The key 0 has none.
 ///
 /// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019: `n` is divisible by `d`
-/// exactly where `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`.
+/// exactly where `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`. A number that is a little larger does as
+/// well: with at most 2^8 more, both sides are wrong by less than 2^8 times the offset, below 2^32, and no two products are as near as that.
 #[inline(always)]
-pub(crate) const fn class_of_start(code: usize, offset: usize) -> Option<SizeClass> {
-    let inverse = INVERSE[code];
-    let starts = (offset as u64).wrapping_mul(inverse) < inverse;
-    if starts { Some(SizeClass(code as u8)) } else { None }
+pub(crate) const fn class_of_start(key: u64, offset: usize) -> Option<SizeClass> {
+    let starts = (offset as u64).wrapping_mul(key) < key;
+    if starts { Some(SizeClass(key as u8)) } else { None }
 }
 
 const fn class_size(index: usize) -> usize {
@@ -166,17 +182,6 @@ static RECIPROCAL: [u64; CLASSES] = {
     let mut i = 1;
     while i < CLASSES {
         table[i] = (1u64 << 40).div_ceil(class_size(i) as u64);
-        i += 1;
-    }
-    table
-};
-
-/// Zero where there is no class: nothing is below that.
-static INVERSE: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut i = 1;
-    while i < CLASSES {
-        table[i] = u64::MAX / class_size(i) as u64 + 1;
         i += 1;
     }
     table
@@ -238,11 +243,13 @@ mod tests {
         for class in SizeClass::all() {
             for offset in 0..SPAN_UNITS_MAX * UNIT {
                 assert_eq!(class.block_at(offset), offset / class.size());
-                let found = class_of_start(class.index(), offset);
+                let found = class_of_start(key_of(class.index()), offset);
                 assert_eq!(found, (offset % class.size() == 0).then_some(class));
             }
         }
-        assert!(class_of_start(0, 0).is_none() && class_of_start(255, 0).is_none());
+        assert!(
+            [0, CLASSES, 255].into_iter().all(|code| class_of_start(key_of(code), 0).is_none())
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 39] = [
+const LAYERS: [&[&str]; 40] = [
     &["os", "sync", "random"],
     &["text"],
     &["options"],
@@ -18,6 +18,7 @@ const LAYERS: [&[&str]; 39] = [
     &["holes"],
     &["run", "span", "live"],
     &["totals"],
+    &["map"],
     &["region"],
     &["beacon", "ledger", "remote"],
     &["run_tree", "pressure"],

@@ -6,8 +6,9 @@ use crate::engine::Engine;
 use crate::heap_record::Contents;
 use crate::heaps::{HeapBlock, Short};
 use crate::large::{MOVE_UNITS, units_for};
+use crate::map::MapEntry;
 use crate::os::Os;
-use crate::region::{MapEntry, UnitIndex};
+use crate::region::UnitIndex;
 use crate::seal::{check_fill, fill};
 use crate::size_class::UNIT;
 

@@ -16,9 +16,12 @@ use crate::cache::{
 };
 use crate::size_class::SizeClass;
 
-/// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
+/// A restartable sequence. The body runs with `rcx` at the virtual CPU's slab and ends with
 /// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
-/// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
+/// caller's. What must be set before each try stands before it. Clobbers `rcx` and flags.
+///
+/// What is used most is in the first eight registers, as far as it matters: naming one of the others mostly takes a byte
+/// more, and `free` just fits into three cache lines (decisions/0002).
 macro_rules! sequence {
     ($place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
         asm!(
@@ -36,25 +39,25 @@ macro_rules! sequence {
             ".popsection",
             "66:",
             $($prepare,)*
-            "lea {slab}, [rip + 77b]",
-            "mov qword ptr fs:[{area} + 8], {slab}",
+            "lea rcx, [rip + 77b]",
+            "mov qword ptr fs:[r8 + 8], rcx",
             "33:",
             // Numbers are below the count, which is below 2^16; -1 is not.
-            "mov {slab:e}, dword ptr fs:[{id_at}]",
-            "cmp {slab:x}, {slabs:x}",
+            "mov ecx, dword ptr fs:[r9]",
+            "cmp cx, r10w",
             concat!("jae ", $leave),
-            "shl {slab}, {shift}",
-            "add {slab}, {slabs}",
-            "and {slab}, {start_mask}",
+            "shl rcx, {shift}",
+            "add rcx, r10",
+            // Slabs begin at multiples of their size, so these bits are those of the count.
+            "xor cx, r10w",
             $($body,)+
             "44:",
             "9:",
-            id_at = in(reg) $place.id_at,
-            area = in(reg) $place.area,
-            slabs = in(reg) $place.slabs_and_count,
+            in("r9") $place.id_at,
+            in("r8") $place.area,
+            in("r10") $place.slabs_and_count,
             shift = const SLAB_SHIFT,
-            start_mask = const -1 << SLAB_SHIFT,
-            slab = out(reg) _,
+            out("rcx") _,
             $($operands)*
             options(nostack),
         )
@@ -78,13 +81,13 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
             "jmp 9f",
             ".popsection",
             // The whole header, as `push` stores it: a narrower store would stall its load.
-            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "mov {top:e}, {header:e}",
-            "mov {block}, qword ptr [{slab} + {top}]",
+            "mov {block}, qword ptr [rcx + {top}]",
             "test {block}, {block}",
             "je 9f",
             "sub {header}, 8",
-            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
+            "mov qword ptr [rcx + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             header = out(reg) _,
@@ -107,13 +110,13 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
     unsafe {
         sequence!(place, give up by "9f";
             "xor {found:e}, {found:e}";
-            "mov {top:e}, dword ptr [{slab} + {class}*8 + {headers}]",
-            "mov {slot:e}, dword ptr [{slab} + {mark}*4 + {marks}]",
+            "mov {top:e}, dword ptr [rcx + {class}*8 + {headers}]",
+            "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
             "cmp {slot:e}, {top:e}",
             "cmova {slot:e}, {top:e}",
             "cmp {slot:e}, {bottom:e}",
             "jbe 9f",
-            "cmp qword ptr [{slab} + {slot}], {block}",
+            "cmp qword ptr [rcx + {slot}], {block}",
             "jne 9f",
             "mov {found:e}, 1";
             block = in(reg) block,
@@ -141,23 +144,23 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
         sequence!(place, give up by "{refused}";;
-            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {header}, qword ptr [rcx + r11*8 + {headers}]",
             // The limit, in the upper half.
-            "cmp {header:e}, dword ptr [{slab} + {class}*8 + {headers} + 4]",
+            "cmp {header:e}, dword ptr [rcx + r11*8 + {headers} + 4]",
             "jae {refused}",
             // The slot that the block's mark names, or the newest if that lies above.
-            "mov {slot:e}, dword ptr [{slab} + {mark}*4 + {marks}]",
+            "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
             "cmp {slot:e}, {header:e}",
             "cmova {slot:e}, {header:e}",
-            "cmp qword ptr [{slab} + {slot}], {block}",
+            "cmp qword ptr [rcx + {slot}], {block}",
             "je {refused}",
             "mov {slot:e}, {header:e}",
-            "mov qword ptr [{slab} + {slot} + 8], {block}",
+            "mov qword ptr [rcx + {slot} + 8], {block}",
             "add {header}, 8",
-            "mov dword ptr [{slab} + {mark}*4 + {marks}], {header:e}",
-            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
+            "mov dword ptr [rcx + {mark}*4 + {marks}], {header:e}",
+            "mov qword ptr [rcx + r11*8 + {headers}], {header}";
             block = in(reg) block,
-            class = in(reg) class.index(),
+            in("r11") class.index(),
             headers = const HEADERS_AT,
             mark = in(reg) mark_of(block),
             marks = const MARKS_AT,
@@ -182,7 +185,7 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
     unsafe {
         sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "mov {top:e}, {header:e}",
             "mov {room}, {header}",
             "shr {room}, 32",
@@ -195,14 +198,14 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
             "je 3f",
             "mov {block}, qword ptr [{blocks} + {taken}*8]",
             "add {top:e}, 8",
-            "mov qword ptr [{slab} + {top}], {block}",
+            "mov qword ptr [rcx + {top}], {block}",
             "imul {block:e}, {block:e}, {multiplier}",
             "shr {block:e}, {mark_shift}",
-            "mov dword ptr [{slab} + {block}*4 + {marks}], {top:e}",
+            "mov dword ptr [rcx + {block}*4 + {marks}], {top:e}",
             "inc {taken}",
             "jmp 2b",
             "3: lea {header}, [{header} + {taken}*8]",
-            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
+            "mov qword ptr [rcx + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             blocks = in(reg) blocks.as_ptr(),
@@ -237,20 +240,20 @@ pub(crate) unsafe fn pop_batch(
     unsafe {
         sequence!(place, give up by "9f";
             "xor {taken:e}, {taken:e}";
-            "mov {header}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "2: cmp {taken}, {length}",
             "je 3f",
             "cmp {header:e}, {bottom:e}",
             "jbe 3f",
             "mov {block:e}, {header:e}",
-            "mov {block}, qword ptr [{slab} + {block}]",
+            "mov {block}, qword ptr [rcx + {block}]",
             "mov qword ptr [{blocks} + {taken}*8], {block}",
             "sub {header}, 8",
             "inc {taken}",
             "jmp 2b",
             "3: test {taken}, {taken}",
             "je 9f",
-            "mov qword ptr [{slab} + {class}*8 + {headers}], {header}";
+            "mov qword ptr [rcx + {class}*8 + {headers}], {header}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             bottom = in(reg) bottom,
@@ -281,11 +284,11 @@ pub(crate) unsafe fn replace_header(
     unsafe {
         sequence!(place, give up by "9f";
             "xor {known:e}, {known:e}";
-            "mov {found}, qword ptr [{slab} + {class}*8 + {headers}]",
+            "mov {found}, qword ptr [rcx + {class}*8 + {headers}]",
             "mov {known:e}, 1",
             "cmp {found}, {old}",
             "jne 9f",
-            "mov qword ptr [{slab} + {class}*8 + {headers}], {new}";
+            "mov qword ptr [rcx + {class}*8 + {headers}], {new}";
             class = in(reg) class.index(),
             headers = const HEADERS_AT,
             old = in(reg) old.to_bits(),
@@ -307,7 +310,7 @@ pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
     unsafe {
         sequence!(place, give up by "9f";
             "xor {found:e}, {found:e}";
-            "mov {found}, {slab}";
+            "mov {found}, rcx";
             found = out(reg) found,
         );
     }
