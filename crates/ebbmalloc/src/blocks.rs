@@ -64,21 +64,14 @@ impl<O: Os> Engine<O> {
     /// Nobody uses the block any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
-        if let Some(class) = self.region.class_at(block, self.region.hot())
-            // SAFETY: the place is set up before the region is hot; the block is the caller's to give.
-            && unsafe { rseq::push(self.setup().place, class, block) }
-        {
-            return;
-        }
-        self.free_out_of_line(block);
-    }
-
-    /// All that the hot path of [`Engine::free`] does not do. It looks once more: so there is one way out of the hot path, which
-    /// keeps nothing for it.
-    #[inline(never)]
-    fn free_out_of_line(&self, block: *mut u8) {
         match self.class_at(block) {
-            Some(class) => self.free_small_by_thread::<false>(block, 0, class.index()),
+            Some(class) => {
+                // SAFETY: what is committed is committed after the place is set up; the block is the caller's to give.
+                if unsafe { rseq::push(self.place_to_free(), class, block) } {
+                    return;
+                }
+                self.free_small_by_thread::<false>(block, 0, class.index());
+            }
             None => self.free_slow(block, "free"),
         }
     }
@@ -243,7 +236,7 @@ impl<O: Os> Engine<O> {
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
     pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
-        self.region.class_at(block, self.region.committed())
+        self.region.class_at(block)
     }
 
     /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.
@@ -268,7 +261,8 @@ impl<O: Os> Engine<O> {
         if area == 0 {
             return None;
         }
-        Some(Place { area, ..self.setup().place })
+        // The same place, whichever of the areas it is.
+        Some(Place { area, ..self.place_to_free() })
     }
 
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.

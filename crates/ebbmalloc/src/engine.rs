@@ -68,12 +68,15 @@ pub struct Engine<O: Os> {
     pub(crate) rounds: Lock<Rounds>,
     pub(crate) samples: Samples,
     pub(crate) os: O,
+    pub(crate) hooks: Option<&'static Hooks>,
     pub(crate) region: Region,
     /// [`Place::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
     pub(crate) hot_area: AtomicIsize,
     /// The same for frees that trust their size; 0 also where blocks are sampled, whose addresses must be looked at.
     pub(crate) hot_sized_area: AtomicIsize,
+    /// Where the hot path finds caches to free to. Written during set-up, before anything is committed, and read only after it.
+    hot_place: UnsafeCell<Place>,
     /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
@@ -83,7 +86,6 @@ pub struct Engine<O: Os> {
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
-    pub(crate) hooks: Option<&'static Hooks>,
 }
 
 /// What set-up finds out and decides.
@@ -149,9 +151,11 @@ impl<O: Os> Engine<O> {
             rounds: Lock::new(Rounds::new()),
             samples: Samples::new(),
             os,
+            hooks,
             region: Region::unset(),
             hot_area: AtomicIsize::new(0),
             hot_sized_area: AtomicIsize::new(0),
+            hot_place: UnsafeCell::new(Place::UNSET),
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
                 caches: 0,
@@ -168,7 +172,6 @@ impl<O: Os> Engine<O> {
             thread_slabs: ThreadSlabs::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
-            hooks,
         }
     }
 
@@ -182,6 +185,13 @@ impl<O: Os> Engine<O> {
     pub(crate) fn setup(&self) -> &Setup {
         // SAFETY: callers have seen `state` or `hot_area`, which are set after the last write.
         unsafe { &*self.setup.get() }
+    }
+
+    /// Where a free finds the cache of its virtual CPU; [`Place::UNSET`] where there are none, or where each operation is counted.
+    #[inline(always)]
+    pub(crate) fn place_to_free(&self) -> Place {
+        // SAFETY: callers have seen that something is committed, or `hot_area`, which is set later still.
+        unsafe { *self.hot_place.get() }
     }
 
     /// True once the engine can serve. Sets it up if need be.
@@ -204,7 +214,18 @@ impl<O: Os> Engine<O> {
         setup.options = Options::read(&self.os);
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
         let caches = if mode == Mode::Thread { 0 } else { self.os.cpus() };
-        if !self.region.set_up(&self.os, caches) || !self.light_beacon(mode.name(), caches) {
+        let reserved = self.region.set_up(&self.os, caches);
+        if let Some(area) = area {
+            setup.place = Place::new(area, self.region.slabs(), caches);
+            setup.joining = area.ours;
+        }
+        let counted = setup.options.stats != StatsChoice::Off;
+        // SAFETY: under the lock, and nobody reads before something is committed.
+        unsafe {
+            let open = mode == Mode::PerCpu && !counted;
+            *self.hot_place.get() = if open { setup.place } else { Place::UNSET };
+        }
+        if !reserved || !self.light_beacon(mode.name(), caches) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -229,18 +250,11 @@ impl<O: Os> Engine<O> {
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
         (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
-        if let Some(area) = area {
-            setup.place = Place::new(area, self.region.slabs(), caches);
-            setup.joining = area.ours;
-        }
         let area = setup.place.area;
-        let counted = setup.options.stats != StatsChoice::Off;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);
-            let _pages = self.pages.lock();
-            self.region.heat();
             if !self.sampling() {
                 self.hot_sized_area.store(area, Ordering::Release);
             }
@@ -435,8 +449,7 @@ mod tests {
         const PAGE: usize = 4096;
         let region = offset_of!(Engine<Linux>, region);
         let begin = region + Region::HOT_AT;
-        let setup = offset_of!(Engine<Linux>, setup);
-        let end = setup + offset_of!(Setup, place) + size_of::<Place>();
+        let end = offset_of!(Engine<Linux>, hot_place) + size_of::<Place>();
         assert_eq!(begin / 64, (end - 1) / 64, "{begin:#x} to {end:#x}");
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");

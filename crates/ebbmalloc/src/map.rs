@@ -110,3 +110,52 @@ impl MapRecord {
         MapEntry(u32::from_ne_bytes([a, b, c, d]))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// A record of this entry.
+    fn record(entry: MapEntry) -> MapRecord {
+        let record = MapRecord {
+            key: AtomicU64::new(0),
+            span_start: AtomicU32::new(0),
+            entry: AtomicU32::new(0),
+        };
+        // What was there before leaves nothing behind.
+        record.set(MapEntry::small(SizeClass::of(48).unwrap(), 77));
+        record.set(entry);
+        record
+    }
+
+    #[test]
+    fn a_block_begins_at_multiples_of_its_size_from_where_its_span_begins() {
+        for class in SizeClass::all() {
+            // Beyond 4 GiB, where the span's start is known by its lower half.
+            for first in [1, 0xffff, 0x1_0003] {
+                let record = record(MapEntry::small(class, first));
+                let start = (first as usize) << UNIT_SHIFT;
+                assert_eq!(record.class_of_block(start), Some(class));
+                assert_eq!(record.class_of_block(start + class.size()), Some(class));
+                assert_eq!(record.class_of_block(start + 8), None);
+                assert_eq!(record.class_of_block(start + class.size() - 1), None);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_small_block_of_everybody_is_none() {
+        let of_heap = MapEntry::small(SizeClass::of(64).unwrap(), 5).of_heap();
+        for entry in
+            [MapEntry::NONE, MapEntry::LARGE, MapEntry::LARGE_FREED, MapEntry::HEAP, of_heap]
+        {
+            let record = record(entry);
+            assert_eq!(record.class_of_block(5 << UNIT_SHIFT), None, "{entry:?}");
+            assert_eq!(record.class_of_block(0), None, "{entry:?}");
+            assert_eq!(record.entry(), entry);
+            // SAFETY: bytes of a record.
+            let bytes = unsafe { &*(&raw const record).cast::<[u8; size_of::<MapRecord>()]>() };
+            assert_eq!(MapRecord::entry_in(bytes), entry);
+        }
+    }
+}

@@ -4,7 +4,6 @@
 //! Units are committed (made usable) from the bottom up, and their table entries with them, so
 //! an entry may be read wherever its unit is committed.
 
-use core::mem::offset_of;
 use core::ptr;
 
 use crate::cache::Slab;
@@ -13,7 +12,7 @@ use crate::os::Os;
 use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
 use crate::span::Span;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
 /// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
 /// stand for "none".
@@ -34,20 +33,20 @@ const COMMIT_STEP_MAX: usize = 1024;
 /// atomic: a wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
-    /// Whether [`Region::hot`] is what is committed. Changes under the lock of the pages.
-    is_hot: AtomicBool,
-    /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
-    /// of the region set up.
-    committed: AtomicUsize,
     runs: AtomicPtr<Run>,
     spans: AtomicPtr<Span>,
     slabs: AtomicPtr<Slab>,
     /// Units that are reserved.
     units: AtomicUsize,
-    // What the hot path of `free` reads, which is to be in one cache line.
     start: AtomicPtr<u8>,
+    // What the hot path of `free` reads, which is to be in one cache line.
+    /// The address of `start`, negative: to add to what is in a register already takes an instruction less than to subtract from
+    /// it what was loaded.
+    minus_start: AtomicUsize,
     map: AtomicPtr<MapRecord>,
-    hot: AtomicUsize,
+    /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
+    /// of the region set up.
+    committed: AtomicUsize,
 }
 
 /// Addresses of a region's parts; a word that says how many bytes are committed; units reserved.
@@ -68,7 +67,8 @@ pub(crate) const TABLES: [usize; 3] = [size_of::<MapRecord>(), size_of::<Run>(),
 
 impl Region {
     /// Offset of what the hot path of `free` reads: all that follows.
-    pub const HOT_AT: usize = offset_of!(Self, start);
+    #[cfg(test)]
+    pub const HOT_AT: usize = core::mem::offset_of!(Self, minus_start);
 
     /// Bytes of a unit, and of its entries in the tables.
     pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2];
@@ -76,15 +76,14 @@ impl Region {
     /// A region that was not set up yet: no address lies in it.
     pub const fn unset() -> Self {
         Self {
-            is_hot: AtomicBool::new(false),
-            committed: AtomicUsize::new(0),
             runs: AtomicPtr::new(ptr::null_mut()),
             spans: AtomicPtr::new(ptr::null_mut()),
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
             start: AtomicPtr::new(ptr::null_mut()),
+            minus_start: AtomicUsize::new(0),
             map: AtomicPtr::new(ptr::null_mut()),
-            hot: AtomicUsize::new(0),
+            committed: AtomicUsize::new(0),
         }
     }
 
@@ -139,6 +138,7 @@ impl Region {
             part
         };
         self.start.store(carve(units * UNIT), Ordering::Relaxed);
+        self.minus_start.store(start.addr().wrapping_neg(), Ordering::Relaxed);
         self.slabs.store(carve(slab_bytes).cast(), Ordering::Relaxed);
         self.map.store(carve(tables[0]).cast(), Ordering::Relaxed);
         self.runs.store(carve(tables[1]).cast(), Ordering::Relaxed);
@@ -206,23 +206,7 @@ impl Region {
             }
         }
         self.committed.store(to * UNIT, Ordering::Release);
-        if self.is_hot.load(Ordering::Relaxed) {
-            self.hot.store(to * UNIT, Ordering::Release);
-        }
         true
-    }
-
-    /// From now on the hot path frees blocks: what it reads beside the region is set up. The caller holds the lock of the pages.
-    pub fn heat(&self) {
-        self.is_hot.store(true, Ordering::Relaxed);
-        self.hot.store(self.committed(), Ordering::Release);
-    }
-
-    /// Bytes at the region's start whose blocks the hot path may free: those that are committed, or none. Whoever reads that there
-    /// are some finds set up what was set up before [`Region::heat`].
-    #[inline(always)]
-    pub fn hot(&self) -> usize {
-        self.hot.load(Ordering::Acquire)
     }
 
     /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them
@@ -249,7 +233,7 @@ impl Region {
     /// the address does not lie in the region.
     #[inline(always)]
     pub fn offset(&self, address: *const u8) -> usize {
-        address.addr().wrapping_sub(self.start().addr())
+        address.addr().wrapping_add(self.minus_start.load(Ordering::Relaxed))
     }
 
     /// The address of a unit that is committed.
@@ -288,12 +272,13 @@ impl Region {
         unsafe { self.map_record(unit as usize) }.set(entry)
     }
 
-    /// The class of the small block, of no heap, that begins at this address, if one does and it lies in the region's first `limit`
-    /// bytes, which are committed.
+    /// The class of the small block, of no heap, that begins at this address, if one does.
     #[inline(always)]
-    pub fn class_at(&self, address: *const u8, limit: usize) -> Option<SizeClass> {
+    pub fn class_at(&self, address: *const u8) -> Option<SizeClass> {
+        // In this order: whoever sees that something is committed sees where.
+        let committed = self.committed();
         let offset = self.offset(address);
-        if offset >= limit {
+        if offset >= committed {
             return None;
         }
         // SAFETY: as for `entry`.

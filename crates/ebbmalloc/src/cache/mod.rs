@@ -57,11 +57,11 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
 /// The head of a slab; the stacks' slots follow.
 #[repr(C)]
 struct SlabStart {
-    /// Stays null: what a stack that was never set up has on top.
-    zero: u64,
+    /// First, which saves a byte wherever one is named. That of no class stays zero: null, which a stack that was never set up has
+    /// on top.
+    headers: [Header; CLASSES],
     /// Held by whoever works on the slab, in the mode that locks.
     lock: Lock<()>,
-    headers: [Header; CLASSES],
     history: History,
 }
 

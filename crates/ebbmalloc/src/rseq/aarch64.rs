@@ -133,9 +133,12 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 /// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
-/// As for [`pop`]; the block is free, of this class, and in no other cache.
+/// `place` is set up, or [`Place::UNSET`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
 pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
+    if place.area == 0 {
+        return false;
+    }
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
         sequence!(place, give up by "{refused}";;

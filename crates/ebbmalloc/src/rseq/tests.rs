@@ -223,3 +223,18 @@ fn threads_without_a_cache_are_refused() {
     emulated.unregistered();
     refused();
 }
+
+#[test]
+fn a_push_where_nothing_is_set_up_refuses() {
+    let class = SizeClass::of(64).unwrap();
+    let emulated = Emulated::new(1);
+    emulated.on(0).class(class).set_header(Header::default().grown(class));
+    // All but the area is there: were that not looked at, the block would go to the slab, and a word of the C library's away.
+    let unset = Place { area: 0, ..emulated.place };
+    // SAFETY: places as they are before set-up and after it; the block is nobody's.
+    unsafe {
+        assert!(!push(unset, class, block(7)));
+        assert!(!push(Place::UNSET, class, block(7)));
+        assert!(push(emulated.place, class, block(7)));
+    }
+}

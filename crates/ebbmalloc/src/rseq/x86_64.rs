@@ -138,12 +138,12 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 /// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
-/// As for [`pop`]; the block is free, of this class, and in no other cache.
+/// `place` is set up, or [`Place::UNSET`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
 pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
-        sequence!(place, give up by "{refused}";;
+        sequence!(place, give up by "{refused}"; "test r8, r8", "je {refused}";
             "mov {header}, qword ptr [rcx + r11*8 + {headers}]",
             // The limit, in the upper half.
             "cmp {header:e}, dword ptr [rcx + r11*8 + {headers} + 4]",
