@@ -45,9 +45,9 @@ struct Shape([u32; 8]);
 impl Shape {
     const OURS: Self = Self([
         LAYOUT,
-        TABLES[0] as u32,
         TABLES[1] as u32,
         TABLES[2] as u32,
+        TABLES[3] as u32,
         SLAB_SHIFT,
         CLASSES as u32,
         UNIT_SHIFT,

@@ -64,7 +64,7 @@ impl<O: Os> Engine<O> {
     /// Nobody uses the block any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
-        match self.class_at(block) {
+        match self.region.class_at_first(block) {
             Some(class) => {
                 // SAFETY: what is committed is committed after the place is set up; the block is the caller's to give.
                 if unsafe { rseq::push(self.place_to_free(), class, block) } {
@@ -236,7 +236,7 @@ impl<O: Os> Engine<O> {
     /// The class of the span in which a block begins at this address, if one does.
     #[inline(always)]
     pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
-        self.region.class_at(block)
+        self.region.class_at_first(block).or_else(|| self.region.class_at_later(block))
     }
 
     /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.
@@ -372,14 +372,18 @@ impl<O: Os> Engine<O> {
         granted
     }
 
-    /// Frees what is no block of a span that caches serve: nothing, a large block, one of a heap, or a
-    /// mistake.
+    /// Frees what is no block of the first unit of a span that caches serve: nothing, one of a later unit, a large block, one of a
+    /// heap, or a mistake.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
             // Perhaps before the engine is set up.
             return;
+        }
+        if let Some(class) = self.region.class_at_later(block) {
+            // SAFETY: the caller's, as for `free`.
+            return unsafe { self.free_small::<false>(block, 0, class) };
         }
         if let Some(found) = self.heap_block(block) {
             return self.free_in_heap(found, operation);

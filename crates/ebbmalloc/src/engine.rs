@@ -68,7 +68,6 @@ pub struct Engine<O: Os> {
     pub(crate) rounds: Lock<Rounds>,
     pub(crate) samples: Samples,
     pub(crate) os: O,
-    pub(crate) hooks: Option<&'static Hooks>,
     pub(crate) region: Region,
     /// [`Place::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
@@ -86,6 +85,7 @@ pub struct Engine<O: Os> {
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
+    pub(crate) hooks: Option<&'static Hooks>,
 }
 
 /// What set-up finds out and decides.
@@ -151,7 +151,6 @@ impl<O: Os> Engine<O> {
             rounds: Lock::new(Rounds::new()),
             samples: Samples::new(),
             os,
-            hooks,
             region: Region::unset(),
             hot_area: AtomicIsize::new(0),
             hot_sized_area: AtomicIsize::new(0),
@@ -172,6 +171,7 @@ impl<O: Os> Engine<O> {
             thread_slabs: ThreadSlabs::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
+            hooks,
         }
     }
 

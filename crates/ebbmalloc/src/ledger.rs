@@ -300,7 +300,8 @@ impl Ledger {
 
     fn book_tables(&mut self, tables: &mut impl Tables, units: usize) {
         let (page, places) = (tables.page(), tables.places());
-        for (address, entry) in [places.map, places.runs, places.spans].into_iter().zip(TABLES) {
+        let starts = [places.keys, places.map, places.runs, places.spans];
+        for (address, entry) in starts.into_iter().zip(TABLES) {
             let bytes = (units * entry).next_multiple_of(page);
             for_each_resident(tables, address, bytes, |_| self.tables += page as u64);
         }

@@ -1,9 +1,6 @@
 //! What the address map says of a unit: whose blocks begin here, and where.
 
-// Not `sync`'s, which loom may replace: the map lies in raw memory.
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
-use crate::size_class::{SizeClass, UNIT_SHIFT, class_of_start, key_of};
+use crate::size_class::{SizeClass, UNIT_SHIFT};
 
 /// What a unit is used for. Zero: no block begins or lies here as far as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,6 +17,16 @@ impl MapEntry {
     /// Set where memory belongs to a heap: such a code is no class's index, so that the hot paths
     /// need not know of heaps.
     const OF_HEAP: u32 = 0x80;
+
+    /// What a word of the map says.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// The word for it.
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
 
     /// The unit lies in a span of this class that begins at the unit `first`: the same for all of its units.
     /// 16 bits of `first` are enough, since spans are shorter than 2^16 units.
@@ -47,14 +54,9 @@ impl MapEntry {
         (self.0 & 0xff) as usize
     }
 
-    /// Where the span of a unit begins, in bytes from the region's start, modulo 2^32.
-    const fn span_start(self) -> u32 {
-        self.0 & !0xffff
-    }
-
     /// Bytes from the start of the span to the byte at this offset in the region, for a unit of a span.
     pub const fn within_span(self, offset: usize) -> usize {
-        (offset as u32).wrapping_sub(self.span_start()) as usize
+        (offset as u32).wrapping_sub(self.0 & !0xffff) as usize
     }
 
     /// Whether a span begins at this unit, whose entry this is, for a unit of a span.
@@ -68,94 +70,39 @@ impl MapEntry {
     }
 }
 
-/// A unit's entry as it lies in the map, and beside it what `free` asks, worked out: the less there is to do, and to
-/// load from elsewhere, the shorter its hot path is (decisions/0002).
+/// What `free` asks of a unit, worked out, in a table of its own: the less there is to do, the shorter the hot path is (decisions/0002).
+/// The key of the class whose blocks begin here ([`SizeClass::key`]), where the unit is the first of its span and the span no heap's;
+/// else 0. The later units of spans are few, as spans are short, and left to [`MapEntry`].
 ///
-/// The parts are written one by one, as memory that nobody else can know begins or ends to be a span. Whoever frees an address
-/// that is no block meanwhile may read parts of both, and so have it taken for a block; a moment later it would be one.
-#[repr(C, align(16))]
-pub(crate) struct MapRecord {
-    /// [`key_of`] the entry's code.
-    key: AtomicU64,
-    /// The entry's [`MapEntry::span_start`].
-    span_start: AtomicU32,
-    entry: AtomicU32,
-}
-
-impl MapRecord {
-    /// What was entered.
-    #[inline(always)]
-    pub fn entry(&self) -> MapEntry {
-        MapEntry(self.entry.load(Ordering::Relaxed))
-    }
-
-    /// Enters what the unit is used for.
-    pub fn set(&self, entry: MapEntry) {
-        self.key.store(key_of(entry.code()), Ordering::Relaxed);
-        self.span_start.store(entry.span_start(), Ordering::Relaxed);
-        self.entry.store(entry.0, Ordering::Relaxed);
-    }
-
-    /// The class of the block that begins at this offset in the region, which lies in the unit; `None` where none does, or one of
-    /// a heap.
-    #[inline(always)]
-    pub fn class_of_block(&self, offset: usize) -> Option<SizeClass> {
-        let within = (offset as u32).wrapping_sub(self.span_start.load(Ordering::Relaxed));
-        class_of_start(self.key.load(Ordering::Relaxed), within as usize)
-    }
-
-    /// The entry in a record that was copied from another process.
-    pub fn entry_in(bytes: &[u8; size_of::<Self>()]) -> MapEntry {
-        let [.., a, b, c, d] = *bytes;
-        MapEntry(u32::from_ne_bytes([a, b, c, d]))
+/// Key and entry are written one after the other, as memory that nobody else can know begins or ends to be a span. Whoever frees an
+/// address that is no block just then finds the one or the other.
+pub(crate) const fn key_at(unit: u32, entry: MapEntry) -> u64 {
+    match SizeClass::from_index(entry.code()) {
+        Some(class) if entry.is_first(unit as usize) => class.key(),
+        _ => 0,
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A record of this entry.
-    fn record(entry: MapEntry) -> MapRecord {
-        let record = MapRecord {
-            key: AtomicU64::new(0),
-            span_start: AtomicU32::new(0),
-            entry: AtomicU32::new(0),
-        };
-        // What was there before leaves nothing behind.
-        record.set(MapEntry::small(SizeClass::of(48).unwrap(), 77));
-        record.set(entry);
-        record
-    }
+    use crate::size_class::UNIT;
 
     #[test]
-    fn a_block_begins_at_multiples_of_its_size_from_where_its_span_begins() {
+    fn keys_are_of_the_first_units_of_spans_that_are_no_heaps() {
         for class in SizeClass::all() {
             // Beyond 4 GiB, where the span's start is known by its lower half.
             for first in [1, 0xffff, 0x1_0003] {
-                let record = record(MapEntry::small(class, first));
-                let start = (first as usize) << UNIT_SHIFT;
-                assert_eq!(record.class_of_block(start), Some(class));
-                assert_eq!(record.class_of_block(start + class.size()), Some(class));
-                assert_eq!(record.class_of_block(start + 8), None);
-                assert_eq!(record.class_of_block(start + class.size() - 1), None);
+                let entry = MapEntry::small(class, first);
+                assert_eq!(key_at(first, entry), class.key());
+                assert_eq!(key_at(first + 1, entry), 0);
+                assert_eq!(key_at(first, entry.of_heap()), 0);
+                assert_eq!(entry.class(), Some(class));
+                assert_eq!(entry.within_span((first as usize + 1) << UNIT_SHIFT), UNIT);
             }
         }
-    }
-
-    #[test]
-    fn what_is_no_small_block_of_everybody_is_none() {
-        let of_heap = MapEntry::small(SizeClass::of(64).unwrap(), 5).of_heap();
-        for entry in
-            [MapEntry::NONE, MapEntry::LARGE, MapEntry::LARGE_FREED, MapEntry::HEAP, of_heap]
-        {
-            let record = record(entry);
-            assert_eq!(record.class_of_block(5 << UNIT_SHIFT), None, "{entry:?}");
-            assert_eq!(record.class_of_block(0), None, "{entry:?}");
-            assert_eq!(record.entry(), entry);
-            // SAFETY: bytes of a record.
-            let bytes = unsafe { &*(&raw const record).cast::<[u8; size_of::<MapRecord>()]>() };
-            assert_eq!(MapRecord::entry_in(bytes), entry);
+        for entry in [MapEntry::NONE, MapEntry::LARGE, MapEntry::LARGE_FREED, MapEntry::HEAP] {
+            assert_eq!((key_at(5, entry), entry.class()), (0, None));
         }
     }
 }

@@ -253,7 +253,7 @@ options! {
     /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone
     /// back to make room. Counted are units of 64 KiB that are in use, by large blocks or by spans of which a block
     /// is in use or in a cache, and those that are free but still resident, each with its entries in the tables
-    /// (596 bytes). Not counted are the slabs of caches, at most 256 KiB for each CPU or thread, and what the engine
+    /// (604 bytes). Not counted are the slabs of caches, at most 256 KiB for each CPU or thread, and what the engine
     /// did not allocate. Default: none.
     limit: LimitChoice = None, "EBB_LIMIT";
 }

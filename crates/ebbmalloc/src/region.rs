@@ -5,12 +5,14 @@
 //! an entry may be read wherever its unit is committed.
 
 use core::ptr;
+// Not `sync`'s, which loom may replace: the tables lie in raw memory.
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::cache::Slab;
-use crate::map::{MapEntry, MapRecord};
+use crate::map::{MapEntry, key_at};
 use crate::os::Os;
 use crate::run::Run;
-use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT};
+use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 
@@ -33,6 +35,7 @@ const COMMIT_STEP_MAX: usize = 1024;
 /// atomic: a wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
+    map: AtomicPtr<AtomicU32>,
     runs: AtomicPtr<Run>,
     spans: AtomicPtr<Span>,
     slabs: AtomicPtr<Slab>,
@@ -43,7 +46,7 @@ pub struct Region {
     /// The address of `start`, negative: to add to what is in a register already takes an instruction less than to subtract from
     /// it what was loaded.
     minus_start: AtomicUsize,
-    map: AtomicPtr<MapRecord>,
+    keys: AtomicPtr<AtomicU64>,
     /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
     /// of the region set up.
     committed: AtomicUsize,
@@ -55,6 +58,7 @@ pub struct Region {
 pub struct Places {
     pub(crate) start: usize,
     pub(crate) committed_at: usize,
+    pub(crate) keys: usize,
     pub(crate) map: usize,
     pub(crate) runs: usize,
     pub(crate) spans: usize,
@@ -63,7 +67,8 @@ pub struct Places {
 }
 
 /// A table beside the region: bytes for one unit's entry.
-pub(crate) const TABLES: [usize; 3] = [size_of::<MapRecord>(), size_of::<Run>(), size_of::<Span>()];
+pub(crate) const TABLES: [usize; 4] =
+    [size_of::<AtomicU64>(), size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
 impl Region {
     /// Offset of what the hot path of `free` reads: all that follows.
@@ -71,18 +76,19 @@ impl Region {
     pub const HOT_AT: usize = core::mem::offset_of!(Self, minus_start);
 
     /// Bytes of a unit, and of its entries in the tables.
-    pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2];
+    pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2] + TABLES[3];
 
     /// A region that was not set up yet: no address lies in it.
     pub const fn unset() -> Self {
         Self {
+            map: AtomicPtr::new(ptr::null_mut()),
             runs: AtomicPtr::new(ptr::null_mut()),
             spans: AtomicPtr::new(ptr::null_mut()),
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
             start: AtomicPtr::new(ptr::null_mut()),
             minus_start: AtomicUsize::new(0),
-            map: AtomicPtr::new(ptr::null_mut()),
+            keys: AtomicPtr::new(ptr::null_mut()),
             committed: AtomicUsize::new(0),
         }
     }
@@ -92,6 +98,7 @@ impl Region {
         Places {
             start: self.start().addr(),
             committed_at: (&raw const self.committed).addr(),
+            keys: self.keys.load(Ordering::Relaxed).addr(),
             map: self.map.load(Ordering::Relaxed).addr(),
             runs: self.runs.load(Ordering::Relaxed).addr(),
             spans: self.spans.load(Ordering::Relaxed).addr(),
@@ -129,7 +136,7 @@ impl Region {
     }
 
     /// Divides what was reserved: units, caches, tables.
-    fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 3]) {
+    fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 4]) {
         let mut next = start;
         let mut carve = |bytes: usize| {
             let part = next;
@@ -140,9 +147,10 @@ impl Region {
         self.start.store(carve(units * UNIT), Ordering::Relaxed);
         self.minus_start.store(start.addr().wrapping_neg(), Ordering::Relaxed);
         self.slabs.store(carve(slab_bytes).cast(), Ordering::Relaxed);
-        self.map.store(carve(tables[0]).cast(), Ordering::Relaxed);
-        self.runs.store(carve(tables[1]).cast(), Ordering::Relaxed);
-        self.spans.store(carve(tables[2]).cast(), Ordering::Relaxed);
+        self.keys.store(carve(tables[0]).cast(), Ordering::Relaxed);
+        self.map.store(carve(tables[1]).cast(), Ordering::Relaxed);
+        self.runs.store(carve(tables[2]).cast(), Ordering::Relaxed);
+        self.spans.store(carve(tables[3]).cast(), Ordering::Relaxed);
         self.units.store(units, Ordering::Relaxed);
     }
 
@@ -190,7 +198,8 @@ impl Region {
     fn commit_range(&self, os: &impl Os, from: usize, to: usize) -> bool {
         let page = os.page_size();
         let starts = [
-            self.map.load(Ordering::Relaxed).cast::<u8>(),
+            self.keys.load(Ordering::Relaxed).cast::<u8>(),
+            self.map.load(Ordering::Relaxed).cast(),
             self.runs.load(Ordering::Relaxed).cast(),
             self.spans.load(Ordering::Relaxed).cast(),
         ];
@@ -250,12 +259,14 @@ impl Region {
         UnitIndex::try_from(aligned - start).ok()
     }
 
+    /// A table's entry for a unit.
+    ///
     /// # Safety
     /// The unit is committed, and so is its entry.
     #[inline(always)]
-    unsafe fn map_record(&self, unit: usize) -> &MapRecord {
+    unsafe fn at<T>(&self, table: &AtomicPtr<T>, unit: usize) -> &T {
         // SAFETY: the caller's.
-        unsafe { &*self.map.load(Ordering::Relaxed).add(unit) }
+        unsafe { &*table.load(Ordering::Relaxed).add(unit) }
     }
 
     /// What the map says of a committed unit.
@@ -263,18 +274,21 @@ impl Region {
     pub fn entry(&self, unit: usize) -> MapEntry {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
         // SAFETY: the entry of a committed unit is committed.
-        unsafe { self.map_record(unit) }.entry()
+        MapEntry::from_bits(unsafe { self.at(&self.map, unit) }.load(Ordering::Relaxed))
     }
 
     /// Enters what a committed unit is used for.
     pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
         // SAFETY: as for `entry`.
-        unsafe { self.map_record(unit as usize) }.set(entry)
+        unsafe {
+            self.at(&self.keys, unit as usize).store(key_at(unit, entry), Ordering::Relaxed);
+            self.at(&self.map, unit as usize).store(entry.to_bits(), Ordering::Relaxed);
+        }
     }
 
-    /// The class of the small block, of no heap, that begins at this address, if one does.
+    /// The class of the small block, of no heap, that begins at this address, if one does in the first unit of its span.
     #[inline(always)]
-    pub fn class_at(&self, address: *const u8) -> Option<SizeClass> {
+    pub fn class_at_first(&self, address: *const u8) -> Option<SizeClass> {
         // In this order: whoever sees that something is committed sees where.
         let committed = self.committed();
         let offset = self.offset(address);
@@ -282,7 +296,21 @@ impl Region {
             return None;
         }
         // SAFETY: as for `entry`.
-        unsafe { self.map_record(offset / UNIT) }.class_of_block(offset)
+        let key = unsafe { self.at(&self.keys, offset / UNIT) }.load(Ordering::Relaxed);
+        // The region begins at a multiple of a unit.
+        class_of_start(key, address.addr() % UNIT)
+    }
+
+    /// The same in a later unit.
+    pub fn class_at_later(&self, address: *const u8) -> Option<SizeClass> {
+        let committed = self.committed();
+        let offset = self.offset(address);
+        if offset >= committed {
+            return None;
+        }
+        let entry = self.entry(offset / UNIT);
+        let class = SizeClass::from_index(entry.code())?;
+        class.begins_at(entry.within_span(offset)).then_some(class)
     }
 
     /// The page heap's record of a committed unit.

@@ -3,7 +3,7 @@
 use crate::beacon::Beacon;
 use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
 use crate::ledger::{Ledger, Tables, for_each_resident};
-use crate::map::{MapEntry, MapRecord};
+use crate::map::MapEntry;
 use crate::region::Places;
 use crate::run::Run;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -12,7 +12,7 @@ use crate::thread_slabs::Shown;
 
 /// Units whose entries are read at a time.
 const AHEAD: usize = 128;
-const MAP_RECORD: usize = size_of::<MapRecord>();
+const MAP_ENTRY: usize = size_of::<u32>();
 const RUN: usize = size_of::<Run>();
 /// More than any process has: what says so was read in the middle of a change.
 const SLABS_MOST: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl Ledger {
             true => (usize::from_ne_bytes(word) / UNIT).min(beacon.places.units),
             false => 0,
         };
-        let (map, runs) = ([0; MAP_RECORD * AHEAD], [0; RUN * AHEAD]);
+        let (map, runs) = ([0; MAP_ENTRY * AHEAD], [0; RUN * AHEAD]);
         Self::walk(&mut Remote { beacon, memory, committed, first: usize::MAX, map, runs })
     }
 }
@@ -46,7 +46,7 @@ struct Remote<'a, M> {
     committed: usize,
     /// The first unit whose entries are at hand.
     first: usize,
-    map: [u8; MAP_RECORD * AHEAD],
+    map: [u8; MAP_ENTRY * AHEAD],
     runs: [u8; RUN * AHEAD],
 }
 
@@ -56,7 +56,7 @@ impl<M: Memory> Remote<'_, M> {
         let units = (self.committed - unit).min(AHEAD);
         let places = &self.beacon.places;
         for (table, entry, copy) in
-            [(places.map, MAP_RECORD, &mut self.map[..]), (places.runs, RUN, &mut self.runs[..])]
+            [(places.map, MAP_ENTRY, &mut self.map[..]), (places.runs, RUN, &mut self.runs[..])]
         {
             let copy = &mut copy[..units * entry];
             if !self.memory.read(table.wrapping_add(unit * entry), copy) {
@@ -103,9 +103,9 @@ impl<M: Memory> Tables for Remote<'_, M> {
             self.read_ahead(unit);
         }
         let at = unit - self.first;
-        let (records, _) = self.map.as_chunks();
+        let (entries, _) = self.map.as_chunks();
         let (runs, _) = self.runs.as_chunks();
-        (Run::from_bytes(&runs[at]), MapRecord::entry_in(&records[at]))
+        (Run::from_bytes(&runs[at]), MapEntry::from_bits(u32::from_ne_bytes(entries[at])))
     }
 
     fn span(&mut self, unit: usize, _: SizeClass) -> Option<Span> {

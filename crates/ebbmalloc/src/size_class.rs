@@ -94,6 +94,14 @@ impl SizeClass {
         RANDOM_SPAN_UNITS[self.0 as usize] as u32
     }
 
+    /// What [`class_of_start`] knows the class by: the least number that is no less than 2^64 divided by the block size, and has the
+    /// class's index as its lowest byte.
+    pub const fn key(self) -> u64 {
+        let least = u64::MAX / self.size() as u64 + 1;
+        let key = least & !0xff | self.0 as u64;
+        if key < least { key + 0x100 } else { key }
+    }
+
     /// Whether a block begins at `offset` from the start of its span.
     pub const fn begins_at(self, offset: usize) -> bool {
         offset.is_multiple_of(self.size())
@@ -106,18 +114,6 @@ impl SizeClass {
         // block sizes up to 2^16 do not carry up to bit 40.
         ((offset as u64 * RECIPROCAL[self.0 as usize]) >> 40) as usize
     }
-}
-
-/// What [`class_of_start`] takes for the class with this index; 0 where there is none.
-///
-/// The least number that is no less than 2^64 divided by the block size, and has the class's index as its lowest byte.
-pub(crate) const fn key_of(index: usize) -> u64 {
-    if index == 0 || index >= CLASSES {
-        return 0;
-    }
-    let least = u64::MAX / class_size(index) as u64 + 1;
-    let key = least & !0xff | index as u64;
-    if key < least { key + 0x100 } else { key }
 }
 
 /// The class with this key, if `offset` (from the start of its span) is a multiple of its block size. The key 0 has none.
@@ -243,13 +239,11 @@ mod tests {
         for class in SizeClass::all() {
             for offset in 0..SPAN_UNITS_MAX * UNIT {
                 assert_eq!(class.block_at(offset), offset / class.size());
-                let found = class_of_start(key_of(class.index()), offset);
+                let found = class_of_start(class.key(), offset);
                 assert_eq!(found, (offset % class.size() == 0).then_some(class));
             }
         }
-        assert!(
-            [0, CLASSES, 255].into_iter().all(|code| class_of_start(key_of(code), 0).is_none())
-        );
+        assert!(class_of_start(0, 0).is_none());
     }
 
     #[test]

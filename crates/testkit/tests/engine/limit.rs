@@ -4,7 +4,7 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 /// What a unit of 64 KiB counts, with its entries in the tables.
-const UNIT_COST: usize = (64 << 10) + 16 + 16 + 576;
+const UNIT_COST: usize = (64 << 10) + 8 + 4 + 16 + 576;
 /// A block of two units.
 const BLOCK: usize = 128 << 10;
 

@@ -75,6 +75,62 @@ fn at_the_second_unit_of_a_large_block() {
     free(200_000, 0, 1 << 16);
 }
 
+/// A block of 24 KiB, of whose spans the map's keys know only the first unit, in the second; and all others of its span.
+fn of_a_later_unit(engine: &Engine<FakeOs>) -> (*mut u8, Vec<*mut u8>) {
+    const SIZE: usize = 24 << 10;
+    let mut blocks: Vec<_> = (0..5).map(|_| engine.alloc(SIZE)).collect();
+    blocks.sort_unstable();
+    let starts: Vec<_> = blocks.iter().map(|block| block.addr() - blocks[0].addr()).collect();
+    assert_eq!(starts, [0, SIZE, 2 * SIZE, 3 * SIZE, 4 * SIZE]);
+    assert!(3 * SIZE > 1 << 16);
+    (blocks.remove(3), blocks)
+}
+
+#[test]
+fn a_block_of_a_later_unit_is_one_like_others() {
+    let engine = engine();
+    let (block, others) = of_a_later_unit(&engine);
+    assert_eq!(engine.usable_size(block), 24 << 10);
+    // SAFETY: each is freed once, and not used any more.
+    unsafe {
+        assert_eq!(engine.realloc(block, 23 << 10, 1), block);
+        engine.free(block);
+        assert_eq!(engine.alloc(24 << 10), block, "it was cached");
+        engine.free_sized(block, 24 << 10, 1);
+        others.iter().for_each(|&other| engine.free(other));
+    }
+    engine.check();
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: double free: 0x")]
+fn a_block_of_a_later_unit_twice() {
+    let engine = engine();
+    let (block, others) = of_a_later_unit(&engine);
+    // SAFETY: what is wrong is for the engine to notice.
+    unsafe {
+        engine.free(block);
+        engine.free(others[0]);
+        engine.free(block);
+    }
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn inside_a_block_of_a_later_unit() {
+    let engine = engine();
+    // SAFETY: as above.
+    unsafe { engine.free(of_a_later_unit(&engine).0.wrapping_add(16)) };
+}
+
+#[test]
+#[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
+fn at_a_later_unit_where_no_block_begins() {
+    let engine = engine();
+    // SAFETY: as above.
+    unsafe { engine.free(of_a_later_unit(&engine).1[0].wrapping_add(1 << 16)) };
+}
+
 /// Behind the last block of a span there is room that looks like the start of one more. It is
 /// noticed when it leaves the cache.
 #[test]
