@@ -57,11 +57,12 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
 /// The head of a slab; the stacks' slots follow.
 #[repr(C)]
 struct SlabStart {
-    /// First, which saves a byte wherever one is named. That of no class stays zero: null, which a stack that was never set up has
-    /// on top.
-    headers: [Header; CLASSES],
-    /// Held by whoever works on the slab, in the mode that locks.
+    /// Stays null: what a stack that was never set up has on top.
+    zero: u64,
+    /// Held by whoever works on the slab, in the mode that locks. In the other modes a push may leave a block here: one that
+    /// has seen such a stack, with its top at 0, just before an emptying closed it, and then compares that with the limit of the closed.
     lock: Lock<()>,
+    headers: [Header; CLASSES],
     history: History,
 }
 

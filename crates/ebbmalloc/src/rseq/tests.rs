@@ -238,3 +238,20 @@ fn a_push_where_nothing_is_set_up_refuses() {
         assert!(push(emulated.place, class, block(7)));
     }
 }
+
+/// A push loads the header, and then looks at the limit in memory: an emptying may have closed the stack in between.
+#[test]
+fn a_push_that_saw_a_stack_before_it_was_closed_harms_no_other() {
+    let emulated = Emulated::new(1);
+    let slab = emulated.on(0);
+    let seen = SizeClass::of(4096).unwrap();
+    // What such a push sees: the top from before, the limit from after.
+    let between = Header { limit: Header::default().closed(seen).limit, ..Header::default() };
+    slab.class(seen).set_header(between);
+    // SAFETY: the block is nobody's.
+    unsafe { push(emulated.place, seen, block(7)) };
+    for class in SizeClass::all().filter(|&class| class != seen) {
+        assert_eq!(slab.class(class).header(), Header::default(), "{class:?}");
+        assert!(slab.class(class).pop().is_null(), "{class:?}");
+    }
+}
