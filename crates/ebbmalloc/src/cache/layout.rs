@@ -47,13 +47,15 @@ impl Header {
     }
 
     /// What a stack gets that is to look empty to a pop and full to a push: `drain.rs`. The top is the bottom
-    /// slot, and the limit below it says how many blocks there are; odd, as no other limit is.
+    /// slot, and the limit below it says how many blocks there are; odd, as no other limit is. That of a stack that was never set up
+    /// stays 0: a push that saw its top, which is 0, may compare that with this limit.
     pub fn closed(self, class: SizeClass) -> Self {
-        Self { top: Stack::of(FULL, class).bottom, limit: 8 * self.held(class) as u32 + CLOSED }
+        let limit = if self.is_new() { 0 } else { 8 * self.held(class) as u32 + CLOSED };
+        Self { top: Stack::of(FULL, class).bottom, limit }
     }
 
     pub fn is_closed(self) -> bool {
-        self.limit & CLOSED != 0
+        self.limit & CLOSED != 0 || self.is_new() && self.top != 0
     }
 
     /// What a closed stack can go on with: no room beyond what it holds.
@@ -62,7 +64,7 @@ impl Header {
         Self { top, limit: top }
     }
 
-    /// True where the stack was never set up.
+    /// True where the stack was never set up, closed or not.
     pub fn is_new(self) -> bool {
         self.limit == 0
     }

@@ -59,8 +59,7 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
 struct SlabStart {
     /// Stays null: what a stack that was never set up has on top.
     zero: u64,
-    /// Held by whoever works on the slab, in the mode that locks. In the other modes a push may leave a block here: one that
-    /// has seen such a stack, with its top at 0, just before an emptying closed it, and then compares that with the limit of the closed.
+    /// Held by whoever works on the slab, in the mode that locks.
     lock: Lock<()>,
     headers: [Header; CLASSES],
     history: History,

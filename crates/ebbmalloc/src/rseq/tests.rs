@@ -239,19 +239,26 @@ fn a_push_where_nothing_is_set_up_refuses() {
     }
 }
 
-/// A push loads the header, and then looks at the limit in memory: an emptying may have closed the stack in between.
+/// A push loads the header, and then looks at the limit in memory: an emptying may have closed the stack in between. What it sees is
+/// the top from before and the limit from after.
 #[test]
-fn a_push_that_saw_a_stack_before_it_was_closed_harms_no_other() {
+fn a_push_that_saw_a_stack_before_it_was_closed_refuses() {
     let emulated = Emulated::new(1);
     let slab = emulated.on(0);
-    let seen = SizeClass::of(4096).unwrap();
-    // What such a push sees: the top from before, the limit from after.
-    let between = Header { limit: Header::default().closed(seen).limit, ..Header::default() };
-    slab.class(seen).set_header(between);
-    // SAFETY: the block is nobody's.
-    unsafe { push(emulated.place, seen, block(7)) };
-    for class in SizeClass::all().filter(|&class| class != seen) {
-        assert_eq!(slab.class(class).header(), Header::default(), "{class:?}");
-        assert!(slab.class(class).pop().is_null(), "{class:?}");
+    for class in SizeClass::all() {
+        let new = Header::default();
+        let empty = Header { top: bottom_of(class), limit: bottom_of(class) + 16 };
+        let full = Header { top: empty.limit, ..empty };
+        for before in [new, empty, full] {
+            let closed = before.closed(class);
+            assert!(closed.is_closed() && !before.is_closed());
+            assert_eq!((closed.held(class), closed.room(class)), (before.held(class), 0));
+            assert_eq!((closed.grown(class), closed.shrunk(class)), (closed, closed));
+            let seen = Header { limit: closed.limit, ..before };
+            slab.class(class).set_header(seen);
+            // SAFETY: the block is nobody's.
+            assert!(!unsafe { push(emulated.place, class, block(7)) }, "{class:?}: {before:?}");
+            assert_eq!(slab.class(class).header(), seen);
+        }
     }
 }
