@@ -274,10 +274,7 @@ impl ClassSpans {
     /// The first unit of the span of this class that the address lies in.
     #[inline]
     fn span_unit(&self, region: &Region, class: SizeClass, address: *mut u8) -> Option<UnitIndex> {
-        let offset = region.offset(address);
-        if offset >= region.committed() {
-            return None;
-        }
+        let offset = region.committed_offset(address)?;
         let entry = region.entry(offset / UNIT);
         (entry.code() == self.entry(class, 0).code())
             .then(|| ((offset - entry.within_span(offset)) / UNIT) as UnitIndex)

@@ -196,11 +196,7 @@ impl<O: Os> Engine<O> {
     /// The heap's block that begins at this address, if one does.
     pub(crate) fn heap_block(&self, address: *mut u8) -> Option<HeapBlock> {
         let region = &self.region;
-        let committed = region.committed();
-        let offset = region.offset(address);
-        if offset >= committed {
-            return None;
-        }
+        let offset = region.committed_offset(address)?;
         let entry = region.entry(offset / UNIT);
         if !entry.is_of_heap() {
             return None;

@@ -245,6 +245,15 @@ impl Region {
         address.addr().wrapping_add(self.minus_start.load(Ordering::Relaxed))
     }
 
+    /// The offset of an address that lies in what is committed.
+    #[inline(always)]
+    pub fn committed_offset(&self, address: *const u8) -> Option<usize> {
+        // In this order: whoever sees that something is committed sees where.
+        let committed = self.committed();
+        let offset = self.offset(address);
+        (offset < committed).then_some(offset)
+    }
+
     /// The address of a unit that is committed.
     #[inline(always)]
     pub fn address(&self, unit: UnitIndex) -> *mut u8 {
@@ -289,25 +298,16 @@ impl Region {
     /// The class of the small block, of no heap, that begins at this address, if one does in the first unit of its span.
     #[inline(always)]
     pub fn class_at_first(&self, address: *const u8) -> Option<SizeClass> {
-        // In this order: whoever sees that something is committed sees where.
-        let committed = self.committed();
-        let offset = self.offset(address);
-        if offset >= committed {
-            return None;
-        }
+        let offset = self.committed_offset(address)?;
         // SAFETY: as for `entry`.
         let key = unsafe { self.at(&self.keys, offset / UNIT) }.load(Ordering::Relaxed);
         // The region begins at a multiple of a unit.
         class_of_start(key, address.addr() % UNIT)
     }
 
-    /// The same in a later unit.
+    /// The same in any unit, by the map: for what [`Region::class_at_first`] does not find.
     pub fn class_at_later(&self, address: *const u8) -> Option<SizeClass> {
-        let committed = self.committed();
-        let offset = self.offset(address);
-        if offset >= committed {
-            return None;
-        }
+        let offset = self.committed_offset(address)?;
         let entry = self.entry(offset / UNIT);
         let class = SizeClass::from_index(entry.code())?;
         class.begins_at(entry.within_span(offset)).then_some(class)
