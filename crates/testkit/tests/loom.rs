@@ -11,7 +11,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use ebbmalloc::model::{Caches, HeapId, HeapLayers, Layers, Live, Lock, Place, Scavenger, UNTOLD};
+use ebbmalloc::model::{
+    Caches, CpuCache, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger, UNTOLD,
+};
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
 
@@ -35,6 +37,11 @@ fn on_two_threads<T: Send + Sync + 'static>(shared: &Arc<T>, work: fn(&T, usize)
 
 fn layers(caches: usize) -> Layers<FakeOs> {
     Layers::new(FakeOs::default().space(8 << 20), SIZE, caches)
+}
+
+/// A block that exists by number only: caches do not look into blocks.
+fn block(number: usize) -> *mut u8 {
+    ptr::without_provenance_mut(number * SIZE)
 }
 
 /// Who holds which block, by the block's number. Not one of loom's types: it takes no part.
@@ -287,11 +294,6 @@ mod heaps {
 mod slots {
     use super::*;
 
-    /// A block that exists by number only: caches do not look into blocks.
-    fn block(number: usize) -> *mut u8 {
-        ptr::without_provenance_mut(number * SIZE)
-    }
-
     /// Each of two threads takes blocks from the caches and puts one back; no block is lost or
     /// doubled.
     fn push_and_pop(caches: usize, mutate: bool) {
@@ -384,6 +386,82 @@ mod thread_caches {
     #[should_panic(expected = "Causality violation")]
     fn mutant_whose_lock_does_not_exclude() {
         hand_on(true);
+    }
+}
+
+mod caches_of_cpus {
+    use super::*;
+
+    /// A thread takes a block from its CPU's cache, if there is one, and puts it and another into it, while the cache
+    /// is emptied from outside. Each block is found once afterwards.
+    fn emptied(used: bool, mistake: Mistake) {
+        explore(move || {
+            let shared = Arc::new((CpuCache::new(SIZE, mistake), Held::default()));
+            let (cache, held) = &*shared;
+            if used {
+                cache.grow();
+                assert!(cache.push(block(1)));
+            } else {
+                held.take(block(1));
+            }
+            held.take(block(2));
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (cache, held) = &*shared;
+                    cache.empty().into_iter().for_each(|block| held.take(block));
+                })
+            };
+            let popped = cache.pop();
+            if !popped.is_null() {
+                held.take(popped);
+            }
+            for block in [popped, block(2)].into_iter().filter(|block| !block.is_null()) {
+                held.give(block);
+                let push = || cache.push(block);
+                let grow = || {
+                    cache.grow();
+                    cache.push(block)
+                };
+                if !push() && !grow() {
+                    held.take(block);
+                }
+            }
+            other.join().unwrap();
+            cache.empty().into_iter().for_each(|block| held.take(block));
+            for number in [1, 2] {
+                let holders = held.slot(block(number)).load(Relaxed);
+                assert_eq!(holders, 1, "block {number} is lost");
+            }
+        });
+    }
+
+    #[test]
+    fn are_emptied_while_in_use() {
+        emptied(true, Mistake::None);
+    }
+
+    #[test]
+    fn are_emptied_before_their_first_use() {
+        emptied(false, Mistake::None);
+    }
+
+    #[test]
+    #[should_panic(expected = "handed out twice")]
+    fn mutant_without_restarts() {
+        emptied(true, Mistake::NoRestart);
+    }
+
+    #[test]
+    #[should_panic(expected = "block 2 is lost")]
+    fn mutant_that_commits_half_a_header() {
+        emptied(true, Mistake::HalfCommit);
+    }
+
+    #[test]
+    #[should_panic(expected = "block 2 is lost")]
+    fn mutant_with_room_while_closed() {
+        emptied(false, Mistake::RoomWhileClosed);
     }
 }
 
