@@ -17,7 +17,7 @@ use crate::span::Span;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// To be counted up where a reader would misunderstand; sizes speak for themselves.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// What lies there.
 #[derive(Clone, Copy, Debug)]

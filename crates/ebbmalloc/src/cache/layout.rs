@@ -23,6 +23,8 @@ const FULL_SHARES: usize = 16;
 /// further in their pages each time. Programs work near the bottoms of many stacks at once, and where these lie at the same
 /// place in a page they compete for a few cache lines (Bonwick, "The slab allocator", 1994; decisions/0002).
 const COLOUR: usize = 31;
+/// Stacks of fewer blocks go without, as each begins elsewhere in its page anyway.
+const COLOURED: usize = 64;
 /// What a thread's stack may hold however many threads there are, in bytes.
 const LEAST_BYTES: usize = 4 * 1024;
 
@@ -185,7 +187,8 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
                 assert!(offset as u32 > bottom + 8 * (most + LATE_MISSES));
             }
             stacks[place][i] = Stack { bottom: offset as u32, most: most as u32 };
-            offset += 8 * (most + 1) + if place == FULL { 8 * COLOUR } else { 0 };
+            let coloured = place == FULL && most >= COLOURED;
+            offset += 8 * (most + 1) + if coloured { 8 * COLOUR } else { 0 };
             i += 1;
         }
         // The headers and the smallest stacks share a page.

@@ -24,7 +24,11 @@ use crate::sync::{AtomicU64, Lock, Ordering};
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
 
-/// Marks at the end of a slab: in which slot of the stacks a block was put last, as an offset in the slab, by a hash of
+/// Bytes at the end of a slab that nobody touches. Who writes near the end of a page has the processor fetch the first lines
+/// of the next as well, and those of the next slab are headers, which another CPU writes all the time (decisions/0005).
+const APART: usize = 4096;
+
+/// Marks towards the end of a slab: in which slot of the stacks a block was put last, as an offset in the slab, by a hash of
 /// its address. A block that lies in that slot still, at or below the top of its class, is in the cache. Nobody has to
 /// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
 /// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
@@ -33,7 +37,7 @@ pub(crate) const SLAB_SHIFT: u32 = 18;
 /// page for each.
 pub(crate) const MARKS: usize = 512;
 /// Offset of the marks, of 32 bits each, from the start of a slab.
-pub(crate) const MARKS_AT: usize = (1 << SLAB_SHIFT) - MARKS * size_of::<u32>();
+pub(crate) const MARKS_AT: usize = (1 << SLAB_SHIFT) - APART - MARKS * size_of::<u32>();
 /// Offset of digests, of 32 bits by class index, of what the stacks were when somebody last looked which are in use.
 const SEEN_AT: usize = MARKS_AT - CLASSES * size_of::<u32>();
 /// What an address's lower half is multiplied by: the upper bits of the product are its mark. Chosen so that nearly 200

@@ -21,7 +21,8 @@ const SLABS: usize = 256;
 
 impl Emulated {
     fn new(count: usize) -> Self {
-        let layout = std::alloc::Layout::array::<Slab>(SLABS).unwrap().align_to(1 << 18).unwrap();
+        let slabs = std::alloc::Layout::array::<Slab>(SLABS).unwrap();
+        let layout = slabs.align_to(size_of::<Slab>()).unwrap();
         // SAFETY: the size is not 0. Left to the process, which ends soon.
         let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
