@@ -339,6 +339,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_two_cpus_write_lies_a_page_apart() {
+        let written_to = MARKS_AT + MARKS * size_of::<u32>();
+        assert!(used_bytes() <= SEEN_AT && SEEN_AT < MARKS_AT);
+        assert!(written_to + 4096 <= size_of::<Slab>(), "{written_to:#x}");
+    }
+
+    #[test]
     fn neighbours_have_marks_of_their_own() {
         for class in SizeClass::all() {
             for start in [0, 0x7f12_3456_0000, 0xffff_0000] {
