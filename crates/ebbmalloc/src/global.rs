@@ -154,12 +154,14 @@ impl EbbMalloc {
 // Where these two are inlined, which takes link-time optimization, the class is mostly a constant. The others are not
 // worth their size.
 unsafe impl GlobalAlloc for EbbMalloc {
-    #[inline]
+    #[cfg_attr(feature = "inline", inline)]
+    #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ENGINE.alloc_aligned(layout.size(), layout.align())
     }
 
-    #[inline]
+    #[cfg_attr(feature = "inline", inline)]
+    #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: the caller's; the layout is that of the block.
         unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
