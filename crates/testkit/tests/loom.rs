@@ -60,6 +60,15 @@ impl Held {
     fn give(&self, block: *mut u8) {
         assert_eq!(self.slot(block).swap(0, Relaxed), 1, "{block:p} given back twice");
     }
+
+    /// Takes what caches still had, after which somebody has each of the blocks of these numbers.
+    fn take_rest(&self, rest: Vec<*mut u8>, numbers: [usize; 2]) {
+        rest.into_iter().for_each(|block| self.take(block));
+        for number in numbers {
+            let holders = self.slot(block(number)).load(Relaxed);
+            assert_eq!(holders, 1, "block {number} is lost");
+        }
+    }
 }
 
 mod lock {
@@ -314,11 +323,7 @@ mod slots {
                     assert!(layers.push(number, block), "no room");
                 }
             });
-            layers.drain().into_iter().for_each(|block| held.take(block));
-            for number in [1, 2] {
-                let holders = held.slot(block(number)).load(Relaxed);
-                assert_eq!(holders, 1, "block {number} is lost");
-            }
+            held.take_rest(layers.drain(), [1, 2]);
         });
     }
 
@@ -360,7 +365,7 @@ mod thread_caches {
                     let cache = caches.take();
                     let bit = 1 << (cache.address().addr() / 4096 % 60);
                     assert_eq!(users.fetch_or(bit, Relaxed) & bit, 0, "two threads have a cache");
-                    let block = ptr::without_provenance_mut((1 + 2 * number + round) * SIZE);
+                    let block = block(1 + 2 * number + round);
                     let found = caches.replace(&cache, block);
                     if !found.is_null() {
                         blocks.give(found);
@@ -418,21 +423,16 @@ mod caches_of_cpus {
             }
             for block in [popped, block(2)].into_iter().filter(|block| !block.is_null()) {
                 held.give(block);
-                let push = || cache.push(block);
-                let grow = || {
+                let pushed = cache.push(block) || {
                     cache.grow();
                     cache.push(block)
                 };
-                if !push() && !grow() {
+                if !pushed {
                     held.take(block);
                 }
             }
             other.join().unwrap();
-            cache.empty().into_iter().for_each(|block| held.take(block));
-            for number in [1, 2] {
-                let holders = held.slot(block(number)).load(Relaxed);
-                assert_eq!(holders, 1, "block {number} is lost");
-            }
+            held.take_rest(cache.empty(), [1, 2]);
         });
     }
 
