@@ -47,6 +47,16 @@ fn main() {
 const GROWTH: u64 = 220;
 const GROWTH_LEAN: u64 = 165;
 const LEAN: &str = ", default-features = false";
+const NOT_INLINE: &str = ", default-features = false, features = [\"careful\"]";
+
+/// A program that allocates.
+const ALLOCATES: &str =
+    "fn main() {\n    println!(\"{:?}\", std::env::args().collect::<Vec<_>>());\n}\n";
+
+/// The same on ebbmalloc.
+fn allocating() -> String {
+    format!("{}{ALLOCATES}", HELLO.split("fn main").next().unwrap_or_default())
+}
 
 /// What containers need, from crates.io.
 const CONTAINERS: &str = r#"allocator-api2 = "0.2"
@@ -77,6 +87,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     check("size", &|| user.grows_by("size", "", GROWTH));
     check("size without default features", &|| user.grows_by("lean", LEAN, GROWTH_LEAN));
     check("without careful", &|| user.without_careful());
+    check("without inline", &|| user.without_inline());
     check("containers", &|| user.containers(context));
     for target in TARGETS {
         check(target, &|| user.builds_without_c(target));
@@ -200,22 +211,31 @@ impl User {
         if !host()?.starts_with("x86_64-unknown-linux-gnu") {
             return Ok(Outcome::Skipped("the bound is that of x86-64".to_string()));
         }
-        let main =
-            "fn main() {\n    println!(\"{:?}\", std::env::args().collect::<Vec<_>>());\n}\n";
-        let program = format!("{}{main}", HELLO.split("fn main").next().unwrap_or_default());
-        let bytes = |name: &str, dependencies: &str, main: &str| -> Result<u64> {
-            let profile = "[profile.release]\nstrip = true\n\n";
-            let project = self.program(name, &format!("{profile}{dependencies}"), main)?;
-            // What this repository passes to the compiler is not the user's.
-            let mut build = self.cargo(&project, "build");
-            self.run(name, build.arg("--release").env("RUSTFLAGS", ""))?;
-            Ok(fs::metadata(self.target.join("release").join(name))?.len())
-        };
-        let with = bytes(name, &dependency(features), &program)?;
-        let growth = with.saturating_sub(bytes("without-ebbmalloc", "", main)?) / 1024;
+        let growth = self.on_disk(name, "", &dependency(features), &allocating())?;
+        let growth =
+            growth.saturating_sub(self.on_disk("without-ebbmalloc", "", "", ALLOCATES)?) / 1024;
         ensure!(growth > 50, "{growth} KiB more: it is not in the program");
         ensure!(growth <= most, "{growth} KiB more on disk, but at most {most} were expected");
         Ok(Outcome::Passed)
+    }
+
+    /// Where there is link-time optimization, a program is smaller without the copies of the fast paths.
+    fn without_inline(&self) -> Result<Outcome> {
+        let lto = "lto = true\ncodegen-units = 1\n";
+        let bytes = |name, features| self.on_disk(name, lto, &dependency(features), &allocating());
+        let (copied, called) = (bytes("copied", "")?, bytes("called", NOT_INLINE)?);
+        ensure!(called < copied, "{called} bytes without copies, {copied} with them");
+        Ok(Outcome::Passed)
+    }
+
+    /// Bytes that a program takes, stripped, in cargo's release profile with these lines besides.
+    fn on_disk(&self, name: &str, profile: &str, dependencies: &str, main: &str) -> Result<u64> {
+        let head = format!("[profile.release]\nstrip = true\n{profile}\n");
+        let project = self.program(name, &format!("{head}{dependencies}"), main)?;
+        // What this repository passes to the compiler is not the user's.
+        let mut build = self.cargo(&project, "build");
+        self.run(name, build.arg("--release").env("RUSTFLAGS", ""))?;
+        Ok(fs::metadata(self.target.join("release").join(name))?.len())
     }
 
     /// Who asks for what is not in the program is told so, and served.

@@ -151,8 +151,8 @@ impl EbbMalloc {
 // SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
 // as large and as aligned as the layout says, and never unwinds.
 //
-// Where these two are inlined, which takes link-time optimization, the class is mostly a constant. The others are not
-// worth their size.
+// Where these two are inlined, which takes link-time optimization and the feature `inline`, the class is mostly a constant.
+// The others are not worth their size.
 unsafe impl GlobalAlloc for EbbMalloc {
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
