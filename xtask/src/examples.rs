@@ -13,6 +13,9 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
+/// The most, in KiB, that an extension may grow by on disk (docs/extensions.md).
+const GROWTH: u64 = 100;
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Then measure what ebbmalloc costs and brings them, this many rounds (docs/extensions.md)
@@ -35,6 +38,12 @@ pub fn run(args: &Args) -> Result<bool> {
     cargo::build_release(&root)?;
     build(&source, &built, "without", &["--no-default-features"])?;
     build(&source, &built, "with", &[])?;
+    for name in ["words_python.so", "words_node.node"] {
+        match grown(&built, name) {
+            Ok(()) => tally.pass(),
+            Err(error) => tally.fail(&format!("examples {name}"), format!("{error:#}")),
+        }
+    }
     let mut tests = Command::new("python3");
     tests
         .args(["-m", "unittest", "-v"])
@@ -53,6 +62,16 @@ pub fn run(args: &Args) -> Result<bool> {
         ensure!(measured.success(), "measuring failed");
     }
     Ok(tally.failed == 0)
+}
+
+/// Whether an extension is at most so much larger with ebbmalloc than without.
+fn grown(built: &Path, name: &str) -> Result<()> {
+    let bytes =
+        |variant| Ok::<_, anyhow::Error>(fs::metadata(built.join(variant).join(name))?.len());
+    let growth = bytes("with")?.saturating_sub(bytes("without")?) / 1024;
+    ensure!(growth > 50, "{growth} KiB more: ebbmalloc is not in it");
+    ensure!(growth <= GROWTH, "{growth} KiB more on disk, but at most {GROWTH} were expected");
+    Ok(())
 }
 
 fn fetch(source: &Path, built: &Path) -> Result<()> {
@@ -95,6 +114,7 @@ fn build(source: &Path, built: &Path, variant: &str, features: &[&str]) -> Resul
 
 fn cargo_in(source: &Path, built: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(source).env("CARGO_TARGET_DIR", built);
+    // What this repository passes to the compiler is not the user's.
+    command.current_dir(source).env("CARGO_TARGET_DIR", built).env("RUSTFLAGS", "");
     command
 }

@@ -64,7 +64,7 @@ impl<O: Os> Engine<O> {
 
     /// Units that the record of a heap takes.
     pub(crate) fn heap_units(&self) -> u32 {
-        self.setup().homes.units
+        self.setup().homes.units.max(1)
     }
 
     /// A heap for a block that is to be no other's: one that nobody is in, if there is one, the thread's own first.

@@ -2,6 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 use core::cell::UnsafeCell;
+use core::num::NonZeroUsize;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
@@ -10,7 +11,7 @@ use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
 use crate::mode::{Choice, Decision, Mode};
-use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice};
+use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice, TELLING};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
@@ -30,25 +31,6 @@ const COLD: u32 = 0;
 const READY: u32 = 1;
 /// The region could not be reserved; the next call tries again.
 const FAILED: u32 = 2;
-
-/// What the process around an engine is told to do for it. The engine is one of possibly many;
-/// functions that take no argument must find it by themselves.
-pub struct Hooks {
-    /// Called before a fork: [`Engine::before_fork`].
-    pub before_fork: extern "C" fn(),
-    /// Called after it in the parent: [`Engine::after_fork`].
-    pub after_fork: extern "C" fn(),
-    /// Called after it in the child: [`Engine::after_fork_in_child`].
-    pub after_fork_in_child: extern "C" fn(),
-    /// Called when a thread exits that has a cache: [`Engine::leave_thread`].
-    pub at_thread_exit: extern "C" fn(),
-    /// Called when the process exits, if statistics are wanted or blocks are checked: [`Engine::finish`].
-    pub at_exit: extern "C" fn(),
-    /// Called when an access is refused, if blocks are sampled: [`Engine::explain_fault`].
-    pub at_fault: extern "C" fn(usize, usize),
-    /// What a thread of the engine runs: [`Engine::scavenge`].
-    pub scavenge: extern "C" fn(),
-}
 
 /// An allocator over an operating system. Sets itself up on first use.
 ///
@@ -85,7 +67,6 @@ pub struct Engine<O: Os> {
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
-    pub(crate) hooks: Option<&'static Hooks>,
 }
 
 /// What set-up finds out and decides.
@@ -98,7 +79,8 @@ pub(crate) struct Setup {
     pub mode: Mode,
     /// Whether threads register themselves for restartable sequences.
     pub joining: bool,
-    pub choice: Choice,
+    /// None before set-up.
+    pub choice: Option<Choice>,
     /// [`Engine::care`] tells it.
     pub care: Care,
     pub homes: Homes,
@@ -123,12 +105,12 @@ pub(crate) enum Care {
 pub(crate) struct Homes {
     pub first: UnitIndex,
     pub count: u32,
-    /// Units that the record of a heap takes, of any.
+    /// Units that the record of a heap takes, of any; 0 for one.
     pub units: u32,
 }
 
 impl Homes {
-    pub const NONE: Self = Self { first: 0, count: 0, units: 1 };
+    pub const NONE: Self = Self { first: 0, count: 0, units: 0 };
 }
 
 // SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
@@ -139,7 +121,7 @@ unsafe impl<O: Os + Send> Send for Engine<O> {}
 
 impl<O: Os> Engine<O> {
     /// An engine that will set itself up on first use.
-    pub const fn new(os: O, hooks: Option<&'static Hooks>) -> Self {
+    pub const fn new(os: O) -> Self {
         Self {
             state: AtomicU32::new(COLD),
             starting: Lock::new(()),
@@ -161,7 +143,7 @@ impl<O: Os> Engine<O> {
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
                 joining: false,
-                choice: Choice::UNSET,
+                choice: None,
                 care: Care::None,
                 homes: Homes::NONE,
                 secret: Secret::NONE,
@@ -171,7 +153,6 @@ impl<O: Os> Engine<O> {
             thread_slabs: ThreadSlabs::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
-            hooks,
         }
     }
 
@@ -212,6 +193,12 @@ impl<O: Os> Engine<O> {
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
+        if !TELLING && setup.options.is_telling() {
+            let text = format_args!(
+                "EBB_STATS and EBB_EXPLAIN are ignored: this program has ebbmalloc without its feature `stats`"
+            );
+            Line::print(&self.os, text);
+        }
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
         let caches = if mode == Mode::Thread { 0 } else { self.os.cpus() };
         let reserved = self.region.set_up(&self.os, caches);
@@ -219,7 +206,7 @@ impl<O: Os> Engine<O> {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
         }
-        let counted = setup.options.stats != StatsChoice::Off;
+        let counted = TELLING && setup.options.stats != StatsChoice::Off;
         // SAFETY: under the lock, and nobody reads before something is committed.
         unsafe {
             let open = mode == Mode::PerCpu && !counted;
@@ -239,7 +226,7 @@ impl<O: Os> Engine<O> {
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using slot");
             Line::print(&self.os, text);
         }
-        if setup.options.explain == ExplainChoice::On {
+        if TELLING && setup.options.explain == ExplainChoice::On {
             Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
         self.set_limit(setup.options.limit);
@@ -249,7 +236,7 @@ impl<O: Os> Engine<O> {
             Care::Checked => {}
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
-        (setup.mode, setup.choice, setup.caches) = (mode, choice, caches);
+        (setup.mode, setup.choice, setup.caches) = (mode, Some(choice), caches);
         let area = setup.place.area;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
@@ -261,7 +248,7 @@ impl<O: Os> Engine<O> {
         }
         drop(guard);
         // These may allocate, which by now is possible.
-        if let Some(hooks) = self.hooks {
+        if let Some(hooks) = self.os.hooks() {
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
                 // A program in production keeps the descriptors that it has without.
@@ -283,7 +270,10 @@ impl<O: Os> Engine<O> {
             }
         };
         match bytes {
-            Some(bytes) => self.pages.lock().limit = bytes as usize / Region::UNIT_COST,
+            Some(bytes) => {
+                let units = NonZeroUsize::new(bytes as usize / Region::UNIT_COST);
+                self.pages.lock().limit = units.or(Some(NonZeroUsize::MIN));
+            }
             None => Line::print(
                 &self.os,
                 format_args!(
@@ -296,7 +286,7 @@ impl<O: Os> Engine<O> {
     /// True where every operation is counted.
     #[inline]
     pub(crate) fn counting(&self) -> bool {
-        self.setup().options.stats != StatsChoice::Off
+        TELLING && self.setup().options.stats != StatsChoice::Off
     }
 
     /// Counts an operation of the calling thread's.
@@ -309,27 +299,36 @@ impl<O: Os> Engine<O> {
         self.totals.count(self.os.thread_key(), 0, bytes);
     }
 
-    /// Runs `work` on the calling thread's front end.
+    /// Runs `work` on the calling thread's front end. It is found at run time, lest each piece of work be there three times.
     #[inline]
     pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
         let setup = self.setup();
-        match setup.mode {
+        let (percpu, thread, slots);
+        let front: &dyn Front = match setup.mode {
             Mode::PerCpu => {
-                work(&PerCpu { place: setup.place, os: &self.os, joining: setup.joining })
+                percpu = PerCpu { place: setup.place, os: &self.os, joining: setup.joining };
+                &percpu
             }
-            Mode::Thread => work(&Thread {
-                os: &self.os,
-                words: self.os.thread_words(),
-                slabs: &self.thread_slabs,
-                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
-            }),
-            Mode::Slot => work(&Slots {
-                slabs: self.region.slabs(),
-                count: setup.caches,
-                preferred: &self.preferred,
-                key: self.os.thread_key(),
-            }),
-        }
+            Mode::Thread => {
+                thread = Thread {
+                    os: &self.os,
+                    words: self.os.thread_words(),
+                    slabs: &self.thread_slabs,
+                    hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
+                };
+                &thread
+            }
+            Mode::Slot => {
+                slots = Slots {
+                    slabs: self.region.slabs(),
+                    count: setup.caches,
+                    preferred: &self.preferred,
+                    key: self.os.thread_key(),
+                };
+                &slots
+            }
+        };
+        work(front)
     }
 
     /// Waits until no other thread is inside the engine and keeps all out, so that the child of

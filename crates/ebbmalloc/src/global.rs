@@ -2,23 +2,29 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 
-use crate::engine::{Engine, Hooks};
-use crate::os::{Linux, constructors_run, destructors_run};
+use crate::engine::Engine;
+use crate::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
 use crate::size_class::MIN_ALIGN;
 use crate::stats::Stats;
 
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
-pub static ENGINE: Engine<Linux> = Engine::new(Linux, Some(&HOOKS));
+pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);
 
-static HOOKS: Hooks = Hooks {
-    before_fork,
-    after_fork,
-    after_fork_in_child,
-    at_thread_exit,
-    at_exit,
-    at_fault,
-    scavenge,
-};
+/// This process.
+#[derive(Clone, Copy, Debug)]
+pub struct This;
+
+impl Process for This {
+    const HOOKS: Option<&'static Hooks> = Some(&Hooks {
+        before_fork,
+        after_fork,
+        after_fork_in_child,
+        at_thread_exit,
+        at_exit,
+        at_fault,
+        scavenge,
+    });
+}
 
 extern "C" fn before_fork() {
     ENGINE.before_fork();

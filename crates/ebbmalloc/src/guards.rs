@@ -10,19 +10,19 @@ const MOST: usize = 12_000;
 
 /// How many there are.
 pub(crate) struct Guards {
-    left: usize,
+    placed: usize,
     /// Units that cannot be used any more, as the kernel refused to make them accessible again.
     pub lost: usize,
 }
 
 impl Guards {
     pub const fn new() -> Self {
-        Self { left: MOST, lost: 0 }
+        Self { placed: 0, lost: 0 }
     }
 
     /// Whether there may be more.
     pub fn are_left(&self) -> bool {
-        self.left > 0
+        self.placed < MOST
     }
 
     /// Puts pages out of reach. False if there are too many already, or the kernel refuses; the contents are
@@ -32,8 +32,8 @@ impl Guards {
     /// The range is committed, and nobody uses it.
     pub unsafe fn place(&mut self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        let placed = self.left > 0 && unsafe { os.decommit(start, bytes) };
-        self.left -= placed as usize;
+        let placed = self.are_left() && unsafe { os.decommit(start, bytes) };
+        self.placed += placed as usize;
         placed
     }
 
@@ -50,7 +50,7 @@ impl Guards {
     ) -> bool {
         // SAFETY: the caller's.
         let removed = unsafe { os.commit(start, bytes) };
-        self.left += removed as usize;
+        self.placed -= removed as usize;
         self.lost += if removed { 0 } else { units as usize };
         removed
     }

@@ -6,12 +6,12 @@ use crate::engine::Engine;
 use crate::options::ModeChoice;
 use crate::os::{Os, RseqArea};
 
-/// A front end (`front/`).
+/// A front end (`front/`), the one that works everywhere first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    PerCpu,
-    Thread,
     Slot,
+    Thread,
+    PerCpu,
 }
 
 impl Mode {
@@ -138,6 +138,6 @@ impl<O: Os> Engine<O> {
     }
 
     fn watch_threads(&self) -> Result<(), &'static str> {
-        self.os.watch_threads(self.hooks.map(|hooks| hooks.at_thread_exit))
+        self.os.watch_threads(self.os.hooks().map(|hooks| hooks.at_thread_exit))
     }
 }

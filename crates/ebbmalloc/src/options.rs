@@ -9,6 +9,8 @@ use crate::text::Line;
 /// Whether this build has what finds mistakes: check mode, harden mode and sampling. In one without, what asks for them asks this
 /// first, and the compiler leaves out what no choice leads to.
 pub(crate) const CAREFUL: bool = cfg!(feature = "careful");
+/// The same for what a program says of itself: statistics, and which mode is in force.
+pub(crate) const TELLING: bool = cfg!(feature = "stats");
 
 /// Declares an option's type: its values, the words for them, and what each means.
 macro_rules! choices {
@@ -19,14 +21,21 @@ macro_rules! choices {
 
         impl $name {
             fn parse(word: &[u8]) -> Option<Self> {
-                $($(if word == $word.as_bytes() { return Some(Self::$variant) })+)+
-                None
+                // In the order of the words.
+                const MEANT: &[$name] = &[$($({ let _ = $word; $name::$variant }),+),+];
+                MEANT.get(position(Self::EXPECTED, word)?).copied()
             }
 
             const EXPECTED: &str = concat!($($("|", $word),+),+);
             const HELP: &[(&str, &str)] = &[$((concat!($("|", $word),+), concat!($($doc),+))),+];
         }
     };
+}
+
+/// Which of the words it is, each of which has a bar before it.
+#[inline(never)]
+fn position(words: &str, word: &[u8]) -> Option<usize> {
+    words.as_bytes().split(|&byte| byte == b'|').skip(1).position(|known| known == word)
 }
 
 choices! {
@@ -184,6 +193,11 @@ impl Options {
             || self.harden != HardenChoice::Off
             || self.sample != SampleChoice::Off
     }
+
+    /// The same for [`TELLING`].
+    pub(crate) fn is_telling(&self) -> bool {
+        self.stats != StatsChoice::Off || self.explain != ExplainChoice::Off
+    }
 }
 
 /// Declares the options: field, variable, type, default, and what it is for.
@@ -201,15 +215,9 @@ macro_rules! options {
             /// and the default stands.
             pub fn read(os: &impl Os) -> Self {
                 let mut options = Self::DEFAULT;
-                $({
-                    let mut buffer = [0; 32];
-                    if let Some(length) = os.environment($variable, &mut buffer) {
-                        match $kind::parse(&buffer[..length]) {
-                            Some(value) => options.$field = value,
-                            None => complain(os, $variable, &buffer[..length], $kind::EXPECTED),
-                        }
-                    }
-                })+
+                $(look_up(os, $variable, $kind::EXPECTED, &mut |word| {
+                    $kind::parse(word).map(|value| options.$field = value).is_some()
+                });)+
                 options
             }
 
@@ -258,8 +266,20 @@ options! {
     limit: LimitChoice = None, "EBB_LIMIT";
 }
 
-#[cold]
-fn complain(os: &impl Os, variable: &str, value: &[u8], expected: &str) {
+/// Has the value of a variable understood, if it has one; says so where that is not possible.
+#[inline(never)]
+fn look_up(
+    os: &impl Os,
+    variable: &str,
+    expected: &str,
+    understand: &mut dyn FnMut(&[u8]) -> bool,
+) {
+    let mut buffer = [0; 32];
+    let Some(length) = os.environment(variable, &mut buffer) else { return };
+    let value = &buffer[..length];
+    if understand(value) {
+        return;
+    }
     let value = core::str::from_utf8(value).unwrap_or("?");
     let expected = expected.strip_prefix('|').unwrap_or(expected);
     Line::print(

@@ -5,6 +5,7 @@
 //! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
 
 use core::iter;
+use core::num::NonZeroUsize;
 
 use crate::guards::Guards;
 use crate::os::Os;
@@ -29,8 +30,8 @@ pub(crate) struct Pages {
     clean: RunTree,
     /// Units that were ever handed out, unit 0 included.
     frontier: UnitIndex,
-    /// Units that may be in use or dirty.
-    pub limit: usize,
+    /// Units that may be in use or dirty, if not as many as there are.
+    pub limit: Option<NonZeroUsize>,
     pub retention: Retention,
     pub guards: Guards,
     pub counts: PageCounts,
@@ -43,7 +44,7 @@ impl Pages {
             dirty: RunTree::new(),
             clean: RunTree::new(),
             frontier: 0,
-            limit: usize::MAX,
+            limit: None,
             retention: Retention::new(),
             guards: Guards::new(),
             counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
@@ -59,7 +60,7 @@ impl Pages {
         units: u32,
         align: u32,
     ) -> Option<Granted> {
-        if self.counts.in_use + units as usize > self.limit || !self.could_hold(region, units) {
+        if self.counts.in_use + units as usize > self.most() || !self.could_hold(region, units) {
             return None;
         }
         let granted = self.take(region, os, units, align).or_else(|| {
@@ -74,6 +75,11 @@ impl Pages {
         Some(granted)
     }
 
+    /// Units that may be in use or dirty.
+    fn most(&self) -> usize {
+        self.limit.map_or(usize::MAX, NonZeroUsize::get)
+    }
+
     /// So many units became resident: where much is already, some that is free goes.
     fn make_up_for_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
         if let Some(keep) = self.retention.after_growth(os, &self.counts, units) {
@@ -83,7 +89,7 @@ impl Pages {
 
     /// Whether there could be so many units if nothing else were there: if not, it is of no use to make room.
     pub fn could_hold(&self, region: &Region, units: u32) -> bool {
-        units as usize <= region.units().min(self.limit)
+        units as usize <= region.units().min(self.most())
     }
 
     /// Whether a run of so many units would take memory that is not resident, and it is time to look
@@ -267,7 +273,7 @@ impl Pages {
 
     /// True if `more` units may become resident; purges as much as that takes.
     fn admit(&mut self, region: &Region, os: &impl Os, more: u32) -> bool {
-        let Some(keep) = self.limit.checked_sub(self.counts.in_use + more as usize) else {
+        let Some(keep) = self.most().checked_sub(self.counts.in_use + more as usize) else {
             return false;
         };
         self.purge(region, os, keep);

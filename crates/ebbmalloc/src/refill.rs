@@ -214,6 +214,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives all blocks in a slab back that nobody else uses.
+    #[inline(never)]
     fn flush_slab(&self, slab: *mut Slab) {
         for class in SizeClass::all() {
             // SAFETY: the callers': it is theirs alone.

@@ -20,9 +20,9 @@ const HARD: usize = mib(32);
 const SOFT: usize = mib(4);
 const SOFT_SHARE: usize = 8;
 /// Time between two purges down to that, in milliseconds. It doubles where purged memory was
-/// soon wanted back, which costs page faults, and halves where it was not.
-const WAIT_MIN: u32 = 10;
-const WAIT_MAX: u32 = 1280;
+/// soon wanted back, which costs page faults, so many times at most, and halves where it was not.
+const WAIT_MIN: u64 = 10;
+const DOUBLINGS: u32 = 7;
 /// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
 /// one in so many of it.
 const SLACK: usize = mib(1);
@@ -54,8 +54,8 @@ pub(crate) struct PageCounts {
 pub(crate) struct Retention {
     /// When free memory may be purged next, by the clock of the operating system below.
     due: u64,
-    /// The time from one purge to the next, in milliseconds.
-    wait: u32,
+    /// How often the time from one purge to the next was doubled.
+    doubled: u32,
     /// Units that the last purge returned, and that clean runs have handed out since.
     purged_last: usize,
     faulted_back: usize,
@@ -76,7 +76,7 @@ impl Retention {
     pub const fn new() -> Self {
         Self {
             due: 0,
-            wait: WAIT_MIN,
+            doubled: 0,
             purged_last: 0,
             faulted_back: 0,
             watched: false,
@@ -142,9 +142,11 @@ impl Retention {
         let now = os.now_ms();
         if now >= self.due {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
-            let wait = if wanted_back { self.wait * 2 } else { self.wait / 2 };
-            self.wait = wait.clamp(WAIT_MIN, WAIT_MAX);
-            self.due = now + self.wait as u64;
+            self.doubled = match wanted_back {
+                true => (self.doubled + 1).min(DOUBLINGS),
+                false => self.doubled.saturating_sub(1),
+            };
+            self.due = now + (WAIT_MIN << self.doubled);
             self.purged_last = dirty - soft / 2;
             self.faulted_back = 0;
             return Some(soft / 2);

@@ -61,7 +61,7 @@ impl<O: Os> Engine<O> {
 
     #[cold]
     fn start_scavenger(&self) {
-        let Some(hooks) = self.hooks else { return };
+        let Some(hooks) = self.os.hooks() else { return };
         if self.setup().options.scavenger == ScavengerChoice::Off {
             return self.scavenger.never();
         }

@@ -81,38 +81,22 @@ impl<T> Lock<T> {
     /// Waits until the lock is free and takes it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
-        self.try_lock().unwrap_or_else(|| self.lock_slow())
+        self.try_lock().unwrap_or_else(|| {
+            wait_for(&self.state);
+            self.guard()
+        })
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-            .then(|| self.guard())
+        try_take(&self.state).then(|| self.guard())
     }
 
     /// Whether nobody holds the lock right now.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.state.load(Ordering::Relaxed) == FREE
-    }
-
-    #[cold]
-    fn lock_slow(&self) -> Guard<'_, T> {
-        for _ in 0..SPINS {
-            if self.state.load(Ordering::Relaxed) == FREE
-                && let Some(guard) = self.try_lock()
-            {
-                return guard;
-            }
-            spin_hint();
-        }
-        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-            futex_wait(&self.state, CONTENDED);
-        }
-        self.guard()
     }
 
     fn guard(&self) -> Guard<'_, T> {
@@ -140,6 +124,26 @@ impl<T> Lock<T> {
         if self.state.swap(FREE, Ordering::Release) == CONTENDED {
             futex_wake(&self.state);
         }
+    }
+}
+
+#[inline]
+fn try_take(state: &AtomicU32) -> bool {
+    state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+}
+
+/// Takes a lock that was not free.
+#[cold]
+#[inline(never)]
+fn wait_for(state: &AtomicU32) {
+    for _ in 0..SPINS {
+        if state.load(Ordering::Relaxed) == FREE && try_take(state) {
+            return;
+        }
+        spin_hint();
+    }
+    while state.swap(CONTENDED, Ordering::Acquire) != FREE {
+        futex_wait(state, CONTENDED);
     }
 }
 

@@ -16,6 +16,8 @@ impl Line {
     pub const START: &str = "ebbmalloc: ";
 
     /// Writes [`Line::START`], the text and a line feed to standard error, in one piece.
+    #[cold]
+    #[inline(never)]
     pub fn print(os: &impl Os, text: Arguments) {
         let mut line = Self { buffer: [0; Self::CAPACITY], length: 0 };
         // Writing to a line cannot fail; it cuts.

@@ -27,8 +27,8 @@ fn options() {
 #[test]
 fn statistics() {
     let mut text = String::from(
-        "# Statistics\n\nWhat `EBB_STATS=1` prints when a program ends; `ebb_stats` and `EbbMalloc::stats` \
-         tell it any time. To count takes some 20 ns for each `malloc` with its `free`, on as many threads as there are.\n\n\
+        "# Statistics\n\nWhat `EBB_STATS=1` prints when a program ends (a Rust program may have been built without \
+         that, by the crate's feature `stats`; it says so when asked); `ebb_stats` and `EbbMalloc::stats` tell it any time. To count takes some 20 ns for each `malloc` with its `free`, on as many threads as there are.\n\n\
          - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode), `id` (what \
          picks the cache), `others` (modes that would work too), `no_percpu` (why percpu mode would not), \
          `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\

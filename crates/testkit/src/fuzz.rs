@@ -14,29 +14,29 @@ use crate::{Block, TestOs, Worker};
 /// By one thread, on the fake operating system.
 pub fn alternate(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
-        in_turn(&Engine::new(case.platform.fake(), None), &case.steps);
+        in_turn(&Engine::new(case.platform.fake()), &case.steps);
     }
 }
 
 /// By one thread, on the real one in percpu mode.
 pub fn alternate_percpu(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
-        in_turn(&Engine::new(case.platform.linux(Some("percpu")), None), &case.steps);
+        in_turn(&Engine::new(case.platform.linux(Some("percpu"))), &case.steps);
     }
 }
 
 /// By several threads, on the fake and on the real operating system.
 pub fn together(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
-        at_once(&Engine::new(case.platform.fake(), None), &case.steps);
-        at_once(&Engine::new(case.platform.linux(None), None), &case.steps);
+        at_once(&Engine::new(case.platform.fake()), &case.steps);
+        at_once(&Engine::new(case.platform.linux(None)), &case.steps);
     }
 }
 
 /// By several threads, on the real one in percpu mode.
 pub fn together_percpu(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
-        at_once(&Engine::new(case.platform.linux(Some("percpu")), None), &case.steps);
+        at_once(&Engine::new(case.platform.linux(Some("percpu"))), &case.steps);
     }
 }
 

@@ -203,7 +203,7 @@ fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];
     let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
     PRETENDED.set(THREADS as u32 * EACH);
-    let engine = Engine::new(os, None);
+    let engine = Engine::new(os);
     assert!(!engine.alloc(1).is_null());
     let choice = engine.stats().choice;
     if choice.mode.as_bytes() != &asked[..length] {
@@ -262,7 +262,7 @@ const SIZE: usize = 48;
 #[test]
 fn handlers_allocate() {
     const HELD: usize = 8;
-    let engine: &Engine<LinuxIn> = Box::leak(Box::new(Engine::new(LinuxIn::new("thread"), None)));
+    let engine: &Engine<LinuxIn> = Box::leak(Box::new(Engine::new(LinuxIn::new("thread"))));
     handle_interrupts();
     let work = |thread: usize| {
         let mut blocks: [*mut u64; 4 * HELD] = [(); 4 * HELD].map(|()| engine.alloc(SIZE).cast());

@@ -55,7 +55,7 @@ fn assert_adds_up(engine: &Engine<FakeOs>, what: &str) -> Ledger {
 #[test]
 fn it_adds_up_whatever_is_done() {
     for (mode, page) in [("slot", 4096), ("thread", 4096), ("slot", 65536), ("thread", 16384)] {
-        let engine = Engine::new(FakeOs::default().mode(mode).page(page), None);
+        let engine = Engine::new(FakeOs::default().mode(mode).page(page));
         let mut held: Vec<*mut u8> = Vec::new();
         let mut random = 1u64;
         for step in 0..3000 {
@@ -97,7 +97,7 @@ fn it_adds_up_whatever_is_done() {
 
 #[test]
 fn every_hundredth_block_kept_is_named() {
-    let engine = Engine::new(FakeOs::default(), None);
+    let engine = Engine::new(FakeOs::default());
     keep_every_hundredth(&engine);
     let ledger = assert_adds_up(&engine, "planted");
     let class = class(&ledger, 512);
@@ -112,7 +112,7 @@ fn every_hundredth_block_kept_is_named() {
 
 #[test]
 fn large_blocks_are_told_from_what_lies_behind_them() {
-    let engine = Engine::new(FakeOs::default(), None);
+    let engine = Engine::new(FakeOs::default());
     let block = blocks(&engine, 100_000, 1)[0];
     let ledger = assert_adds_up(&engine, "large");
     // 24 pages and a part of one are touched; the rest of the second unit is not.
@@ -138,7 +138,7 @@ fn large_blocks_are_told_from_what_lies_behind_them() {
 
 #[test]
 fn the_report_in_words() {
-    let engine = Engine::new(FakeOs::default(), None);
+    let engine = Engine::new(FakeOs::default());
     keep_every_hundredth(&engine);
     let mut text = String::new();
     engine.why(&mut text).unwrap();

@@ -19,7 +19,7 @@ fn engine() -> Engine<FakeOs> {
 }
 
 fn engine_in(mode: &'static str) -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(12 << 20).mode(mode), None)
+    Engine::new(FakeOs::default().space(12 << 20).mode(mode))
 }
 
 fn finish(engine: &Engine<FakeOs>) {
@@ -50,7 +50,7 @@ fn one_thread_in(mode: &'static str) {
 #[test]
 fn two_threads_with_sampled_blocks() {
     let os = FakeOs::default().space(12 << 20).environment("EBB_SAMPLE", "1");
-    let engine = Engine::new(os, None);
+    let engine = Engine::new(os);
     thread::scope(|scope| {
         for number in 0..2 {
             let engine = &engine;

@@ -50,7 +50,7 @@ fn grow<O: TestOs>(engine: &Engine<O>, length: usize) -> bool {
 
 #[test]
 fn pages_move_from_half_a_mebibyte_on() {
-    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let engine = Engine::new(FakeOs::default().cpus(1));
     assert!(grow(&engine, MIB / 4) && engine.os().moves() == 0);
     assert!(grow(&engine, MIB / 2) && engine.os().moves() == 1);
     assert!(grow(&engine, MIB) && engine.os().moves() == 2);
@@ -61,7 +61,7 @@ fn pages_move_from_half_a_mebibyte_on() {
 fn what_cannot_move_is_copied() {
     for refused in 0..40 {
         let os = FakeOs::default().cpus(1).refusing(refused..refused + 2);
-        let engine = Engine::new(os, None);
+        let engine = Engine::new(os);
         // The first calls set the engine up.
         if !engine.start() && !engine.start() {
             engine.start();
@@ -85,7 +85,7 @@ fn what_cannot_move_is_copied() {
 /// Page by page on the real system, with more moves than one process may make.
 #[test]
 fn moves_end_before_mappings_do() {
-    let engine = Engine::new(LinuxIn::new("slot"), None);
+    let engine = Engine::new(LinuxIn::new("slot"));
     for length in [MIB, 3 * MIB, MIB / 2 + 4096] {
         assert!(grow(&engine, length));
     }

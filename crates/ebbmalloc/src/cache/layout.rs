@@ -128,7 +128,9 @@ impl Header {
         (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
     }
 
-    /// Which of the class's places the stack is in; the first for one never set up.
+    /// Which of the class's places the stack is in; the first for one never set up. Asked where there is time, and in a
+    /// dozen places.
+    #[inline(never)]
     pub(super) fn place(self, class: SizeClass) -> usize {
         let found = (0..PLACES).rfind(|&place| Stack::of(place, class).contains(self.limit));
         found.unwrap_or(if self.waits(class) { FULL } else { 0 })

@@ -30,7 +30,8 @@ pub(crate) struct Arena {
     start: *mut u8,
     reserved: usize,
     committed: usize,
-    used: usize,
+    /// Bytes that were taken, which begin behind the first grain: that is nobody's.
+    taken: usize,
 }
 
 // SAFETY: the memory is the arena's alone.
@@ -38,7 +39,7 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub const fn new() -> Self {
-        Self { start: ptr::null_mut(), reserved: 0, committed: 0, used: GRAIN }
+        Self { start: ptr::null_mut(), reserved: 0, committed: 0, taken: 0 }
     }
 
     /// Reserves: the rest of a limited address space is for others. False if there is too little.
@@ -62,7 +63,8 @@ impl Arena {
     /// Memory for so many bytes, zero; `None` if there is no more.
     pub fn take(&mut self, os: &impl Os, bytes: usize) -> Option<Ref> {
         let bytes = bytes.next_multiple_of(GRAIN);
-        let end = self.used.checked_add(bytes).filter(|&end| end <= self.reserved)?;
+        let start = GRAIN + self.taken;
+        let end = start.checked_add(bytes).filter(|&end| end <= self.reserved)?;
         if end > self.committed {
             let page = os.page_size();
             let step = (self.reserved / 256).min(STEP_MOST);
@@ -71,9 +73,8 @@ impl Arena {
                 return None;
             }
         }
-        let taken = Ref((self.used / GRAIN) as u32);
-        self.used = end;
-        Some(taken)
+        self.taken += bytes;
+        Some(Ref((start / GRAIN) as u32))
     }
 
     fn commit(&mut self, os: &impl Os, end: usize) -> bool {

@@ -8,7 +8,7 @@
 use super::Front;
 use crate::cache::{Header, OwnedStack, Slab, lock_of};
 use crate::size_class::SizeClass;
-use crate::sync::{AtomicU8, Ordering};
+use crate::sync::{AtomicU8, Guard, Ordering};
 
 /// Thread keys are told apart up to this many.
 const KEYS: usize = 256;
@@ -36,6 +36,14 @@ pub(crate) struct Slots<'a> {
 impl Slots<'_> {
     /// Runs `work` on the stack of a cache that no other thread uses meanwhile.
     fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
+        let (slab, _guard) = self.take();
+        // SAFETY: the lock is held until the guard goes, after the stack.
+        work(&mut unsafe { OwnedStack::new(slab, class) })
+    }
+
+    /// A cache, which is the caller's as long as its guard.
+    #[inline(never)]
+    fn take(&self) -> (*mut Slab, Guard<'_, ()>) {
         let preferred = &self.preferred.0[self.key % KEYS];
         let count = self.count.min(SLOTS_MAX);
         let start = preferred.load(Ordering::Relaxed) as usize;
@@ -52,16 +60,11 @@ impl Slots<'_> {
             if slot != start {
                 preferred.store(slot as u8, Ordering::Relaxed);
             }
-            // SAFETY: the lock is held until `guard` goes.
-            let result = work(&mut unsafe { OwnedStack::new(slab, class) });
-            drop(guard);
-            return result;
+            return (slab, guard);
         }
         unreachable!("there is at least one cache")
     }
-}
 
-impl Slots<'_> {
     /// Replaces the header of the class's stack; before and after.
     fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> (Header, Header) {
         self.with(class, |stack| {

@@ -25,6 +25,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
 
 /// Wakes one thread that sleeps on `word`.
 #[cold]
+#[inline(never)]
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: waking reads nothing through the address.

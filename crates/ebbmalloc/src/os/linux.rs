@@ -2,6 +2,7 @@
 //! be asked for by the dynamic loader, before any constructor has run.
 
 use core::ffi::{CStr, c_char, c_int};
+use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -12,13 +13,37 @@ use super::proc::{
     status_pages,
 };
 use super::{
-    Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory, moving,
-    own_area, random, rseq_area, stack, threads,
+    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
+    moving, own_area, random, rseq_area, stack, threads,
 };
 
-/// The platform that programs run on.
+/// The platform that programs run on, for the engine that is `P`'s.
+///
+/// A type says whose it is rather than a field, so that an engine consists of zeros before it is set up, and a program's file
+/// needs no room for it.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Linux;
+pub struct LinuxFor<P>(PhantomData<P>);
+
+/// Who does for an engine what a process has to do.
+pub trait Process: Sync {
+    /// That.
+    const HOOKS: Option<&'static Hooks>;
+}
+
+impl Process for () {
+    const HOOKS: Option<&'static Hooks> = None;
+}
+
+impl<P> LinuxFor<P> {
+    /// Whatever `P` is.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+/// The same for engines that nobody does anything for.
+pub type Linux = LinuxFor<()>;
+/// Its value.
+#[expect(non_upper_case_globals, reason = "reads as a value of a unit type")]
+pub const Linux: Linux = Linux::NEW;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
 /// printed; -1 for none. And which file it is, since some close all and open others.
@@ -37,7 +62,11 @@ pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
     }
 }
 
-impl Os for Linux {
+impl<P: Process> Os for LinuxFor<P> {
+    fn hooks(&self) -> Option<&'static Hooks> {
+        P::HOOKS
+    }
+
     fn page_size(&self) -> usize {
         // SAFETY: reads a number.
         unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
@@ -176,6 +205,7 @@ impl Os for Linux {
         now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
+    #[inline(never)]
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
         unsafe extern "C" {
             static environ: *const *const c_char;

@@ -18,6 +18,7 @@ mod background;
 mod faults;
 mod file;
 mod fork;
+mod hooks;
 mod linux;
 mod mapping;
 mod memory;
@@ -29,7 +30,8 @@ mod rseq_area;
 mod stack;
 mod threads;
 mod weak;
-pub use linux::Linux;
+pub use hooks::Hooks;
+pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
@@ -52,6 +54,11 @@ pub struct RseqArea {
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
 /// in what `reserve` returned and start and end on OS pages.
 pub trait Os: Sync {
+    /// What the process does for the one engine that lies on this; none in tests, where there are many.
+    fn hooks(&self) -> Option<&'static Hooks> {
+        None
+    }
+
     /// Bytes in an OS page.
     fn page_size(&self) -> usize;
 

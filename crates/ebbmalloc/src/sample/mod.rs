@@ -24,7 +24,7 @@ impl<O: Os> Engine<O> {
         };
         if !self.samples.set_up(&self.os, mean.get()) {
             Line::print(&self.os, format_args!("EBB_SAMPLE is ignored: no memory for it"));
-        } else if self.hooks.is_none() {
+        } else if self.os.hooks().is_none() {
             self.begin_sampling();
         }
     }

@@ -47,8 +47,8 @@ impl Slots {
             slots: 0,
             used: 0,
             live: 0,
-            oldest: NONE,
-            newest: NONE,
+            oldest: 0,
+            newest: 0,
             random: Random::new(0),
             sampled: 0,
             live_bytes: 0,
@@ -67,6 +67,7 @@ impl Slots {
             return None;
         }
         (self.page, self.slots, self.records) = (page, slots, records.cast());
+        (self.oldest, self.newest) = (NONE, NONE);
         // SAFETY: in the reservation.
         self.start = unsafe { records.add(table) };
         self.random = Random::new(os.random());

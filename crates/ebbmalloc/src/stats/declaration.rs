@@ -2,6 +2,8 @@
 //! every way to write them, and `docs/stats.md` come from here.
 
 use core::fmt::{self, Write};
+use core::marker::PhantomData;
+use core::mem::offset_of;
 
 use crate::mode::Choice;
 use crate::size_class::CLASSES;
@@ -26,7 +28,9 @@ pub(super) struct Statistic<S> {
     pub kind: Kind,
     pub unit: Unit,
     pub help: &'static str,
-    pub value: fn(&S) -> u64,
+    /// Where it lies in an `S`: a function for each would take more room than all else that is declared.
+    at: u16,
+    of: PhantomData<fn(&S)>,
 }
 
 /// Declares a struct of statistics: its numbers, each with kind and unit, then its other fields.
@@ -52,7 +56,8 @@ macro_rules! statistics {
                 kind: Kind::$kind,
                 unit: Unit::$unit,
                 help: concat!($($doc),+),
-                value: |stats| stats.$name,
+                at: offset_of!(Self, $name) as u16,
+                of: PhantomData,
             }),+];
 
             /// Name and meaning of each number, for the types that other languages have of them.
@@ -166,6 +171,12 @@ impl Kind {
 }
 
 impl<S> Statistic<S> {
+    /// Its value.
+    pub fn value(&self, of: &S) -> u64 {
+        // SAFETY: a field of this type lies there.
+        unsafe { (&raw const *of).byte_add(self.at as usize).cast::<u64>().read() }
+    }
+
     /// What the declaration says, without the space around it.
     pub fn help(&self) -> &'static str {
         self.help.trim()

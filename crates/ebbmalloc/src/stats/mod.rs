@@ -12,6 +12,7 @@ use core::fmt::{self, Write};
 use crate::cache;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
+use crate::mode::Choice;
 use crate::options::StatsChoice;
 use crate::os::Os;
 use crate::region::Region;
@@ -39,7 +40,7 @@ impl<O: Os> Engine<O> {
         }
         let totals = self.totals.read();
         let setup = self.setup();
-        stats.choice = self.told(setup.choice);
+        stats.choice = self.told(setup.choice.unwrap_or(Choice::UNSET));
 
         let in_heaps = self.sum_of_heaps(&mut stats);
         for class in SizeClass::all() {
@@ -83,7 +84,7 @@ impl<O: Os> Engine<O> {
         };
         stats.memory_bytes = memory as u64;
         stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
-        stats.limit_bytes = limit.checked_mul(Region::UNIT_COST).unwrap_or(0) as u64;
+        stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
         let committed = self.region.committed();
         stats.committed_bytes = committed as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;

@@ -12,6 +12,10 @@ use crate::mode::Choice;
 impl Stats {
     /// The statistics as OpenMetrics text, to its `# EOF`.
     pub fn write_openmetrics(&self, out: &mut impl Write) -> fmt::Result {
+        self.openmetrics_to(out)
+    }
+
+    fn openmetrics_to(&self, out: &mut dyn Write) -> fmt::Result {
         let (version, Choice { mode, why, id, .. }) = (crate::VERSION, self.choice);
         writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
         write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
@@ -42,7 +46,7 @@ struct Family<'a, S> {
 
 impl<S> Family<'_, S> {
     /// The lines before the samples.
-    fn head(&self, out: &mut impl Write) -> fmt::Result {
+    fn head(&self, out: &mut dyn Write) -> fmt::Result {
         writeln!(out, "# TYPE {self} {}", self.statistic.kind.name())?;
         match self.statistic.unit {
             Unit::Bytes => writeln!(out, "# UNIT {self} bytes")?,
@@ -52,9 +56,9 @@ impl<S> Family<'_, S> {
         writeln!(out, "# HELP {self} {}", self.statistic.help())
     }
 
-    fn sample(&self, out: &mut impl Write, labels: fmt::Arguments, of: &S) -> fmt::Result {
+    fn sample(&self, out: &mut dyn Write, labels: fmt::Arguments, of: &S) -> fmt::Result {
         let total = if self.statistic.kind == Kind::Counter { "_total" } else { "" };
-        let value = (self.statistic.value)(of);
+        let value = self.statistic.value(of);
         match self.statistic.unit {
             Unit::Micros => {
                 let (seconds, micros) = (value / 1_000_000, value % 1_000_000);

@@ -8,13 +8,17 @@ use crate::text::{Bytes, Decimal};
 impl Stats {
     /// The statistics as text, a line for each, and a table of the size classes in use.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
+        self.text_to(out)
+    }
+
+    fn text_to(&self, out: &mut dyn Write) -> fmt::Result {
         writeln!(out, "{}", self.choice)?;
         for statistic in Self::DECLARED {
             writeln!(
                 out,
                 "{:<20} {}",
                 statistic.name,
-                Shown(statistic.unit, (statistic.value)(self))
+                Shown(statistic.unit, statistic.value(self))
             )?;
         }
         for (i, column) in ClassStats::DECLARED.iter().enumerate() {
@@ -23,7 +27,7 @@ impl Stats {
         out.write_str("\n")?;
         for class in self.used_classes() {
             for (i, column) in ClassStats::DECLARED.iter().enumerate() {
-                write!(out, "{}{:>WIDTH$}", space(i), (column.value)(class))?;
+                write!(out, "{}{:>WIDTH$}", space(i), column.value(class))?;
             }
             out.write_str("\n")?;
         }

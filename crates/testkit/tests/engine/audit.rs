@@ -5,7 +5,7 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().cpus(1), None)
+    Engine::new(FakeOs::default().cpus(1))
 }
 
 fn free(engine: &Engine<FakeOs>, block: *mut u8) {
@@ -17,7 +17,7 @@ fn free(engine: &Engine<FakeOs>, block: *mut u8) {
 #[should_panic(expected = "is in two places")]
 fn a_block_twice_in_a_cache() {
     // That of a thread, where it is not noticed at once.
-    let engine = Engine::new(FakeOs::default().mode("thread"), None);
+    let engine = Engine::new(FakeOs::default().mode("thread"));
     let [one, other, _] = [(); 3].map(|()| engine.alloc(100));
     [one, other, one].into_iter().for_each(|block| free(&engine, block));
     engine.check();

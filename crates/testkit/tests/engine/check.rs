@@ -9,7 +9,7 @@ fn fake() -> FakeOs {
 }
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(fake(), None)
+    Engine::new(fake())
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn blocks_held_are_listed_by_who_allocated_them() {
 #[test]
 fn the_list_can_be_left_out() {
     let os = FakeOs::default().space(12 << 20).environment("EBB_CHECK", "noleaks");
-    let engine = Engine::new(os, None);
+    let engine = Engine::new(os);
     assert_eq!(engine.usable_size(engine.alloc(100)), 100);
     engine.finish();
     assert_eq!(engine.os().printed(), "");
@@ -224,7 +224,7 @@ fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
 fn correct_programs_run_through() {
     for mode in ["slot", "thread"] {
         let (steps, space) = (3000, 128 << 20);
-        let engine = Engine::new(fake().space(space).mode(mode), None);
+        let engine = Engine::new(fake().space(space).mode(mode));
         run(&engine, 1, steps);
         let printed = engine.os().printed();
         assert!(!printed.contains("0x") && !printed.contains("held"), "{printed}");

@@ -15,7 +15,7 @@ fn engine(live: usize) -> Engine<FakeOs> {
 }
 
 fn left_behind(live: usize, bytes: usize) -> Engine<FakeOs> {
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks = |bytes| {
         let blocks: Vec<_> = (0..bytes / SIZE).map(|_| engine.alloc(SIZE)).collect();
         assert!(blocks.iter().all(|block| !block.is_null()));

@@ -12,7 +12,7 @@ fn fake() -> FakeOs {
 }
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(fake(), None)
+    Engine::new(fake())
 }
 
 /// Sizes of small and large blocks, with their ends at a page's end and elsewhere.
@@ -231,7 +231,7 @@ fn heaps_come_and_go() {
 
 #[test]
 fn check_mode_goes_first() {
-    let engine = Engine::new(fake().environment("EBB_CHECK", "1"), None);
+    let engine = Engine::new(fake().environment("EBB_CHECK", "1"));
     assert!(!engine.alloc(1).is_null());
     let said = "ebbmalloc: EBB_HARDEN is ignored: EBB_CHECK looks at each block already\n";
     assert_eq!(engine.os().printed(), said);
@@ -273,7 +273,7 @@ fn nothing_is_out_of_reach() {
 fn correct_programs_run_through() {
     for (seed, mode, page) in [(1, "slot", 4096), (2, "thread", 4096), (3, "slot", 65_536)] {
         let (steps, space) = (5000, 256 << 20);
-        let engine = Engine::new(fake().cpus(3).page(page).space(space).mode(mode), None);
+        let engine = Engine::new(fake().cpus(3).page(page).space(space).mode(mode));
         run(&engine, seed, steps);
         assert_eq!(engine.os().printed(), "");
     }

@@ -13,7 +13,7 @@ use ebbmalloc_testkit::{Block, FakeOs, Program, Worker};
 const UNIT: usize = 64 << 10;
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(16 << 20).cpus(1), None)
+    Engine::new(FakeOs::default().space(16 << 20).cpus(1))
 }
 
 fn heap(engine: &Engine<FakeOs>, limit: usize) -> HeapId {
@@ -73,7 +73,7 @@ fn heaps_against_the_shadow_model() {
     let (seeds, length) = (25, 1500);
     for mode in ["slot", "thread"] {
         for seed in 0..seeds {
-            let engine = Engine::new(FakeOs::default().cpus(1).mode(mode), None);
+            let engine = Engine::new(FakeOs::default().cpus(1).mode(mode));
             run(&engine, seed, length);
             check_empty(&engine);
         }
@@ -94,7 +94,7 @@ impl Drop for End<'_> {
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
     let (rounds, length) = (10, 1000);
     // Room for all that piles up with a thread that does not get to run.
-    let engine = Engine::new(FakeOs::default().space(256 << 20).cpus(1), None);
+    let engine = Engine::new(FakeOs::default().space(256 << 20).cpus(1));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let (engine, done) = (&engine, &done);
@@ -261,8 +261,7 @@ fn the_ledger_adds_up_with_heaps() {
 
 /// The same program on a heap while these calls are refused. Returns how many there were.
 fn run_refusing(calls: Range<usize>) -> usize {
-    let engine =
-        Engine::new(FakeOs::default().space(8 << 20).cpus(1).refusing(calls.clone()), None);
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1).refusing(calls.clone()));
     let mut workers: [_; 3] = from_fn(|number| (Worker::new(&engine, number as u32), None));
     for (nth, op) in Program::new(5).take(1000).enumerate() {
         let (worker, heap) = &mut workers[nth / 20 % 3];
@@ -307,7 +306,7 @@ fn each_call_is_refused_once() {
 
 #[test]
 fn no_room_for_a_heap() {
-    let engine = Engine::new(FakeOs::default().refusing(0..usize::MAX), None);
+    let engine = Engine::new(FakeOs::default().refusing(0..usize::MAX));
     assert_eq!(engine.new_heap(1), None);
     assert_eq!(engine.os().shortages(), 1);
     engine.os().heal();

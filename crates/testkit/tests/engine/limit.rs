@@ -9,7 +9,7 @@ const UNIT_COST: usize = (64 << 10) + 8 + 4 + 16 + 576;
 const BLOCK: usize = 128 << 10;
 
 fn engine(limit: String) -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().cpus(1).environment("EBB_LIMIT", limit.leak()), None)
+    Engine::new(FakeOs::default().cpus(1).environment("EBB_LIMIT", limit.leak()))
 }
 
 fn fill(engine: &Engine<FakeOs>, size: usize) -> Vec<*mut u8> {
@@ -167,12 +167,12 @@ fn pages_that_move_count_once() {
 #[test]
 fn a_share_of_what_there_is() {
     let os = || FakeOs::default().environment("EBB_LIMIT", "50%");
-    let engine = Engine::new(os().memory(8 << 20), None);
+    let engine = Engine::new(os().memory(8 << 20));
     assert!(!engine.alloc(1).is_null());
     let limit = engine.stats().limit_bytes as usize;
     assert!((4 << 20) - UNIT_COST < limit && limit <= 4 << 20, "{limit}");
 
-    let engine = Engine::new(os(), None);
+    let engine = Engine::new(os());
     assert!(!engine.alloc(1).is_null());
     assert_eq!(engine.stats().limit_bytes, 0);
     let printed = engine.os().printed();

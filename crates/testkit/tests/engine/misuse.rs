@@ -4,7 +4,7 @@ use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(8 << 20).cpus(1), None)
+    Engine::new(FakeOs::default().space(8 << 20).cpus(1))
 }
 
 /// What `free` prints about an address that is this far into a block, freed `times` times before.
@@ -250,7 +250,7 @@ fn null_is_freed_in_peace() {
 
 #[test]
 fn a_variable_that_makes_no_sense_is_named() {
-    let engine = Engine::new(FakeOs::default().environment("EBB_MODE", "perthread"), None);
+    let engine = Engine::new(FakeOs::default().environment("EBB_MODE", "perthread"));
     assert!(!engine.alloc(1).is_null());
     let printed = engine.os().printed();
     assert!(printed.contains("EBB_MODE=perthread is not understood"), "{printed}");

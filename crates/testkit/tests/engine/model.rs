@@ -107,20 +107,20 @@ proptest! {
     #[test]
     fn programs_on_a_fake(ops in ops(400), page_shift in 12..17u32, cpus in 1..4usize) {
         let os = FakeOs::default().page(1 << page_shift).cpus(cpus);
-        run_single(&Engine::new(os, None), &ops);
+        run_single(&Engine::new(os), &ops);
     }
 
     #[test]
     fn programs_in_thread_mode_on_a_fake(ops in ops(400), page_shift in 12..17u32) {
         let os = FakeOs::default().page(1 << page_shift).mode("thread");
-        run_single(&Engine::new(os, None), &ops);
+        run_single(&Engine::new(os), &ops);
     }
 
     #[test]
     fn programs_in_little_space(ops in ops(400)) {
         for mode in ["slot", "thread"] {
             let os = FakeOs::default().space(8 << 20).mode(mode);
-            run_single(&Engine::new(os, None), &ops);
+            run_single(&Engine::new(os), &ops);
         }
     }
 }
@@ -130,23 +130,23 @@ proptest! {
 
     #[test]
     fn programs_in_slot_mode(ops in ops(1000)) {
-        run_single(&Engine::new(LinuxIn::new("slot"), None), &ops);
+        run_single(&Engine::new(LinuxIn::new("slot")), &ops);
     }
 
     #[test]
     fn programs_in_percpu_mode(ops in ops(1000)) {
-        run_single(&Engine::new(LinuxIn::new("percpu"), None), &ops);
+        run_single(&Engine::new(LinuxIn::new("percpu")), &ops);
     }
 
     #[test]
     fn programs_in_thread_mode(ops in ops(1000)) {
-        run_single(&Engine::new(LinuxIn::new("thread"), None), &ops);
+        run_single(&Engine::new(LinuxIn::new("thread")), &ops);
     }
 
     #[test]
     fn threads_on_a_fake(programs in prop::collection::vec(ops(400), 1..4)) {
         for mode in ["slot", "thread"] {
-            let engine = Engine::new(FakeOs::default().mode(mode), None);
+            let engine = Engine::new(FakeOs::default().mode(mode));
             run_threads(&engine, programs.iter().cloned().map(Vec::into_iter).collect());
         }
     }
@@ -154,7 +154,7 @@ proptest! {
 
 /// Long programs on more threads than there are caches.
 fn threads_in(mode: &'static str) {
-    let engine = Engine::new(LinuxIn::new(mode), None);
+    let engine = Engine::new(LinuxIn::new(mode));
     for round in 0..3 {
         let programs = (0..8).map(|seed| Program::new(round * 8 + seed).take(10_000)).collect();
         run_threads(&engine, programs);
@@ -183,7 +183,7 @@ fn memory_ebbs_back() {
 }
 
 fn memory_ebbs_back_in(mode: &'static str) {
-    let engine = Engine::new(FakeOs::default().cpus(1).mode(mode), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).mode(mode));
     let mut worker = Worker::new(&engine, 0);
     worker.run(Program::new(7).take(4000));
     worker.free_all();
@@ -197,7 +197,7 @@ fn memory_ebbs_back_in(mode: &'static str) {
 
 #[test]
 fn freed_blocks_are_not_written() {
-    let engine = Engine::new(FakeOs::default(), None);
+    let engine = Engine::new(FakeOs::default());
     let blocks: Vec<Block> = (0..2000)
         .map(|i| {
             let start = engine.alloc(i % 700);

@@ -26,7 +26,7 @@ fn program(seed: u64) -> impl Iterator<Item = Op> {
 /// calls there were, up to then.
 fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone());
-    let engine = Engine::new(os, None);
+    let engine = Engine::new(os);
     let mut worker = Worker::new(&engine, 0);
     worker.run(program(seed));
     worker.shadow().check();
@@ -88,7 +88,7 @@ fn some_calls_in_a_row_are_refused() {
 
 #[test]
 fn a_region_that_cannot_be_reserved_is_told_once() {
-    let engine = Engine::new(FakeOs::default().refusing(0..usize::MAX), None);
+    let engine = Engine::new(FakeOs::default().refusing(0..usize::MAX));
     for size in [1, 100, 100_000] {
         assert!(engine.alloc(size).is_null());
     }
@@ -107,7 +107,7 @@ fn a_region_that_cannot_be_reserved_is_told_once() {
 
 #[test]
 fn a_full_region_serves_again_after_frees() {
-    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1), None);
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1));
     for size in [16, 5000, 32_768, 100_000, 1 << 20] {
         let mut worker = Worker::new(&engine, 0);
         while worker.nulls() == 0 {
@@ -126,7 +126,7 @@ fn a_full_region_serves_again_after_frees() {
 /// blocks.
 #[test]
 fn cached_blocks_do_not_stand_in_the_way() {
-    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1), None);
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1));
     let fill = |size| {
         let blocks = std::iter::repeat_with(|| engine.alloc(size));
         blocks.take_while(|block| !block.is_null()).collect::<Vec<_>>()
@@ -158,7 +158,7 @@ pub fn each_call_is_refused(
         let mut call = 0;
         loop {
             let refused = call..if forever { usize::MAX } else { call + 1 };
-            let engine = Engine::new(fake().refusing(refused), None);
+            let engine = Engine::new(fake().refusing(refused));
             let mut worker = Worker::new(&engine, 0);
             let large = Op::Alloc { size: 500_000, align: 4096 };
             worker.run(Program::new(2).take(operations).chain([large]));

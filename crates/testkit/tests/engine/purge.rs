@@ -19,7 +19,7 @@ fn grow(engine: &Engine<FakeOs>) {
 #[test]
 fn a_buffer_that_grows_again_and_again_in_place_stays() {
     // The fake clock moves a millisecond with each look at it: purges are due all the time.
-    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let engine = Engine::new(FakeOs::default().cpus(1));
     (0..2000).for_each(|_| grow(&engine));
     let purged = engine.stats().purged_bytes as usize / MIB;
     assert!((1..200).contains(&purged), "{purged} MiB purged");
@@ -51,7 +51,7 @@ fn survivors(engine: &Engine<FakeOs>, step: usize) -> Vec<*mut u8> {
 #[test]
 fn pages_between_survivors_go_back() {
     for page in [4096, 16384] {
-        let engine = Engine::new(FakeOs::default().cpus(1).page(page), None);
+        let engine = Engine::new(FakeOs::default().cpus(1).page(page));
         let kept = survivors(&engine, 100);
         let resident = || engine.os().resident(engine.stats().committed_bytes as usize);
         assert!(resident() >= 8 * MIB);
@@ -75,7 +75,7 @@ fn pages_between_survivors_go_back() {
 
 #[test]
 fn free_memory_goes_back_by_halves_while_nothing_happens() {
-    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let engine = Engine::new(FakeOs::default().cpus(1));
     let blocks: Vec<_> = (0..12).map(|_| engine.alloc(MIB / 4)).collect();
     // SAFETY: freed once.
     blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
@@ -94,7 +94,7 @@ fn free_memory_goes_back_by_halves_while_nothing_happens() {
 
 #[test]
 fn idling_does_nothing_before_its_time() {
-    let engine = Engine::new(FakeOs::default().cpus(1), None);
+    let engine = Engine::new(FakeOs::default().cpus(1));
     let kept = survivors(&engine, 100);
     engine.idle();
     let before = engine.os().purges();
@@ -105,7 +105,7 @@ fn idling_does_nothing_before_its_time() {
 }
 /// Takes so many MiB in halves and frees four of them, half by half: how much of that was resident at most.
 fn most_dirty(os: FakeOs, mib: usize) -> usize {
-    let engine = Engine::new(os.cpus(1).space(160 * MIB), None);
+    let engine = Engine::new(os.cpus(1).space(160 * MIB));
     let blocks: Vec<_> = (0..2 * mib).map(|_| engine.alloc(MIB / 2)).collect();
     let free_and_look = |block: &*mut u8| {
         // SAFETY: each is freed once.
@@ -133,7 +133,7 @@ fn the_nearer_the_limit_the_less_stays() {
 fn growth_near_the_limit_takes_from_what_is_free() {
     for grow_in_place in [false, true] {
         let os = FakeOs::default().cpus(1).space(160 * MIB).memory(64 << 20);
-        let engine = Engine::new(os, None);
+        let engine = Engine::new(os);
         let pieces: Vec<_> = (0..360).map(|_| engine.alloc(128 << 10)).collect();
         let mut last = engine.alloc(MIB);
         // SAFETY: each is freed once.
@@ -156,7 +156,7 @@ fn growth_near_the_limit_takes_from_what_is_free() {
 
 #[test]
 fn what_there_is_is_looked_up_where_it_matters() {
-    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB).memory(64 << 20), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB).memory(64 << 20));
     let mut block = engine.alloc(MIB);
     for (size, known) in [(15 * MIB, false), (17 * MIB, true)] {
         // SAFETY: a live block, and one freed at once.
@@ -171,7 +171,7 @@ fn what_there_is_is_looked_up_where_it_matters() {
 /// What no memory would be enough for is refused without making room for it.
 #[test]
 fn impossible_sizes_cost_nothing() {
-    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB));
     let kept = [engine.alloc(MIB), engine.alloc(8 * MIB)];
     // SAFETY: freed once.
     unsafe { engine.free(engine.alloc(100)) };

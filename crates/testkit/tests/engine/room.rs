@@ -21,7 +21,7 @@ fn burst(engine: &Engine<FakeOs>, size: usize, bytes: usize) {
 }
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().cpus(1), None)
+    Engine::new(FakeOs::default().cpus(1))
 }
 
 fn cached(engine: &Engine<FakeOs>) -> usize {
@@ -45,7 +45,7 @@ fn one_class_may_have_a_quarter_mebibyte() {
 
 #[test]
 fn all_classes_together_are_bounded() {
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     // Spans are not mostly free, and so caches are not emptied where the heap grows.
     let _in_use = (0..4 * MIB / 512).map(|_| engine.alloc(512)).collect::<Vec<_>>();
     for _ in 0..20 {
@@ -67,7 +67,7 @@ fn all_classes_together_are_bounded() {
 #[test]
 fn caches_that_nobody_uses_have_no_share() {
     // One thread uses one cache, however many CPUs there are. 640 KiB are less than a quarter of what is in use.
-    let engine = Engine::new(FakeOs::default().cpus(16), None);
+    let engine = Engine::new(FakeOs::default().cpus(16));
     let _in_use = (0..6).map(|_| engine.alloc(MIB)).collect::<Vec<_>>();
     let bursts =
         || [512, 768, 1024, 1280, 1536].iter().for_each(|&size| burst(&engine, size, MIB / 8));
@@ -116,7 +116,7 @@ fn blocks_that_flow_one_way_get_little_room() {
 
 #[test]
 fn large_blocks_in_rare_use_leave_no_span_behind() {
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     let large = || sizes().filter(|&size| size > 8 * 1024);
     // In all, ten times as many misses as it takes to be given room; but never between two rounds.
     for _ in 0..50 {
@@ -135,7 +135,7 @@ fn large_blocks_in_rare_use_leave_no_span_behind() {
 #[test]
 fn a_stack_in_use_is_not_emptied() {
     const SIZE: usize = 64;
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     // SAFETY, below: live blocks, each freed once.
     let free = |block| unsafe { engine.free(block) };
     let blocks: Vec<_> = (0..20).map(|_| engine.alloc(SIZE)).collect();
@@ -158,7 +158,7 @@ fn a_stack_in_use_is_not_emptied() {
 
 #[test]
 fn large_blocks_in_frequent_use_come_from_caches() {
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     let refills = || engine.stats().refills;
     sizes().filter(|&size| size > 8 * 1024).for_each(|size| {
         (0..200).for_each(|_| burst(&engine, size, 2 * size));

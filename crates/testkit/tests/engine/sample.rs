@@ -17,7 +17,7 @@ fn fake(every: &'static str) -> FakeOs {
 }
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(fake("1"), None)
+    Engine::new(fake("1"))
 }
 
 /// A sampled block of 100 bytes, at the end of its page as far as alignment goes, or at its beginning.
@@ -108,7 +108,7 @@ const BATCH_MOST: usize = 1025;
 fn about_one_of_so_many_is_sampled() {
     for (every, mean) in [("50", 50), ("1000", 1000)] {
         let os = FakeOs::default().space(64 << 20).environment("EBB_SAMPLE", every);
-        let engine = Engine::new(os, None);
+        let engine = Engine::new(os);
         let (count, mut sampled) = (100_000, 0);
         for _ in 0..count {
             let block = engine.alloc(33);
@@ -127,7 +127,7 @@ fn about_one_of_so_many_is_sampled() {
 
 #[test]
 fn check_mode_leaves_it_off() {
-    let engine = Engine::new(fake("1").environment("EBB_CHECK", "noleaks"), None);
+    let engine = Engine::new(fake("1").environment("EBB_CHECK", "noleaks"));
     assert_eq!(engine.usable_size(engine.alloc(100)), 100);
     assert_eq!(engine.stats().sampled_blocks, 0);
 }
@@ -135,7 +135,7 @@ fn check_mode_leaves_it_off() {
 #[test]
 fn nonsense_is_named() {
     for nonsense in ["-1", "1/1000", "5000x", "99999999999", " 5"] {
-        let engine = Engine::new(fake(nonsense), None);
+        let engine = Engine::new(fake(nonsense));
         assert_eq!(engine.usable_size(engine.alloc(100)), 112);
         let named = format!("EBB_SAMPLE={nonsense} is not understood and ignored");
         assert!(engine.os().printed().contains(&named), "{}", engine.os().printed());
@@ -289,7 +289,7 @@ fn run(engine: &Engine<FakeOs>, number: u32, steps: usize) {
 fn correct_programs_run_through() {
     for (mode, every) in [("slot", "1"), ("thread", "1"), ("slot", "20"), ("thread", "20")] {
         let (steps, space) = (3000, 128 << 20);
-        let engine = Engine::new(fake(every).space(space).mode(mode), None);
+        let engine = Engine::new(fake(every).space(space).mode(mode));
         thread::scope(|scope| {
             for number in 0..2 {
                 let engine = &engine;

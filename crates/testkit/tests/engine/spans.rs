@@ -9,7 +9,7 @@ const SIZE: usize = 36 << 10;
 
 /// An engine with so many free runs of `units` units, and used ones between.
 fn with_gaps(count: usize, units: usize) -> Engine<FakeOs> {
-    let engine = Engine::new(FakeOs::default().cpus(1).still(), None);
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks: Vec<_> = (0..count).map(|_| engine.alloc((2 + units) * UNIT)).collect();
     for block in blocks {
         assert!(!block.is_null());

@@ -15,7 +15,7 @@ const BURSTS: usize = 100;
 
 /// Each thread has a cache of its own, whatever runs when.
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().mode("thread"), None)
+    Engine::new(FakeOs::default().mode("thread"))
 }
 
 fn allocate(engine: &Engine<FakeOs>, count: usize) -> Vec<usize> {

@@ -7,7 +7,7 @@ use ebbmalloc::{Engine, Os as _};
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(256 << 20).mode("thread"), None)
+    Engine::new(FakeOs::default().space(256 << 20).mode("thread"))
 }
 
 /// Blocks of several sizes: allocated, then freed, so that the thread's cache holds some.
@@ -180,7 +180,7 @@ fn caches_shrink_as_threads_come() {
 
 #[test]
 fn without_address_space_for_caches_slots_serve() {
-    let engine = Engine::new(FakeOs::default().refusing(0..1).mode("thread"), None);
+    let engine = Engine::new(FakeOs::default().refusing(0..1).mode("thread"));
     use_cache(&engine);
     assert_eq!(engine.stats().choice.mode, "slot");
     let printed = engine.os().printed();
@@ -191,7 +191,7 @@ fn without_address_space_for_caches_slots_serve() {
 /// More threads than caches: the others go without.
 #[test]
 fn threads_beyond_the_last_cache_are_served() {
-    let engine = Engine::new(FakeOs::default().space(8 << 20).mode("thread"), None);
+    let engine = Engine::new(FakeOs::default().space(8 << 20).mode("thread"));
     let leave = std::sync::Barrier::new(12);
     thread::scope(|scope| {
         for _ in 0..12 {
