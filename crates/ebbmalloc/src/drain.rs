@@ -27,6 +27,18 @@ pub(crate) enum Which {
     /// Those that nobody has used since this was last asked.
     Unused,
     All,
+    /// Those of these classes, by index.
+    These([bool; CLASSES]),
+}
+
+impl Which {
+    /// Whether stacks of this class may be among them.
+    pub fn has(self, class: SizeClass) -> bool {
+        match self {
+            Self::Unused | Self::All => true,
+            Self::These(classes) => classes[class.index()],
+        }
+    }
 }
 
 impl<O: Os> Engine<O> {
@@ -128,8 +140,13 @@ fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
     for class in SizeClass::all() {
         let header = header(slab, class);
         let set_up = !header.is_new();
-        // SAFETY: as above. Slabs that nobody uses stay untouched.
-        let used = set_up && unsafe { has_changed(slab, class) } && which == Which::Unused;
+        let stays = || match which {
+            // SAFETY: as above.
+            Which::Unused => unsafe { has_changed(slab, class) },
+            Which::All | Which::These(_) => !which.has(class),
+        };
+        // Slabs that nobody uses stay untouched.
+        let used = set_up && stays();
         none_used &= !used;
         any_set_up |= set_up;
         // Who waits for room begins anew: rare misses shall not add up to it.

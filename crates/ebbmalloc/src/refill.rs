@@ -192,16 +192,30 @@ impl<O: Os> Engine<O> {
 
     /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
     /// thread's, those of CPUs, and those of threads that are no more.
-    #[inline(never)]
     pub(crate) fn flush_all(&self) {
-        for class in SizeClass::all() {
+        self.let_go(Which::All);
+    }
+
+    /// The same for some classes. Caches of threads that are no more are emptied of all.
+    #[inline(never)]
+    pub(crate) fn let_go(&self, which: Which) {
+        for class in SizeClass::all().filter(|&class| which.has(class)) {
             self.flush(class, usize::MAX);
         }
         self.flush_idle();
         // Not waiting: who holds it is at just that.
         if let Some(_rounds) = self.rounds.try_lock() {
-            self.drain(Which::All);
+            self.drain(which);
         }
+    }
+
+    /// How many blocks of a class all caches hold; a glance while others work.
+    pub(crate) fn held(&self, class: SizeClass) -> usize {
+        // SAFETY: both give slabs of this engine, all of which live as long.
+        let held_by = |slab: *mut Slab| unsafe { cache::held(slab, class) };
+        let mut held = self.slabs().map(held_by).sum();
+        self.thread_slabs.for_each(|slab| held += held_by(slab));
+        held
     }
 
     /// Gives the blocks back that the caches of threads hold which are no more, and their memory.

@@ -9,7 +9,6 @@ pub use declaration::{ClassStats, Stats};
 
 use core::fmt::{self, Write};
 
-use crate::cache;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::mode::Choice;
@@ -20,15 +19,6 @@ use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::text::Line;
 
 impl<O: Os> Engine<O> {
-    /// How many blocks of a class all caches hold; a glance while others work.
-    pub(crate) fn held(&self, class: SizeClass) -> usize {
-        // SAFETY: both give slabs of this engine, all of which live as long.
-        let held_by = |slab: *mut cache::Slab| unsafe { cache::held(slab, class) };
-        let mut held = self.slabs().map(held_by).sum();
-        self.thread_slabs.for_each(|slab| held += held_by(slab));
-        held
-    }
-
     /// What is where right now. Parts are read one after the other, so while other threads
     /// work they may disagree by a few batches. Does not allocate.
     #[inline(never)]

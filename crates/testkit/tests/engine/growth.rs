@@ -7,17 +7,17 @@ const MIB: usize = 1 << 20;
 const SIZE: usize = 512;
 const SPAN: usize = 64 << 10;
 
-/// An engine with a cache that holds blocks of many spans, and `live` bytes in use beside.
-fn engine(live: usize) -> Engine<FakeOs> {
+/// An engine with a cache that holds blocks of many spans, and `live` bytes in use beside, in blocks of this size.
+fn engine(live: usize, size: usize) -> Engine<FakeOs> {
     // How full a cache is left depends on where the last of its flushes was.
-    let mut engines = (0..16).map(|extra| left_behind(live, 6 * MIB + extra * MIB / 64));
+    let mut engines = (0..16).map(|extra| left_behind(live, size, 6 * MIB + extra * MIB / 64));
     engines.find(|engine| engine.stats().cached_bytes as usize > MIB / 16).unwrap()
 }
 
-fn left_behind(live: usize, bytes: usize) -> Engine<FakeOs> {
+fn left_behind(live: usize, size: usize, bytes: usize) -> Engine<FakeOs> {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
-    let blocks = |bytes| {
-        let blocks: Vec<_> = (0..bytes / SIZE).map(|_| engine.alloc(SIZE)).collect();
+    let blocks = |bytes, size| {
+        let blocks: Vec<_> = (0..bytes / size).map(|_| engine.alloc(size)).collect();
         assert!(blocks.iter().all(|block| !block.is_null()));
         blocks
     };
@@ -26,9 +26,9 @@ fn left_behind(live: usize, bytes: usize) -> Engine<FakeOs> {
         blocks.iter().for_each(|&block| unsafe { engine.free(block) })
     };
     // The cache gets room where the program turns.
-    (0..8).for_each(|_| free(&blocks(MIB / 4)));
-    blocks(live);
-    let mut freed = blocks(bytes);
+    (0..8).for_each(|_| free(&blocks(MIB / 4, SIZE)));
+    blocks(live, size);
+    let mut freed = blocks(bytes, SIZE);
     // One of each span after the other, so that those freed last, which stay in the cache, are of all.
     freed.sort_by_key(|block| (block.addr() % SPAN, block.addr()));
     free(&freed);
@@ -37,7 +37,7 @@ fn left_behind(live: usize, bytes: usize) -> Engine<FakeOs> {
 
 #[test]
 fn a_large_block_takes_the_memory_of_spans_that_only_caches_held() {
-    let engine = engine(0);
+    let engine = engine(0, SIZE);
     let before = engine.stats().committed_bytes;
     assert!(engine.stats().spans > 90);
     assert!(!engine.alloc(MIB).is_null());
@@ -48,7 +48,7 @@ fn a_large_block_takes_the_memory_of_spans_that_only_caches_held() {
 
 #[test]
 fn small_blocks_of_another_size_take_it_too() {
-    let engine = engine(0);
+    let engine = engine(0, SIZE);
     let before = engine.stats().committed_bytes;
     assert!((0..3 * MIB / 1024).all(|_| !engine.alloc(1024).is_null()));
     // The first span of the other size may come from fresh memory.
@@ -57,10 +57,38 @@ fn small_blocks_of_another_size_take_it_too() {
     engine.check();
 }
 
+/// Most of what spans have is in use, but of the size that was left behind only what is in the cache.
+#[test]
+fn the_stack_of_a_size_that_was_left_behind_lets_go() {
+    let engine = engine(8 * MIB, 2 * SIZE);
+    let before = engine.stats();
+    assert!(before.live_bytes > before.pinned_bytes + before.cached_bytes);
+    assert!(!engine.alloc(MIB).is_null());
+    let after = engine.stats();
+    assert_eq!(after.committed_bytes, before.committed_bytes);
+    assert!(after.spans + 80 < before.spans, "{} spans of {}", after.spans, before.spans);
+    engine.check();
+}
+
+/// Others stay as they are: their blocks are in use.
+#[test]
+fn the_stacks_of_other_sizes_keep_what_they_have() {
+    // One more than a refill ends with.
+    let engine = engine(8 * MIB + 2 * SIZE, 2 * SIZE);
+    let held = |engine: &Engine<FakeOs>, size: usize| {
+        engine.stats().classes.iter().find(|class| class.block_bytes == size as u64).unwrap().cached
+    };
+    let before = held(&engine, 2 * SIZE);
+    assert!(before > 0 && held(&engine, SIZE) > 0);
+    assert!(!engine.alloc(MIB).is_null());
+    assert_eq!((held(&engine, SIZE), held(&engine, 2 * SIZE)), (0, before));
+    engine.check();
+}
+
 /// Most of what spans have is in use: to empty caches would gain little, and each growth would cost it.
 #[test]
 fn caches_stay_full_where_spans_are() {
-    let engine = engine(8 * MIB);
+    let engine = engine(8 * MIB, SIZE);
     let before = engine.stats().cached_bytes;
     for _ in 0..3 {
         assert!(!engine.alloc(MIB).is_null());
