@@ -6,10 +6,13 @@
 //! free, caches are emptied before more memory becomes resident; and else those stacks that hold most of what
 //! is left of their class, if that may free much (decisions/0017).
 
+use crate::cache;
+use crate::central::CentralCounts;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::os::Os;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::sync::Ordering;
 
 /// Much is one part in so many of what is in use.
 const MUCH_SHARE: usize = 32;
@@ -19,38 +22,69 @@ impl<O: Os> Engine<O> {
     /// that may help. Looks now and then only.
     #[inline]
     pub(crate) fn reuse_before_growth(&self, units: u32) {
-        if self.pages.lock().would_grow(&self.region, units)
-            && let Some(which) = self.held_by_caches(units)
-        {
-            self.let_go(which);
-            self.pages.lock().put_off_look();
+        if self.pages.lock().would_grow(&self.region, units) {
+            self.look_for(units);
         }
     }
 
-    /// Which stacks to empty: all if of the memory of spans more is free than is with the program and in caches, and
-    /// as much as so many units; those that hold at least half of what is not free of their class, if that is less than
-    /// what is free of it, and if together that is much.
+    /// Empties all caches if of the memory of spans more is free than is with the program and in caches, and as
+    /// much as so many units. Else those stacks that hold at least half of what is not free of their class, if that is
+    /// less than what is free of it, and if together that is much.
     #[cold]
-    fn held_by_caches(&self, units: u32) -> Option<Which> {
-        let (mut free, mut claimed, mut held) = (0, 0, 0);
-        let mut holders = [false; CLASSES];
+    #[inline(never)]
+    fn look_for(&self, units: u32) {
+        let (mut free, mut claimed, mut left) = (0, 0, 0);
+        let mut mostly_free = [None; CLASSES];
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
             free += counts.free() * class.size();
             claimed += counts.claimed * class.size();
-            if counts.free() > counts.claimed && self.held(class) * 2 >= counts.claimed {
-                holders[class.index()] = true;
-                held += counts.free() * class.size();
+            if counts.free() > counts.claimed {
+                left += counts.free() * class.size();
+                mostly_free[class.index()] = Some(counts);
             }
         }
         let wanted = units as usize * UNIT;
         let in_use = self.pages.lock().counts.in_use * UNIT;
+        let much = wanted.max(in_use / MUCH_SHARE);
         if free > claimed && free >= wanted {
-            Some(Which::All)
-        } else if held >= wanted.max(in_use / MUCH_SHARE) {
-            Some(Which::These(holders))
-        } else {
-            None
+            self.let_go(Which::All);
+        } else if left < much {
+            return;
+        } else if let Some(these) = self.held_by_caches(&mostly_free, much) {
+            self.let_go(Which::These(these));
         }
+        // Also where that looked at all caches in vain.
+        self.pages.lock().put_off_look();
+    }
+
+    /// Of these classes those of which caches hold at least half of what is not free, if of them so many bytes are free.
+    fn held_by_caches(
+        &self,
+        mostly_free: &[Option<CentralCounts>; CLASSES],
+        much: usize,
+    ) -> Option<[bool; CLASSES]> {
+        let mut held = [0; CLASSES];
+        let mut count = |slab: *mut cache::Slab| {
+            for class in SizeClass::all().filter(|class| mostly_free[class.index()].is_some()) {
+                // SAFETY: a slab of this engine, all of which live as long.
+                held[class.index()] += unsafe { cache::held(slab, class) };
+            }
+        };
+        // Where a stack was ever set up: most CPUs may have none, and to ask each of their stacks takes long.
+        // SAFETY: as above.
+        let used = |slab| unsafe { cache::history_of(slab) }.used.load(Ordering::Relaxed);
+        self.slabs().filter(|&slab| used(slab)).for_each(&mut count);
+        self.thread_slabs.for_each(count);
+        let (mut these, mut bytes) = ([false; CLASSES], 0);
+        for class in SizeClass::all() {
+            if let Some(counts) = &mostly_free[class.index()]
+                && held[class.index()] * 2 >= counts.claimed
+            {
+                these[class.index()] = true;
+                bytes += counts.free() * class.size();
+            }
+        }
+        (bytes >= much).then_some(these)
     }
 }

@@ -9,12 +9,18 @@ const SPAN: usize = 64 << 10;
 
 /// An engine with a cache that holds blocks of many spans, and `live` bytes in use beside, in blocks of this size.
 fn engine(live: usize, size: usize) -> Engine<FakeOs> {
+    engine_that_keeps(0, live, size)
+}
+
+/// The same where so many blocks of each of the spans stay in use.
+fn engine_that_keeps(kept: usize, live: usize, size: usize) -> Engine<FakeOs> {
     // How full a cache is left depends on where the last of its flushes was.
-    let mut engines = (0..16).map(|extra| left_behind(live, size, 6 * MIB + extra * MIB / 64));
+    let bytes = |extra| 6 * MIB + extra * MIB / 64;
+    let mut engines = (0..16).map(|extra| left_behind(kept, live, size, bytes(extra)));
     engines.find(|engine| engine.stats().cached_bytes as usize > MIB / 16).unwrap()
 }
 
-fn left_behind(live: usize, size: usize, bytes: usize) -> Engine<FakeOs> {
+fn left_behind(kept: usize, live: usize, size: usize, bytes: usize) -> Engine<FakeOs> {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks = |bytes, size| {
         let blocks: Vec<_> = (0..bytes / size).map(|_| engine.alloc(size)).collect();
@@ -31,6 +37,7 @@ fn left_behind(live: usize, size: usize, bytes: usize) -> Engine<FakeOs> {
     let mut freed = blocks(bytes, SIZE);
     // One of each span after the other, so that those freed last, which stay in the cache, are of all.
     freed.sort_by_key(|block| (block.addr() % SPAN, block.addr()));
+    freed.retain(|block| block.addr() % SPAN / SIZE >= kept);
     free(&freed);
     engine
 }
@@ -82,6 +89,17 @@ fn the_stacks_of_other_sizes_keep_what_they_have() {
     assert!(before > 0 && held(&engine, SIZE) > 0);
     assert!(!engine.alloc(MIB).is_null());
     assert_eq!((held(&engine, SIZE), held(&engine, 2 * SIZE)), (0, before));
+    engine.check();
+}
+
+/// What keeps the spans is in use: to empty the stack would gain nothing.
+#[test]
+fn the_stack_of_a_size_that_is_in_use_keeps_what_it_has() {
+    let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
+    let before = engine.stats();
+    assert!(before.pinned_bytes as usize > 5 * MIB);
+    assert!(!engine.alloc(MIB).is_null());
+    assert_eq!(engine.stats().cached_bytes, before.cached_bytes);
     engine.check();
 }
 
