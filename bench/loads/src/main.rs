@@ -9,6 +9,7 @@ mod idle;
 mod mixed;
 mod report;
 mod resident;
+mod tables;
 mod threads;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,8 @@ enum Load {
     Nothing,
     /// Small blocks in random order, some kept for long
     Mixed,
+    /// Tables of tables that grow together
+    Tables,
     #[command(flatten)]
     Threads(threads::Load),
     /// A load, and then nothing: memory over time
@@ -37,6 +40,7 @@ fn main() -> anyhow::Result<()> {
     let report = match Cli::parse().load {
         Load::Nothing => report::Report::new(),
         Load::Mixed => mixed::run()?,
+        Load::Tables => tables::run()?,
         Load::Threads(load) => threads::run(&load)?,
         Load::Idle(args) => idle::run(&args),
     };

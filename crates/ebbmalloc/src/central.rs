@@ -61,6 +61,8 @@ pub(crate) struct ClassSpans {
     /// Whether mistakes with these blocks are made hard to exploit.
     hardened: bool,
     pub counts: CentralCounts,
+    /// Refills when [`ClassSpans::is_left`] was last asked.
+    refills_before: usize,
 }
 
 /// One class's central.
@@ -86,7 +88,7 @@ impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
         let counts = CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0 };
-        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts }
+        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts, refills_before: 0 }
     }
 
     /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
@@ -218,6 +220,32 @@ impl ClassSpans {
                 purged
             }
         })
+    }
+
+    /// Whether no cache was filled from here since this was last asked.
+    pub fn is_left(&mut self) -> bool {
+        let refills = self.counts.refills;
+        core::mem::replace(&mut self.refills_before, refills) == refills
+    }
+
+    /// [`ClassSpans::dig`] for spans that have free blocks, the emptiest first, until so many bytes went.
+    pub fn dig_most(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        class: SizeClass,
+        most: usize,
+    ) -> usize {
+        let mut dug = 0;
+        for list in (0..LISTS).rev() {
+            let mut unit = self.heads[list];
+            while unit != 0 && dug < most {
+                dug += self.dig(region, os, class, unit, false);
+                // SAFETY: a listed unit heads a span of this class, whose lock we hold.
+                unit = unsafe { (*region.span(unit)).next };
+            }
+        }
+        dug
     }
 
     /// Whether these are this heap's spans: for models.

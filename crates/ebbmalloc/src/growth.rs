@@ -1,21 +1,25 @@
-//! Before the heap grows: caches let go of what keeps spans from going back.
+//! Before the heap grows: what was left behind is given up.
 //!
 //! A program that frees most of what it has, and goes on with blocks of other sizes, leaves spans behind
-//! that are nearly free, each held by a few blocks in caches. A cache is worth little to classes that nobody
+//! that are nearly free. Some are held by a few blocks in caches. A cache is worth little to classes that nobody
 //! asks for, but their spans may be more than the program has in use. So where most of the memory of spans is
 //! free, caches are emptied before more memory becomes resident; and else those stacks that hold most of what
-//! is left of their class, if that may free much (decisions/0017).
+//! is left of their class, if that may free much. Others are held by blocks in use: of those of classes that nobody
+//! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
 
 use crate::cache;
 use crate::central::CentralCounts;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::os::Os;
+use crate::retention::LOOK_SHARE;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::sync::Ordering;
 
 /// Much is one part in so many of what is in use.
 const MUCH_SHARE: usize = 32;
+/// The most that goes back at a time, in bytes: a thousand pages take the kernel a millisecond or two.
+const DUG_MOST: usize = 4 << 20;
 
 impl<O: Os> Engine<O> {
     /// Empties caches if a run of so many units would have to come from memory that is not resident, and
@@ -28,40 +32,55 @@ impl<O: Os> Engine<O> {
     }
 
     /// Empties all caches if of the memory of spans more is free than is with the program and in caches, and as
-    /// much as so many units. Else those stacks that hold at least half of what is not free of their class, if that is
-    /// less than what is free of it, and if together that is much.
+    /// much as so many units. Else, where much is free of classes of which more is free than not: empties those stacks
+    /// that hold at least half of what is not free of their class, and digs in the spans of classes that are left.
     #[cold]
     #[inline(never)]
     fn look_for(&self, units: u32) {
         let (mut free, mut claimed, mut left) = (0, 0, 0);
         let mut mostly_free = [None; CLASSES];
         for class in SizeClass::all() {
-            let counts = self.centrals[class.index()].spans().lock().counts;
+            let mut spans = self.centrals[class.index()].spans().lock();
+            let (counts, is_left) = (spans.counts, spans.is_left());
+            drop(spans);
             free += counts.free() * class.size();
             claimed += counts.claimed * class.size();
             if counts.free() > counts.claimed {
                 left += counts.free() * class.size();
-                mostly_free[class.index()] = Some(counts);
+                mostly_free[class.index()] = Some((counts, is_left));
             }
         }
         let wanted = units as usize * UNIT;
         let in_use = self.pages.lock().counts.in_use * UNIT;
         let much = wanted.max(in_use / MUCH_SHARE);
+        let mut dug = 0;
         if free > claimed && free >= wanted {
             self.let_go(Which::All);
         } else if left < much {
             return;
-        } else if let Some(these) = self.held_by_caches(&mostly_free, much) {
-            self.let_go(Which::These(these));
+        } else {
+            if let Some(these) = self.held_by_caches(&mostly_free, much) {
+                self.let_go(Which::These(these));
+            }
+            let most = (in_use / LOOK_SHARE).max(wanted).min(DUG_MOST);
+            for class in SizeClass::all() {
+                if mostly_free[class.index()].is_some_and(|(_, is_left)| is_left) && dug < most {
+                    let mut spans = self.centrals[class.index()].spans().lock();
+                    dug += spans.dig_most(&self.region, &self.os, class, most - dug);
+                }
+            }
+            self.totals.count_dug(dug);
         }
-        // Also where that looked at all caches in vain.
-        self.pages.lock().put_off_look();
+        // Also where caches were asked in vain. But what is left goes bit by bit.
+        if dug == 0 {
+            self.pages.lock().put_off_look();
+        }
     }
 
     /// Of these classes those of which caches hold at least half of what is not free, if of them so many bytes are free.
     fn held_by_caches(
         &self,
-        mostly_free: &[Option<CentralCounts>; CLASSES],
+        mostly_free: &[Option<(CentralCounts, bool)>; CLASSES],
         much: usize,
     ) -> Option<[bool; CLASSES]> {
         let mut held = [0; CLASSES];
@@ -78,7 +97,7 @@ impl<O: Os> Engine<O> {
         self.thread_slabs.for_each(count);
         let (mut these, mut bytes) = ([false; CLASSES], 0);
         for class in SizeClass::all() {
-            if let Some(counts) = &mostly_free[class.index()]
+            if let Some((counts, _)) = &mostly_free[class.index()]
                 && held[class.index()] * 2 >= counts.claimed
             {
                 these[class.index()] = true;

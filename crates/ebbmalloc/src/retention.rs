@@ -32,7 +32,7 @@ const PEAK_SHARE: usize = 8;
 /// Whether caches keep too much is looked at each time that one part in so many of what is in use became
 /// resident, if it is so much; and after they were emptied, not before one part in fewer did.
 const LOOK_FROM: usize = mib(4);
-const LOOK_SHARE: usize = 64;
+pub(crate) const LOOK_SHARE: usize = 64;
 const EMPTIED_SHARE: usize = 8;
 /// What is not worth halving.
 const SURPLUS_LEAST: usize = mib(1);

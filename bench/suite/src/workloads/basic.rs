@@ -12,5 +12,10 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
         Case::new("basic/start", "an empty program: starts and ends", job("nothing")).quick(),
         Case::new("basic/mixed", "small blocks in random order, some kept for long", job("mixed"))
             .quick(),
+        Case::new(
+            "basic/tables",
+            "what follows each of 5,000 words: tables that grow together",
+            job("tables"),
+        ),
     ])
 }

@@ -21,7 +21,7 @@ fn engine_that_keeps(kept: usize, live: usize, size: usize) -> Engine<FakeOs> {
 }
 
 fn left_behind(kept: usize, live: usize, size: usize, bytes: usize) -> Engine<FakeOs> {
-    let engine = Engine::new(FakeOs::default().cpus(1).still());
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(64 * MIB));
     let blocks = |bytes, size| {
         let blocks: Vec<_> = (0..bytes / size).map(|_| engine.alloc(size)).collect();
         assert!(blocks.iter().all(|block| !block.is_null()));
@@ -89,6 +89,41 @@ fn the_stacks_of_other_sizes_keep_what_they_have() {
     assert!(before > 0 && held(&engine, SIZE) > 0);
     assert!(!engine.alloc(MIB).is_null());
     assert_eq!((held(&engine, SIZE), held(&engine, 2 * SIZE)), (0, before));
+    engine.check();
+}
+
+/// Pages without a block in use go back, no more than become resident, and not before nobody has asked for the size
+/// since the last look.
+#[test]
+fn spans_of_a_size_that_was_left_behind_go_back_page_by_page() {
+    let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
+    let mut before = 0;
+    let grow = || {
+        assert!(!engine.alloc(MIB).is_null());
+        engine.check();
+        engine.stats().dug_bytes as usize
+    };
+    for _ in 0..5 {
+        let dug = grow();
+        assert!((MIB..MIB + SPAN).contains(&(dug - before)), "{} bytes", dug - before);
+        before = dug;
+    }
+    // What is left of 96 spans but for a page each, and those that are on their way to the cache.
+    let dug = grow();
+    assert!(dug > before && dug < 6 * MIB && grow() == dug, "{dug} bytes");
+}
+
+#[test]
+fn spans_of_a_size_that_is_asked_for_stay_as_they_are() {
+    let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
+    for _ in 0..4 {
+        // More than the cache has.
+        let blocks: Vec<_> = (0..1024).map(|_| engine.alloc(SIZE)).collect();
+        // SAFETY: live blocks, each freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        assert!(!engine.alloc(MIB).is_null());
+        assert_eq!(engine.stats().dug_bytes, 0);
+    }
     engine.check();
 }
 
