@@ -189,6 +189,7 @@ impl ClassSpans {
 
     /// Returns OS pages of a span to the kernel in which nothing lies but free blocks, if the span is
     /// one of this class, and quiet where only those are wanted. Bytes that went.
+    #[inline(never)]
     pub fn dig(
         &mut self,
         region: &Region,

@@ -8,7 +8,6 @@
 //! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
 
 use crate::cache;
-use crate::central::CentralCounts;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::os::Os;
@@ -21,10 +20,21 @@ const MUCH_SHARE: usize = 32;
 /// The most that goes back at a time, in bytes: a thousand pages take the kernel a millisecond or two.
 const DUG_MOST: usize = 4 << 20;
 
+/// A class of which more is free than not.
+#[derive(Clone, Copy)]
+struct MostlyFree {
+    /// Bytes that are free; 0 for a class of which they are not.
+    free: usize,
+    /// Blocks with the program and in caches.
+    claimed: usize,
+    /// Whether nobody has asked for any of late.
+    is_left: bool,
+}
+
 impl<O: Os> Engine<O> {
     /// Empties caches if a run of so many units would have to come from memory that is not resident, and
     /// that may help. Looks now and then only.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn reuse_before_growth(&self, units: u32) {
         if self.pages.lock().would_grow(&self.region, units) {
             self.look_for(units);
@@ -35,19 +45,20 @@ impl<O: Os> Engine<O> {
     /// much as so many units. Else, where much is free of classes of which more is free than not: empties those stacks
     /// that hold at least half of what is not free of their class, and digs in the spans of classes that are left.
     #[cold]
-    #[inline(never)]
     fn look_for(&self, units: u32) {
         let (mut free, mut claimed, mut left) = (0, 0, 0);
-        let mut mostly_free = [None; CLASSES];
+        let mut classes = [MostlyFree { free: 0, claimed: 0, is_left: false }; CLASSES];
         for class in SizeClass::all() {
             let mut spans = self.centrals[class.index()].spans().lock();
             let (counts, is_left) = (spans.counts, spans.is_left());
             drop(spans);
-            free += counts.free() * class.size();
+            let bytes = counts.free() * class.size();
+            free += bytes;
             claimed += counts.claimed * class.size();
             if counts.free() > counts.claimed {
-                left += counts.free() * class.size();
-                mostly_free[class.index()] = Some((counts, is_left));
+                left += bytes;
+                classes[class.index()] =
+                    MostlyFree { free: bytes, claimed: counts.claimed, is_left };
             }
         }
         let wanted = units as usize * UNIT;
@@ -59,15 +70,13 @@ impl<O: Os> Engine<O> {
         } else if left < much {
             return;
         } else {
-            if let Some(these) = self.held_by_caches(&mostly_free, much) {
+            if let Some(these) = self.held_by_caches(&classes, much) {
                 self.let_go(Which::These(these));
             }
             let most = (in_use / LOOK_SHARE).max(wanted).min(DUG_MOST);
-            for class in SizeClass::all() {
-                if mostly_free[class.index()].is_some_and(|(_, is_left)| is_left) && dug < most {
-                    let mut spans = self.centrals[class.index()].spans().lock();
-                    dug += spans.dig_most(&self.region, &self.os, class, most - dug);
-                }
+            for class in SizeClass::all().filter(|class| classes[class.index()].is_left) {
+                let mut spans = self.centrals[class.index()].spans().lock();
+                dug += spans.dig_most(&self.region, &self.os, class, most.saturating_sub(dug));
             }
             self.totals.count_dug(dug);
         }
@@ -80,12 +89,12 @@ impl<O: Os> Engine<O> {
     /// Of these classes those of which caches hold at least half of what is not free, if of them so many bytes are free.
     fn held_by_caches(
         &self,
-        mostly_free: &[Option<(CentralCounts, bool)>; CLASSES],
+        classes: &[MostlyFree; CLASSES],
         much: usize,
     ) -> Option<[bool; CLASSES]> {
         let mut held = [0; CLASSES];
         let mut count = |slab: *mut cache::Slab| {
-            for class in SizeClass::all().filter(|class| mostly_free[class.index()].is_some()) {
+            for class in SizeClass::all().filter(|class| classes[class.index()].free > 0) {
                 // SAFETY: a slab of this engine, all of which live as long.
                 held[class.index()] += unsafe { cache::held(slab, class) };
             }
@@ -96,13 +105,9 @@ impl<O: Os> Engine<O> {
         self.slabs().filter(|&slab| used(slab)).for_each(&mut count);
         self.thread_slabs.for_each(count);
         let (mut these, mut bytes) = ([false; CLASSES], 0);
-        for class in SizeClass::all() {
-            if let Some((counts, _)) = &mostly_free[class.index()]
-                && held[class.index()] * 2 >= counts.claimed
-            {
-                these[class.index()] = true;
-                bytes += counts.free() * class.size();
-            }
+        for (nth, class) in classes.iter().enumerate() {
+            these[nth] = class.free > 0 && held[nth] * 2 >= class.claimed;
+            bytes += if these[nth] { class.free } else { 0 };
         }
         (bytes >= much).then_some(these)
     }

@@ -122,7 +122,8 @@ impl SampleChoice {
         match word {
             b"" | b"0" => Some(Self::Off),
             digits if digits.iter().all(u8::is_ascii_digit) => {
-                str::from_utf8(digits).ok()?.parse().ok().map(Self::OneOf)
+                let mean: u64 = str::from_utf8(digits).ok()?.parse().ok()?;
+                NonZeroU32::new(mean.try_into().ok()?).map(Self::OneOf)
             }
             _ => None,
         }

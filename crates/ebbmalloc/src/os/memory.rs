@@ -9,7 +9,14 @@ use super::proc::read_file;
 
 /// The least of all limits, in bytes.
 pub(super) fn limit() -> Option<u64> {
-    [group_limit(b""), machine()].into_iter().flatten().min()
+    lesser(group_limit(b""), machine())
+}
+
+fn lesser(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
 }
 
 fn machine() -> Option<u64> {
@@ -38,7 +45,7 @@ fn group_limit(root: &[u8]) -> Option<u64> {
             None
         }
     };
-    groups.split(|&byte| byte == b'\n').filter_map(limit_of).min()
+    groups.split(|&byte| byte == b'\n').map(limit_of).fold(None, lesser)
 }
 
 /// The least limit of a group and of those around it, up to where the hierarchy is mounted. In
@@ -49,7 +56,7 @@ fn least([root, mount, group, file]: [&[u8]; 4]) -> Option<u64> {
     loop {
         let mut text = [0; 32];
         let limit = bytes(read(&[root, mount, group, file], &mut text));
-        least = [least, limit].into_iter().flatten().min();
+        least = lesser(least, limit);
         let Some(parent) = group.iter().rposition(|&byte| byte == b'/') else {
             return least;
         };
