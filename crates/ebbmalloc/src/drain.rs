@@ -22,7 +22,7 @@ use crate::sync::{AtomicU64, Ordering};
 const BATCH: usize = 64;
 
 /// Which stacks to empty.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Which {
     /// Those that nobody has used since this was last asked.
     Unused,

@@ -32,8 +32,8 @@ struct MostlyFree {
 }
 
 impl<O: Os> Engine<O> {
-    /// Empties caches if a run of so many units would have to come from memory that is not resident, and
-    /// that may help. Looks now and then only.
+    /// Gives up what was left behind if a run of so many units would have to come from memory that is not resident.
+    /// Looks now and then only.
     #[inline(never)]
     pub(crate) fn reuse_before_growth(&self, units: u32) {
         if self.pages.lock().would_grow(&self.region, units) {

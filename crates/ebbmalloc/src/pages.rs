@@ -99,7 +99,7 @@ impl Pages {
             && self.retention.is_look_due(&self.counts, units)
     }
 
-    /// Caches were emptied: [`Retention::put_off_look`].
+    /// Caches were emptied, or asked in vain: [`Retention::put_off_look`].
     pub fn put_off_look(&mut self) {
         self.retention.put_off_look(&self.counts);
     }

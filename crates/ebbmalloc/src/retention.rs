@@ -30,7 +30,7 @@ const SLACK_SHARE: usize = 16;
 /// The peak is forgotten by one part in so many each time.
 const PEAK_SHARE: usize = 8;
 /// Whether caches keep too much is looked at each time that one part in so many of what is in use became
-/// resident, if it is so much; and after they were emptied, not before one part in fewer did.
+/// resident, if it is so much; and after they were emptied or asked in vain, not before one part in fewer did.
 const LOOK_FROM: usize = mib(4);
 pub(crate) const LOOK_SHARE: usize = 64;
 const EMPTIED_SHARE: usize = 8;
@@ -102,7 +102,7 @@ impl Retention {
         due
     }
 
-    /// Caches were emptied.
+    /// Caches were emptied, or asked in vain.
     pub fn put_off_look(&mut self, counts: &PageCounts) {
         self.look_at = self.grown + counts.in_use / EMPTIED_SHARE;
     }

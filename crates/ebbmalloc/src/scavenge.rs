@@ -139,7 +139,7 @@ impl<O: Os> Engine<O> {
         let end = self.region.committed() / UNIT;
         let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
         let until = (rounds.cursor as usize + scanned).min(end);
-        let dug = self.dig(rounds.cursor as usize..until, Which::Unused);
+        let dug = self.dig(rounds.cursor as usize..until, true);
         rounds.cursor = until as UnitIndex;
         if busy || surplus > 0 || dug > 0 {
             rounds.quiet = 0;
@@ -179,16 +179,15 @@ impl<O: Os> Engine<O> {
         self.flush_all();
         let mut rounds = self.rounds.lock();
         rounds.quiet = 0;
-        let dug = self.dig(0..self.region.committed() / UNIT, Which::All);
+        let dug = self.dig(0..self.region.committed() / UNIT, false);
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
         dug > 0 || pages.counts.purged > before
     }
 
-    /// Returns OS pages of spans that begin in these units and are quiet, or of all. Bytes that went.
-    fn dig(&self, units: Range<usize>, which: Which) -> usize {
-        let only_quiet = which == Which::Unused;
+    /// Returns OS pages of spans that begin in these units, of quiet ones only or of all. Bytes that went.
+    fn dig(&self, units: Range<usize>, only_quiet: bool) -> usize {
         let spans = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             let class = entry.class().filter(|_| entry.is_first(unit))?;
