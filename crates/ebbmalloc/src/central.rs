@@ -115,17 +115,15 @@ impl ClassSpans {
             // SAFETY: a listed unit heads a span of this class, whose lock we hold.
             let span = unsafe { &mut *region.span(unit) };
             let list = self.list_of(span);
-            let before = left;
-            span.claim(left, |block| {
-                left -= 1;
-                // SAFETY: the block lies in the span.
-                blocks[left] = unsafe { base.add(block * class.size()) };
-            });
+            let (places, size) = (&mut blocks[..left], class.size());
+            // SAFETY: the block lies in the span.
+            let claimed = span.claim(places, |block| unsafe { base.add(block * size) });
             if span.has_holes() {
-                for block in &blocks[left..before] {
+                for block in &places[left - claimed..] {
                     span.fill(class, class.block_at(block.addr() - base.addr()));
                 }
             }
+            left -= claimed;
             self.relist(region, unit, list, self.list_of(span));
         }
         let claimed = blocks.len() - left;
@@ -156,22 +154,15 @@ impl ClassSpans {
             let span = unsafe { &mut *region.span(unit) };
             let list = self.list_of(span);
             // Neighbours in a batch often share a span: book those together.
-            let mut taken = 0;
-            let mut bad = None;
-            for &block in rest {
-                let offset = block.addr().wrapping_sub(base.addr());
-                if offset >= span.bytes() {
-                    break;
-                }
-                let number = class.block_at(offset);
-                if !span.release(number) {
-                    // Behind the last block there may be room that looks like one more.
-                    let exists = number < span.blocks as usize;
-                    bad = Some(if exists { BadBlock::Twice } else { BadBlock::Foreign }(block));
-                    break;
-                }
-                taken += 1;
-            }
+            let bytes = span.bytes();
+            let offset_of = |block: &*mut u8| block.addr().wrapping_sub(base.addr());
+            let here = rest.iter().map(offset_of).take_while(|&offset| offset < bytes);
+            let taken = span.release_all(here.map(|offset| class.block_at(offset)));
+            let bad = rest.get(taken).filter(|block| offset_of(block) < bytes).map(|block| {
+                // Behind the last block there may be room that looks like one more.
+                let exists = class.block_at(offset_of(block)) < span.blocks as usize;
+                if exists { BadBlock::Twice(*block) } else { BadBlock::Foreign(*block) }
+            });
             self.counts.claimed -= taken;
             if span.is_idle() {
                 self.unlist(region, unit, list);

@@ -89,38 +89,57 @@ impl Span {
         ones(&self.bits[..whole.min(WORDS)]) + rest.count_ones() as usize
     }
 
-    /// Takes free blocks, lowest first, and hands each one's number to `take`: as many as there
-    /// are, up to `most`.
-    #[inline]
-    pub fn claim(&mut self, most: usize, mut take: impl FnMut(usize)) -> usize {
-        let mut left = most;
-        while left > 0 && self.occupied != 0 {
-            let word = self.occupied.trailing_zeros() as usize;
-            let bits = &mut self.bits[word % WORDS];
-            while left > 0 && *bits != 0 {
-                take(word * 64 + bits.trailing_zeros() as usize);
-                *bits &= *bits - 1;
-                left -= 1;
+    /// Takes free blocks, lowest first, as many as there are and as `places` has room for. What `of` makes
+    /// of their numbers goes to the end of `places`, the lowest last; how many there were.
+    #[inline(always)]
+    pub fn claim<T>(&mut self, places: &mut [T], of: impl Fn(usize) -> T) -> usize {
+        let mut taken = 0;
+        // Of one word at a time all blocks are taken, and those put back that found no place.
+        let (mut word, mut bits) = (0, 0u64);
+        for place in places.iter_mut().rev() {
+            if bits == 0 {
+                if self.occupied == 0 {
+                    break;
+                }
+                word = self.occupied.trailing_zeros() as usize;
+                self.occupied &= self.occupied - 1;
+                bits = core::mem::take(&mut self.bits[word % WORDS]);
             }
-            if *bits == 0 {
-                self.occupied &= !(1 << word);
-            }
+            *place = of(word * 64 + bits.trailing_zeros() as usize);
+            bits &= bits - 1;
+            taken += 1;
         }
-        self.free -= (most - left) as u16;
-        most - left
+        if bits != 0 {
+            self.bits[word % WORDS] = bits;
+            self.occupied |= 1 << word;
+        }
+        self.free -= taken as u16;
+        taken
     }
 
     /// Marks a block free. False, and nothing changes, if it was free already or does not exist.
     #[inline]
     pub fn release(&mut self, block: usize) -> bool {
-        let (word, bit) = (block / 64, 1 << (block % 64));
-        if block >= self.blocks as usize || self.bits[word] & bit != 0 {
-            return false;
+        self.release_all([block].into_iter()) == 1
+    }
+
+    /// Marks blocks free, up to the first that was free already or does not exist; how many.
+    #[inline(always)]
+    pub fn release_all(&mut self, blocks: impl Iterator<Item = usize>) -> usize {
+        // What changes with each block stays in registers, where it can.
+        let (mut taken, mut occupied, exist) = (0, self.occupied, self.blocks as usize);
+        for block in blocks {
+            let (word, bit) = (block / 64, 1 << (block % 64));
+            if block >= exist || self.bits[word % WORDS] & bit != 0 {
+                break;
+            }
+            self.bits[word % WORDS] |= bit;
+            occupied |= 1 << word;
+            taken += 1;
         }
-        self.bits[word] |= bit;
-        self.occupied |= 1 << word;
-        self.free += 1;
-        true
+        self.occupied = occupied;
+        self.free += taken as u16;
+        taken
     }
 
     /// True where a block that is handed out may lie in a hole: [`Span::fill`] it then.
@@ -238,12 +257,17 @@ mod tests {
         for class in SizeClass::all() {
             let mut span = span(class);
             let mut next = 0;
-            while span.claim(7, |block| {
-                assert_eq!(block, next);
-                next += 1;
-            }) > 0
-            {
+            let mut places = [0; 7];
+            loop {
+                let claimed = span.claim(&mut places, |block| block);
                 span.check(class);
+                for &block in places[7 - claimed..].iter().rev() {
+                    assert_eq!(block, next);
+                    next += 1;
+                }
+                if claimed < 7 {
+                    break;
+                }
             }
             assert_eq!(next, span.blocks as usize);
             for block in (0..next).rev() {
@@ -260,7 +284,8 @@ mod tests {
         for (nth, class) in SizeClass::all().enumerate() {
             for page in [4096, 16384, 65536] {
                 let mut span = span(class);
-                span.claim(span.blocks as usize, |_| {});
+                let mut claimed = std::vec![0; span.blocks as usize];
+                span.claim(&mut claimed, |block| block);
                 // Every pattern of gaps, from almost empty to almost full.
                 let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
                 let blocks = span.blocks as usize;
@@ -285,9 +310,8 @@ mod tests {
                 assert_eq!(span.has_holes(), dug > 0);
                 assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
                 // As its blocks are handed out, the span has its pages again.
-                let mut claimed = Vec::new();
-                span.claim(blocks, |block| claimed.push(block));
-                claimed.into_iter().for_each(|block| span.fill(class, block));
+                let count = span.claim(&mut claimed, |block| block);
+                claimed[blocks - count..].iter().copied().for_each(|block| span.fill(class, block));
                 let tail = bytes - blocks * class.size();
                 assert!(!span.has_holes() || tail >= 4096);
             }
