@@ -149,8 +149,9 @@ fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
         let used = set_up && stays();
         none_used &= !used;
         any_set_up |= set_up;
-        // Who waits for room begins anew: rare misses shall not add up to it.
-        chosen[class.index()] = set_up && (!used || header.waits(class));
+        // Who waits for room begins anew with each round: rare misses shall not add up to it.
+        let anew = matches!(which, Which::Unused) && header.waits(class);
+        chosen[class.index()] = set_up && (!used || anew);
     }
     if none_used && any_set_up {
         // Then all of the slab's memory can go, for which all stacks must stand still.

@@ -42,6 +42,11 @@ fn left_behind(kept: usize, live: usize, size: usize, bytes: usize) -> Engine<Fa
     engine
 }
 
+/// How many blocks of a size caches hold.
+fn held(engine: &Engine<FakeOs>, size: usize) -> u64 {
+    engine.stats().classes.iter().find(|class| class.block_bytes == size as u64).unwrap().cached
+}
+
 #[test]
 fn a_large_block_takes_the_memory_of_spans_that_only_caches_held() {
     let engine = engine(0, SIZE);
@@ -82,13 +87,32 @@ fn the_stack_of_a_size_that_was_left_behind_lets_go() {
 fn the_stacks_of_other_sizes_keep_what_they_have() {
     // One more than a refill ends with.
     let engine = engine(8 * MIB + 2 * SIZE, 2 * SIZE);
-    let held = |engine: &Engine<FakeOs>, size: usize| {
-        engine.stats().classes.iter().find(|class| class.block_bytes == size as u64).unwrap().cached
-    };
     let before = held(&engine, 2 * SIZE);
     assert!(before > 0 && held(&engine, SIZE) > 0);
     assert!(!engine.alloc(MIB).is_null());
     assert_eq!((held(&engine, SIZE), held(&engine, 2 * SIZE)), (0, before));
+    engine.check();
+}
+
+/// Only rounds have them begin anew, which come by time: a program may grow between any two misses.
+#[test]
+fn the_stacks_of_other_sizes_that_wait_for_room_go_on_waiting() {
+    const LARGE: usize = 16 << 10;
+    let engine = engine(8 * MIB, 2 * SIZE);
+    let miss = |turns| {
+        for _ in 0..turns {
+            let block = engine.alloc(LARGE);
+            // SAFETY: a live block, freed once.
+            unsafe { engine.free(block) }
+        }
+    };
+    // The 256th miss brings room; each turn misses twice.
+    miss(110);
+    assert!(held(&engine, LARGE) == 0 && held(&engine, SIZE) > 0);
+    assert!(!engine.alloc(MIB).is_null());
+    assert_eq!(held(&engine, SIZE), 0);
+    miss(30);
+    assert!(held(&engine, LARGE) > 0);
     engine.check();
 }
 
