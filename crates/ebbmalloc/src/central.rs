@@ -21,6 +21,12 @@ const LISTS: usize = 13;
 /// In heaps, one more list: of spans without a free block, so that all spans are found.
 const FULL: usize = LISTS;
 
+/// What a class's only span has of resident memory to begin with, in bytes, if blocks are no larger than that.
+const AT_FIRST: usize = 16 << 10;
+const AT_FIRST_MOST: usize = 2 << 10;
+/// Where such a span filled up, so many that retire until the next begins with that.
+const SKIPS: u8 = 128;
+
 /// A block that cannot be released, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadBlock {
@@ -42,6 +48,8 @@ pub(crate) struct CentralCounts {
     pub refills: usize,
     /// Calls that emptied one.
     pub flushes: usize,
+    /// Bytes of new spans that went to the kernel.
+    pub dug: usize,
 }
 
 impl CentralCounts {
@@ -63,6 +71,8 @@ pub(crate) struct ClassSpans {
     pub counts: CentralCounts,
     /// Refills when [`ClassSpans::is_left`] was last asked.
     refills_before: usize,
+    /// How many spans are to retire until one that is alone begins small again.
+    skips: u8,
 }
 
 /// One class's central.
@@ -87,8 +97,17 @@ impl Central {
 impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
-        let counts = CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0 };
-        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts, refills_before: 0 }
+        let counts =
+            CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0, dug: 0 };
+        Self {
+            heap,
+            heads: [0; LISTS + 1],
+            filled: 0,
+            hardened: false,
+            counts,
+            refills_before: 0,
+            skips: 0,
+        }
     }
 
     /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
@@ -347,16 +366,48 @@ impl ClassSpans {
             false => unsafe { (*region.span(first)).set_up(class, units, !granted.zeroed) },
         }
         // SAFETY: as above.
-        let span = unsafe { &*region.span(first) };
+        let span = unsafe { &mut *region.span(first) };
+        if !granted.zeroed {
+            self.begin_small(region, os, class, first, span);
+        }
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.relist(region, first, None, self.list_of(span));
         Some(first)
     }
 
+    /// Most classes have a few blocks in use in small programs, and still a span each, cut from memory that is resident. So the
+    /// pages of a class's only span go back but for the first, from where blocks are handed out first; unless the
+    /// last such span came to use all of its own (decisions/0016).
+    fn begin_small(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        class: SizeClass,
+        first: UnitIndex,
+        span: &mut Span,
+    ) {
+        let alone = self.counts.spans == 0 && self.heap == 0;
+        if !alone || self.skips > 0 || class.size() > AT_FIRST_MOST {
+            return;
+        }
+        let rest = AT_FIRST.max(os.page_size())..span.bytes();
+        // SAFETY: whole pages of a span in which no block is in use yet.
+        let start = unsafe { region.address(first).add(rest.start) };
+        // SAFETY: as above.
+        if !rest.is_empty() && unsafe { os.purge(start, rest.len()) } {
+            self.counts.dug += rest.len();
+            span.set_hole(rest);
+        }
+    }
+
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
+        self.skips = match self.skips {
+            0 if !span.has_holes() => SKIPS,
+            skips => skips.saturating_sub(1),
+        };
         let units = span.units as u32;
         for nth in 0..units {
             region.set_entry(first + nth, MapEntry::NONE);

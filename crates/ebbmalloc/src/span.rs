@@ -154,6 +154,12 @@ impl Span {
         self.holed = !self.holes.is_empty();
     }
 
+    /// These pages, whose blocks are free, are not resident any more.
+    pub fn set_hole(&mut self, bytes: Range<usize>) {
+        self.holes.dig(bytes);
+        self.holed = true;
+    }
+
     /// True where as many blocks are free as the last time that this was asked.
     pub fn is_quiet(&mut self) -> bool {
         core::mem::replace(&mut self.seen, self.free) == self.free
@@ -177,8 +183,7 @@ impl Span {
             }
             // The ends may be holes already, and those between cost nothing more.
             if at > start && !self.holes.contain(start..at) && purge(start..at) {
-                self.holes.dig(start..at);
-                self.holed = true;
+                self.set_hole(start..at);
                 dug += at - start;
             }
             at += page;

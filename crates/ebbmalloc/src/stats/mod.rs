@@ -51,6 +51,7 @@ impl<O: Os> Engine<O> {
             stats.cached_bytes += row.cached * size;
             stats.pinned_bytes += row.free * size;
             stats.spans += row.spans;
+            stats.dug_bytes += counts.dug as u64;
             stats.refills += row.refills;
             stats.flushes += row.flushes;
             stats.classes[class.index()] = row;
@@ -61,7 +62,7 @@ impl<O: Os> Engine<O> {
         stats.peak_bytes = totals.peak;
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
-        stats.dug_bytes = totals.dug;
+        stats.dug_bytes += totals.dug;
         {
             let slots = self.samples.slots.lock();
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
