@@ -391,13 +391,12 @@ impl ClassSpans {
         if !alone || self.skips > 0 || class.size() > AT_FIRST_MOST {
             return;
         }
-        let rest = AT_FIRST.max(os.page_size())..span.bytes();
+        let keep = AT_FIRST.max(os.page_size());
+        let rest = span.bytes().saturating_sub(keep);
         // SAFETY: whole pages of a span in which no block is in use yet.
-        let start = unsafe { region.address(first).add(rest.start) };
-        // SAFETY: as above.
-        if !rest.is_empty() && unsafe { os.purge(start, rest.len()) } {
-            self.counts.dug += rest.len();
-            span.set_hole(rest);
+        if rest > 0 && unsafe { os.purge(region.address(first).add(keep), rest) } {
+            self.counts.dug += rest;
+            span.set_hole(keep..keep + rest);
         }
     }
 
