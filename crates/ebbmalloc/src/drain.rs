@@ -166,7 +166,7 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
     for class in SizeClass::all().filter(|class| chosen[class.index()]) {
         let word = word(slab, class);
         let closed = |bits| Some(Header::from_bits(bits).closed(class).to_bits());
-        any |= word.fetch_update(Ordering::AcqRel, Ordering::Acquire, closed).is_ok();
+        any |= word.try_update(Ordering::AcqRel, Ordering::Acquire, closed).is_ok();
     }
     any
 }
@@ -179,6 +179,6 @@ fn reopen(slab: *mut Slab) {
             let header = Header::from_bits(bits);
             header.is_closed().then(|| header.opened(class).to_bits())
         };
-        let _ = word(slab, class).fetch_update(Ordering::AcqRel, Ordering::Acquire, open);
+        let _ = word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, open);
     }
 }

@@ -30,6 +30,7 @@ pub struct FakeOs {
     faults: Faults,
     shortages: AtomicUsize,
     purges: AtomicUsize,
+    populated: AtomicUsize,
     moves: AtomicUsize,
     /// The clock, in milliseconds, and how far a look at it moves it.
     now: AtomicU64,
@@ -66,6 +67,7 @@ impl Default for FakeOs {
             faults: Faults::default(),
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
+            populated: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             now: Default::default(),
             tick: 1,
@@ -156,6 +158,11 @@ impl FakeOs {
     /// How often memory was given back.
     pub fn purges(&self) -> usize {
         self.purges.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that were made resident at once.
+    pub fn populated(&self) -> usize {
+        self.populated.load(Ordering::Relaxed)
     }
 
     /// How many reservations were made.
@@ -332,6 +339,13 @@ impl Os for FakeOs {
     }
 
     fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
+    fn populate(&self, start: *mut u8, bytes: usize) {
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        assert!(reservation.committed[pages].iter().all(|&c| c), "populated what is not committed");
+        self.populated.fetch_add(bytes, Ordering::Relaxed);
+    }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         if self.faults.refuses() {

@@ -115,6 +115,10 @@ impl Os for LinuxIn {
         Linux.watch_faults(call);
     }
 
+    fn populate(&self, start: *mut u8, bytes: usize) {
+        Linux.populate(start, bytes);
+    }
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes) }

@@ -102,6 +102,10 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { mapping::purge(start.cast(), bytes) }
     }
 
+    fn populate(&self, start: *mut u8, bytes: usize) {
+        mapping::populate(start.cast(), bytes);
+    }
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
@@ -361,6 +365,25 @@ mod tests {
             assert_eq!(start.read(), 0);
         }
         assert!(Linux.reserve(usize::MAX / 2, 1 << 16).is_none());
+    }
+
+    #[test]
+    fn memory_is_made_resident_at_once_and_keeps_what_it_contains() {
+        if Linux.kernel() < [5, 14] {
+            return;
+        }
+        let page = Linux.page_size();
+        let start = Linux.reserve(4 * page, page).unwrap().as_ptr();
+        let mut resident = [false; 4];
+        // SAFETY: the range was just reserved.
+        unsafe {
+            assert!(Linux.commit(start, 4 * page));
+            start.add(page).write(7);
+            Linux.populate(start.add(page), 2 * page);
+            Linux.resident(start.addr(), &mut resident);
+            assert_eq!(resident, [false, true, true, false]);
+            assert_eq!((start.add(page).read(), start.add(2 * page).read()), (7, 0));
+        }
     }
 
     #[test]

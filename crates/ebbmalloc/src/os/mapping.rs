@@ -75,3 +75,9 @@ pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the caller's: the range is ours and its contents are dead.
     keeping_errno(|| unsafe { libc::madvise(start, bytes, libc::MADV_DONTNEED) == 0 })
 }
+
+/// As [`super::Os::populate`].
+pub(super) fn populate(start: *mut c_void, bytes: usize) {
+    // SAFETY: this changes the contents of no memory.
+    keeping_errno(|| unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) });
+}

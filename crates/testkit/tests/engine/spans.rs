@@ -115,3 +115,32 @@ fn only_the_first_span_does_and_those_of_heaps_do_not() {
     assert_eq!(engine.os().purges(), purges);
     engine.check();
 }
+
+/// Bytes that are made resident at once as blocks of this size are allocated, two MiB of them at a time.
+fn get_at_once(engine: &Engine<FakeOs>, size: usize) -> usize {
+    let populated = engine.os().populated();
+    (0..(2 << 20) / size).for_each(|_| assert!(!engine.alloc(size).is_null()));
+    engine.os().populated() - populated
+}
+
+#[test]
+fn a_class_that_has_filled_many_spans_gets_the_next_ones_at_once() {
+    for size in [16, 512, 2048] {
+        let engine = Engine::new(FakeOs::default().cpus(1).still());
+        // The first sixteen are 64 KiB each.
+        assert_eq!(get_at_once(&engine, size), 1 << 20, "{size} bytes");
+        assert_eq!(get_at_once(&engine, size), 2 << 20, "{size} bytes, more of them");
+        engine.check();
+    }
+}
+
+#[test]
+fn what_is_resident_or_large_or_guarded_is_not_asked_for() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
+    // SAFETY: a live block, freed once.
+    unsafe { engine.free(engine.alloc(3 << 20)) };
+    assert_eq!(get_at_once(&engine, 512), 0);
+    assert_eq!(get_at_once(&Engine::new(FakeOs::default().cpus(1).still()), 4096), 0);
+    let os = FakeOs::default().cpus(1).still().environment("EBB_HARDEN", "1");
+    assert_eq!(get_at_once(&Engine::new(os), 512), 0);
+}
