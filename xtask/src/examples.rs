@@ -2,7 +2,7 @@
 //! it live together in a process.
 
 use crate::tally::Tally;
-use crate::{cargo, process, unittest};
+use crate::{cargo, on_disk, process, unittest};
 use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::ffi::OsStr;
@@ -68,10 +68,7 @@ pub fn run(args: &Args) -> Result<bool> {
 fn grown(built: &Path, name: &str) -> Result<()> {
     let bytes =
         |variant| Ok::<_, anyhow::Error>(fs::metadata(built.join(variant).join(name))?.len());
-    let growth = bytes("with")?.saturating_sub(bytes("without")?) / 1024;
-    ensure!(growth > 50, "{growth} KiB more: ebbmalloc is not in it");
-    ensure!(growth <= GROWTH, "{growth} KiB more on disk, but at most {GROWTH} were expected");
-    Ok(())
+    on_disk::ensure_growth(bytes("without")?, bytes("with")?, GROWTH)
 }
 
 fn fetch(source: &Path, built: &Path) -> Result<()> {

@@ -92,9 +92,10 @@ impl Tree {
         object::make(&release.join("libebbmalloc.a"), &versioned, &object)?;
         copy(&object, &lib.join("ebbmalloc.o"), 0o644)?;
 
-        let header = "ebbmalloc.h";
-        let from = root.join("crates/capi/include").join(header);
-        copy(&from, &self.prefix.join("include").join(header), 0o644)?;
+        for header in ["ebbmalloc.h", "ebbmalloc_new.hpp"] {
+            let from = root.join("crates/capi/include").join(header);
+            copy(&from, &self.prefix.join("include").join(header), 0o644)?;
+        }
         self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;

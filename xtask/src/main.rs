@@ -14,6 +14,7 @@ mod kernels;
 mod library;
 mod misuse;
 mod object;
+mod on_disk;
 mod packages;
 mod pool;
 mod process;

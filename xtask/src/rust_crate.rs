@@ -2,6 +2,7 @@
 //! unpacked elsewhere: with programs of theirs, for each target, and where it is not supported.
 
 use crate::cargo;
+use crate::on_disk;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
 use crate::test::Context;
@@ -219,11 +220,9 @@ impl User {
         if !host()?.starts_with("x86_64-unknown-linux-gnu") {
             return Ok(Outcome::Skipped("the bound is that of x86-64".to_string()));
         }
-        let growth = self.on_disk(name, "", &dependency(features), &allocating())?;
-        let growth =
-            growth.saturating_sub(self.on_disk("without-ebbmalloc", "", "", ALLOCATES)?) / 1024;
-        ensure!(growth > 50, "{growth} KiB more: it is not in the program");
-        ensure!(growth <= most, "{growth} KiB more on disk, but at most {most} were expected");
+        let with = self.on_disk(name, "", &dependency(features), &allocating())?;
+        let without = self.on_disk("without-ebbmalloc", "", "", ALLOCATES)?;
+        on_disk::ensure_growth(without, with, most)?;
         Ok(Outcome::Passed)
     }
 

@@ -59,23 +59,61 @@ pub const CHECKS: &[Check] = &[
         name: "pkg-config",
         packages: &["gcc", "g++", "make", "pkg-config"],
         script: r#"export PKG_CONFIG_PATH="$P/lib/pkgconfig"
-            cp "$E"/* .; make; ./shared; ./object; ./calls
+            cp "$E"/* .; make; ./shared; ./object; ./sized; ./calls
             pkg-config --exact-version=0.1.0 ebbmalloc
             # A program that names nothing of it, where linkers drop what nobody names.
             echo 'int main(void) { return 0; }' > empty.c
             cc -Wl,--as-needed empty.c -o empty $(pkg-config --libs ebbmalloc) -Wl,-rpath,"$P/lib"
             EBB_STATS=1 ./empty 2>&1 | grep '^ebbmalloc: 0.1.0 mode '"#,
-        programs: 3,
+        programs: 4,
     },
     Check {
         name: "cmake",
         packages: &["gcc", "g++", "make", "cmake"],
         script: r#"cmake -S "$E" -B . -DCMAKE_PREFIX_PATH="$P"; make
-            ./shared; ./static; ./object; ./calls
+            ./shared; ./static; ./object; ./sized; ./calls
             # A version that it is not.
             sed 's/ebbmalloc 0.1/ebbmalloc 0.2/' "$E/CMakeLists.txt" > "$PWD/CMakeLists.txt"
             if cmake -S . -B other -DCMAKE_PREFIX_PATH="$P"; then exit 1; fi"#,
-        programs: 4,
+        programs: 5,
+    },
+    Check {
+        name: "sized delete",
+        packages: &["g++"],
+        script: r#"for standard in c++11 c++14 c++17 c++20 "c++20 -fno-exceptions"; do
+                c++ -std=$standard -Wall -Wextra -Werror -I"$P/include" -c "$E/new.cpp" -o new.o
+            done
+            c++ -std=c++17 -I"$P/include" "$E/hello.cpp" "$E/new.cpp" -o sized "$P/lib/ebbmalloc.o"
+            c++ -std=c++17 -I"$P/include" "$E/hello.cpp" "$E/new.cpp" -o shared -L"$P/lib" -lebbmalloc -Wl,-rpath,"$P/lib"
+            for program in ./sized ./shared; do $program; EBB_STATS=1 $program; EBB_CHECK=1 $program; done
+            # Every form of new and delete, with memory that is short and handlers that throw.
+            for test in new_forms new_handler bad_alloc; do
+                c++ -std=c++17 -I"$P/include" "$E/../../tests/c/$test.cpp" "$E/new.cpp" -o $test "$P/lib/ebbmalloc.o"
+                (ulimit -v 262144; EBB_STATS=1 ./$test)
+            done
+            # Who deletes by a base class goes wrong where sizes are relied upon: they get there.
+            cat > bases.cpp <<'END'
+            #include <cstring>
+            struct Base { char bytes[16]; ~Base() {} };
+            struct Derived : Base { char more[1000]; };
+            struct alignas(64) AlignedBase { char bytes[64]; ~AlignedBase() {} };
+            struct AlignedDerived : AlignedBase { char more[1000]; };
+            int main(int, char **arguments) {
+                const char *form = arguments[1];
+                if (!strcmp(form, "one")) { Base *block = new Derived; delete block; }
+                if (!strcmp(form, "array")) { Base *blocks = new Derived[2]; delete[] blocks; }
+                if (!strcmp(form, "aligned")) { AlignedBase *block = new AlignedDerived; delete block; }
+                if (!strcmp(form, "aligned array")) { AlignedBase *blocks = new AlignedDerived[2]; delete[] blocks; }
+            }
+END
+            c++ -std=c++17 bases.cpp -o looks "$P/lib/ebbmalloc.o"
+            c++ -std=c++17 -I"$P/include" bases.cpp "$E/new.cpp" -o relies "$P/lib/ebbmalloc.o"
+            for form in one array aligned "aligned array"; do
+                EBB_STATS=1 ./looks "$form"
+                if EBB_STATS=1 ./relies "$form" 2> said; then exit 1; fi
+                grep '^ebbmalloc: wrong size: ' said
+            done"#,
+        programs: 6,
     },
     Check {
         name: "embedded in Lua and SQLite",
