@@ -4,10 +4,10 @@
  * it is linked. It replaces the operators new and delete in all their forms, as the C++ standard lets a program do
  * ([new.delete]), so that blocks go back where they came from whatever else is loaded.
  *
- * The compiler tells sizes from C++14 on (Clang before 19 with -fsized-deallocation). They are relied upon: to delete by a base class
- * without a virtual destructor, which is undefined behaviour and goes well without this header, is as bad
- * as a write beyond the block with it. Run tests with EBB_STATS=1 in the environment: then each size is
- * checked, and where one is wrong a line says so and the program stops. */
+ * The compiler tells sizes from C++14 on (Clang before 19 with -fsized-deallocation). They are relied upon: to delete
+ * by a base class without a virtual destructor, which is undefined behaviour and goes well without this header, is as
+ * bad as a write beyond the block with it. Run tests with EBB_STATS=1 in the environment: then each size is checked,
+ * and where one is wrong a line says so and the program stops. */
 #ifndef EBBMALLOC_NEW_HPP
 #define EBBMALLOC_NEW_HPP
 
