@@ -158,7 +158,8 @@ impl Pages {
         }
     }
 
-    /// Makes the run of `units` units at `first` longer by `more`, if what follows it is free.
+    /// Makes the run of `units` units at `first` longer by `more`, if what follows it is free: dirty, clean,
+    /// behind the frontier, or one after the other.
     pub fn extend(
         &mut self,
         region: &Region,
@@ -168,41 +169,57 @@ impl Pages {
         more: u32,
     ) -> bool {
         let next = first + units;
-        let mut grows = true;
-        if next == self.frontier {
-            if !self.admit(region, os, more)
-                || !region.commit_up_to(os, next as usize + more as usize)
-            {
-                return false;
-            }
-            self.frontier += more;
-        } else {
-            // SAFETY: `next` is below the frontier, hence committed; runs are ours under the lock.
-            let mut run = unsafe { *region.run(next) };
-            if run.state == State::InUse || run.units < more {
-                return false;
-            }
-            if run.state == State::Clean {
-                if !self.admit(region, os, more) {
-                    return false;
-                }
-                self.retention.count_back(more);
-                // SAFETY: as above. What was purged may have joined.
-                run = unsafe { *region.run(next) };
-            }
-            grows = run.state == State::Clean;
-            self.remove(region, next);
-            self.mark_in_use(region, next, more);
-            if run.units > more {
-                self.insert(region, next + more, run.units - more, run.state);
-            }
+        let end = next + more;
+        let Some(dirty) = self.dirty_of_free(region, next, end) else {
+            return false;
+        };
+        let grows = dirty < more;
+        if grows && !(self.admit(region, os, more) && region.commit_up_to(os, end as usize)) {
+            return false;
         }
+        self.take_free(region, next, end);
         self.mark_in_use(region, first, units + more);
         self.count_use(more);
         if grows {
-            self.make_up_for_growth(region, os, more);
+            self.make_up_for_growth(region, os, more - dirty);
         }
         true
+    }
+
+    /// How many units from `next` to `end` are dirty, if all of them are free. What is behind the frontier is.
+    fn dirty_of_free(&self, region: &Region, next: UnitIndex, end: UnitIndex) -> Option<u32> {
+        let (mut at, mut dirty) = (next, 0);
+        while at < end.min(self.frontier) {
+            // SAFETY: below the frontier, hence committed; a run begins there, and runs are ours under the lock.
+            let run = unsafe { *region.run(at) };
+            match run.state {
+                State::InUse => return None,
+                State::Dirty => dirty += run.units.min(end - at),
+                State::Clean => {}
+            }
+            at += run.units;
+        }
+        Some(dirty)
+    }
+
+    /// Takes the units from `next` to `end`, which are free and committed, out of what is free.
+    fn take_free(&mut self, region: &Region, next: UnitIndex, end: UnitIndex) {
+        let mut at = next;
+        while at < end.min(self.frontier) {
+            // SAFETY: as in `dirty_of_free`.
+            let run = unsafe { *region.run(at) };
+            self.remove(region, at);
+            let taken = run.units.min(end - at);
+            if run.state == State::Clean {
+                self.retention.count_back(taken);
+            }
+            self.mark_in_use(region, at, taken);
+            if taken < run.units {
+                self.insert(region, end, run.units - taken, run.state);
+            }
+            at += run.units;
+        }
+        self.frontier = self.frontier.max(end);
     }
 
     /// Gives the end of a run back, so that `keep` of its `units` units remain.

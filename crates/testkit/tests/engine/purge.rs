@@ -5,24 +5,42 @@ use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;
 
-/// A buffer that grows to 8 MiB by doubling, and goes.
-fn grow(engine: &Engine<FakeOs>) {
+/// A buffer that grows to 8 MiB by doubling, and goes; where it was on the way.
+fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
     let mut block = engine.alloc(MIB / 8);
-    for doubling in 1..=6 {
+    let places = [1, 2, 3, 4, 5, 6].map(|doubling| {
         // SAFETY: a live block, resized and freed once.
         block = unsafe { engine.realloc(block, (MIB / 8) << doubling, 16) };
-    }
+        block
+    });
     // SAFETY: as above.
     unsafe { engine.free(block) };
+    places
 }
 
 #[test]
 fn a_buffer_that_grows_again_and_again_in_place_stays() {
     // The fake clock moves a millisecond with each look at it: purges are due all the time.
     let engine = Engine::new(FakeOs::default().cpus(1));
-    (0..2000).for_each(|_| grow(&engine));
+    (0..2000).for_each(|_| _ = grow(&engine));
     let purged = engine.stats().purged_bytes as usize / MIB;
     assert!((1..200).contains(&purged), "{purged} MiB purged");
+}
+
+/// A part of what it left is resident, the rest is not, and they are two runs of free memory.
+#[test]
+fn a_buffer_grows_in_place_where_the_last_one_was_purged_in_part() {
+    let engine = Engine::new(FakeOs::default().cpus(1).space(64 * MIB));
+    let first = grow(&engine);
+    let purged = || engine.stats().purged_bytes as usize;
+    assert!((4 * MIB..8 * MIB).contains(&purged()), "{} bytes purged", purged());
+    assert_eq!(grow(&engine), first);
+    engine.check();
+    // Beyond all that was ever used, too, after what is resident and what is not.
+    let block = engine.alloc(MIB / 8);
+    // SAFETY: a live block.
+    assert_eq!(unsafe { engine.realloc(block, 12 * MIB, 16) }, first[0]);
+    engine.check();
 }
 
 /// Lets the fake clock run until there is nothing more to give back.
