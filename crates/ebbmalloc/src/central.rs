@@ -39,6 +39,24 @@ pub(crate) enum BadBlock {
     Foreign(*mut u8),
 }
 
+/// What a claim brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub blocks: usize,
+    pub growth: Growth,
+}
+
+/// What a claim began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Growth {
+    None,
+    /// A span, which all blocks are from.
+    Span,
+    /// The same, of one unit, all pages of which are best had at once: by the caller, with no lock held, since that takes
+    /// the kernel long. The last block is where it begins.
+    SpanAtOnce,
+}
+
 /// What a central has done and holds, in blocks but for the calls.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct CentralCounts {
@@ -114,7 +132,7 @@ impl ClassSpans {
     }
 
     /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
-    /// off a stack first; how many there were. Starts a new span only to deliver any at all.
+    /// off a stack first. Starts a new span only to deliver any at all.
     pub fn claim(
         &mut self,
         region: &Region,
@@ -122,14 +140,17 @@ impl ClassSpans {
         pages: &Lock<Pages>,
         class: SizeClass,
         blocks: &mut [*mut u8],
-    ) -> usize {
-        let mut left = blocks.len();
+    ) -> Claimed {
+        let (mut left, mut growth) = (blocks.len(), Growth::None);
         while left > 0 {
             let unit = match self.fullest() {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
                 None => match self.grow(region, os, pages, class) {
-                    Some(unit) => unit,
+                    Some((unit, begun)) => {
+                        growth = begun;
+                        unit
+                    }
                     None => break,
                 },
             };
@@ -151,7 +172,7 @@ impl ClassSpans {
         let claimed = blocks.len() - left;
         self.counts.claimed += claimed;
         self.counts.refills += 1;
-        claimed
+        Claimed { blocks: claimed, growth }
     }
 
     /// Takes blocks back and retires the spans that become idle. Stops at a block that is not
@@ -348,7 +369,7 @@ impl ClassSpans {
         os: &impl Os,
         pages: &Lock<Pages>,
         class: SizeClass,
-    ) -> Option<UnitIndex> {
+    ) -> Option<(UnitIndex, Growth)> {
         let (granted, units) = {
             let mut pages = pages.lock();
             let units = match self.hardened {
@@ -372,13 +393,12 @@ impl ClassSpans {
         let span = unsafe { &mut *region.span(first) };
         if !granted.zeroed {
             self.begin_small(region, os, class, first, span);
-        } else if self.is_growing(class) {
-            os.populate(region.address(first), span.bytes());
         }
+        let at_once = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.relist(region, first, None, self.list_of(span));
-        Some(first)
+        Some((first, if at_once { Growth::SpanAtOnce } else { Growth::Span }))
     }
 
     /// Most classes have a few blocks in use in small programs, and still a span each, cut from memory that is resident. So the

@@ -5,7 +5,7 @@
 
 use core::ptr;
 
-use crate::central::ClassSpans;
+use crate::central::{ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
 use crate::large::units_for;
@@ -293,17 +293,17 @@ impl<O: Os> Engine<O> {
         let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
-        let before = spans.counts.spans;
-        if spans.claim(&self.region, &self.os, &self.pages, class, &mut block) == 0 {
+        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, &mut block);
+        if claimed.blocks == 0 {
             return Err(Short::OfMemory);
         }
-        let has_grown = spans.counts.spans > before;
         contents.used += class.size();
         if self.counting() {
             self.count_alloc(class.size());
         }
         drop(contents);
-        if has_grown {
+        if claimed.growth != Growth::None {
+            self.get_at_once(claimed.growth, &block);
             self.want_scavenger();
         }
         Ok((block[0], false))

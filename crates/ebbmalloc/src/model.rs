@@ -60,7 +60,7 @@ impl<O: Os> Layers<O> {
         let mut blocks = vec![ptr::null_mut(); most];
         let Self { central, region, os, pages, class, .. } = self;
         let claimed = central.spans().lock().claim(region, os, pages, *class, &mut blocks);
-        blocks.split_off(most - claimed)
+        blocks.split_off(most - claimed.blocks)
     }
 
     /// Gives blocks back to the central.
@@ -356,7 +356,10 @@ impl<O: Os> HeapLayers<O> {
         let mut block = [ptr::null_mut()];
         let Self { region, os, pages, class, .. } = self;
         let mut contents = find(region, id).expect("a heap").contents().lock();
-        assert_eq!(contents.spans[class.index()].claim(region, os, pages, *class, &mut block), 1);
+        assert_eq!(
+            contents.spans[class.index()].claim(region, os, pages, *class, &mut block).blocks,
+            1
+        );
         block[0]
     }
 

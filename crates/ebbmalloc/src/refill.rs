@@ -10,7 +10,7 @@
 use core::ptr;
 
 use crate::cache::{self, Header, OwnedStack, Slab};
-use crate::central::BadBlock;
+use crate::central::{BadBlock, Growth};
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::front::thread;
@@ -136,9 +136,13 @@ impl<O: Os> Engine<O> {
             return sampled;
         }
         match wanted {
-            wanted @ ..=SMALL_BATCH => self.refill_by::<SMALL_BATCH>(class, wanted),
-            wanted @ ..=MEDIUM_BATCH => self.refill_by::<MEDIUM_BATCH>(class, wanted),
-            wanted => self.refill_by::<BATCH>(class, wanted),
+            wanted @ ..=SMALL_BATCH => {
+                self.refill_by(class, wanted, &mut [ptr::null_mut(); SMALL_BATCH])
+            }
+            wanted @ ..=MEDIUM_BATCH => {
+                self.refill_by(class, wanted, &mut [ptr::null_mut(); MEDIUM_BATCH])
+            }
+            wanted => self.refill_by(class, wanted, &mut [ptr::null_mut(); BATCH]),
         }
     }
 
@@ -153,18 +157,19 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    fn refill_by<const AT_A_TIME: usize>(&self, class: SizeClass, mut wanted: usize) -> *mut u8 {
+    /// The same, for so many blocks, as many at a time as there are places in `batch`.
+    #[inline(never)]
+    fn refill_by(&self, class: SizeClass, mut wanted: usize, batch: &mut [*mut u8]) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
-        let mut batch = [ptr::null_mut(); AT_A_TIME];
         let mut grown = false;
         loop {
-            let batch = &mut batch[..wanted.min(AT_A_TIME)];
-            let mut spans = self.centrals[class.index()].spans().lock();
-            let before = spans.counts.spans;
-            let claimed = spans.claim(&self.region, &self.os, &self.pages, class, batch);
-            grown |= spans.counts.spans > before;
-            drop(spans);
-            let start = batch.len() - claimed;
+            let at_a_time = wanted.min(batch.len());
+            let batch = &mut batch[..at_a_time];
+            let spans = self.centrals[class.index()].spans();
+            let claimed = spans.lock().claim(&self.region, &self.os, &self.pages, class, batch);
+            self.get_at_once(claimed.growth, batch);
+            grown |= claimed.growth != Growth::None;
+            let start = batch.len() - claimed.blocks;
             let mut blocks = &batch[start..];
             if block.is_null() {
                 let Some((&lowest, others)) = blocks.split_last() else {
@@ -178,7 +183,7 @@ impl<O: Os> Engine<O> {
                 self.release(class, &blocks[kept..]);
                 break;
             }
-            wanted -= claimed;
+            wanted -= claimed.blocks;
             // One more call for the last few would take longer than to miss a little earlier.
             if start > 0 || wanted < SMALL_BATCH {
                 break;
@@ -188,6 +193,14 @@ impl<O: Os> Engine<O> {
             self.reuse_before_growth(class.span_units());
         }
         block
+    }
+
+    /// After a claim of these blocks: sees to it that the span that it began has its pages.
+    #[inline(never)]
+    pub(crate) fn get_at_once(&self, growth: Growth, blocks: &[*mut u8]) {
+        if growth == Growth::SpanAtOnce {
+            blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
+        }
     }
 
     /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
@@ -248,17 +261,22 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn flush(&self, class: SizeClass, most: usize) {
         match most {
-            most @ ..=SMALL_BATCH => self.flush_by::<SMALL_BATCH>(class, most),
-            most @ ..=MEDIUM_BATCH => self.flush_by::<MEDIUM_BATCH>(class, most),
-            most => self.flush_by::<BATCH>(class, most),
+            most @ ..=SMALL_BATCH => {
+                self.flush_by(class, most, &mut [ptr::null_mut(); SMALL_BATCH])
+            }
+            most @ ..=MEDIUM_BATCH => {
+                self.flush_by(class, most, &mut [ptr::null_mut(); MEDIUM_BATCH])
+            }
+            most => self.flush_by(class, most, &mut [ptr::null_mut(); BATCH]),
         }
     }
 
-    fn flush_by<const AT_A_TIME: usize>(&self, class: SizeClass, most: usize) {
-        let mut batch = [ptr::null_mut(); AT_A_TIME];
+    /// The same, as many at a time as there are places in `batch`.
+    #[inline(never)]
+    fn flush_by(&self, class: SizeClass, most: usize, batch: &mut [*mut u8]) {
         let mut left = most;
         while left > 0 {
-            let wanted = left.min(AT_A_TIME);
+            let wanted = left.min(batch.len());
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
             self.release(class, &batch[..popped]);
             if popped < wanted {

@@ -31,6 +31,7 @@ pub struct FakeOs {
     shortages: AtomicUsize,
     purges: AtomicUsize,
     populated: AtomicUsize,
+    while_populating: Option<fn()>,
     moves: AtomicUsize,
     /// The clock, in milliseconds, and how far a look at it moves it.
     now: AtomicU64,
@@ -68,6 +69,7 @@ impl Default for FakeOs {
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
             populated: AtomicUsize::new(0),
+            while_populating: None,
             moves: AtomicUsize::new(0),
             now: Default::default(),
             tick: 1,
@@ -112,6 +114,11 @@ impl FakeOs {
     /// One with `EBB_MODE` as given.
     pub fn mode(self, mode: &'static str) -> Self {
         self.environment("EBB_MODE", mode)
+    }
+
+    /// One that calls this each time that memory is made resident at once.
+    pub fn while_populating(self, call: fn()) -> Self {
+        Self { while_populating: Some(call), ..self }
     }
 
     /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
@@ -344,7 +351,9 @@ impl Os for FakeOs {
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         assert!(reservation.committed[pages].iter().all(|&c| c), "populated what is not committed");
+        drop(state);
         self.populated.fetch_add(bytes, Ordering::Relaxed);
+        self.while_populating.inspect(|call| call());
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {

@@ -83,7 +83,7 @@ impl ClassSpans {
     ) -> Option<Claimed> {
         let unit = match self.fullest() {
             Some(unit) => unit,
-            None => self.grow(region, os, pages, class)?,
+            None => self.grow(region, os, pages, class)?.0,
         };
         // SAFETY: a listed unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };

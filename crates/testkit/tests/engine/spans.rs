@@ -1,5 +1,9 @@
 //! Spans are as long as is worth it, and shorter where that fills a gap.
 
+use std::sync::{OnceLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::FakeOs;
 
@@ -143,4 +147,27 @@ fn what_is_resident_or_large_or_guarded_is_not_asked_for() {
     assert_eq!(get_at_once(&Engine::new(FakeOs::default().cpus(1).still()), 4096), 0);
     let os = FakeOs::default().cpus(1).still().environment("EBB_HARDEN", "1");
     assert_eq!(get_at_once(&Engine::new(os), 512), 0);
+}
+
+/// The kernel takes long for that: nobody is to wait for it.
+#[test]
+fn no_lock_is_held_while_a_span_gets_its_pages() {
+    static ENGINE: OnceLock<Engine<FakeOs>> = OnceLock::new();
+    let ask = || {
+        let (sender, receiver) = mpsc::channel();
+        // Takes each lock in turn.
+        thread::spawn(move || {
+            ENGINE.get().unwrap().stats();
+            sender.send(())
+        });
+        receiver.recv_timeout(Duration::from_secs(60)).expect("a lock is held");
+    };
+    let engine =
+        ENGINE.get_or_init(|| Engine::new(FakeOs::default().cpus(1).still().while_populating(ask)));
+    assert_eq!(get_at_once(engine, 512), 1 << 20);
+    let heap = engine.new_heap(usize::MAX).expect("room for a heap");
+    let populated = engine.os().populated();
+    let alloc = || engine.heap_alloc(heap, 512, 16, "a test");
+    (0..(2 << 20) / 512).for_each(|_| assert!(!alloc().is_null()));
+    assert_eq!(engine.os().populated() - populated, 1 << 20);
 }
