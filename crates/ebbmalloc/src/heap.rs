@@ -9,8 +9,8 @@ use crate::heap_record::HeapId;
 
 /// A heap of its own: what is allocated from it goes at once when it is dropped, and a limit may bound it.
 ///
-/// Containers choose it by the `Allocator` traits, which `&Heap` and `Heap` implement with the feature
-/// `allocator-api2` (on stable Rust) or `nightly`. Threads may share a heap. Each call takes its
+/// Containers choose it by the `Allocator` traits, which `&Heap` and `Heap` implement with the features
+/// `allocator-api2` and `allocator-api`. Threads may share a heap. Each call takes its
 /// lock, and a heap has no caches, so where many threads allocate all the time,
 /// [`EbbMalloc`](crate::EbbMalloc) is faster.
 ///

@@ -12,9 +12,10 @@
 //!
 //! # For a container
 //!
-//! [`EbbMalloc`] is an `Allocator` too: with the feature `allocator-api2` that of the crate of this name, which
-//! hashbrown, bump-scope and others take on stable Rust; with `nightly` that of the standard library. The crate's
-//! version is 0.2, as hashbrown's is: `cargo add allocator-api2@0.2`. Later ones have traits of their own.
+//! [`EbbMalloc`] is an `Allocator` too. With the feature `allocator-api2` that of the crate of this name, which
+//! hashbrown, bump-scope and others take on any Rust; its version is 0.2, as hashbrown's is: `cargo add allocator-api2@0.2`.
+//! Later ones have traits of their own. With `allocator-api` that of the standard library, for `Vec`, `Box` and others, which
+//! is stable since Rust 1.100; and with `nightly`, on nightly Rust, for maps and clones of `Arc` too.
 //!
 #![cfg_attr(feature = "allocator-api2", doc = "```")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -98,10 +99,10 @@
 //!   `blocks`, `stats`, `why`: all of it together
 //! - `audit`: every invariant of it, for tests
 //! - `global`, `heap`: the engine of this process, and heaps in it
-//! - `per_container`, `allocator_api2`, `nightly`: the `Allocator` traits
+//! - `per_container`, `allocator_api2`, `allocator_api`: the `Allocator` traits
 
 #![no_std]
-#![cfg_attr(feature = "nightly", feature(allocator_api))]
+#![cfg_attr(feature = "nightly", feature(allocator_ext))]
 #![warn(missing_docs)]
 // The models use only a part of the lower layers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
@@ -133,6 +134,8 @@ see_the_error_above!();
 #[cfg(any(test, loom))]
 extern crate std;
 
+#[cfg(all(feature = "allocator-api", not(loom)))]
+mod allocator_api;
 #[cfg(all(feature = "allocator-api2", not(loom)))]
 mod allocator_api2;
 #[cfg(not(loom))]
@@ -197,9 +200,7 @@ mod large;
 mod ledger;
 #[cfg(not(loom))]
 mod mode;
-#[cfg(all(feature = "nightly", not(loom)))]
-mod nightly;
-#[cfg(all(any(feature = "allocator-api2", feature = "nightly"), not(loom)))]
+#[cfg(all(any(feature = "allocator-api2", feature = "allocator-api"), not(loom)))]
 mod per_container;
 #[cfg(not(loom))]
 mod refill;

@@ -1,5 +1,5 @@
 //! Allocators of single containers: what the two `Allocator` traits have in common, that of the crate
-//! allocator-api2 (`allocator_api2.rs`) and that of the standard library (`nightly.rs`).
+//! allocator-api2 (`allocator_api2.rs`) and that of the standard library (`allocator_api.rs`).
 //!
 //! Both allow blocks of no bytes, which here take none: their address is the alignment.
 

@@ -44,7 +44,7 @@ const LAYERS: [&[&str]; 40] = [
     &["global"],
     &["heap"],
     &["per_container"],
-    &["allocator_api2", "nightly"],
+    &["allocator_api2", "allocator_api"],
     &["lib"],
 ];
 

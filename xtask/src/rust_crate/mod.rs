@@ -1,6 +1,8 @@
 //! Step `crate`: what users of the Rust crate get, as they get it. They see the package that crates.io would have,
 //! unpacked elsewhere: with programs of theirs, for each target, and where it is not supported.
 
+mod programs;
+
 use crate::cargo;
 use crate::on_disk;
 use crate::process::{self, Finished, last_lines};
@@ -61,12 +63,6 @@ fn allocating() -> String {
     format!("{}{ALLOCATES}", HELLO.split("fn main").next().unwrap_or_default())
 }
 
-/// What containers need, from crates.io.
-const CONTAINERS: &str = r#"allocator-api2 = "0.2"
-hashbrown = "0.17"
-bump-scope = { version = "2", features = ["allocator-api2-02"] }
-"#;
-
 pub fn run(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if !context.library.is_ours() {
@@ -98,6 +94,10 @@ pub fn run(context: &Context) -> Result<Tally> {
     });
     check("without inline", &|| user.without_inline());
     check("containers", &|| user.containers(context));
+    check("containers of the standard library", &|| user.std_containers(context));
+    check("nightly containers", &|| user.nightly_containers(context));
+    check("wrong use", &|| user.stops(context));
+    check("ripgrep", &|| user.ripgrep());
     for target in TARGETS {
         check(target, &|| user.builds_without_c(target));
     }
@@ -192,16 +192,6 @@ impl User {
         Ok(project)
     }
 
-    /// Runs a program, which has to say hello, and to have been served by ebbmalloc.
-    fn runs(&self, name: &str, project: &Path) -> Result<Outcome> {
-        self.run(name, &mut self.cargo(project, "build"))?;
-        let mut program = Command::new(self.target.join("debug").join(name));
-        let run = self.run(name, program.env("EBB_STATS", "json"))?;
-        ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
-        ensure!(served(&run.stderr), "not served by ebbmalloc: {}", run.describe());
-        Ok(Outcome::Passed)
-    }
-
     /// The package has what people look for, and nothing that looks at the repository.
     fn packaged(&self) -> Result<Outcome> {
         for file in ["README.md", "LICENSE", "src/lib.rs", "examples/words.rs"] {
@@ -209,10 +199,6 @@ impl User {
         }
         ensure!(!self.package.join("build.rs").exists(), "users need no build script");
         Ok(Outcome::Passed)
-    }
-
-    fn hello(&self) -> Result<Outcome> {
-        self.runs("hello", &self.program("hello", &dependency(""), HELLO)?)
     }
 
     /// What the two lines cost on disk, with these features: so many KiB at most.
@@ -266,20 +252,6 @@ impl User {
             ensure!(run.stderr.lines().count() == 1, "{variable}: {}", run.describe());
         }
         Ok(Outcome::Passed)
-    }
-
-    fn containers(&self, context: &Context) -> Result<Outcome> {
-        let from = dependency(", features = [\"allocator-api2\"]") + CONTAINERS;
-        let main = fs::read_to_string(context.root.join("tests/crate/containers.rs"))?;
-        let project = self.program("containers", &from, &main)?;
-        let fetched = self.try_run("fetch", &mut self.cargo(&project, "fetch"))?;
-        if !fetched.success() {
-            return Ok(Outcome::Skipped(format!(
-                "no crates from crates.io: {}",
-                fetched.describe()
-            )));
-        }
-        self.runs("containers", &project)
     }
 
     /// The library builds where no C compiler is.
@@ -360,16 +332,6 @@ fn dependency(features: &str) -> String {
     format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\"{features} }}\n")
 }
 
-/// Whether a program's statistics say that it has had memory from this version.
-fn served(stderr: &str) -> bool {
-    let stats: Option<serde_json::Value> =
-        stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    stats.is_some_and(|stats| {
-        stats["version"] == VERSION
-            && stats["allocated_bytes"].as_u64().is_some_and(|bytes| bytes > 0)
-    })
-}
-
 /// The condition in `[target.'cfg(CONDITION)'.dependencies]`.
 fn advice(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once("[target.'cfg(")?;
@@ -399,16 +361,6 @@ fn in_path(program: &str) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_this_version_with_memory_in_use_has_served() {
-        let line = |version, bytes| {
-            format!("noise\n{{\"version\":\"{version}\",\"allocated_bytes\":{bytes}}}\n")
-        };
-        assert!(served(&line(VERSION, 1)));
-        assert!(!served(&line(VERSION, 0)) && !served(&line("9.9.9", 1)));
-        assert!(!served("") && !served("Hello, world!"));
-    }
 
     #[test]
     fn advice_is_read_from_the_message() {
