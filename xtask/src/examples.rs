@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -38,11 +38,14 @@ pub fn run(args: &Args) -> Result<bool> {
     cargo::build_release(&root)?;
     build(&source, &built, "without", &["--no-default-features"])?;
     build(&source, &built, "with", &[])?;
-    for name in ["words_python.so", "words_node.node"] {
-        match grown(&built, name) {
-            Ok(()) => tally.pass(),
-            Err(error) => tally.fail(&format!("examples {name}"), format!("{error:#}")),
-        }
+    for name in ["words_python.so", "words_node.node", "followers"] {
+        tally.count(&format!("examples {name}"), grown(&built, name));
+    }
+    tally.count("examples: who uses the library", consumers(&source, &built));
+    tally.count("examples: where it is not tested", elsewhere(&source, &built));
+    match maturin(&built) {
+        Ok(maturin) => tally.count("examples maturin", wheel(&maturin, &source, &built)),
+        Err(error) => tally.skip("examples maturin", format!("{error:#}")),
     }
     let mut tests = Command::new("python3");
     tests
@@ -69,6 +72,72 @@ fn grown(built: &Path, name: &str) -> Result<()> {
     let bytes =
         |variant| Ok::<_, anyhow::Error>(fs::metadata(built.join(variant).join(name))?.len());
     on_disk::ensure_growth(bytes("without")?, bytes("with")?, GROWTH)
+}
+
+/// Who depends on the library gets no allocator by it.
+fn consumers(source: &Path, built: &Path) -> Result<()> {
+    let tree = tree(source, built, &["--package", "words"])?;
+    ensure!(tree.starts_with("words ") && !tree.contains("ebbmalloc"), "words brings:\n{tree}");
+    Ok(())
+}
+
+/// On a target that is not among those named, an extension has none, with its features as they are.
+fn elsewhere(source: &Path, built: &Path) -> Result<()> {
+    let on = |target| tree(source, built, &["--package", "words-python", "--target", target]);
+    ensure!(on("x86_64-unknown-linux-gnu")?.contains("ebbmalloc "), "not even where it is tested");
+    for target in ["x86_64-unknown-linux-musl", "aarch64-apple-darwin", "x86_64-pc-windows-msvc"] {
+        ensure!(!on(target)?.contains("ebbmalloc "), "{target} has it");
+    }
+    Ok(())
+}
+
+/// What is built for a package, development apart.
+fn tree(source: &Path, built: &Path, arguments: &[&str]) -> Result<String> {
+    let mut tree = cargo_in(source, built);
+    tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]).args(arguments);
+    let output = tree.output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The Python environment that has maturin, from PyPI.
+fn maturin(built: &Path) -> Result<PathBuf> {
+    let home = built.join("maturin");
+    let run = |command: &mut Command| {
+        let run = process::run(command, LIMIT, &built.join("pip"), None)?;
+        ensure!(run.success(), "{}\n{}", run.describe(), process::last_lines(&run.stderr, 2));
+        Ok(())
+    };
+    if !home.join("bin/maturin").exists() {
+        run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
+        let quiet = ["install", "--quiet", "--disable-pip-version-check", "maturin>=1.9"];
+        run(Command::new(home.join("bin/pip")).args(quiet))?;
+    }
+    Ok(home)
+}
+
+/// The wheel as `maturin build` makes it, installed, and at work on ebbmalloc.
+fn wheel(home: &Path, source: &Path, built: &Path) -> Result<()> {
+    let wheels = built.join("wheels");
+    let run = |command: &mut Command| {
+        let run = process::run(command, LIMIT, &built.join("wheel"), None)?;
+        ensure!(run.success(), "{}\n{}", run.describe(), process::last_lines(&run.stderr, 12));
+        Ok(run)
+    };
+    let mut build = Command::new(home.join("bin/maturin"));
+    build.args(["build", "--release", "--locked", "--out"]).arg(&wheels);
+    build.current_dir(source.join("python")).env("CARGO_TARGET_DIR", built).env("RUSTFLAGS", "");
+    run(&mut build)?;
+    let pip =
+        ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--force-reinstall"];
+    let mut install = Command::new(home.join("bin/pip"));
+    run(install.args(pip).arg("--find-links").arg(&wheels).arg("words-python"))?;
+    let uses = "import words_python as w; print(len(w.followers(w.sample(3000))) > 1000)";
+    let mut python = Command::new(home.join("bin/python"));
+    let used = run(python.args(["-c", uses]).env("EBB_STATS", "1"))?;
+    ensure!(used.stdout == "True\n", "it printed {:?}", used.stdout);
+    ensure!(used.stderr.contains("without its feature `stats`"), "no ebbmalloc: {}", used.stderr);
+    Ok(())
 }
 
 fn fetch(source: &Path, built: &Path) -> Result<()> {
