@@ -9,6 +9,8 @@ from pathlib import Path
 from on import command, exit_statistics, succeed
 
 SOURCE = Path(__file__).parents[2] / "examples/embed.c"
+# What `cargo xtask install --prefix` left.
+PREFIX = os.environ.get("EBB_PREFIX")
 # The embedded Python finds the module there.
 PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
 HOARD = """
@@ -18,25 +20,25 @@ assert ebbmalloc.is_active() and ebbmalloc.stats()["live_bytes"] > len(kept)
 """
 
 
+# As docs/python.md has it.
+@unittest.skipIf(PREFIX is None, "EBB_PREFIX names no installed tree")
 class Embedding(unittest.TestCase):
-    def test_the_shared_library_linked_first(self):
-        self.link("libebbmalloc.so", "-Wl,--no-as-needed")
+    def test_one_object_linked_first(self):
+        self.link("-rdynamic", SOURCE, f"{PREFIX}/lib/ebbmalloc.o")
 
     def test_the_static_library_linked_first(self):
-        self.link("libebbmalloc.a", "-rdynamic", "-Wl,--undefined=malloc")
+        self.link("-rdynamic", "-Wl,--undefined=malloc", SOURCE, f"{PREFIX}/lib/libebbmalloc.a")
 
-    # As docs/python.md has it.
-    def link(self, name, *options):
-        folder = os.environ.get("EBB_RELEASE")
-        if folder is None:
-            self.skipTest("EBB_RELEASE names no folder of built libraries")
+    def test_the_shared_library_linked_first(self):
+        library = f"{PREFIX}/lib"
+        self.link("-Wl,--no-as-needed", SOURCE, f"-L{library}", f"-Wl,-rpath,{library}", "-lebbmalloc")
+
+    def link(self, *words):
         config = ["/usr/bin/python3-config", "--embed", "--includes", "--ldflags"]
         flags = shlex.split(subprocess.run(config, capture_output=True, text=True, check=True).stdout)
         with tempfile.TemporaryDirectory() as work:
             program = Path(work) / "embed"
-            library = Path(folder) / name
-            succeed(command("cc", *options, SOURCE, "-o", program, library, *flags))
-            path = {"LD_LIBRARY_PATH": folder, "PYTHONPATH": PACKAGES}
-            result = command(program, HOARD, EBB_STATS="json", **path)
+            succeed(command("cc", *words, "-o", program, *flags))
+            result = command(program, HOARD, EBB_STATS="json", PYTHONPATH=PACKAGES)
             succeed(result)
             self.assertGreater(exit_statistics(result)["peak_bytes"], 50_000_000)

@@ -1,5 +1,6 @@
 //! `cargo xtask wheel` makes the Python wheel; the step `wheel` installs it as a user would, and runs `python/tests`.
 
+use crate::install::Tree;
 use crate::process;
 use crate::tally::Tally;
 use crate::test::Context;
@@ -18,9 +19,9 @@ const PYTHON: &str = "/usr/bin/python3";
 const USED: [&str; 3] = ["numpy", "pandas", "mypy"];
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the step needs: also a compiler, for the program that contains Python.
+/// What the step needs: also a compiler, for the program that contains Python, and what an installed tree is made with.
 pub fn packages() -> BTreeSet<String> {
-    ["python3-venv", "python3-dev", "gcc", "libc6-dev"].map(str::to_string).into()
+    ["python3-venv", "python3-dev", "gcc", "libc6-dev", "binutils"].map(str::to_string).into()
 }
 
 /// Makes the wheel and says where it is.
@@ -58,12 +59,15 @@ pub fn test(context: &Context) -> Result<Tally> {
     if let Err(error) = used {
         println!("  wheel: {error:#}");
     }
+    // The program that contains Python is linked against what `cargo xtask install` leaves.
+    let tree = Tree::new(&work.join("prefix"), Path::new("lib"), None)?;
+    tree.install(&context.root, &context.target)?;
     let mut command = user.command("python");
     command
         .args(["-m", "unittest", "-v"])
         .current_dir(context.root.join("python/tests"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("EBB_RELEASE", context.target.join("release"));
+        .env("EBB_PREFIX", &tree.prefix);
     let run = process::run(&mut command, LIMIT, &work.join("tests"), None)?;
     unittest::count(&run, &mut tally);
     Ok(tally)

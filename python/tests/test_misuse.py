@@ -1,0 +1,93 @@
+"""Mistakes with memory, as an extension might make them: ctypes calls the malloc that the installed command brought."""
+
+import signal
+import textwrap
+import unittest
+
+from on import module
+
+# A program keeps to one CPU: there a small block that is freed twice is seen at once. No core is left behind.
+START = """
+import ctypes, os, resource
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+process = ctypes.CDLL(None)
+
+def function(name, result, *arguments):
+    return ctypes.CFUNCTYPE(result, *arguments)((name, process))
+
+malloc = function("malloc", ctypes.c_void_p, ctypes.c_size_t)
+free = function("free", None, ctypes.c_void_p)
+free_sized = function("free_sized", None, ctypes.c_void_p, ctypes.c_size_t)
+
+def tell(address):
+    print(hex(address), flush=True)
+    return address
+"""
+END = 'print("went on")\n'
+
+
+def run(code, *options):
+    return module("run", *options, "-c", START + textwrap.dedent(code) + END)
+
+
+class Misuse(unittest.TestCase):
+    # What the others do, without the mistake: it is not the calls that stop a program.
+    def test_what_is_right_goes_on(self):
+        result = run("""
+            for size in (1000, 3_000_000):
+                free(malloc(size))
+                free_sized(malloc(size), size)
+            free(None)
+        """)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "went on\n", ""))
+
+    def test_a_small_block_freed_twice(self):
+        self.stopped("double free: {} passed to free", """
+            block = tell(malloc(1000))
+            free(block)
+            free(block)
+        """)
+
+    def test_a_large_block_freed_twice(self):
+        self.stopped("double free: {} passed to free", """
+            block = tell(malloc(3_000_000))
+            free(block)
+            free(block)
+        """)
+
+    # Python holds so small a buffer in an arena of its own, which malloc does not know.
+    def test_a_buffer_of_python(self):
+        self.stopped("invalid free: {} passed to free", """
+            buffer = ctypes.create_string_buffer(100)
+            free(tell(ctypes.addressof(buffer)))
+        """)
+
+    # With --objects it is a block, and so its beginning looks like any other; an address in it does not.
+    def test_inside_a_buffer_of_python(self):
+        self.stopped("interior pointer: {} passed to free", """
+            buffer = ctypes.create_string_buffer(100)
+            free(tell(ctypes.addressof(buffer) + 16))
+        """, "--objects")
+
+    def test_inside_a_small_block(self):
+        self.stopped("interior pointer: {} passed to free", "free(tell(malloc(1000) + 16))\n")
+
+    def test_inside_a_large_block(self):
+        self.stopped("interior pointer: {} passed to free", "free(tell(malloc(3_000_000) + 16))\n")
+
+    def test_a_size_that_is_too_large(self):
+        wrong = "wrong size: {} passed to free as a block of 1024 bytes; it has 64"
+        self.stopped(wrong, "free_sized(tell(malloc(64)), 1024)\n")
+
+    def test_a_size_that_is_too_small(self):
+        wrong = "wrong size: {} passed to free as a block of 64 bytes; it has 1024"
+        self.stopped(wrong, "free_sized(tell(malloc(1024)), 64)\n")
+
+    # The program tells an address and misuses it. One line about that very address is the last that it does.
+    def stopped(self, fault, code, *options):
+        result = run(code, *options)
+        self.assertEqual(result.returncode, -signal.SIGABRT, result.stdout + result.stderr)
+        self.assertRegex(result.stdout, r"\A0x[0-9a-f]+\n\Z")
+        self.assertEqual(result.stderr, f"ebbmalloc: {fault.format(result.stdout.strip())}\n")
