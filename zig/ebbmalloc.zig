@@ -4,9 +4,9 @@
 //!
 //! Thread-safe, and any thread may free what another has allocated. Every block is aligned to 16 at least.
 //!
-//! Sizes and alignments that `resize`, `remap` and `free` are given are relied upon, as `std.mem.Allocator`
-//! allows. A wrong one stops the program with one line where that is noticed: of blocks above 64 KiB,
-//! where a cache is full, and always with `EBB_STATS=1` in the environment.
+//! In Debug and ReleaseSafe builds a wrong size or alignment given to `free` stops the program with one line, if it is
+//! one of another size class. In other builds both are relied upon, as `std.mem.Allocator` allows. A wrong one is
+//! noticed there of blocks above 64 KiB, where a cache is full, and always with `EBB_STATS=1` in the environment.
 
 const std = @import("std");
 const Alignment = std.mem.Alignment;
@@ -50,6 +50,8 @@ extern fn ebb_malloc(size: usize) ?[*]u8;
 extern fn ebb_aligned_alloc(alignment: usize, size: usize) ?[*]u8;
 extern fn ebb_resize(block: [*]u8, alignment: usize, size: usize) bool;
 extern fn ebb_remap(block: [*]u8, alignment: usize, size: usize) ?[*]u8;
+extern fn free_sized(block: [*]u8, size: usize) void;
+extern fn free_aligned_sized(block: [*]u8, alignment: usize, size: usize) void;
 extern fn ebb_free_sized(block: [*]u8, size: usize) void;
 extern fn ebb_free_aligned_sized(block: [*]u8, alignment: usize, size: usize) void;
 extern fn ebb_malloc_trim(keep: usize) c_int;
@@ -70,7 +72,17 @@ fn remap(_: *anyopaque, memory: []u8, alignment: Alignment, new_len: usize, _: u
     return ebb_remap(memory.ptr, alignment.toByteUnits(), new_len);
 }
 
+/// C23's functions look the block up and check what they are told; the library's own rely on it. The mode is the
+/// program's, which `std` has: a project may have asked for the package in another.
+const frees = if (std.debug.runtime_safety) .{
+    .sized = free_sized,
+    .aligned_sized = free_aligned_sized,
+} else .{
+    .sized = ebb_free_sized,
+    .aligned_sized = ebb_free_aligned_sized,
+};
+
 fn free(_: *anyopaque, memory: []u8, alignment: Alignment, _: usize) void {
-    if (alignment.compare(.lte, min_align)) return ebb_free_sized(memory.ptr, memory.len);
-    ebb_free_aligned_sized(memory.ptr, alignment.toByteUnits(), memory.len);
+    if (alignment.compare(.lte, min_align)) return frees.sized(memory.ptr, memory.len);
+    frees.aligned_sized(memory.ptr, alignment.toByteUnits(), memory.len);
 }

@@ -11,6 +11,7 @@ pub fn main(init: std.process.Init.Minimal) !void {
     switch (way) {
         .size => {
             const block = try gpa.alloc(u8, 64);
+            try warm(1000);
             gpa.rawFree(block.ptr[0..1000], .@"1", 0);
         },
         .twice => {
@@ -18,7 +19,10 @@ pub fn main(init: std.process.Init.Minimal) !void {
             gpa.rawFree(block, .@"1", 0);
             gpa.rawFree(block, .@"1", 0);
         },
-        .foreign => gpa.rawFree(&outside, .@"1", 0),
+        .foreign => {
+            try warm(outside.len);
+            gpa.rawFree(&outside, .@"1", 0);
+        },
         .resize => {
             const block = try gpa.alloc(u8, 100_000);
             gpa.rawFree(block, .@"1", 0);
@@ -26,4 +30,10 @@ pub fn main(init: std.process.Init.Minimal) !void {
         },
     }
     std.process.exit(1);
+}
+
+/// Makes room in the cache for blocks of this size. Where there is none yet, every free looks the block up, also one
+/// that relies on the size.
+fn warm(len: usize) !void {
+    gpa.free(try gpa.alloc(u8, len));
 }

@@ -25,6 +25,26 @@ const WRONG: [(&str, &str); 4] = [
     ("resize", "ebbmalloc: double free: 0x"),
 ];
 
+/// How a program is compiled, and what must be in its environment for every size to be checked.
+struct Mode {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    checked: Option<(&'static str, &'static str)>,
+}
+
+const DEBUG: Mode = Mode { name: "debug", arguments: &["-ODebug"], checked: None };
+
+/// Zig's own code generator, where there is one, takes a second or two, LLVM half a minute.
+const RELEASE: Mode = Mode {
+    name: "release",
+    arguments: if cfg!(target_arch = "x86_64") {
+        &["-OReleaseFast", "-fno-llvm"]
+    } else {
+        &["-OReleaseFast"]
+    },
+    checked: Some(("EBB_STATS", "1")),
+};
+
 pub fn run(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let dir = fresh(context, "zig")?;
@@ -37,22 +57,28 @@ pub fn run(context: &Context) -> Result<Tally> {
     };
     let mut count =
         |test: &str, result: Result<()>| tally.count(&format!("faces/zig {test}"), result);
-    count("tests of the package", zig.package_tests());
-    match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig")) {
-        Ok(program) => {
-            for (way, message) in WRONG {
-                count(&format!("wrong {way}"), zig.stops(&program, way, message));
+    for mode in [DEBUG, RELEASE] {
+        count(&format!("tests of the package, {}", mode.name), zig.package_tests(&mode));
+        match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig"), &mode) {
+            Ok(program) => {
+                for (way, message) in WRONG {
+                    let test = format!("wrong {way}, {}", mode.name);
+                    count(&test, zig.stops(&program, &mode, way, message));
+                }
             }
+            Err(error) => count(&format!("wrong use, {}", mode.name), Err(error)),
         }
-        Err(error) => count("wrong use", Err(error)),
     }
     if context.long {
         count("fetched by another project", zig.fetched());
+        count("zig build test", zig.build_test());
     } else {
-        tally.skip(
-            "faces/zig fetched by another project",
-            "`zig build` compiles its own build system first, which takes minutes; --long runs it",
-        );
+        for test in ["fetched by another project", "zig build test"] {
+            tally.skip(
+                &format!("faces/zig {test}"),
+                "`zig build` compiles its own build system first, which takes minutes; --long runs it",
+            );
+        }
     }
     Ok(tally)
 }
@@ -111,13 +137,16 @@ impl<'a> Zig<'a> {
     }
 
     /// Compiles a program that uses the package, as `zig build` would have it done. Returns its path.
-    fn compile(&self, verb: &str, source: &Path) -> Result<PathBuf> {
-        let name = source.file_stem().context("no file name")?.to_string_lossy().into_owned();
+    fn compile(&self, verb: &str, source: &Path, mode: &Mode) -> Result<PathBuf> {
+        let stem = source.file_stem().context("no file name")?.to_string_lossy();
+        let name = format!("{stem}-{}", mode.name);
         let program = self.dir.join(&name);
         let module = text(&self.context.root.join("zig/ebbmalloc.zig"));
         let mut command = self.zig();
         command
-            .args([verb, "-lc", "--dep", "ebbmalloc"])
+            .args([verb, "-lc"])
+            .args(mode.arguments)
+            .args(["--dep", "ebbmalloc"])
             .args([format!("-Mroot={}", text(source)), format!("-Mebbmalloc={module}")])
             .arg(self.context.target.join("release/libebbmalloc.a"))
             .arg(format!("-femit-bin={}", text(&program)));
@@ -128,19 +157,24 @@ impl<'a> Zig<'a> {
         Ok(program)
     }
 
-    /// With statistics as well, since then every size is checked.
-    fn package_tests(&self) -> Result<()> {
-        let program = self.compile("test", &self.context.root.join("zig/tests.zig"))?;
-        self.run("tests-run", &mut Command::new(&program))?;
-        let run = self.run("tests-stats", Command::new(&program).env("EBB_STATS", "1"))?;
-        ensure!(run.stderr.contains("ebbmalloc: 0."), "no statistics: {}", run.describe());
+    /// As usual, and with every size checked where that is a choice: correct ones must pass.
+    fn package_tests(&self, mode: &Mode) -> Result<()> {
+        let program = self.compile("test", &self.context.root.join("zig/tests.zig"), mode)?;
+        let name = format!("tests-{}", mode.name);
+        self.run(&name, &mut Command::new(&program))?;
+        if let Some((option, value)) = mode.checked {
+            let mut command = Command::new(&program);
+            let run = self.run(&format!("{name}-checked"), command.env(option, value))?;
+            ensure!(run.stderr.contains("ebbmalloc: 0."), "no statistics: {}", run.describe());
+        }
         Ok(())
     }
 
-    fn stops(&self, program: &Path, way: &str, message: &str) -> Result<()> {
+    fn stops(&self, program: &Path, mode: &Mode, way: &str, message: &str) -> Result<()> {
         let mut command = Command::new(program);
-        command.arg(way).env("EBB_STATS", "1");
-        let run = run_program(&mut command, LIMIT, &self.dir.join(way), None)?;
+        command.arg(way).envs(mode.checked);
+        let log = self.dir.join(format!("{way}-{}", mode.name));
+        let run = run_program(&mut command, LIMIT, &log, None)?;
         ensure!(run.signal() == Some(libc::SIGABRT), "expected SIGABRT: {}", run.describe());
         ensure!(
             run.stderr.starts_with(message) && run.stderr.lines().count() == 1,
@@ -162,11 +196,7 @@ impl<'a> Zig<'a> {
             .replace(".{ .ebbmalloc = .{ .path = \"../..\" } }", ".{}");
         ensure!(!empty.contains("../.."), "the example's build.zig.zon is not as expected");
         fs::write(&manifest, empty)?;
-        // What a server would send.
-        let archive = self.dir.join("ebbmalloc.tar.gz");
-        let mut git = Command::new("git");
-        git.args(["archive", "--prefix=ebbmalloc/", "-o", &text(&archive), "HEAD"]);
-        self.run("archive", git.current_dir(&self.context.root))?;
+        let archive = self.archive()?;
         let mut fetch = self.zig();
         fetch
             .args(["fetch", "--save=ebbmalloc", &format!("file://{}", text(&archive))])
@@ -175,6 +205,31 @@ impl<'a> Zig<'a> {
         let run = self.run("build", self.zig().args(["build", "run"]).current_dir(&project))?;
         ensure!(served(&run.stdout, 1), "{}", last_lines(&run.stdout, 12));
         self.refuses_other_systems(&project)
+    }
+
+    /// What a server would send: the last commit.
+    fn archive(&self) -> Result<PathBuf> {
+        let archive = self.dir.join("ebbmalloc.tar.gz");
+        let mut git = Command::new("git");
+        git.args(["archive", "--prefix=ebbmalloc/", "-o", &text(&archive), "HEAD"]);
+        self.run("archive", git.current_dir(&self.context.root))?;
+        Ok(archive)
+    }
+
+    /// The package's own `zig build test`, which must have run each test that there is.
+    fn build_test(&self) -> Result<()> {
+        let mut tar = Command::new("tar");
+        tar.args(["-xzf", &text(&self.archive()?), "-C", &text(&self.dir)]);
+        self.run("unpack", &mut tar)?;
+        let package = self.dir.join("ebbmalloc");
+        let mut build = self.zig();
+        build.args(["build", "test", "--summary", "all"]).current_dir(&package);
+        let run = self.run("build-test", &mut build)?;
+        let source = fs::read_to_string(package.join("zig/tests.zig"))?;
+        let tests = source.lines().filter(|line| line.starts_with("test \"")).count();
+        let summary = format!("{tests}/{tests} tests passed");
+        ensure!(tests > 0 && run.stderr.contains(&summary), "{}", run.describe());
+        Ok(())
     }
 
     fn refuses_other_systems(&self, project: &Path) -> Result<()> {
