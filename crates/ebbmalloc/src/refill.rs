@@ -204,22 +204,29 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
-    /// thread's, those of CPUs, and those of threads that are no more.
+    /// thread's, those of CPUs, and those of threads that are no more. Waits for a round that somebody is in.
     pub(crate) fn flush_all(&self) {
-        self.let_go(Which::All);
+        self.flush_own(Which::All);
+        let _rounds = self.rounds.lock();
+        self.drain(Which::All);
     }
 
-    /// The same for some classes. Caches of threads that are no more are emptied of all.
-    #[inline(never)]
+    /// The same for some classes. Caches of threads that are no more are emptied of all. Where somebody is in a round, those of
+    /// CPUs stay as they are.
     pub(crate) fn let_go(&self, which: Which) {
+        self.flush_own(which);
+        if let Some(_rounds) = self.rounds.try_lock() {
+            self.drain(which);
+        }
+    }
+
+    /// Empties caches that nobody else uses.
+    #[inline(never)]
+    fn flush_own(&self, which: Which) {
         for class in SizeClass::all().filter(|&class| which.has(class)) {
             self.flush(class, usize::MAX);
         }
         self.flush_idle();
-        // Not waiting: who holds it is at just that.
-        if let Some(_rounds) = self.rounds.try_lock() {
-            self.drain(which);
-        }
     }
 
     /// How many blocks of a class all caches hold; a glance while others work.

@@ -16,6 +16,7 @@ pub struct LinuxIn {
     id_at: Option<isize>,
     space: usize,
     faults: Faults,
+    while_restarting: Option<fn()>,
     /// Start and bytes of each reservation.
     reserved: Reserved,
 }
@@ -30,6 +31,7 @@ impl LinuxIn {
             id_at: None,
             space: usize::MAX,
             faults: Faults::default(),
+            while_restarting: None,
             reserved: Reserved::default(),
         }
     }
@@ -42,6 +44,11 @@ impl LinuxIn {
     /// As if there were so many bytes of address space.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
+    }
+
+    /// With this called each time that sequences are restarted.
+    pub fn while_restarting(self, call: fn()) -> Self {
+        Self { while_restarting: Some(call), ..self }
     }
 
     /// With this environment variable set.
@@ -134,8 +141,8 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
-    fn memory_limit(&self) -> Option<u64> {
-        Linux.memory_limit()
+    fn memory(&self) -> (u64, u64) {
+        Linux.memory()
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
@@ -217,6 +224,7 @@ impl Os for LinuxIn {
     }
 
     fn restart_sequences(&self) -> bool {
+        self.while_restarting.inspect(|call| call());
         Linux.restart_sequences()
     }
 

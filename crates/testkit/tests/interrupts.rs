@@ -5,6 +5,8 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
@@ -196,6 +198,48 @@ fn caches_are_emptied_under_sequences() {
             engine.trim();
         }
     });
+}
+
+/// Who trims while the scavenger is in a round, which only empties caches that nobody uses, still gets what all of them hold.
+#[test]
+fn trim_empties_caches_though_somebody_is_in_a_round() {
+    static ENGINE: OnceLock<Engine<LinuxIn>> = OnceLock::new();
+    static OTHER: OnceLock<Mutex<Option<JoinHandle<bool>>>> = OnceLock::new();
+    let meanwhile = || {
+        // The first time, which is in a round.
+        if OTHER.set(Mutex::default()).is_ok() {
+            let other = thread::spawn(|| ENGINE.get().unwrap().trim());
+            *OTHER.get().unwrap().lock().unwrap() = Some(other);
+            // So that it gets to where it waits for this round.
+            thread::sleep(Duration::from_millis(300));
+        }
+    };
+    let os = LinuxIn::new("percpu").while_restarting(meanwhile);
+    let engine = ENGINE.get_or_init(|| Engine::new(os));
+    assert!(!engine.alloc(1).is_null());
+    if engine.stats().choice.mode.as_bytes() != b"percpu" {
+        eprintln!("SKIPPED: not possible here: {}", engine.stats().choice);
+        return;
+    }
+    let churn = |size| {
+        for cpu in cpus() {
+            assert!(move_to(0, cpu));
+            let blocks: Vec<_> = (0..100).map(|_| engine.alloc(size)).collect();
+            // SAFETY: live blocks, each freed once.
+            blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        }
+    };
+    // A round empties stacks of what nobody asks for any more, and leaves those of the other size.
+    churn(64);
+    while OTHER.get().is_none() {
+        churn(1000);
+        thread::sleep(Duration::from_millis(20));
+        engine.idle();
+    }
+    let other = OTHER.get().unwrap().lock().unwrap().take();
+    other.unwrap().join().unwrap();
+    assert_eq!(engine.stats().cached_bytes, 0);
+    engine.check();
 }
 
 /// Threads at work while everything interrupts them, and somebody does something to the engine.

@@ -39,7 +39,8 @@ impl Place {
     /// No thread has a cache here.
     pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
 
-    /// The place of an rseq area, over `count` slabs. Numbers from 2^16 on get no cache.
+    /// The place of an rseq area, over `count` slabs. Linux numbers at most 8,192 CPUs (NR_CPUS of x86-64), so of a number only the
+    /// low 16 bits need be compared; those of -1 and -2, for threads that are not registered, are above any count.
     pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
         let count = count.min(0xffff);
         let slabs_and_count = slabs.expose_provenance() | count;

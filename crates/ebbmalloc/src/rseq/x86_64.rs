@@ -42,7 +42,7 @@ macro_rules! sequence {
             "lea rcx, [rip + 77b]",
             "mov qword ptr fs:[r8 + 8], rcx",
             "33:",
-            // Numbers are below the count, which is below 2^16; -1 is not.
+            // Numbers that have a cache are below the count, and so are their low 16 bits; those of -1 and -2 are not.
             "mov ecx, dword ptr fs:[r9]",
             "cmp cx, r10w",
             concat!("jae ", $leave),
