@@ -1,16 +1,24 @@
 // Near the limit of its control group a program gives free memory back, rather than being killed: what is free here lies
-// in pieces too small for what is asked for next. Needs root, and groups whose memory can be limited.
+// in pieces too small for what is asked for next. The limit may be lowered meanwhile; and by version 2 of control groups
+// it may be shared with other processes, or one beyond which the kernel does not kill, but slows down. Needs root, and
+// groups whose memory can be limited.
 // expect: exit 0
 // check: no what check mode holds back counts as well
 // ways: preload
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { LIMIT_MIB = 64, PIECES = 450, PIECE = 100 << 10, LARGE = 80, LARGER = 300 << 10, ROUNDS = 10 };
+enum { OTHER_MIB = 32, PLENTY_MIB = 256, LOOKED_AT = 20 << 20 };
+
+static int first; /* version 1 */
+static char group[100];
 
 static void skip(const char *why) {
     fprintf(stderr, "%s: %s\n", why, strerror(errno));
@@ -24,6 +32,12 @@ static int write_file(const char *dir, const char *name, const char *text) {
     ssize_t written = file < 0 ? -1 : write(file, text, strlen(text));
     if (file >= 0) close(file);
     return written == (ssize_t)strlen(text);
+}
+
+static int limit_to(const char *name, int mib) {
+    char bytes[30];
+    snprintf(bytes, sizeof bytes, "%d", mib << 20);
+    return write_file(group, first ? "memory.limit_in_bytes" : name, bytes);
 }
 
 static void *touched(size_t size) {
@@ -44,32 +58,88 @@ static void work(void) {
     }
 }
 
-int main(int argc, char **argv) {
-    char group[100], bytes[30];
-    if (argc > 1) {
-        work();
-        return 0;
+/* Another process of the group, which keeps some memory. */
+static pid_t start_other(void) {
+    int ready[2];
+    char byte = 0;
+    CHECK(pipe(ready) == 0);
+    pid_t other = fork();
+    if (other == 0) {
+        size_t bytes = (size_t)OTHER_MIB << 20;
+        CHECK(write_file(group, "cgroup.procs", "0"));
+        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        CHECK(memory != MAP_FAILED);
+        memset(memory, 1, bytes);
+        CHECK(write(ready[1], &byte, 1) == 1);
+        for (;;) pause();
     }
-    int first = access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0;
-    if (!first && !write_file("/sys/fs/cgroup", "cgroup.subtree_control", "+memory"))
-        skip("no group with a limit of memory may be made");
+    CHECK(other > 0 && read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+    close(ready[1]);
+    return other;
+}
+
+/* How often the group has been slowed down. */
+static int slowed_down(void) {
+    char path[300], line[100];
+    int times = -1;
+    snprintf(path, sizeof path, "%s/memory.events", group);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file)) sscanf(line, "high %d", &times);
+    fclose(file);
+    return times;
+}
+
+static void test(char *self, const char *which) {
+    int lowered = !strcmp(which, "lowered"), shared = !strcmp(which, "shared"), slow = !strcmp(which, "slow");
     snprintf(group, sizeof group, "/sys/fs/cgroup/%sebbmalloc-%d", first ? "memory/" : "", (int)getpid());
     if (mkdir(group, 0755) != 0) skip(group);
-    snprintf(bytes, sizeof bytes, "%d", LIMIT_MIB << 20);
-    int limited = write_file(group, first ? "memory.limit_in_bytes" : "memory.max", bytes);
+    int mib = lowered ? PLENTY_MIB : shared ? LIMIT_MIB + OTHER_MIB : LIMIT_MIB;
+    int limited = limit_to(slow ? "memory.high" : "memory.max", mib);
     write_file(group, first ? "memory.swappiness" : "memory.swap.max", "0");
+    pid_t other = limited && shared ? start_other() : 0;
     pid_t child = limited ? fork() : -1;
     if (child == 0) {
         CHECK(write_file(group, "cgroup.procs", "0"));
-        execl("/proc/self/exe", argv[0], "inside", (char *)NULL);
+        execl("/proc/self/exe", self, which, group, (char *)NULL);
         _exit(3);
     }
-    int status = 0;
+    int status = 0, times = 0;
     CHECK(child < 0 || waitpid(child, &status, 0) == child);
+    if (limited && slow) times = slowed_down();
+    if (other > 0) {
+        kill(other, SIGKILL);
+        CHECK(waitpid(other, NULL, 0) == other);
+    }
     /* The kernel may take a moment to see that nobody is there any more. */
     for (int tries = 0; rmdir(group) != 0 && tries < 100; tries++) usleep(10000);
     if (!limited) skip("no limit may be set");
+    fprintf(stderr, "%s: status %x, slowed down %d times\n", which, status, times);
     CHECK(!WIFSIGNALED(status) && "killed");
     CHECK(child > 0 && WEXITSTATUS(status) == 0);
+    CHECK(times == 0);
+}
+
+int main(int argc, char **argv) {
+    first = access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0;
+    if (argc > 1) {
+        snprintf(group, sizeof group, "%s", argv[2]);
+        if (!strcmp(argv[1], "lowered")) {
+            free(touched(LOOKED_AT));
+            CHECK(limit_to("memory.max", LIMIT_MIB));
+            sleep(3);
+        }
+        work();
+        return 0;
+    }
+    if (!first && !write_file("/sys/fs/cgroup", "cgroup.subtree_control", "+memory"))
+        skip("no group with a limit of memory may be made");
+    test(argv[0], "alone");
+    test(argv[0], "lowered");
+    if (!first) {
+        test(argv[0], "shared");
+        test(argv[0], "slow");
+    }
     return 0;
 }

@@ -6,7 +6,7 @@
 //! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
 
 use crate::os::Os;
-use crate::pressure::{Pressure, dirty_allowance};
+use crate::pressure::Pressure;
 use crate::size_class::UNIT;
 
 const fn mib(mib: usize) -> usize {
@@ -114,12 +114,13 @@ impl Retention {
     }
 
     /// How much is to stay, if some is to go now that so many units became resident.
+    #[inline(never)] // Three ways lead here, none of which is hot.
     pub fn after_growth(&mut self, os: &impl Os, counts: &PageCounts, units: u32) -> Option<usize> {
         self.grown += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
         let slack = self.slack();
         let usual = if self.watched { self.peak + slack - in_use } else { HARD.max(in_use) };
-        let most = dirty_allowance(in_use, dirty, self.pressure.limit(os, in_use + dirty), usual);
+        let most = self.pressure.allowance(os, in_use + dirty, usual);
         (dirty > most).then_some(most - (most / 2).min(slack / 2))
     }
 
@@ -132,7 +133,7 @@ impl Retention {
         } else {
             SOFT.max(in_use / SOFT_SHARE)
         };
-        let soft = dirty_allowance(in_use, dirty, self.pressure.limit(os, in_use + dirty), usual);
+        let soft = self.pressure.allowance(os, in_use + dirty, usual);
         if dirty <= soft {
             return None;
         }

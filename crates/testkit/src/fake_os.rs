@@ -24,7 +24,9 @@ pub struct FakeOs {
     page: usize,
     space: usize,
     cpus: usize,
-    memory: Option<u64>,
+    /// What there is for the process, and what the group uses of it; and how often that was asked.
+    memory: [AtomicU64; 2],
+    memory_looks: AtomicUsize,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
     faults: Faults,
@@ -62,7 +64,8 @@ impl Default for FakeOs {
             page: 4096,
             space: 24 << 20,
             cpus: 2,
-            memory: None,
+            memory: [u64::MAX, 0].map(AtomicU64::new),
+            memory_looks: AtomicUsize::new(0),
             environment: Vec::new(),
             words: Words::new(),
             faults: Faults::default(),
@@ -102,7 +105,19 @@ impl FakeOs {
 
     /// One whose process may have `bytes` of memory.
     pub fn memory(self, bytes: u64) -> Self {
-        Self { memory: Some(bytes), ..self }
+        self.set_memory(bytes, 0);
+        self
+    }
+
+    /// From now on the process may have `bytes` of memory, of which its group uses so many.
+    pub fn set_memory(&self, bytes: u64, used: u64) {
+        self.memory[0].store(bytes, Ordering::Relaxed);
+        self.memory[1].store(used, Ordering::Relaxed);
+    }
+
+    /// How often the engine asked how much memory there is.
+    pub fn memory_looks(&self) -> usize {
+        self.memory_looks.load(Ordering::Relaxed)
     }
 
     /// One with this environment variable set.
@@ -375,8 +390,9 @@ impl Os for FakeOs {
         true
     }
 
-    fn memory_limit(&self) -> Option<u64> {
-        self.memory
+    fn memory(&self) -> (u64, u64) {
+        self.memory_looks.fetch_add(1, Ordering::Relaxed);
+        (self.memory[0].load(Ordering::Relaxed), self.memory[1].load(Ordering::Relaxed))
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {

@@ -111,8 +111,8 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
     }
 
-    fn memory_limit(&self) -> Option<u64> {
-        memory::limit()
+    fn memory(&self) -> (u64, u64) {
+        memory::memory()
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {

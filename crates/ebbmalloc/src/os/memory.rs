@@ -7,66 +7,110 @@ use core::mem::MaybeUninit;
 use super::linux::keeping_errno;
 use super::proc::read_file;
 
-/// The least of all limits, in bytes.
-pub(super) fn limit() -> Option<u64> {
-    lesser(group_limit(b""), machine())
+/// What counts as use of a group, and goes before a process is killed or has to wait.
+const RECLAIMABLE: [&[u8]; 3] = [b"inactive_file ", b"active_file ", b"slab_reclaimable "];
+
+/// The least limit, and what is used of it. Nothing says what is used of the machine.
+pub(super) fn memory() -> (u64, u64) {
+    of_groups(b"").min((machine(), 0))
 }
 
-fn lesser(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        _ => one.or(other),
-    }
-}
-
-fn machine() -> Option<u64> {
+fn machine() -> u64 {
     let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
     // SAFETY: fills the struct that it is given; all zero bytes are valid.
     let info = unsafe {
         keeping_errno(|| libc::sysinfo(info.as_mut_ptr()));
         info.assume_init()
     };
-    Some(info.totalram * info.mem_unit as u64).filter(|&bytes| bytes > 0)
+    match info.totalram * info.mem_unit as u64 {
+        0 => u64::MAX,
+        bytes => bytes,
+    }
 }
 
-/// The least limit of the groups that this process is in, for a root directory other than `/` in
+/// The same of the groups that this process is in, for a root directory other than `/` in
 /// tests. A line of /proc/self/cgroup is `number:controllers:path`; version 2 names no controllers.
-fn group_limit(root: &[u8]) -> Option<u64> {
+fn of_groups(root: &[u8]) -> (u64, u64) {
     let mut text = [0; 4096];
     let groups = read(&[root, b"/proc/self/cgroup"], &mut text);
-    let limit_of = |line: &[u8]| {
-        let mut fields = line.splitn(3, |&byte| byte == b':').skip(1);
-        let (controllers, group) = (fields.next()?, fields.next()?);
+    let memory_of = |line: &[u8]| {
+        let (controllers, group) = cut(cut(line, b':')?.1, b':')?;
         if controllers.is_empty() {
-            least([root, b"/sys/fs/cgroup", group, b"/memory.max"])
+            // Beyond the first the kernel kills, beyond the second it makes processes wait.
+            Some(least([root, b"/sys/fs/cgroup", group], &[b"/memory.max", b"/memory.high"]))
         } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
-            least([root, b"/sys/fs/cgroup/memory", group, b"/memory.limit_in_bytes"])
+            Some(least([root, b"/sys/fs/cgroup/memory", group], &[b"/memory.limit_in_bytes"]))
         } else {
             None
         }
     };
-    groups.split(|&byte| byte == b'\n').map(limit_of).fold(None, lesser)
+    lines(groups).filter_map(memory_of).fold((u64::MAX, 0), Ord::min)
 }
 
 /// The least limit of a group and of those around it, up to where the hierarchy is mounted. In
 /// a container the path may be that outside, of which nothing is there but the top.
-fn least([root, mount, group, file]: [&[u8]; 4]) -> Option<u64> {
-    let mut group = group.strip_suffix(b"/").unwrap_or(group);
-    let mut least = None;
+fn least([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> (u64, u64) {
+    let mut at = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
+    let (mut least, mut group) = (u64::MAX, at[2]);
     loop {
-        let mut text = [0; 32];
-        let limit = bytes(read(&[root, mount, group, file], &mut text));
-        least = lesser(least, limit);
-        let Some(parent) = group.iter().rposition(|&byte| byte == b'/') else {
-            return least;
+        for limit in limits {
+            at[3] = limit;
+            let limit = number(&at);
+            // Of two groups with the same limit, the outer one has no less in use.
+            if limit > 0 && limit <= least {
+                (least, group) = (limit, at[2]);
+            }
+        }
+        let Some(parent) = at[2].iter().rposition(|&byte| byte == b'/') else {
+            break;
         };
-        group = &group[..parent];
+        at[2] = &at[2][..parent];
     }
+    if least == u64::MAX {
+        return (least, 0);
+    }
+    // Pages of files count as use until others need the memory, and most groups that have run for long are full
+    // of them. So what counts here is the rest; where version 1 is, nothing does.
+    at[2] = group;
+    at[3] = b"/memory.current";
+    let mut used = number(&at);
+    at[3] = b"/memory.stat";
+    let mut text = [0; 1024];
+    let text = read(&at, &mut text);
+    let reclaimable = |line: &&[u8]| RECLAIMABLE.iter().any(|name| line.starts_with(name));
+    for line in lines(text).filter(reclaimable) {
+        used = used.saturating_sub(cut(line, b' ').map_or(0, |(_, value)| parse(value)));
+    }
+    (least, used)
 }
 
-/// A number above zero; `max` is none.
-fn bytes(text: &[u8]) -> Option<u64> {
-    str::from_utf8(text.trim_ascii()).ok()?.parse().ok().filter(|&bytes| bytes > 0)
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text.split(|&byte| byte == b'\n')
+}
+
+/// What is before and behind the first of these bytes. Not inlined, as all below: this is to be small, not quick.
+#[inline(never)]
+fn cut(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = text.iter().position(|&found| found == byte)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// The number that this file consists of.
+#[inline(never)]
+fn number(path: &[&[u8]]) -> u64 {
+    let mut text = [0; 32];
+    let text = read(path, &mut text);
+    parse(text.strip_suffix(b"\n").unwrap_or(text))
+}
+
+/// 0 for what is no number, as `max`.
+#[inline(never)]
+fn parse(text: &[u8]) -> u64 {
+    let mut digits = text.iter().map(|byte| byte.wrapping_sub(b'0') as u64);
+    let number = digits.try_fold(0u64, |number, digit| {
+        number.checked_mul(10)?.checked_add(digit).filter(|_| digit < 10)
+    });
+    number.unwrap_or(0)
 }
 
 /// Reads the file whose path these parts make up; nothing if they are too long for one.
@@ -104,8 +148,8 @@ mod tests {
             Self(root)
         }
 
-        fn limit(&self) -> Option<u64> {
-            group_limit(self.0.to_str().unwrap().as_bytes())
+        fn memory(&self) -> (u64, u64) {
+            of_groups(self.0.to_str().unwrap().as_bytes())
         }
     }
 
@@ -116,7 +160,9 @@ mod tests {
     }
 
     fn limit(name: &str, files: &[(&str, &str)]) -> Option<u64> {
-        Root::new(name, files).limit()
+        let (limit, used) = Root::new(name, files).memory();
+        assert_eq!(used, 0);
+        Some(limit).filter(|&limit| limit < u64::MAX)
     }
 
     const GROUP: &str = "proc/self/cgroup";
@@ -130,6 +176,48 @@ mod tests {
         assert_eq!(limit("nested", &[own, (a, "800\n"), (b, "max\n"), (c, "1000\n")]), Some(800));
         assert_eq!(limit("middle", &[own, (b, "700"), (c, "max\n")]), Some(700));
         assert_eq!(limit("max", &[own, (a, "max\n"), (b, "max\n"), (c, "max\n")]), None);
+    }
+
+    #[test]
+    fn what_slows_processes_down_limits_them_too() {
+        let own = (GROUP, "0::/a/b\n");
+        let max = |bytes| ("sys/fs/cgroup/a/b/memory.max", bytes);
+        let high = |bytes| ("sys/fs/cgroup/a/b/memory.high", bytes);
+        let outer = |bytes| ("sys/fs/cgroup/a/memory.high", bytes);
+        assert_eq!(limit("high", &[own, max("1000\n"), high("900\n")]), Some(900));
+        assert_eq!(limit("high-only", &[own, max("max\n"), high("900\n")]), Some(900));
+        assert_eq!(limit("max-first", &[own, max("1000\n"), high("1100\n")]), Some(1000));
+        assert_eq!(limit("max-only", &[own, max("1000\n"), high("max\n")]), Some(1000));
+        assert_eq!(limit("outer", &[own, max("1000\n"), high("900\n"), outer("800")]), Some(800));
+    }
+
+    #[test]
+    fn what_the_group_with_the_least_limit_uses() {
+        let stat = "anon 500\nfile 300\nkernel 60\ninactive_anon 100\ninactive_file 150\nactive_file 50\n\
+            unevictable 1\nslab_reclaimable 20\nslab_unreclaimable 10\nslab 30\nworkingset_refault_file 9\n";
+        let own = (GROUP, "0::/a/b\n");
+        let (max, high) = ("sys/fs/cgroup/a/b/memory.max", "sys/fs/cgroup/a/memory.high");
+        let inner = [
+            ("sys/fs/cgroup/a/b/memory.current", "860\n"),
+            ("sys/fs/cgroup/a/b/memory.stat", stat),
+        ];
+        let outer = [
+            ("sys/fs/cgroup/a/memory.current", "900\n"),
+            ("sys/fs/cgroup/a/memory.stat", "active_file 70\n"),
+        ];
+        let used = |name, max_bytes, high_bytes| {
+            let limits = [own, (max, max_bytes), (high, high_bytes)];
+            Root::new(name, &[&limits[..], &inner, &outer].concat()).memory()
+        };
+        assert_eq!(used("inner", "1000\n", "max\n"), (1000, 640));
+        assert_eq!(used("around", "1000\n", "950\n"), (950, 830));
+        assert_eq!(used("alike", "950\n", "950\n"), (950, 830));
+        assert_eq!(used("no-limit", "max\n", "max\n"), (u64::MAX, 0));
+        let some = |name, files: &[_]| {
+            Root::new(name, &[&[own, (max, "1000\n")], files].concat()).memory()
+        };
+        assert_eq!(some("no-stat", &inner[..1]), (1000, 860));
+        assert_eq!(some("no-current", &inner[1..]), (1000, 0));
     }
 
     #[test]
@@ -169,8 +257,8 @@ mod tests {
 
     #[test]
     fn this_machine_has_memory() {
-        let all = machine().unwrap();
-        assert!(all > 1 << 20 && super::limit().unwrap() <= all);
+        let all = machine();
+        assert!(all > 1 << 20 && all < u64::MAX && super::memory().0 <= all);
     }
 
     #[test]
@@ -178,7 +266,7 @@ mod tests {
         // SAFETY: this thread's errno.
         unsafe {
             *libc::__errno_location() = 4321;
-            super::limit();
+            super::memory();
             assert_eq!(*libc::__errno_location(), 4321);
         }
     }

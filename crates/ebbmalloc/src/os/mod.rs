@@ -100,9 +100,15 @@ pub trait Os: Sync {
     /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
 
-    /// How much memory this process may have, in bytes, as far as that is known: by its control
-    /// group, or because the machine has no more. Reads files, so not to be asked often.
-    fn memory_limit(&self) -> Option<u64>;
+    /// How much memory this process may have, by its control groups or because the machine has no more, and how much
+    /// the group that this is the limit of uses and cannot do without, this process included. In bytes; the most
+    /// and 0 where nothing says. Reads files, so not to be asked often.
+    fn memory(&self) -> (u64, u64);
+
+    /// The first of these, as far as it is known.
+    fn memory_limit(&self) -> Option<u64> {
+        Some(self.memory().0).filter(|&limit| limit < u64::MAX)
+    }
 
     /// Sets which of the pages from an address on are resident: all of them lie in what was reserved. Where
     /// that cannot be told, none is.
