@@ -204,7 +204,33 @@ impl<'a> Zig<'a> {
         self.run("fetch", &mut fetch)?;
         let run = self.run("build", self.zig().args(["build", "run"]).current_dir(&project))?;
         ensure!(served(&run.stdout, 1), "{}", last_lines(&run.stdout, 12));
+        self.checks_the_standard_library(&project)?;
         self.refuses_other_systems(&project)
+    }
+
+    /// Zig's own parser and what lowers its trees, on all files of its standard library, by two threads: what it comes to is
+    /// what it comes to on Zig's allocator.
+    fn checks_the_standard_library(&self, project: &Path) -> Result<()> {
+        let sources = self.context.root.join("bench/zig");
+        fs::copy(sources.join("ast_check.zig"), project.join("ast_check.zig"))?;
+        fs::copy(sources.join("ast_check_ebb.zig"), project.join("main.zig"))?;
+        self.run("ast-check-build", self.zig().arg("build").current_dir(project))?;
+        let library = self.program.parent().context("zig lies in no folder")?.join("lib/std");
+        let check = |allocator: &str, sum: &str| {
+            let mut program = Command::new(project.join("zig-out/bin/example"));
+            program.args([allocator, "2", "1", "keep", sum]).arg(&library).env("EBB_STATS", "json");
+            process::run(&mut program, LIMIT, &self.dir.join("ast-check"), None)
+        };
+        // A wrong sum is told, and what it should have been.
+        let told = check("smp", "0")?;
+        let sum = told.stderr.split(' ').next().unwrap_or_default();
+        ensure!(sum.parse().is_ok_and(|sum: u64| sum > 1_000_000), "{}", told.describe());
+        let run = check("ebb", sum)?;
+        ensure!(run.success(), "{}", run.describe());
+        let stats: serde_json::Value = serde_json::from_str(run.stderr.trim_end())?;
+        let allocated = stats["allocated_bytes"].as_u64().unwrap_or(0);
+        ensure!(allocated > 10 << 20, "{allocated} bytes from ebbmalloc");
+        Ok(())
     }
 
     /// What a server would send: the last commit.
