@@ -223,7 +223,7 @@ impl<'a> Zig<'a> {
         };
         // A wrong sum is told, and what it should have been.
         let told = check("smp", "0")?;
-        let sum = told.stderr.split(' ').next().unwrap_or_default();
+        let sum = told.stderr.split(' ').nth(1).unwrap_or_default();
         ensure!(sum.parse().is_ok_and(|sum: u64| sum > 1_000_000), "{}", told.describe());
         let run = check("ebb", sum)?;
         ensure!(run.success(), "{}", run.describe());
