@@ -2,12 +2,13 @@
 //! it live together in a process.
 
 use crate::tally::Tally;
+use crate::wheel::Environment;
 use crate::{cargo, on_disk, process, unittest};
 use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -100,42 +101,39 @@ fn tree(source: &Path, built: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The Python environment that has maturin, from PyPI.
-fn maturin(built: &Path) -> Result<PathBuf> {
+/// A Python environment that has maturin, from PyPI.
+fn maturin(built: &Path) -> Result<Environment> {
     let home = built.join("maturin");
-    let run = |command: &mut Command| {
-        let run = process::run(command, LIMIT, &built.join("pip"), None)?;
-        ensure!(run.success(), "{}\n{}", run.describe(), process::last_lines(&run.stderr, 2));
-        Ok(())
-    };
-    if !home.join("bin/maturin").exists() {
-        run(Command::new("python3").args(["-m", "venv"]).arg(&home))?;
-        let quiet = ["install", "--quiet", "--disable-pip-version-check", "maturin>=1.9"];
-        run(Command::new(home.join("bin/pip")).args(quiet))?;
+    if home.join("bin/maturin").exists() {
+        return Ok(Environment::at(&home));
     }
-    Ok(home)
+    let environment = Environment::new(Path::new("python3"), &home)?;
+    environment.pip(&["install", "maturin>=1.9"])?;
+    Ok(environment)
 }
 
 /// The wheel as `maturin build` makes it, installed, and at work on ebbmalloc.
-fn wheel(home: &Path, source: &Path, built: &Path) -> Result<()> {
+fn wheel(maturin: &Environment, source: &Path, built: &Path) -> Result<()> {
     let wheels = built.join("wheels");
-    let run = |command: &mut Command| {
-        let run = process::run(command, LIMIT, &built.join("wheel"), None)?;
-        ensure!(run.success(), "{}\n{}", run.describe(), process::last_lines(&run.stderr, 12));
-        Ok(run)
-    };
-    let mut build = Command::new(home.join("bin/maturin"));
+    let mut build = maturin.command("maturin");
     build.args(["build", "--release", "--locked", "--out"]).arg(&wheels);
     build.current_dir(source.join("python")).env("CARGO_TARGET_DIR", built).env("RUSTFLAGS", "");
-    run(&mut build)?;
-    let pip =
-        ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--force-reinstall"];
-    let mut install = Command::new(home.join("bin/pip"));
-    run(install.args(pip).arg("--find-links").arg(&wheels).arg("words-python"))?;
+    let made = process::run(&mut build, LIMIT, &built.join("wheel"), None)?;
+    ensure!(made.success(), "{}", made.describe());
+    let wheels = wheels.to_string_lossy();
+    maturin.pip(&[
+        "install",
+        "--no-index",
+        "--force-reinstall",
+        "--find-links",
+        &wheels,
+        "words-python",
+    ])?;
     let uses = "import words_python as w; print(len(w.followers(w.sample(3000))) > 1000)";
-    let mut python = Command::new(home.join("bin/python"));
-    let used = run(python.args(["-c", uses]).env("EBB_STATS", "1"))?;
-    ensure!(used.stdout == "True\n", "it printed {:?}", used.stdout);
+    let mut python = maturin.command("python");
+    let python = python.args(["-c", uses]).env("EBB_STATS", "1");
+    let used = process::run(python, LIMIT, &built.join("wheel"), None)?;
+    ensure!(used.success() && used.stdout == "True\n", "{}", used.describe());
     ensure!(used.stderr.contains("without its feature `stats`"), "no ebbmalloc: {}", used.stderr);
     Ok(())
 }

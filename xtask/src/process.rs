@@ -1,6 +1,6 @@
 //! Runs a program with a time limit and keeps what it printed.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -25,6 +25,17 @@ impl Finished {
 
     pub fn signal(&self) -> Option<i32> {
         self.status.and_then(|status| status.signal())
+    }
+
+    /// That it was stopped by SIGABRT, with exactly one line on standard error, which starts so.
+    pub fn ensure_stopped(&self, message: &str) -> Result<()> {
+        ensure!(self.signal() == Some(libc::SIGABRT), "expected SIGABRT: {}", self.describe());
+        ensure!(
+            self.stderr.starts_with(message) && self.stderr.lines().count() == 1,
+            "expected the one line `{message}`: {}",
+            self.describe()
+        );
+        Ok(())
     }
 
     /// What became of it, with the end of what it wrote on standard error.

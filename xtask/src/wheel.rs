@@ -104,15 +104,16 @@ impl Tools {
     }
 }
 
-/// A fresh virtual environment.
-struct Environment {
+/// A virtual environment.
+pub struct Environment {
     folder: PathBuf,
 }
 
 impl Environment {
-    fn new(python: &Path, folder: &Path) -> Result<Environment> {
+    /// A fresh one.
+    pub fn new(python: &Path, folder: &Path) -> Result<Environment> {
         fs::create_dir_all(folder)?;
-        let environment = Environment { folder: folder.to_path_buf() };
+        let environment = Environment::at(folder);
         let mut command = Command::new(python);
         command.args(["-m", "venv", "--clear"]).arg(folder);
         environment
@@ -121,14 +122,19 @@ impl Environment {
         Ok(environment)
     }
 
-    fn pip(&self, arguments: &[&str]) -> Result<()> {
+    /// One that was made before.
+    pub fn at(folder: &Path) -> Environment {
+        Environment { folder: folder.to_path_buf() }
+    }
+
+    pub fn pip(&self, arguments: &[&str]) -> Result<()> {
         let mut command = self.command("python");
         command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]).args(arguments);
         command.env("CARGO", env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         self.run(command).with_context(|| format!("pip {}", arguments.join(" ")))
     }
 
-    fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         Command::new(self.folder.join("bin").join(program))
     }
 

@@ -39,9 +39,9 @@ pub(crate) enum BadBlock {
     Foreign(*mut u8),
 }
 
-/// What a claim brought.
+/// What a claim of several blocks brought: how many, and by what growth.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct Batch {
     pub blocks: usize,
     pub growth: Growth,
 }
@@ -140,7 +140,7 @@ impl ClassSpans {
         pages: &Lock<Pages>,
         class: SizeClass,
         blocks: &mut [*mut u8],
-    ) -> Claimed {
+    ) -> Batch {
         let (mut left, mut growth) = (blocks.len(), Growth::None);
         while left > 0 {
             let unit = match self.fullest() {
@@ -172,7 +172,7 @@ impl ClassSpans {
         let claimed = blocks.len() - left;
         self.counts.claimed += claimed;
         self.counts.refills += 1;
-        Claimed { blocks: claimed, growth }
+        Batch { blocks: claimed, growth }
     }
 
     /// Takes blocks back and retires the spans that become idle. Stops at a block that is not

@@ -174,14 +174,7 @@ impl<'a> Zig<'a> {
         let mut command = Command::new(program);
         command.arg(way).envs(mode.checked);
         let log = self.dir.join(format!("{way}-{}", mode.name));
-        let run = run_program(&mut command, LIMIT, &log, None)?;
-        ensure!(run.signal() == Some(libc::SIGABRT), "expected SIGABRT: {}", run.describe());
-        ensure!(
-            run.stderr.starts_with(message) && run.stderr.lines().count() == 1,
-            "expected the one line `{message}`: {}",
-            run.describe()
-        );
-        Ok(())
+        run_program(&mut command, LIMIT, &log, None)?.ensure_stopped(message)
     }
 
     /// A project of somebody else's: `zig fetch --save`, and its build, in which cargo makes the library.
