@@ -30,10 +30,10 @@ const SMALL_BATCH: usize = 16;
 /// least.
 const ROOM_MOST: usize = 6 << 20;
 const ROOM_SHARE: usize = 4;
-const ROOM_LEAST: usize = 256 << 10;
+const ROOM_LEAST: usize = 512 << 10;
 /// Room of a stack, in bytes of blocks, that a streak leaves as it is: blocks that flow one way only
 /// do not come back, and more room would hold more of them and save little.
-const FLOW: usize = 8 << 10;
+const FLOW: usize = 16 << 10;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
