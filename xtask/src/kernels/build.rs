@@ -10,8 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Test binaries: those that work on the real operating system.
-const TESTS: [(&str, &[&str]); 2] =
-    [("ebbmalloc-testkit", &["interrupts", "moving"]), ("ebbmalloc", &["global"])];
+const TESTS: [(&str, &[&str]); 2] = [
+    ("ebbmalloc-testkit", &["--test", "interrupts", "--test", "moving"]),
+    ("ebbmalloc", &["--test", "global"]),
+];
+/// The same with musl, where threads register themselves; the engine's unit tests among them.
+const MUSL_TESTS: [(&str, &[&str]); 2] = [
+    ("ebbmalloc-testkit", &["--test", "interrupts"]),
+    ("ebbmalloc", &["--test", "global", "--lib"]),
+];
+/// What the names of these end in.
+pub const MUSL: &str = "_musl";
 /// Contract programs that have threads, signals and forks.
 const C: [&str; 7] =
     ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger", "group"];
@@ -24,14 +33,16 @@ pub struct Programs {
     pub library: PathBuf,
     pub tests: Vec<String>,
     pub c: Vec<String>,
+    /// Why there are none with musl, if so.
+    pub no_musl: Option<String>,
     pub files: Vec<(String, PathBuf)>,
 }
 
 /// Builds all for `arch`; objects of the contract programs go to `work`.
 pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Programs> {
     println!("{}: building the programs", arch.name);
-    add_rust_target(arch)?;
-    let cargo = Cargo { root, target, arch };
+    add_rust_target(arch.rust)?;
+    let cargo = Cargo { root, target, rust: arch.rust, compiler: arch.compiler };
     cargo
         .run(&["build", "--release", "-p", "ebbmalloc-capi", "-p", "ebbmalloc-capi-static"], "")?;
     // In a directory of its own, or its flags would have everything else built anew.
@@ -40,13 +51,13 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Pro
     let init = apart.executables(&["build", "--release", "-p", "ebbmalloc-guest"], fixed)?;
     let init = init.into_iter().next().context("cargo built no first process")?.1;
 
-    let mut files = Vec::new();
-    for (package, tests) in TESTS {
-        let mut arguments = vec!["test", "--no-run", "-p", package];
-        tests.iter().for_each(|test| arguments.extend(["--test", test]));
-        files.extend(cargo.executables(&arguments, "")?);
-    }
+    let mut files = cargo.tests(&TESTS)?;
     let tests = files.iter().map(|(name, _)| name.clone()).collect();
+    let musl = Cargo { rust: arch.musl, ..cargo };
+    let with_musl = add_rust_target(arch.musl).and_then(|()| musl.tests(&MUSL_TESTS));
+    let no_musl = with_musl.as_ref().err().map(|error| format!("{error:#}"));
+    let with_musl = with_musl.unwrap_or_default().into_iter();
+    files.extend(with_musl.map(|(name, file)| (name + MUSL, file)));
 
     let release = target.join(arch.rust).join("release");
     let library = Library::Ours(release.clone());
@@ -55,7 +66,7 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Pro
     }
     files.push((STATIC.to_string(), compile(root, work, arch, &library, "stress", Way::Static)?));
     let c = C.map(str::to_string).to_vec();
-    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, files })
+    Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, no_musl, files })
 }
 
 /// A contract program; with the static library, nothing in it is dynamic.
@@ -77,38 +88,39 @@ fn compile(
     Object::compile(root, &source, &compiler, None, &dir)?.link(library, way)
 }
 
-fn add_rust_target(arch: &Arch) -> Result<()> {
+fn add_rust_target(rust: &str) -> Result<()> {
     let done = Command::new("rustup")
-        .args(["target", "add", arch.rust])
+        .args(["target", "add", rust])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
     // Where there is no rustup the toolchain may have the target; cargo will tell.
     if let Ok(status) = done {
-        ensure!(status.success(), "rustup could not add the target {}", arch.rust);
+        ensure!(status.success(), "rustup could not add the target {rust}");
     }
     Ok(())
 }
 
-/// Cargo as it started this task, for another architecture.
+/// Cargo as it started this task, for another architecture or C library.
 #[derive(Clone, Copy)]
 struct Cargo<'a> {
     root: &'a Path,
     target: &'a Path,
-    arch: &'a Arch,
+    rust: &'a str,
+    compiler: &'a str,
 }
 
 impl Cargo<'_> {
     fn run(&self, arguments: &[&str], flags: &str) -> Result<String> {
         let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        let linker = self.arch.rust.to_uppercase().replace('-', "_");
+        let linker = self.rust.to_uppercase().replace('-', "_");
         command
             .current_dir(self.root)
             .args(arguments)
-            .args(["--quiet", "--target", self.arch.rust, "--message-format=json"])
+            .args(["--quiet", "--target", self.rust, "--message-format=json"])
             .arg("--target-dir")
             .arg(self.target)
-            .env(format!("CARGO_TARGET_{linker}_LINKER"), self.arch.compiler)
+            .env(format!("CARGO_TARGET_{linker}_LINKER"), self.compiler)
             .env("RUSTFLAGS", flags)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit());
@@ -116,6 +128,16 @@ impl Cargo<'_> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(output.status.success(), "cargo {} failed\n{text}", arguments.join(" "));
         Ok(text)
+    }
+
+    /// Test binaries: packages, and which of theirs.
+    fn tests(&self, packages: &[(&str, &[&str])]) -> Result<Vec<(String, PathBuf)>> {
+        let mut found = Vec::new();
+        for (package, tests) in packages {
+            let arguments = [&["test", "--no-run", "-p", package], *tests].concat();
+            found.extend(self.executables(&arguments, "")?);
+        }
+        Ok(found)
     }
 
     /// The executables that cargo says it made, with the names of their targets.

@@ -1,6 +1,6 @@
 //! What runs in each machine, and what it has to say.
 
-use super::build::{Programs, STATIC};
+use super::build::{MUSL, Programs, STATIC};
 use super::console::Ended;
 use super::machine::Accelerator;
 use crate::c::SKIPPED;
@@ -79,7 +79,18 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
     add("stress-quiet", Proof::End, &[&preload], &[&stress]);
     add("stress-hotplug", in_mode.clone(), &["EBB_STATS=1", &preload], &[&stress]);
     let fixed = format!("{TESTS}/{STATIC}");
-    add("stress-static", in_mode, &["EBB_STATS=1"], &[&fixed]);
+    add("stress-static", in_mode.clone(), &["EBB_STATS=1"], &[&fixed]);
+
+    // Where nobody registers threads but the library.
+    if programs.no_musl.is_none() {
+        let [interrupts, global, unit] =
+            ["interrupts", "global", "ebbmalloc"].map(|program| format!("{TESTS}/{program}{MUSL}"));
+        let one_by_one = [interrupts.as_str(), "--nocapture", "--test-threads=1"];
+        add("interrupts-musl", Proof::Sequences, rounds, &one_by_one);
+        add("interrupts-musl-hotplug", Proof::Sequences, rounds, &one_by_one);
+        add("global-musl", in_mode, &["EBB_STATS=1"], &[&global]);
+        add("own-area-musl", Proof::Sequences, &[], &[&unit, "own_area", "--nocapture"]);
+    }
 
     // Modes that are not the default here.
     for other in ["thread", "slot"] {

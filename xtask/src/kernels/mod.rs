@@ -134,6 +134,9 @@ impl Context<'_> {
         println!("{title}: booting by {accelerator:?}, {} jobs", jobs.len());
         let (start, log) = (Instant::now(), dir.join("console.log"));
         let mut row = Row::new(kernel, arch, &system.libc, accelerator);
+        if let Some(why) = &programs.no_musl {
+            row.tally.skip(&format!("{title} musl"), why);
+        }
         let mut news = |console: &mut console::Console, line: &str| {
             let booting = console.machine.is_none();
             let ended = console.line(line);

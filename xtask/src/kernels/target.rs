@@ -22,6 +22,8 @@ pub struct Arch {
     pub name: &'static str,
     /// The target, as Rust names it.
     pub rust: &'static str,
+    /// The same with musl as the C library.
+    pub musl: &'static str,
     /// The C compiler for it, and its package.
     pub compiler: &'static str,
     pub compiler_package: &'static str,
@@ -41,6 +43,7 @@ pub const ARCHS: [Arch; 2] = [
     Arch {
         name: "amd64",
         rust: "x86_64-unknown-linux-gnu",
+        musl: "x86_64-unknown-linux-musl",
         compiler: "x86_64-linux-gnu-gcc",
         compiler_package: if cfg!(target_arch = "x86_64") { "gcc" } else { "gcc-x86-64-linux-gnu" },
         loader: "lib64/ld-linux-x86-64.so.2",
@@ -54,6 +57,7 @@ pub const ARCHS: [Arch; 2] = [
     Arch {
         name: "arm64",
         rust: "aarch64-unknown-linux-gnu",
+        musl: "aarch64-unknown-linux-musl",
         compiler: "aarch64-linux-gnu-gcc",
         compiler_package: if cfg!(target_arch = "aarch64") {
             "gcc"

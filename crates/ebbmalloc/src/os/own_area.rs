@@ -1,18 +1,29 @@
 //! An rseq area of our own in each thread, for C libraries that register none (musl, glibc before 2.35).
 //!
-//! Of the kernel's versions of the area, the first serves: 32 bytes, which every kernel takes and which have
-//! room for `mm_cid`. A thread registers on its first miss and unregisters as it exits: the C library unmaps its
-//! memory while the kernel thread still runs, and may still write there.
+//! A thread registers on its first miss and unregisters as it exits: the C library unmaps its memory while the
+//! kernel thread still runs, and may still write there.
 
 use core::ffi::c_int;
 
+use super::ThreadWords;
 use super::background::without_signals;
 use super::linux::keeping_errno;
 
-/// Bytes of the area, and what its address must be a multiple of.
-const BYTES: usize = 32;
+/// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
+/// multiple of. It has room for `mm_cid`.
+const FIRST: usize = 32;
+/// What the address of ours is a multiple of. On arm64 glibc (2.36) opens no library whose variables want more
+/// than 32; on x86-64 it does, and musl opens none at all that has such variables.
+const ALIGN: usize =
+    if cfg!(any(target_arch = "x86_64", target_env = "musl")) { 64 } else { FIRST };
+/// Bytes of ours: with the thread's words behind it no more than one alignment.
+const BYTES: usize = if ALIGN == 64 { ALIGN - size_of::<ThreadWords>() } else { FIRST };
 /// Where `mm_cid` is in it.
 pub(super) const MM_CID: usize = 24;
+/// getauxval(3) keys: how many bytes of the area the kernel fills, and what its address must be a multiple of if more
+/// than the first version is registered. 0 before Linux 6.3.
+const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+const AT_RSEQ_ALIGN: libc::c_ulong = 28;
 /// rseq(2).
 const UNREGISTER: c_int = 1;
 /// What stands before the abort handlers (`rseq/`): glibc's choice for each architecture, and the kernel's
@@ -34,11 +45,14 @@ core::arch::global_asm!(
     concat!(".hidden ", symbol!()),
     concat!(".type ", symbol!(), ", @object"),
     concat!(".size ", symbol!(), ", {bytes}"),
-    ".balign {bytes}",
+    ".balign {align}",
     concat!(symbol!(), ":"),
     ".long 0, -1, 0, 0, 0, 0, -1, 0",
+    ".zero {bytes} - {first}",
     ".popsection",
+    align = const ALIGN,
     bytes = const BYTES,
+    first = const FIRST,
 );
 
 /// The area's distance from the thread pointer, the same in all threads; and where it is in this one.
@@ -94,28 +108,50 @@ pub(super) fn register() -> Result<(), c_int> {
 
 /// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1. So is its `mm_cid`,
 /// which the kernel leaves at 0: a signal handler that allocated just then would use the first cache, which is
-/// another thread's.
+/// another thread's. If the kernel refuses, the number stays: newer ones end a process that changes it.
 pub(super) fn unregister() {
     let (_, area) = own_area();
     if area.is_null() {
         return;
     }
     without_signals(|| {
-        let _ = call(UNREGISTER);
-        // SAFETY: in the area, which is the calling thread's.
-        unsafe { area.add(MM_CID / size_of::<u32>()).write_volatile(u32::MAX) }
+        if call(UNREGISTER).is_ok() {
+            // SAFETY: in the area, which is the calling thread's.
+            unsafe { area.add(MM_CID / size_of::<u32>()).write_volatile(u32::MAX) }
+        }
     });
 }
 
 fn call(flags: c_int) -> Result<(), c_int> {
+    call_with(length(features(), auxiliary(AT_RSEQ_ALIGN)), flags)
+}
+
+/// rseq(2) for the own area, of which the kernel gets `bytes`, at most as many as there are.
+fn call_with(bytes: usize, flags: c_int) -> Result<(), c_int> {
     let (_, area) = own_area();
     // SAFETY: the area is as long as said, and stays until the thread has unregistered it.
     keeping_errno(|| unsafe {
-        match libc::syscall(libc::SYS_rseq, area, BYTES, flags, SIGNATURE) {
+        match libc::syscall(libc::SYS_rseq, area, bytes, flags, SIGNATURE) {
             0 => Ok(()),
             _ => Err(*libc::__errno_location()),
         }
     })
+}
+
+/// How many bytes to register with a kernel that fills `features` and wants this alignment: all that it fills, if
+/// there is room for them, or else the first version.
+const fn length(features: usize, align: usize) -> usize {
+    if FIRST < features && features <= BYTES && align <= ALIGN { features } else { FIRST }
+}
+
+/// How many bytes of a thread's area the kernel fills; 0 where it does not say.
+pub(super) fn features() -> usize {
+    auxiliary(AT_RSEQ_FEATURE_SIZE)
+}
+
+fn auxiliary(key: libc::c_ulong) -> usize {
+    // SAFETY: reads a number from the auxiliary vector.
+    keeping_errno(|| unsafe { libc::getauxval(key) }) as usize
 }
 
 /// The error that the kernel gives to whoever asks it for nothing: EINVAL where it has rseq.
@@ -134,6 +170,18 @@ mod tests {
     use std::{env, eprintln, thread};
 
     use super::*;
+
+    #[test]
+    fn as_much_is_registered_as_the_kernel_fills_and_there_is_room_for() {
+        // Before Linux 6.3, and since.
+        assert_eq!([length(0, 0), length(28, 32), length(32, 32)], [32; 3]);
+        // With extensions of time slices.
+        assert_eq!(length(33, 64), if ALIGN == 64 { 33 } else { 32 });
+        assert_eq!([length(BYTES, ALIGN), length(BYTES + 1, ALIGN)], [BYTES, 32]);
+        assert_eq!(length(33, 128), 32);
+        assert_eq!((BYTES + size_of::<ThreadWords>()).next_multiple_of(ALIGN), 64);
+        assert_eq!(own_area().1.addr() % ALIGN, 0);
+    }
 
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     static WRONG: AtomicUsize = AtomicUsize::new(0);
@@ -179,5 +227,15 @@ mod tests {
             done.store(true, Ordering::Relaxed);
         });
         assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+
+        // The kernel knows how many bytes it was given, and takes no other number.
+        register().unwrap();
+        for bytes in FIRST..=BYTES {
+            let ours = bytes == length(features(), auxiliary(AT_RSEQ_ALIGN));
+            let answer = if ours { libc::EBUSY } else { libc::EINVAL };
+            assert_eq!(call_with(bytes, 0), Err(answer), "{bytes} bytes");
+        }
+        unregister();
+        assert_eq!([0, UNREGISTER].map(|flags| call_with(FIRST, flags)), [Ok(()); 2]);
     }
 }

@@ -3,14 +3,12 @@
 
 use core::ffi::c_int;
 
-use super::own_area::{MM_CID, own_area, refusal, register, unregister};
+use super::own_area::{MM_CID, features, own_area, refusal, register, unregister};
 use super::weak::weak;
 use super::{Os, RseqArea};
 
 /// Bytes of the kernel's rseq area that must be there for `mm_cid` (offset 24, Linux 6.3).
 const SIZE_WITH_MM_CID: usize = 28;
-/// getauxval(3) key: the size of the rseq features that the kernel fills.
-const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
 
 /// Where there are sequences: `rseq/`.
 const SEQUENCES: bool = cfg!(all(
@@ -38,10 +36,8 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
         }
         (offset, false)
     };
-    // SAFETY: reads a number from the auxiliary vector.
-    let features = unsafe { libc::getauxval(AT_RSEQ_FEATURE_SIZE) } as usize;
     let (id, at) =
-        if features >= SIZE_WITH_MM_CID { ("mm_cid", MM_CID as isize) } else { ("cpu_id", 4) };
+        if features() >= SIZE_WITH_MM_CID { ("mm_cid", MM_CID as isize) } else { ("cpu_id", 4) };
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
