@@ -12,7 +12,7 @@ use crate::{export, set_errno};
 /// glibc's `struct mallinfo2`; with `c_int` its `struct mallinfo`.
 #[repr(C)]
 pub struct MallInfo<T> {
-    /// Bytes obtained from the system, without large blocks.
+    /// Bytes obtained from the system and not given back, without large blocks: `uordblks` and `fordblks`.
     arena: T,
     /// Free blocks.
     ordblks: T,
@@ -28,20 +28,19 @@ pub struct MallInfo<T> {
     fsmblks: T,
     /// Bytes in blocks that are in use.
     uordblks: T,
-    /// Bytes in free blocks.
+    /// Bytes in free blocks and free runs, as far as they are resident.
     fordblks: T,
-    /// Bytes that `malloc_trim` could give back at most.
+    /// Bytes that `malloc_trim` gives back for certain: free runs. What it finds in caches and spans comes on top.
     keepcost: T,
 }
 
 fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
     let stats = ENGINE.stats();
-    let free_blocks = stats.classes.iter().map(|class| class.free + class.cached).sum();
     let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
     let arena = stats.live_bytes - stats.large_bytes + free_bytes;
     MallInfo {
         arena: convert(arena),
-        ordblks: convert(free_blocks),
+        ordblks: convert(free_blocks(&stats)),
         smblks: convert(0),
         hblks: convert(stats.large_blocks),
         hblkhd: convert(stats.large_bytes),
@@ -51,6 +50,10 @@ fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
         fordblks: convert(free_bytes),
         keepcost: convert(stats.dirty_bytes),
     }
+}
+
+fn free_blocks(stats: &Stats) -> u64 {
+    stats.classes.iter().map(|class| class.free + class.cached).sum()
 }
 
 export! {
@@ -185,23 +188,29 @@ fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
     for class in stats.classes.iter().filter(|class| class.spans > 0) {
         let size = class.block_bytes;
         let free = class.free + class.cached;
+        let bytes = free * size - class.hole_bytes;
         writeln!(
             out,
-            "<size from=\"{size}\" to=\"{size}\" total=\"{}\" count=\"{free}\" live=\"{}\" spans=\"{}\"/>",
-            free * size,
-            class.live,
-            class.spans
+            "<size from=\"{size}\" to=\"{size}\" total=\"{bytes}\" count=\"{free}\" live=\"{}\" spans=\"{}\"/>",
+            class.live, class.spans
         )?;
     }
-    let free = stats.cached_bytes + stats.pinned_bytes;
-    writeln!(out, "</sizes>\n<total type=\"rest\" count=\"{}\" size=\"{free}\"/>", stats.spans)?;
+    let free = free_blocks(stats);
+    let bytes = stats.cached_bytes + stats.pinned_bytes;
+    writeln!(out, "</sizes>\n<total type=\"rest\" count=\"{free}\" size=\"{bytes}\"/>")?;
     writeln!(
         out,
         "<total type=\"mmap\" count=\"{}\" size=\"{}\"/>",
         stats.large_blocks, stats.large_bytes
     )?;
-    writeln!(out, "<system type=\"current\" size=\"{}\"/>", stats.committed_bytes)?;
-    writeln!(out, "<aspace type=\"mprotect\" size=\"{}\"/>", stats.committed_bytes)?;
+    writeln!(
+        out,
+        "<system type=\"current\" size=\"{}\"/>",
+        stats.held_bytes.saturating_sub(stats.hole_bytes)
+    )?;
+    for kind in ["total", "mprotect"] {
+        writeln!(out, "<aspace type=\"{kind}\" size=\"{}\"/>", stats.committed_bytes)?;
+    }
     writeln!(out, "</heap>\n</malloc>")
 }
 

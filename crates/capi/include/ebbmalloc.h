@@ -100,7 +100,8 @@ int ebb_idle(void);
  * and its kin, of type "application/openmetrics-text; version=1.0.0; charset=utf-8". */
 enum { EBB_STATS_TEXT = 1, EBB_STATS_JSON = 2, EBB_STATS_OPENMETRICS = 3 };
 size_t ebb_stats(int format, char *buffer, size_t bytes);
-/* Prints statistics to standard error, as text. */
+/* Prints what EBB_STATS prints at exit to standard error, where that is not set as text: statistics, and where resident
+ * memory is. */
 void ebb_malloc_stats(void);
 /* Writes statistics as XML. Returns 0; EINVAL if options is not 0 or for no stream; or -1 and errno EIO if it
  * cannot be written. */

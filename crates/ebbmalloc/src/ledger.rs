@@ -293,9 +293,7 @@ impl Ledger {
         self.small_blocks += row.live;
         self.small += row.live_bytes;
         self.cached += row.cached_bytes;
-        let below = SizeClass::from_index(class.index() - 1).map_or(0, SizeClass::size);
-        let most = row.live * (class.size() - below - 1) as u64;
-        self.small_rounding_most += most.min(row.live_bytes);
+        self.small_rounding_most += rounding_most(class, row.live).min(row.live_bytes);
     }
 
     fn book_tables(&mut self, tables: &mut impl Tables, units: usize) {
@@ -306,6 +304,12 @@ impl Ledger {
             for_each_resident(tables, address, bytes, |_| self.tables += page as u64);
         }
     }
+}
+
+/// The most that so many blocks of a class may be larger than what was asked for: they would be of the class below.
+pub(crate) fn rounding_most(class: SizeClass, blocks: u64) -> u64 {
+    let below = SizeClass::from_index(class.index() - 1).map_or(0, SizeClass::size);
+    blocks * (class.size() - below - 1) as u64
 }
 
 /// Resident bytes of a span.

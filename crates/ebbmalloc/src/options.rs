@@ -57,7 +57,7 @@ choices! {
     StatsChoice {
         /** Nothing is printed. */
         Off = "0" | "",
-        /** Statistics as text on standard error. */
+        /** Statistics as text on standard error, and where resident memory is (`docs/why.md`). */
         Text = "1",
         /** Statistics as one line of JSON on standard error. */
         Json = "json",

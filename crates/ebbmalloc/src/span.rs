@@ -154,6 +154,13 @@ impl Span {
         self.holed = !self.holes.is_empty();
     }
 
+    /// Bytes of blocks in OS pages of `page` bytes that are holes.
+    pub fn hole_bytes(&self, class: SizeClass, page: usize) -> usize {
+        let end = self.blocks as usize * class.size();
+        let holes = (0..end).step_by(page).filter(|&at| self.holes.contain(at..at + page));
+        holes.map(|at| page.min(end - at)).sum()
+    }
+
     /// These pages, whose blocks are free, are not resident any more.
     pub fn set_hole(&mut self, bytes: Range<usize>) {
         self.holes.dig(bytes);
@@ -312,11 +319,16 @@ mod tests {
                 });
                 assert_eq!(found, wanted, "class {} page {page}", class.size());
                 assert_eq!(dug, wanted.len() * page);
+                let of_blocks = |page: &Range<usize>| {
+                    page.end.min(blocks * class.size()).saturating_sub(page.start)
+                };
+                assert_eq!(span.hole_bytes(class, page), wanted.iter().map(of_blocks).sum());
                 assert_eq!(span.has_holes(), dug > 0);
                 assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
                 // As its blocks are handed out, the span has its pages again.
                 let count = span.claim(&mut claimed, |block| block);
                 claimed[blocks - count..].iter().copied().for_each(|block| span.fill(class, block));
+                assert_eq!(span.hole_bytes(class, page), 0);
                 let tail = bytes - blocks * class.size();
                 assert!(!span.has_holes() || tail >= 4096);
             }

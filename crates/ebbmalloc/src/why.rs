@@ -7,7 +7,7 @@ use crate::beacon::Beacon;
 use crate::cache::SLAB_SHIFT;
 use crate::central::ClassSpans;
 use crate::engine::Engine;
-use crate::ledger::{ClassLedger, Ledger, Tables, for_each_resident};
+use crate::ledger::{ClassLedger, Ledger, Part, Tables, for_each_resident};
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::Places;
@@ -28,27 +28,41 @@ impl<O: Os> Engine<O> {
     /// Writes where the resident memory of this process is, as text. Allocates nothing itself.
     pub fn why(&self, out: &mut impl Write) -> fmt::Result {
         let ledger = self.ledger();
-        let resident = self.os.usage().resident.max(ledger.resident());
-        let share = |bytes: u64| percent(bytes, resident, 1);
-        writeln!(out, "{} resident, of which", Bytes(resident))?;
-        for part in ledger.parts().iter().filter(|part| part.bytes > 0) {
-            let (bytes, share) = (Bytes(part.bytes), share(part.bytes));
-            write!(out, "{bytes:>8} {share:>5} %  {}: {}", part.label, part.meaning)?;
-            let change = if part.knob.is_empty() { "" } else { " To change it: " };
-            writeln!(out, "{change}{}", part.knob)?;
-        }
-        let rest = resident - ledger.resident();
-        writeln!(
-            out,
-            "{:>8} {:>5} %  not ebbmalloc's: stacks, files, other mappings; `ebb why PID` tells them apart.",
-            Bytes(rest),
-            share(rest)
-        )?;
+        let resident = self.resident(&ledger);
+        ledger.write_lines(resident, true, out)?;
         let mut result = Ok(());
         ledger.for_each_conclusion(resident, |conclusion| {
             result = result.and_then(|()| writeln!(out, "{conclusion}"));
         });
         result
+    }
+
+    /// Only the lines, and not what they mean.
+    #[inline(never)]
+    pub(crate) fn write_lines(&self, out: &mut impl Write) -> fmt::Result {
+        let ledger = self.ledger();
+        ledger.write_lines(self.resident(&ledger), false, out)
+    }
+
+    /// What is resident of the whole process.
+    fn resident(&self, ledger: &Ledger) -> u64 {
+        self.os.usage().resident.max(ledger.resident())
+    }
+
+    /// The record of the span of this class that begins at a unit, if one does, as it is for a moment.
+    pub(crate) fn copy_of_span(&self, unit: usize, class: SizeClass) -> Option<Span> {
+        let copy = |spans: &mut ClassSpans| spans.copy(&self.region, class, unit as u32);
+        self.with_spans_of(unit as u32, self.region.entry(unit), class, copy)?
+    }
+
+    /// Addresses and lengths of what there are slabs in: of CPUs, of threads, and the list of the latter.
+    pub(crate) fn slab_places(&self) -> [(usize, usize); 3] {
+        let shown = self.thread_slabs.shown();
+        [
+            (self.region.slabs().addr(), self.setup().caches << SLAB_SHIFT),
+            (shown.start, shown.committed * shown.stride),
+            (shown.links, shown.links_bytes(self.os.page_size())),
+        ]
     }
 
     /// Makes this heap visible for other processes. False where memory is short.
@@ -90,21 +104,13 @@ impl<O: Os> Tables for Live<'_, O> {
     }
 
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span> {
-        let region = &self.0.region;
-        let entry = region.entry(unit);
-        let copy = |spans: &mut ClassSpans| spans.copy(region, class, unit as u32);
-        self.0.with_spans_of(unit as u32, entry, class, copy)?
+        self.0.copy_of_span(unit, class)
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {
-        let engine = self.0;
-        let (page, shown) = (self.page(), engine.thread_slabs.shown());
+        let (engine, page) = (self.0, self.page());
         let mut resident = 0;
-        for (address, bytes) in [
-            (engine.region.slabs().addr(), engine.setup().caches << SLAB_SHIFT),
-            (shown.start, shown.committed * shown.stride),
-            (shown.links, shown.links_bytes(page)),
-        ] {
+        for (address, bytes) in engine.slab_places() {
             for_each_resident(self, address, bytes, |_| resident += page as u64);
         }
         let mut held = [0; CLASSES];
@@ -141,10 +147,36 @@ enum Kind {
 }
 
 impl Ledger {
+    /// Writes its lines, where `resident` bytes of the process are resident in all: with what they mean, or without.
+    fn write_lines(&self, resident: u64, meaning: bool, out: &mut dyn Write) -> fmt::Result {
+        if self.resident() == 0 {
+            // As where a sandbox refuses mincore(2): to say that nothing is ours would be wrong.
+            return writeln!(out, "{} resident; what of it is whose is not known", Bytes(resident));
+        }
+        writeln!(out, "{} resident, of which", Bytes(resident))?;
+        let rest = Part {
+            name: "rest",
+            label: "not ebbmalloc's",
+            bytes: resident - self.resident(),
+            meaning: "stacks, files, other mappings; `ebb why PID` tells them apart.",
+            knob: "",
+        };
+        for part in self.parts().iter().chain([&rest]).filter(|part| part.bytes > 0) {
+            let (bytes, share) = (Bytes(part.bytes), percent(part.bytes, resident, 1));
+            write!(out, "{bytes:>8} {share:>5} %  {}", part.label)?;
+            if meaning {
+                let change = if part.knob.is_empty() { "" } else { " To change it: " };
+                write!(out, ": {}{change}{}", part.meaning, part.knob)?;
+            }
+            out.write_str("\n")?;
+        }
+        Ok(())
+    }
+
     /// Tells what is worth saying, where `resident` bytes of the process are resident in all; the largest
     /// first among pinned memory, then the rest.
     pub fn for_each_conclusion(&self, resident: u64, mut tell: impl FnMut(Conclusion)) {
-        let worth = |bytes: u64, least: u64| 100 * bytes >= least * resident;
+        let worth = |bytes: u64, least: u64| bytes > 0 && 100 * bytes >= least * resident;
         let mut say = |bytes: u64, kind: Kind| {
             tell(Conclusion { bytes, share: percent(bytes, resident, 0), kind });
         };

@@ -29,13 +29,19 @@ fn statistics() {
     let mut text = String::from(
         "# Statistics\n\nWhat `EBB_STATS=1` prints when a program ends (a Rust program may have been built without \
          that, by the crate's feature `stats`; it says so when asked); `ebb_stats` and `EbbMalloc::stats` tell it any time. To count takes some 20 ns for each `malloc` with its `free`, on as many threads as there are.\n\n\
+         - Text (`EBB_STATS=1`) ends with the ledger's lines, which add up to resident memory; what they mean, `docs/why.md` says.\n\
          - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode), `id` (what \
          picks the cache), `others` (modes that would work too), `no_percpu` (why percpu mode would not), \
          `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\
          - OpenMetrics (`EBB_STATS=openmetrics`) has them after `ebbmalloc_`, those of classes after \
          `ebbmalloc_class_` with the label `block_bytes`. Counters end in `_total`; times are in \
          seconds, so `user_us` is `ebbmalloc_user_seconds_total`. `ebbmalloc_info` has version, mode, why and \
-         id.\n\nOf the whole:\n\n",
+         id.\n\n\
+         Of these, `live_bytes` (of it at most `rounding_bytes` by rounding), `cached_bytes`, `pinned_bytes`, `end_bytes`, \
+         `dirty_bytes`, `table_bytes` and `slab_bytes` are the ledger as far as it is known without asking the kernel: \
+         what the program or a cache holds counts, whether anybody has touched it or not, so no part is less than what is resident of it. \
+         Those before the tables, with `hole_bytes` and without `sampled_bytes`, are all units in use or dirty.\n\n\
+         Of the whole:\n\n",
     );
     Stats::document(&mut text).unwrap();
     check("docs/stats.md", &text);

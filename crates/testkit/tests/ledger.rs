@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ebbmalloc::{Beacon, ENGINE, Engine, Ledger, Memory};
+use ebbmalloc::{Beacon, ENGINE, Engine, Ledger, Memory, Stats};
 use ebbmalloc_testkit::FakeOs;
+
+const UNIT: usize = 64 << 10;
 
 /// Blocks of a size, every byte written.
 fn blocks(engine: &Engine<FakeOs>, size: usize, count: usize) -> Vec<*mut u8> {
@@ -52,6 +54,35 @@ fn assert_adds_up(engine: &Engine<FakeOs>, what: &str) -> Ledger {
     ledger
 }
 
+/// All units that are in use or dirty are told of, without a look at what is resident of them.
+fn assert_units_add_up(stats: &Stats) {
+    let spans = stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes + stats.end_bytes;
+    let units = (stats.live_bytes + spans + stats.dirty_bytes) as usize;
+    assert_eq!(units % UNIT, 0, "{stats:?}");
+    let committed = stats.committed_bytes as usize / UNIT;
+    let tables_of_one = stats.table_bytes as usize / committed;
+    assert_eq!(units / UNIT * (UNIT + tables_of_one), stats.held_bytes as usize, "{stats:?}");
+}
+
+/// What statistics take for resident may never have been touched, but not the other way around.
+fn assert_no_less(stats: &Stats, ledger: &Ledger, page: usize) {
+    let rounding = ledger.small_rounding_most + ledger.large_rounding;
+    for (told, resident) in [
+        (stats.live_bytes, ledger.small + ledger.large + ledger.large_rounding),
+        (stats.rounding_bytes, rounding),
+        (stats.live_bytes, stats.rounding_bytes),
+        (stats.cached_bytes, ledger.cached),
+        (stats.pinned_bytes, ledger.pinned),
+        (stats.end_bytes, ledger.span_ends),
+        (stats.dirty_bytes, ledger.free_runs),
+        // Four of them, each in whole pages.
+        (stats.table_bytes + 4 * page as u64, ledger.tables),
+        (stats.slab_bytes, ledger.slabs),
+    ] {
+        assert!(told >= resident, "{told} of {resident}: {stats:?}\n{ledger:?}");
+    }
+}
+
 #[test]
 fn it_adds_up_whatever_is_done() {
     for (mode, page) in [("slot", 4096), ("thread", 4096), ("slot", 65536), ("thread", 16384)] {
@@ -82,6 +113,8 @@ fn it_adds_up_whatever_is_done() {
                     ledger.classes.iter().map(|class| class.cached).sum::<u64>(),
                     stats.classes.iter().map(|class| class.cached).sum::<u64>()
                 );
+                assert_no_less(&stats, &ledger, page);
+                assert_units_add_up(&stats);
             }
             if step % 700 == 699 {
                 engine.trim();
@@ -105,6 +138,12 @@ fn every_hundredth_block_kept_is_named() {
     assert_eq!(ledger.small, 200 * 512);
     // Trimming left each of them the page that it lies in.
     assert_eq!(ledger.pinned, 200 * (4096 - 512));
+    let stats = engine.stats();
+    let free = stats.classes.iter().map(|class| class.free * class.block_bytes).sum::<u64>();
+    assert_eq!((stats.pinned_bytes, stats.hole_bytes), (ledger.pinned, free - ledger.pinned));
+    assert!(stats.hole_bytes > 19_000 * 512 - 200 * 4096, "{stats:?}");
+    assert_eq!((stats.rounding_bytes, ledger.small_rounding_most), (200 * 31, 200 * 31));
+    assert_units_add_up(&stats);
     let told = conclusions(&ledger);
     assert!(told[0].contains("is free memory pinned by 200 blocks of 512 bytes"), "{told:#?}");
     assert!(told[0].contains("1 % full on average"), "{told:#?}");
@@ -146,6 +185,35 @@ fn the_report_in_words() {
         text.contains("pinned free blocks: ") && text.contains("pinned by 200 blocks of 512 bytes"),
         "{text}"
     );
+}
+
+#[test]
+fn where_nothing_is_known_nothing_is_claimed() {
+    let mut text = String::new();
+    Engine::new(FakeOs::default().space(0)).why(&mut text).unwrap();
+    assert_eq!(text, "0 B resident; what of it is whose is not known\n");
+}
+
+/// What is printed when a program ends: the numbers, and behind them the lines, which add up.
+#[test]
+fn statistics_end_with_the_ledger() {
+    let engine = Engine::new(FakeOs::default());
+    keep_every_hundredth(&engine);
+    let ledger = engine.ledger();
+    engine.print_stats();
+    let printed = engine.os().printed();
+    let lines: Vec<_> =
+        printed.lines().map(|line| line.strip_prefix("ebbmalloc: ").expect(line)).collect();
+    assert!(lines[0].contains(" mode "), "{printed}");
+    let ledger_at = lines.iter().position(|line| line.ends_with(" resident, of which")).unwrap();
+    assert!(lines[..ledger_at].iter().any(|line| line.trim_start().starts_with("512 ")));
+    let parts: Vec<_> = ledger.parts().into_iter().filter(|part| part.bytes > 0).collect();
+    assert_eq!(lines.len(), ledger_at + 1 + parts.len(), "{printed}");
+    for (part, line) in parts.iter().zip(&lines[ledger_at + 1..]) {
+        let kib = format!("{:.1} KiB ", part.bytes as f64 / 1024.0);
+        assert!(line.ends_with(&format!(" %  {}", part.label)), "{line}");
+        assert!(line.trim_start().starts_with(&kib), "{line}: {kib}");
+    }
 }
 
 /// The engine of this process is for one test at a time.

@@ -18,6 +18,8 @@ class ClassStats(TypedDict):
     cached: int
     #: Free blocks in spans.
     free: int
+    #: Bytes in free blocks of spans that are not resident.
+    hole_bytes: int
     #: Batches of blocks that went to caches.
     refills: int
     #: Batches that came back.
@@ -37,12 +39,18 @@ class Stats(TypedDict):
     freed_bytes: int
     #: In free blocks that caches hold, of virtual CPUs or of threads.
     cached_bytes: int
-    #: In free blocks of spans that also have blocks in use.
+    #: In free blocks of spans that also have blocks in use, as far as they are resident.
     pinned_bytes: int
+    #: In free blocks of spans that are not resident: their OS pages were not touched yet, or went back to the kernel.
+    hole_bytes: int
+    #: In spans behind their last blocks, and in records of heaps.
+    end_bytes: int
     #: In free runs that still are resident.
     dirty_bytes: int
     #: In blocks above 64 KiB that the program holds, each a run of its own.
     large_bytes: int
+    #: Of `live_bytes`, the most that may be due to rounding what was asked for up to size classes, or to 64 KiB.
+    rounding_bytes: int
     #: Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`).
     heap_bytes: int
     #: Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`).
@@ -61,6 +69,8 @@ class Stats(TypedDict):
     committed_bytes: int
     #: Address space of the tables that describe it.
     table_bytes: int
+    #: Address space of the slabs, in which caches have their lists.
+    slab_bytes: int
     #: Memory returned to the kernel since the start.
     purged_bytes: int
     #: In free blocks of spans, returned to the kernel since the start: whole OS pages of them.

@@ -82,12 +82,18 @@ statistics! {
         freed_bytes: Counter Bytes,
         /** In free blocks that caches hold, of virtual CPUs or of threads. */
         cached_bytes: Gauge Bytes,
-        /** In free blocks of spans that also have blocks in use. */
+        /** In free blocks of spans that also have blocks in use, as far as they are resident. */
         pinned_bytes: Gauge Bytes,
+        /** In free blocks of spans that are not resident: their OS pages were not touched yet, or went back to the kernel. */
+        hole_bytes: Gauge Bytes,
+        /** In spans behind their last blocks, and in records of heaps. */
+        end_bytes: Gauge Bytes,
         /** In free runs that still are resident. */
         dirty_bytes: Gauge Bytes,
         /** In blocks above 64 KiB that the program holds, each a run of its own. */
         large_bytes: Gauge Bytes,
+        /** Of `live_bytes`, the most that may be due to rounding what was asked for up to size classes, or to 64 KiB. */
+        rounding_bytes: Gauge Bytes,
         /** Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
         /** Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`). */
@@ -106,6 +112,8 @@ statistics! {
         committed_bytes: Gauge Bytes,
         /** Address space of the tables that describe it. */
         table_bytes: Gauge Bytes,
+        /** Address space of the slabs, in which caches have their lists. */
+        slab_bytes: Gauge Bytes,
         /** Memory returned to the kernel since the start. */
         purged_bytes: Counter Bytes,
         /** In free blocks of spans, returned to the kernel since the start: whole OS pages of them. */
@@ -154,6 +162,8 @@ statistics! {
         cached: Gauge Count,
         /** Free blocks in spans. */
         free: Gauge Count,
+        /** Bytes in free blocks of spans that are not resident. */
+        hole_bytes: Gauge Bytes,
         /** Batches of blocks that went to caches. */
         refills: Counter Count,
         /** Batches that came back. */

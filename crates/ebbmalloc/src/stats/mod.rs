@@ -11,6 +11,7 @@ use core::fmt::{self, Write};
 
 use crate::central::CentralCounts;
 use crate::engine::Engine;
+use crate::ledger::rounding_most;
 use crate::mode::Choice;
 use crate::options::StatsChoice;
 use crate::os::Os;
@@ -32,24 +33,28 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         stats.choice = self.told(setup.choice.unwrap_or(Choice::UNSET));
 
-        let in_heaps = self.sum_of_heaps(&mut stats);
+        let (in_heaps, in_holes) = (self.sum_of_heaps(&mut stats), self.sum_of_holes());
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
             let heaps = in_heaps[class.index()];
             let cached = self.held(class).min(counts.claimed);
             let size = class.size() as u64;
+            let free = (counts.free() + heaps.free()) as u64;
             let row = ClassStats {
                 block_bytes: size,
                 spans: (counts.spans + heaps.spans) as u64,
                 live: (counts.claimed - cached + heaps.claimed) as u64,
                 cached: cached as u64,
-                free: (counts.free() + heaps.free()) as u64,
+                free,
+                hole_bytes: in_holes[class.index()].min(free * size),
                 refills: counts.refills as u64,
                 flushes: counts.flushes as u64,
             };
             stats.live_bytes += row.live * size;
             stats.cached_bytes += row.cached * size;
-            stats.pinned_bytes += row.free * size;
+            stats.pinned_bytes += row.free * size - row.hole_bytes;
+            stats.hole_bytes += row.hole_bytes;
+            stats.rounding_bytes += rounding_most(class, row.live);
             stats.spans += row.spans;
             stats.dug_bytes += counts.dug as u64;
             stats.refills += row.refills;
@@ -58,6 +63,7 @@ impl<O: Os> Engine<O> {
         }
         stats.large_blocks = totals.large_blocks as u64;
         stats.large_bytes = (totals.large_units * UNIT) as u64;
+        stats.rounding_bytes += (stats.large_blocks * UNIT as u64).min(stats.large_bytes);
         stats.live_bytes += stats.large_bytes;
         stats.peak_bytes = totals.peak;
         stats.allocated_bytes = totals.allocated;
@@ -67,18 +73,22 @@ impl<O: Os> Engine<O> {
             let slots = self.samples.slots.lock();
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
         }
-        stats.live_bytes += stats.sampled_bytes;
 
         let (counts, limit, memory) = {
             let pages = self.pages.lock();
             (pages.counts, pages.limit, pages.retention.pressure.known())
         };
         stats.memory_bytes = memory as u64;
+        let in_blocks =
+            stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
+        stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);
+        stats.live_bytes += stats.sampled_bytes;
         stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
         stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
         let committed = self.region.committed();
         stats.committed_bytes = committed as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
+        stats.slab_bytes = self.slab_places().iter().map(|&(_, bytes)| bytes as u64).sum();
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;
         stats.purged_bytes = (counts.purged * UNIT) as u64;
         stats.purges = counts.purges as u64;
@@ -108,21 +118,45 @@ impl<O: Os> Engine<O> {
         sums
     }
 
-    /// Prints the statistics to standard error, as the options say; else as text.
-    #[cold]
-    #[inline(never)]
-    pub fn print_stats(&self) {
-        let stats = self.stats();
-        let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
-        // Writing to a stream cannot fail.
-        let _ = match self.setup().options.stats {
-            StatsChoice::Json => stats.write_json(&mut out),
-            StatsChoice::OpenMetrics => stats.write_openmetrics(&mut out),
-            StatsChoice::Text | StatsChoice::Off => {
-                out.prefix = Line::START;
-                stats.write_text(&mut out)
+    /// By class, bytes of free blocks that are not resident. To count them where they come and go would cost those
+    /// who allocate; a look at each span, alone, costs two milliseconds for each GiB, and nobody waits for it.
+    fn sum_of_holes(&self) -> [u64; CLASSES] {
+        let (mut sums, page) = ([0; CLASSES], self.os.page_size());
+        for unit in 0..self.region.committed() / UNIT {
+            let entry = self.region.entry(unit);
+            if let Some(class) = entry.class().filter(|_| entry.is_first(unit))
+                && let Some(span) = self.copy_of_span(unit, class)
+            {
+                sums[class.index()] += span.hole_bytes(class, page) as u64;
             }
-        };
+        }
+        sums
+    }
+
+    /// Prints the statistics to standard error, as the options say; else as text, and then where resident memory is.
+    #[cold]
+    pub fn print_stats(&self) {
+        let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
+        let choice = self.setup().options.stats;
+        if matches!(choice, StatsChoice::Text | StatsChoice::Off) {
+            out.prefix = Line::START;
+        }
+        // Writing to a stream cannot fail.
+        let _ = self.write_stats(choice, &mut out);
+        if !out.prefix.is_empty() {
+            let _ = self.write_lines(&mut out);
+        }
+    }
+
+    /// Not inlined: a thread with a small stack may end the program, and has no room for this and the ledger at once.
+    #[inline(never)]
+    fn write_stats(&self, choice: StatsChoice, out: &mut Stream<O>) -> fmt::Result {
+        let stats = self.stats();
+        match choice {
+            StatsChoice::Json => stats.write_json(out),
+            StatsChoice::OpenMetrics => stats.write_openmetrics(out),
+            StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
+        }
     }
 }
 

@@ -10,7 +10,8 @@ use ebbmalloc_testkit::fuzz;
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-fn variable<T: FromStr>(name: &str) -> Option<T> {
+/// What a variable of the environment says, if it is set.
+pub fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }

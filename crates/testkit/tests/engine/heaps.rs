@@ -1,6 +1,7 @@
 //! Heaps: against the shadow model, several at once, by several threads, at their limits, where memory
 //! is short, and misused.
 
+use crate::oom::step;
 use std::array::from_fn;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -298,7 +299,7 @@ fn each_call_is_refused_once() {
         assert!(all > 20, "the program makes only {all} calls");
         let mut call = 0;
         while run_refusing(range(call)) > call {
-            call += 1;
+            call += step();
         }
         assert!(call + 5 >= all, "stopped at call {call} of {all}");
     }

@@ -97,8 +97,10 @@ fn run_threads<O: TestOs + Send>(
     check_empty(engine);
 }
 
+/// So many cases, or fewer if `PROPTEST_CASES` asks for them.
 fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+    let asked = ProptestConfig::default();
+    ProptestConfig { cases: cases.min(asked.cases), failure_persistence: None, ..asked }
 }
 
 proptest! {

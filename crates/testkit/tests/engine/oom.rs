@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use crate::fuzz::variable;
 use ebbmalloc::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
 
@@ -58,6 +59,12 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     made
 }
 
+/// How many calls further the next one is that is refused: 1 unless `EBB_TEST_STEP` says otherwise, where instructions are
+/// translated.
+pub fn step() -> usize {
+    variable("EBB_TEST_STEP").unwrap_or(1)
+}
+
 /// Every call in turn, until there are no more.
 fn refuse_each(seed: u64, range: impl Fn(usize) -> Range<usize>) {
     for mode in ["slot", "thread"] {
@@ -65,7 +72,7 @@ fn refuse_each(seed: u64, range: impl Fn(usize) -> Range<usize>) {
         assert!(all > 40, "the program makes only {all} calls");
         let mut call = 0;
         while run_refusing(mode, range(call), seed) > call {
-            call += 1;
+            call += step();
         }
         assert!(call >= all, "stopped at call {call} of {all}");
     }
@@ -170,7 +177,7 @@ pub fn each_call_is_refused(
             look(&engine);
             assert!(!engine.alloc(1000).is_null(), "refused {call}");
             assert!(!engine.os().printed().contains("0x"), "{}", engine.os().printed());
-            call += 1;
+            call += step();
             if call > made {
                 break;
             }
