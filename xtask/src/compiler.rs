@@ -68,6 +68,7 @@ pub enum Plugin {
 pub fn packages(compiler: &str) -> Vec<String> {
     let packages: &[&str] = match compiler {
         "musl-gcc" => &["musl-tools"],
+        "aarch64-linux-gnu-gcc" => &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"],
         "clang++" => &["clang", "libc++-dev", "libc++abi-dev"],
         other => &[other],
     };

@@ -26,10 +26,43 @@ const MISUSE: &str = "misuse_double_free.c";
 /// Programs in gVisor, as who starts it, with the file system of the machine.
 const GVISOR: [&str; 5] = ["runsc", "--rootless", "--ignore-cgroups", "--network=none", "do"];
 
-/// A test of what the kernel then says of a mapping.
-const HUGE: &str = "reserved_memory_is_not_for_huge_pages";
-/// Address space under an emulator, in bytes: qemu takes half a minute to note that 1 TiB is reserved.
-const EMULATED_SPACE: u64 = 8 << 30;
+/// qemu with 32 GiB of address space: it takes half a minute to note that 1 TiB is reserved.
+const QEMU: [&str; 5] =
+    ["prlimit", "--as=34359738368", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
+/// The tests of the engine that run there; others are of the source, or of tools.
+const ENGINE: [&str; 13] = [
+    "--package",
+    "ebbmalloc",
+    "--package",
+    "ebbmalloc-testkit",
+    "--lib",
+    "--test",
+    "engine",
+    "--test",
+    "interrupts",
+    "--test",
+    "ledger",
+    "--test",
+    "moving",
+];
+/// Their numbers of cases, a part of what they are elsewhere: each takes twenty times as long.
+const FEW: [(&str, &str); 4] = [
+    ("PROPTEST_CASES", "4"),
+    ("EBB_FUZZ_SECONDS", "1"),
+    ("EBB_TEST_ROUNDS", "20"),
+    ("EBB_TEST_STEP", "10"),
+];
+/// Those that do not, by a part of their names, and why.
+const NO_RSEQ: &str = "qemu has no restartable sequences";
+const UNSERVED: [(&str, &str); 7] = [
+    ("reserved_memory_is_not_for_huge_pages", "qemu keeps advice about huge pages to itself"),
+    ("percpu", NO_RSEQ),
+    ("sequences", NO_RSEQ),
+    ("numbers_are_beyond", NO_RSEQ),
+    ("trim_empties_caches_though_somebody_is_in_a_round", NO_RSEQ),
+    ("all_classes_together_are_bounded", "it takes half a minute there"),
+    ("room_moves_to_the_class_that_misses", "it takes half a minute there"),
+];
 
 pub fn musl_packages(_: &Context) -> Result<BTreeSet<String>> {
     Ok(BTreeSet::from(["musl-tools".into()]))
@@ -65,7 +98,7 @@ pub fn musl(context: &Context) -> Result<Tally> {
     ];
     build(context, Some(MUSL), &shared, &["--package", "ebbmalloc-capi"], &environment)?;
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
-    let modes = try_modes("musl", &[], &fixed.join("examples/words"), None, context, &mut tally)?;
+    let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
     for (name, build, ways, library) in [
         ("static", "musl-gcc -static", "static", fixed),
         ("shared", "musl-gcc", "preload dynamic", shared),
@@ -98,7 +131,7 @@ pub fn gvisor(context: &Context) -> Result<Tally> {
     }
     build(context, None, &context.target, &EXAMPLE, &[])?;
     let words = context.target.join("release/examples/words");
-    let modes = try_modes("gvisor", &GVISOR, &words, None, context, &mut tally)?;
+    let modes = try_modes("gvisor", &GVISOR, &words, context, &mut tally)?;
     let library = Library::Ours(context.target.join("release"));
     let context = Context { runner: &GVISOR, ..context.with(library, "gvisor-c")? };
     contract(&context, &PROGRAMS, ("gcc", "preload static"), &modes, &mut tally)?;
@@ -120,26 +153,49 @@ fn contract(
     Ok(())
 }
 
-/// The engine's unit tests, the sequences among them, and a Rust program. Under qemu there is no rseq.
+/// The engine's tests with few cases, a Rust program, and contract programs; with `--long`, all that are in C. Under qemu
+/// there is no rseq.
 pub fn arm(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if let Err(why) = ready(ARM, arm_packages(context)?) {
         tally.skip("aarch64", format!("{why:#}"));
         return Ok(tally);
     }
-    let qemu = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
     let environment = [
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc"),
-        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &qemu.join(" ")),
+        ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &QEMU.join(" ")),
     ];
     let mut command = cargo::cargo(&context.root);
-    command.args(["test", "--target", ARM, "--package", "ebbmalloc", "--lib"]).envs(environment);
-    command.args(["--", "--skip", HUGE]);
-    tally.skip(HUGE, "qemu keeps advice about huge pages to itself");
+    command.args(["test", "--no-fail-fast", "--target", ARM]).args(ENGINE);
+    command.arg("--").envs(environment).envs(FEW);
+    for (test, why) in UNSERVED {
+        command.args(["--skip", test]);
+        tally.skip(test, why);
+    }
     tally += cargo::test("aarch64", &mut command)?;
     build(context, Some(ARM), &context.target, &EXAMPLE, &environment)?;
-    let words = context.target.join(ARM).join("release/examples/words");
-    try_modes("aarch64", &qemu, &words, Some(EMULATED_SPACE), context, &mut tally)?;
+    let libraries = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static"];
+    build(context, Some(ARM), &context.target, &libraries, &environment)?;
+    let release = context.target.join(ARM).join("release");
+    let words = release.join("examples/words");
+    let modes = try_modes("aarch64", &QEMU, &words, context, &mut tally)?;
+    let context = context.with(Library::Ours(release), "aarch64-c")?;
+    // What takes minutes would take hours there.
+    let (all, context) =
+        (context.long, Context { runner: &QEMU, emulated: true, long: false, ..context });
+    let mut programs = Vec::new();
+    for program in c::programs(&context.root, &context.filter)? {
+        if !(all || PROGRAMS.contains(&program.name()) || program.name() == MISUSE) {
+            continue;
+        }
+        match program.emulated("aarch64-linux-gnu-") {
+            Ok(program) => programs.push(program),
+            Err((name, why)) => tally.skip(&name, why),
+        }
+    }
+    // That there is one mode less has been told.
+    let modes: Vec<Mode> = modes.into_iter().filter(|mode| mode.unavailable.is_none()).collect();
+    tally += c::test_each(&programs, &context, &modes);
     Ok(tally)
 }
 
@@ -173,7 +229,6 @@ fn try_modes(
     step: &str,
     runner: &[&str],
     program: &Path,
-    space: Option<u64>,
     context: &Context,
     tally: &mut Tally,
 ) -> Result<Vec<Mode>> {
@@ -183,7 +238,7 @@ fn try_modes(
         let mut command = process::under(runner, program);
         command.env("EBB_MODE", name).env("EBB_STATS", "1");
         let log = context.work.join(format!("{step}-{name}"));
-        let run = process::run(&mut command, RUN_LIMIT, &log, space)?;
+        let run = process::run(&mut command, RUN_LIMIT, &log, None)?;
         let told =
             run.stderr.lines().find(|line| line.contains(" mode ")).unwrap_or("").to_string();
         let test = format!("{step}/words [{name}]");

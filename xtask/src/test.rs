@@ -40,6 +40,8 @@ pub struct Context {
     pub long: bool,
     /// What runs the contract programs: a command that takes theirs. Empty for nothing.
     pub runner: &'static [&'static str],
+    /// Whether that is qemu.
+    pub emulated: bool,
 }
 
 struct Step {
@@ -96,7 +98,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "aarch64",
-        about: "the engine's tests and a Rust program on another architecture, under qemu",
+        about: "the engine's tests, Rust and C programs on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
         aside: false,
@@ -208,7 +210,16 @@ impl Context {
         fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
         let library = Library::find(&target.join("release"))?;
         let filter = filter.to_string();
-        Ok(Context { root, target, work, library, filter, long: false, runner: &[] })
+        Ok(Context {
+            root,
+            target,
+            work,
+            library,
+            filter,
+            long: false,
+            runner: &[],
+            emulated: false,
+        })
     }
 
     /// The same for another library, whose steps keep their things apart.

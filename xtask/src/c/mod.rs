@@ -8,6 +8,7 @@
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
 
+pub mod emulation;
 mod expect;
 
 use crate::compiler::{self, Object, Plugin, WAYS, Way};
@@ -108,15 +109,20 @@ pub fn packages_of(programs: &[Program]) -> BTreeSet<String> {
 pub fn run(context: &Context) -> Result<Tally> {
     let programs = programs(&context.root, &context.filter)?;
     let modes = context.library.modes(&context.work)?;
-    Ok(pool::for_each(&programs, |program| {
+    Ok(test_each(&programs, context, &modes))
+}
+
+/// Builds and runs programs in each mode.
+pub fn test_each(programs: &[Program], context: &Context, modes: &[Mode]) -> Tally {
+    pool::for_each(programs, |program| {
         let start = Instant::now();
         let mut tally = Tally::default();
-        if let Err(error) = program.test(context, &modes, &mut tally) {
+        if let Err(error) = program.test(context, modes, &mut tally) {
             tally.fail(&program.name, format!("{error:#}"));
         }
         println!("  c/{}: {tally}, {:.1} s", program.name, start.elapsed().as_secs_f64());
         tally
-    }))
+    })
 }
 
 impl Program {
@@ -302,20 +308,29 @@ impl Program {
         let mut command = process::under(context.runner, executable);
         library.environment(&mut command, mode);
         command.current_dir(executable.parent().context("no directory")?);
-        if built.way == Way::Preload {
-            command.env("LD_PRELOAD", library.preload());
-        }
-        if built.way == Way::Load {
-            command.env("LIBRARY", library.preload());
+        match built.way {
+            Way::Preload if context.emulated => {
+                emulation::preload(&mut command, &library.preload());
+            }
+            Way::Preload => drop(command.env("LD_PRELOAD", library.preload())),
+            Way::Load => drop(command.env("LIBRARY", library.preload())),
+            Way::Dynamic | Way::Static => {}
         }
         command.envs(care.map(|(_, variable)| (variable, "1")));
         let log = executable.with_extension(care.map_or(mode.name, |(name, _)| name));
-        let time = if context.long { LONG_LIMIT } else { RUN_LIMIT };
+        let time = match context {
+            Context { long: true, .. } => LONG_LIMIT,
+            Context { emulated: true, .. } => 4 * RUN_LIMIT,
+            _ => RUN_LIMIT,
+        };
         if context.long {
             command.env("LONG", "1");
         }
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
-        let run = process::run(&mut command, time, &log, limit)?;
+        let mut run = process::run(&mut command, time, &log, limit)?;
+        if context.emulated {
+            run.stderr = emulation::said_by_program(&run.stderr);
+        }
         if run.status.and_then(|status| status.code()) == Some(SKIPPED) {
             return Ok(Some(
                 run.stderr.lines().next().unwrap_or("it does not say why").to_string(),
