@@ -19,9 +19,12 @@ const HARD: usize = mib(32);
 /// How much may stay longer: so much, or one in so many of the units in use.
 const SOFT: usize = mib(4);
 const SOFT_SHARE: usize = 8;
-/// Time between two purges down to that, in milliseconds. It doubles where purged memory was
-/// soon wanted back, which costs page faults, so many times at most, and halves where it was not.
+/// Time between two purges down to that, in milliseconds; and where no more than so little is dirty, whose pages would cost
+/// more to get anew than they are worth meanwhile. It doubles where purged memory was soon wanted back, which costs page
+/// faults, so many times at most, and halves where it was not.
 const WAIT_MIN: u64 = 10;
+const WAIT_LITTLE: u64 = 80;
+const LITTLE: usize = mib(12);
 const DOUBLINGS: u32 = 7;
 /// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
 /// one in so many of it.
@@ -52,8 +55,8 @@ pub(crate) struct PageCounts {
 
 /// What decides how much may stay.
 pub(crate) struct Retention {
-    /// When free memory may be purged next, by the clock of the operating system below.
-    due: u64,
+    /// When free memory was purged last, or else first might have been, by the clock of the operating system below.
+    last: Option<u64>,
     /// How often the time from one purge to the next was doubled.
     doubled: u32,
     /// Units that the last purge returned, and that clean runs have handed out since.
@@ -75,7 +78,7 @@ impl Retention {
     /// Nothing is in use.
     pub const fn new() -> Self {
         Self {
-            due: 0,
+            last: None,
             doubled: 0,
             purged_last: 0,
             faulted_back: 0,
@@ -141,13 +144,15 @@ impl Retention {
             return Some(soft - (soft / 2).min(self.slack() / 2));
         }
         let now = os.now_ms();
-        if now >= self.due {
+        let last = *self.last.get_or_insert(now);
+        let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT_MIN };
+        if now >= last + (wait << self.doubled) {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             self.doubled = match wanted_back {
                 true => (self.doubled + 1).min(DOUBLINGS),
                 false => self.doubled.saturating_sub(1),
             };
-            self.due = now + (WAIT_MIN << self.doubled);
+            self.last = Some(now);
             self.purged_last = dirty - soft / 2;
             self.faulted_back = 0;
             return Some(soft / 2);
