@@ -26,6 +26,7 @@ const WAIT_MIN: u64 = 10;
 const WAIT_LITTLE: u64 = 80;
 const LITTLE: usize = mib(12);
 const DOUBLINGS: u32 = 7;
+const WAIT_MOST: u64 = WAIT_MIN << DOUBLINGS;
 /// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
 /// one in so many of it.
 const SLACK: usize = mib(1);
@@ -146,7 +147,7 @@ impl Retention {
         let now = os.now_ms();
         let last = *self.last.get_or_insert(now);
         let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT_MIN };
-        if now >= last + (wait << self.doubled) {
+        if now >= last + (wait << self.doubled).min(WAIT_MOST) {
             let wanted_back = self.faulted_back * 2 > self.purged_last;
             self.doubled = match wanted_back {
                 true => (self.doubled + 1).min(DOUBLINGS),
