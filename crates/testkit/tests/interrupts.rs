@@ -24,8 +24,9 @@ static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     /// The engine that handlers in this thread allocate from, if any.
     static IN_HANDLERS: Cell<Option<&'static Engine<LinuxIn>>> = const { Cell::new(None) };
-    /// The number of the virtual CPU that the thread pretends to run on.
-    static PRETENDED: Cell<u32> = const { Cell::new(0) };
+    /// The number of the virtual CPU that the thread pretends to run on. At first none, as in the library's own area:
+    /// so a thread registers, where that is the library's to do.
+    static PRETENDED: Cell<u32> = const { Cell::new(u32::MAX) };
     /// Which thread of the test this is.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
 }
@@ -246,9 +247,10 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
 fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];
     let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
-    PRETENDED.set(THREADS as u32 * EACH);
+    PRETENDED.set(u32::MAX);
     let engine = Engine::new(os);
     assert!(!engine.alloc(1).is_null());
+    PRETENDED.set(THREADS as u32 * EACH);
     let choice = engine.stats().choice;
     if choice.mode.as_bytes() != &asked[..length] {
         eprintln!("SKIPPED: not possible here: {choice}");
@@ -267,6 +269,8 @@ fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
                     // SAFETY: asks for a number.
                     id.store(unsafe { libc::gettid() } as usize, Ordering::Relaxed);
                     NUMBER.set(number as u32);
+                    // SAFETY: freed once.
+                    unsafe { engine.free(engine.alloc(1)) };
                     PRETENDED.set(number as u32 * EACH);
                     let timer = Timer::start();
                     work(engine, number, rounds);
