@@ -21,9 +21,17 @@ const MUSL_TESTS: [(&str, &[&str]); 2] = [
 ];
 /// What the names of these end in.
 pub const MUSL: &str = "_musl";
-/// Contract programs that have threads, signals and forks.
-const C: [&str; 7] =
-    ["migration", "stress", "signals", "fork_threads", "thread_exit", "scavenger", "group"];
+/// Contract programs that have threads, signals and forks; one that only percpu mode by `cpu_id` bears.
+const C: [&str; 8] = [
+    "migration",
+    "stress",
+    "signals",
+    "fork_threads",
+    "thread_exit",
+    "unregistered",
+    "scavenger",
+    "group",
+];
 /// The name of the contract program `stress`, static as a whole.
 pub const STATIC: &str = "stress_static";
 
