@@ -28,13 +28,15 @@ static void read_file(const char *path, char *text, size_t size) {
     if (file >= 0) close(file);
 }
 
+static long page_kib(void) { return sysconf(_SC_PAGESIZE) / 1024; }
+
 /* Of files not: of a library some kernels map a page at a time, as it is used. */
 static long resident_kib(void) {
     char text[128];
     long total = 0, resident = 0, files = 0;
     read_file("/proc/self/statm", text, sizeof text);
     CHECK(sscanf(text, "%ld %ld %ld", &total, &resident, &files) == 3);
-    return (resident - files) * (sysconf(_SC_PAGESIZE) / 1024);
+    return (resident - files) * page_kib();
 }
 
 struct task { uint64_t inode, offset; uint16_t length; uint8_t type; char name[]; };
@@ -114,7 +116,7 @@ static void in_threads(int scavenged, int patiently) {
         CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1));
         /* Every 100th block stays, each in a page of its own, and nothing else does. */
         release(100);
-        WAIT_UNTIL(resident_kib() < before + BLOCKS / 100 * 4 + 4096);
+        WAIT_UNTIL(resident_kib() < before + BLOCKS / 100 * page_kib() + 4096);
         release_rest();
         WAIT_UNTIL(resident_kib() < before + REST_KIB);
         WAIT_UNTIL(scavengers(&others) == 0 && others == 2);

@@ -25,10 +25,10 @@ pub struct System {
 pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
     let (unpacked, version) = (dir.join("unpacked"), dir.join("libc-version"));
     if !version.exists() {
-        println!("{}/{}: fetching the kernel and the C library", arch.name, kernel.suite);
+        println!("{}/{}: fetching the kernel and the C library", arch.name, kernel.name);
         let apt = Apt::new(kernel, arch, dir)?;
-        let kernel = apt.download(&kernel_package(&apt, arch)?)?;
-        extract(&kernel, &unpacked, &["*/vmlinuz*"])?;
+        let image = apt.download(&kernel_package(&apt, kernel, arch)?)?;
+        extract(&image, &unpacked, &["*/vmlinuz*"])?;
         let libc = apt.download("libc6")?;
         extract(&libc, &unpacked, &["*/libc.so.6", "*/libm.so.6", "*/ld-linux-*"])?;
         extract(&apt.download("libgcc-s1")?, &unpacked, &["*/libgcc_s.so.1"])?;
@@ -47,8 +47,11 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
 }
 
 /// The package that holds the kernel itself, to which the name without a version leads.
-fn kernel_package(apt: &Apt, arch: &Arch) -> Result<String> {
-    let mut package = format!("linux-image-cloud-{}", arch.name);
+fn kernel_package(apt: &Apt, kernel: &Kernel, arch: &Arch) -> Result<String> {
+    let mut package = match kernel.large_pages {
+        true => format!("linux-image-{}-16k", arch.name),
+        false => format!("linux-image-cloud-{}", arch.name),
+    };
     loop {
         let depends = apt.field(&package, "Depends")?;
         let next = |begin: &str| {

@@ -32,7 +32,7 @@ const BOOTS: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these suites of Debian, for example `bookworm,sid`
+    /// Only kernels of these suites of Debian, for example `bookworm,sid`, or `trixie-16k` with its large pages
     #[arg(long, value_delimiter = ',', value_name = "SUITES")]
     suite: Vec<String>,
     /// Only these architectures: `amd64`, `arm64`
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<bool> {
     let work = target.join("kernels");
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     let context = Context { args, root, target, work };
-    let kernels = selected(&KERNELS, &args.suite, |kernel| kernel.suite)?;
+    let kernels = selected(&KERNELS, &args.suite, |kernel| kernel.name)?;
     let archs = selected(&ARCHS, &args.arch, |arch| arch.name)?;
     packages::install(&archs.iter().flat_map(|arch| needed(arch)).collect());
 
@@ -76,12 +76,12 @@ pub fn run(args: &Args) -> Result<bool> {
             None => context.build(arch),
         };
         let mut accelerator = args.accelerator;
-        for kernel in &kernels {
+        for kernel in kernels.iter().filter(|kernel| kernel.is_for(arch)) {
             let row = match &programs {
                 Ok(programs) => context.test(kernel, arch, programs, &mut accelerator)?,
                 Err(why) => Row::skipped(kernel, arch, why),
             };
-            println!("{}/{}: {}", arch.name, kernel.suite, row.tally);
+            println!("{}/{}: {}", arch.name, kernel.name, row.tally);
             rows.push(row);
         }
     }
@@ -106,8 +106,8 @@ impl Context<'_> {
         programs: &Programs,
         accelerator: &mut Option<Accelerator>,
     ) -> Result<Row> {
-        let title = format!("{}/{}", arch.name, kernel.suite);
-        let dir = self.work.join(format!("{}-{}", arch.name, kernel.suite));
+        let title = format!("{}/{}", arch.name, kernel.name);
+        let dir = self.work.join(format!("{}-{}", arch.name, kernel.name));
         if self.args.fetch && dir.exists() {
             fs::remove_dir_all(&dir)?;
         }

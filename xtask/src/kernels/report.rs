@@ -23,7 +23,7 @@ pub struct Row {
 impl Row {
     pub fn new(kernel: &Kernel, arch: &Arch, libc: &str, accelerator: Accelerator) -> Self {
         Self {
-            suite: kernel.suite,
+            suite: kernel.name,
             arch: arch.name,
             libc: libc.to_string(),
             accelerator: Some(accelerator),
@@ -38,7 +38,7 @@ impl Row {
     pub fn skipped(kernel: &Kernel, arch: &Arch, why: &str) -> Self {
         let mut row = Self::new(kernel, arch, "", Accelerator::Tcg);
         (row.accelerator, row.release) = (None, String::new());
-        row.tally.skip(&format!("{}/{}", arch.name, kernel.suite), why);
+        row.tally.skip(&format!("{}/{}", arch.name, kernel.name), why);
         row
     }
 

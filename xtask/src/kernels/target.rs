@@ -2,19 +2,34 @@
 
 /// Where a kernel and its C library come from.
 pub struct Kernel {
-    /// The suite of Debian.
+    /// The suite of Debian, and what else is special.
+    pub name: &'static str,
     pub suite: &'static str,
     /// The suite that it adds to, if it is not whole.
     pub base: Option<&'static str>,
     /// What numbers the caches: `cpu_id`, or `mm_cid` since Linux 6.3.
     pub id: &'static str,
+    /// Whether its pages have 16 KiB. Debian has such for arm64 alone.
+    pub large_pages: bool,
 }
 
-pub const KERNELS: [Kernel; 4] = [
-    Kernel { suite: "bookworm", base: None, id: "cpu_id" },
-    Kernel { suite: "bookworm-backports", base: Some("bookworm"), id: "mm_cid" },
-    Kernel { suite: "trixie", base: None, id: "mm_cid" },
-    Kernel { suite: "sid", base: None, id: "mm_cid" },
+impl Kernel {
+    const fn of(suite: &'static str) -> Self {
+        Self { name: suite, suite, base: None, id: "mm_cid", large_pages: false }
+    }
+
+    /// Whether there is one for this architecture.
+    pub fn is_for(&self, arch: &Arch) -> bool {
+        !self.large_pages || arch.name == "arm64"
+    }
+}
+
+pub const KERNELS: [Kernel; 5] = [
+    Kernel { id: "cpu_id", ..Kernel::of("bookworm") },
+    Kernel { base: Some("bookworm"), ..Kernel::of("bookworm-backports") },
+    Kernel::of("trixie"),
+    Kernel { name: "trixie-16k", large_pages: true, ..Kernel::of("trixie") },
+    Kernel::of("sid"),
 ];
 
 pub struct Arch {
