@@ -1,8 +1,9 @@
 //! Steps that are a cargo command: `unit`, `loom` and `miri`.
 
+use crate::process::last_lines;
 use crate::tally::Tally;
 use crate::test::Context;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use std::process::{Command, Stdio};
 
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
+/// Tests that Miri must stop, for reading memory that nobody has.
+const MUTANTS: [&str; 2] = ["a_freed_block_is_read", "purged_memory_is_read"];
 
 /// The workspace's root.
 pub fn root() -> Result<PathBuf> {
@@ -74,11 +77,25 @@ pub fn miri(context: &Context) -> Result<Tally> {
         tally.skip("miri", format!("{error:#}"));
         return Ok(tally);
     }
+    let mut tally = test("miri", &mut miri_test(context, "miri"))?;
+    for mutant in MUTANTS {
+        let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
+        let output = output.context("cannot start cargo")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let stopped = !output.status.success() && said.contains("uninitialized");
+        let why = || anyhow!("Miri does not stop it:\n{}", last_lines(&said, 15));
+        tally.count(mutant, stopped.then_some(()).ok_or_else(why));
+    }
+    Ok(tally)
+}
+
+/// Runs a file of tests under Miri.
+fn miri_test(context: &Context, file: &str) -> Command {
     let mut command = nightly(&context.root);
     command
-        .args(["miri", "test", "--package", KIT, "--test", "miri", "--target-dir"])
+        .args(["miri", "test", "--package", KIT, "--test", file, "--target-dir"])
         .arg(context.target.join("miri"));
-    test("miri", &mut command)
+    command
 }
 
 fn install_miri() -> Result<()> {

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
+use crate::watch::Watch;
 use crate::words::Words;
 
 /// What memory that is not committed is filled with, so that a read of it shows.
@@ -38,6 +39,8 @@ pub struct FakeOs {
     /// The clock, in milliseconds, and how far a look at it moves it.
     now: AtomicU64,
     tick: u64,
+    /// Where blocks come from, once that is reserved, if somebody wants it watched.
+    watch: Option<OnceLock<Watch>>,
     state: Mutex<State>,
 }
 
@@ -76,6 +79,7 @@ impl Default for FakeOs {
             moves: AtomicUsize::new(0),
             now: Default::default(),
             tick: 1,
+            watch: None,
             state: Mutex::default(),
         }
     }
@@ -101,6 +105,13 @@ impl FakeOs {
     /// that what waits for time to pass happens.
     pub fn still(self) -> Self {
         Self { tick: 0, ..self }
+    }
+
+    /// One that sees to it that the engine neither writes nor (under Miri) reads memory of free blocks of a [`Worker`](crate::Worker),
+    /// given back or not. For programs all of whose blocks are those of workers, without heaps, whose records lie among blocks; and
+    /// not with `EBB_CHECK` or `EBB_HARDEN`, which are about writing there.
+    pub fn watched(self) -> Self {
+        Self { watch: Some(OnceLock::new()), ..self }
     }
 
     /// One whose process may have `bytes` of memory.
@@ -213,7 +224,7 @@ impl FakeOs {
         let Some(reservation) = state.reservations.last() else {
             return 0;
         };
-        let touched = |&page: &usize| !is_zero(reservation.bytes(page * self.page, self.page));
+        let touched = |&page: &usize| self.touches(reservation, page);
         (0..bytes / self.page).filter(touched).count() * self.page
     }
 
@@ -221,7 +232,7 @@ impl FakeOs {
     pub fn touched(&self) -> usize {
         let touched = |reservation: &Reservation| {
             let pages = 0..reservation.committed.len();
-            pages.filter(|&page| reservation.touched(page, self.page)).count()
+            pages.filter(|&page| self.touches(reservation, page)).count()
         };
         self.state().reservations.iter().map(touched).sum::<usize>() * self.page
     }
@@ -234,6 +245,34 @@ impl FakeOs {
     /// Whoever asks from now on was called from these addresses, the innermost first.
     pub fn set_calls(&self, calls: &[usize]) {
         self.state().calls = calls.to_vec();
+    }
+
+    /// The watch over what was reserved for blocks.
+    pub(crate) fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()?.get()
+    }
+
+    /// Whether a page is committed and does not read as zero.
+    fn touches(&self, reservation: &Reservation, page: usize) -> bool {
+        let bytes = reservation.bytes(page * self.page, self.page);
+        let purged = self.watch().is_some_and(|watch| watch.is_purged(bytes.as_ptr()));
+        reservation.committed[page] && !purged && !is_zero(bytes)
+    }
+
+    /// Has pages read as zero, or contain what is `left` there.
+    ///
+    /// # Safety
+    /// Nobody uses them, and the lock of the state is held.
+    unsafe fn clear(&self, start: *mut u8, bytes: usize, left: Option<u8>) {
+        for offset in (0..bytes).step_by(self.page) {
+            // SAFETY: the caller's.
+            unsafe {
+                let page = start.add(offset);
+                if !self.watch().is_some_and(|watch| watch.purge(page, left)) {
+                    page.write_bytes(left.unwrap_or(0), self.page);
+                }
+            }
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -264,13 +303,10 @@ impl State {
 }
 
 impl Reservation {
-    fn touched(&self, page: usize, bytes: usize) -> bool {
-        self.committed[page] && !is_zero(self.bytes(page * bytes, bytes))
-    }
-
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         assert!(offset + length <= self.layout.size());
-        // SAFETY: in the reservation, and committed or poisoned, so initialised.
+        // SAFETY: in the reservation, and committed or poisoned, so initialised: but what is free and watched under Miri, which
+        // tells if somebody looks.
         unsafe { slice::from_raw_parts(self.start.add(offset), length) }
     }
 }
@@ -311,6 +347,11 @@ impl Os for FakeOs {
         }
         let committed = vec![false; bytes / self.page];
         self.state().reservations.push(Reservation { start: start.as_ptr(), layout, committed });
+        // The region is what huge pages would fit in.
+        if let Some(watch) = self.watch.as_ref().filter(|_| align > self.page) {
+            // SAFETY: reservations live as long as the fake, and this one is not in use yet.
+            watch.get_or_init(|| unsafe { Watch::new(start.as_ptr(), layout, self.page) });
+        }
         Some(start)
     }
 
@@ -355,7 +396,7 @@ impl Os for FakeOs {
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
         // SAFETY: committed, and nobody uses the contents any more.
-        unsafe { ptr::write_bytes(start, if refused { SPOILT } else { 0 }, bytes) };
+        unsafe { self.clear(start, bytes, refused.then_some(SPOILT)) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
     }
@@ -384,7 +425,7 @@ impl Os for FakeOs {
         unsafe {
             assert!(from.addr().abs_diff(to.addr()) >= bytes, "moved onto itself");
             ptr::copy_nonoverlapping(from, to, bytes);
-            ptr::write_bytes(from, 0, bytes);
+            self.clear(from, bytes, None);
         }
         self.moves.fetch_add(1, Ordering::Relaxed);
         true
@@ -402,7 +443,7 @@ impl Os for FakeOs {
         let (reservation, range) =
             state.pages_of(self.page, ptr::without_provenance_mut(address), bytes);
         for (resident, page) in pages.iter_mut().zip(range) {
-            *resident = reservation.touched(page, self.page);
+            *resident = self.touches(reservation, page);
         }
     }
 

@@ -13,7 +13,8 @@
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
 //! - `heaps.rs`: heaps: several, by several threads, at limits, short of memory, misused
 //! - `oom.rs`: every single call of the operating system fails once
-//! - `miri.rs`: what Miri has to watch, and small enough for it
+//! - `watch.rs`: an engine that reads or writes free memory would be seen
+//! - `miri.rs`: what Miri has to watch, and small enough for it; `miri_mutants.rs`: what it must stop
 //! - `audit.rs`: what the check of the whole heap sees
 //! - `fuzz.rs`: random programs with everything in them: modes, heaps, forks, faults, limits
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail
@@ -22,6 +23,8 @@
 
 mod fake_os;
 mod faults;
+#[cfg_attr(loom, allow(dead_code, reason = "models have no workers"))]
+mod watch;
 mod words;
 pub use fake_os::FakeOs;
 pub use faults::Faults;

@@ -4,6 +4,7 @@ use std::ptr;
 
 use ebbmalloc::{Engine, HeapId, Os};
 
+use crate::watch::{Watch, Wrote};
 use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow};
 
 /// An operating system of which a test knows when the engine may be short of memory.
@@ -16,6 +17,10 @@ pub trait TestOs: Os {
     fn pass(&self, ms: u32);
     /// How often the engine said that it is out of memory, where that is counted.
     fn shortages(&self) -> Option<usize>;
+    /// Who sees to it that free memory is left alone, if somebody does.
+    fn watch(&self) -> Option<&Watch> {
+        None
+    }
 }
 
 impl TestOs for FakeOs {
@@ -33,6 +38,10 @@ impl TestOs for FakeOs {
 
     fn shortages(&self) -> Option<usize> {
         Some(FakeOs::shortages(self))
+    }
+
+    fn watch(&self) -> Option<&Watch> {
+        FakeOs::watch(self)
     }
 }
 
@@ -101,7 +110,10 @@ impl<'a, O: TestOs> Worker<'a, O> {
                 if let Some(block) = self.shadow.take(nth) {
                     block.check();
                     // SAFETY: out of the shadow, so nobody's.
-                    unsafe { self.engine.free(block.start) };
+                    unsafe {
+                        self.watch(|watch| watch.free(block.start, block.usable));
+                        self.engine.free(block.start)
+                    };
                 }
             }
             Op::FreeSized { nth } => {
@@ -109,6 +121,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
                     block.check();
                     // SAFETY: as above.
                     unsafe {
+                        self.watch(|watch| watch.free(block.start, block.usable));
                         match block.heap {
                             Some(heap) => self.engine.heap_free(heap, block.start, "a test"),
                             None => self.engine.free_sized(block.start, block.size, block.align),
@@ -179,6 +192,9 @@ impl<'a, O: TestOs> Worker<'a, O> {
         }
         let mut block = Block::new(start, size, align, self.engine.usable_size(start));
         block.heap = heap;
+        let wrote = if zeroed { Wrote::Zeros } else { Wrote::First(0) };
+        // SAFETY: a new block.
+        self.watch(|watch| unsafe { watch.receive(start, block.usable, wrote) });
         if zeroed {
             block.check_zero();
         }
@@ -191,6 +207,8 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return;
         };
         old.check();
+        // SAFETY: ours still.
+        self.watch(|watch| unsafe { watch.may_free(old.start, old.usable) });
         let refusals = self.engine.os().faults().refusals();
         // SAFETY: out of the shadow, so nobody's; the alignment is the one it was made with.
         let start = unsafe {
@@ -219,6 +237,8 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return;
         };
         old.check();
+        // SAFETY: ours still.
+        self.watch(|watch| unsafe { watch.may_free(old.start, old.usable) });
         let start = resize(self.engine, &old);
         if start.is_null() {
             old.check();
@@ -229,6 +249,9 @@ impl<'a, O: TestOs> Worker<'a, O> {
 
     fn resized(&mut self, old: &Block, mut new: Block) {
         new.heap = old.heap;
+        let kept = Wrote::First(old.usable.min(new.size));
+        // SAFETY: a block as good as new.
+        self.watch(|watch| unsafe { watch.receive(new.start, new.usable, kept) });
         new.check_kept(old);
         new.fill(self.next_tag());
         self.shadow.insert(new);
@@ -258,6 +281,10 @@ impl<'a, O: TestOs> Worker<'a, O> {
             os.room()
         );
         self.nulls += 1;
+    }
+
+    fn watch(&self, look: impl FnOnce(&Watch)) {
+        self.engine.os().watch().inspect(|watch| look(watch));
     }
 
     fn next_tag(&mut self) -> u64 {

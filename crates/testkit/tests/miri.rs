@@ -19,7 +19,7 @@ fn engine() -> Engine<FakeOs> {
 }
 
 fn engine_in(mode: &'static str) -> Engine<FakeOs> {
-    Engine::new(FakeOs::default().space(12 << 20).mode(mode))
+    Engine::new(FakeOs::default().space(12 << 20).mode(mode).watched())
 }
 
 fn finish(engine: &Engine<FakeOs>) {
@@ -49,7 +49,7 @@ fn one_thread_in(mode: &'static str) {
 /// Sampled blocks, in small pages: looking at each byte of one takes long here.
 #[test]
 fn two_threads_with_sampled_blocks() {
-    let os = FakeOs::default().space(12 << 20).environment("EBB_SAMPLE", "1");
+    let os = FakeOs::default().space(12 << 20).environment("EBB_SAMPLE", "1").watched();
     let engine = Engine::new(os);
     thread::scope(|scope| {
         for number in 0..2 {

@@ -19,3 +19,4 @@ mod sample;
 mod spans;
 mod streak;
 mod threads;
+mod watch;

@@ -108,20 +108,20 @@ proptest! {
 
     #[test]
     fn programs_on_a_fake(ops in ops(400), page_shift in 12..17u32, cpus in 1..4usize) {
-        let os = FakeOs::default().page(1 << page_shift).cpus(cpus);
+        let os = FakeOs::default().watched().page(1 << page_shift).cpus(cpus);
         run_single(&Engine::new(os), &ops);
     }
 
     #[test]
     fn programs_in_thread_mode_on_a_fake(ops in ops(400), page_shift in 12..17u32) {
-        let os = FakeOs::default().page(1 << page_shift).mode("thread");
+        let os = FakeOs::default().watched().page(1 << page_shift).mode("thread");
         run_single(&Engine::new(os), &ops);
     }
 
     #[test]
     fn programs_in_little_space(ops in ops(400)) {
         for mode in ["slot", "thread"] {
-            let os = FakeOs::default().space(8 << 20).mode(mode);
+            let os = FakeOs::default().watched().space(8 << 20).mode(mode);
             run_single(&Engine::new(os), &ops);
         }
     }
@@ -148,7 +148,7 @@ proptest! {
     #[test]
     fn threads_on_a_fake(programs in prop::collection::vec(ops(400), 1..4)) {
         for mode in ["slot", "thread"] {
-            let engine = Engine::new(FakeOs::default().mode(mode));
+            let engine = Engine::new(FakeOs::default().watched().mode(mode));
             run_threads(&engine, programs.iter().cloned().map(Vec::into_iter).collect());
         }
     }
@@ -185,7 +185,7 @@ fn memory_ebbs_back() {
 }
 
 fn memory_ebbs_back_in(mode: &'static str) {
-    let engine = Engine::new(FakeOs::default().cpus(1).mode(mode));
+    let engine = Engine::new(FakeOs::default().watched().cpus(1).mode(mode));
     let mut worker = Worker::new(&engine, 0);
     worker.run(Program::new(7).take(4000));
     worker.free_all();

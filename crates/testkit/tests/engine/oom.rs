@@ -26,7 +26,7 @@ fn program(seed: u64) -> impl Iterator<Item = Op> {
 /// Runs the program while these calls are refused; then they no longer are. Returns how many
 /// calls there were, up to then.
 fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
-    let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone());
+    let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone()).watched();
     let engine = Engine::new(os);
     let mut worker = Worker::new(&engine, 0);
     worker.run(program(seed));
@@ -114,7 +114,7 @@ fn a_region_that_cannot_be_reserved_is_told_once() {
 
 #[test]
 fn a_full_region_serves_again_after_frees() {
-    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1));
+    let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1).watched());
     for size in [16, 5000, 32_768, 100_000, 1 << 20] {
         let mut worker = Worker::new(&engine, 0);
         while worker.nulls() == 0 {
