@@ -8,13 +8,23 @@
 //! So what the stack holds is ours until the header is opened again. The idea to stop single CPUs that way is
 //! tcmalloc's; that a header alone can say so, and the sequences need not ask, is because one that is
 //! closed looks empty to a pop and full to a push.
+//!
+//! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But it says that it is busy before it loads a
+//! header, and that it is not after it has stored one. Headers are closed; then all threads pass a barrier (membarrier(2), another
+//! command). An owner that is not busy now is done with whatever it began before the barrier, and what it begins after that finds a
+//! header closed that still is: ours. One that is busy may be about to store what it made of a header from before, so its
+//! stacks are opened again, and left alone until the next time. That is Dekker's algorithm, of which the owner's
+//! half costs nothing (Dice, Huang, Yang, "Asymmetric Dekker Synchronization", 2001).
 
 use core::ptr;
 
-use crate::cache::{Header, OwnedStack, Slab, has_changed, header_of, lock_of, used_bytes};
+use crate::cache::{
+    Header, OwnedStack, Seen, Slab, has_changed, header_of, lock_of, seen_of, used_bytes,
+};
 use crate::engine::Engine;
+use crate::front::thread;
 use crate::mode::Mode;
-use crate::os::Os;
+use crate::os::{Os, ThreadWords};
 use crate::size_class::{CLASSES, SizeClass};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -42,54 +52,78 @@ impl Which {
 }
 
 impl<O: Os> Engine<O> {
-    /// Empties stacks in the caches of CPUs. False if none is in use: changed since the last time, or
-    /// not empty. The caller holds the lock of the rounds.
+    /// Empties stacks in the caches of CPUs, and of threads that are not at work on theirs. False if none is in use: changed since
+    /// the last time, or not empty. The caller holds the lock of the rounds.
     #[inline(never)]
     pub(crate) fn drain(&self, which: Which) -> bool {
-        let (mut in_use, mut any_closed) = (false, false);
-        for slab in self.slabs() {
-            // SAFETY: it is a slab of this engine, all of which live as long.
-            let _guard = self.locking().then(|| unsafe { lock_of(slab) }.lock());
-            let (chosen, any_set_up) = choose(slab, which);
-            in_use |= any_set_up;
-            any_closed |= close(slab, &chosen);
-            if self.locking() {
+        // SAFETY: they are of CPUs.
+        let of_cpus = || self.slabs().map(|slab| (slab, unsafe { seen_of(slab) }, ptr::null()));
+        match self.setup().mode {
+            Mode::Slot => of_cpus().fold(false, |in_use, (slab, seen, _)| {
+                // SAFETY: it is a slab of this engine, all of which live as long.
+                let _guard = unsafe { lock_of(slab) }.lock();
+                let (chosen, any_set_up) = choose(slab, seen, which);
+                close(slab, &chosen);
                 self.empty_closed(slab);
+                in_use | any_set_up
+            }),
+            Mode::PerCpu => {
+                let stop = || self.os.restart_sequences();
+                self.drain_under_work(of_cpus, which, stop, |_| true)
+            }
+            Mode::Thread => {
+                let stop = || self.os.pass_barrier();
+                let rests = |words| thread::is_at_rest(&self.os, words);
+                self.thread_slabs.batches().fold(false, |in_use, batch| {
+                    in_use | self.drain_under_work(|| batch.owned(), which, stop, rests)
+                })
             }
         }
-        if any_closed && !self.locking() {
-            let stopped = self.os.restart_sequences();
-            for slab in self.slabs() {
-                if stopped {
+    }
+
+    /// The same for some slabs on which others work meanwhile. `stop` sees to it that nobody has a header from before any more who does
+    /// not say so, or fails; `rests` tells that of an owner.
+    fn drain_under_work<'a, I>(
+        &self,
+        slabs: impl Fn() -> I,
+        which: Which,
+        stop: impl Fn() -> bool,
+        rests: impl Fn(*const ThreadWords) -> bool,
+    ) -> bool
+    where
+        I: Iterator<Item = (*mut Slab, &'a Seen, *const ThreadWords)>,
+    {
+        let (mut in_use, mut any_closed) = (false, false);
+        for (slab, seen, _) in slabs() {
+            let (chosen, any_set_up) = choose(slab, seen, which);
+            in_use |= any_set_up;
+            any_closed |= close(slab, &chosen);
+        }
+        if any_closed {
+            let stopped = stop();
+            for (slab, _, owner) in slabs().filter(|&(slab, ..)| closed(slab).next().is_some()) {
+                if stopped && rests(owner) {
                     self.empty_closed(slab);
                 } else {
                     reopen(slab);
                 }
             }
+            // Where nobody can be stopped there is nothing to wait for either.
+            in_use &= stopped;
         }
         in_use
-    }
-
-    /// Whether whoever works on a slab holds its lock; otherwise, there are sequences.
-    fn locking(&self) -> bool {
-        self.setup().mode == Mode::Slot
     }
 
     /// Gives back what closed stacks hold, which by now are ours, and opens them, empty.
     #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
-        let mut closed = 0;
-        for class in SizeClass::all() {
-            let header = header(slab, class);
-            if header.is_closed() {
-                self.release_all(slab, class, header.opened(class));
-                closed += 1;
-            }
-        }
-        if closed == CLASSES - 1 {
+        closed(slab).for_each(|class| {
+            self.release_all(slab, class, header(slab, class).opened(class));
+        });
+        if closed(slab).count() == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        for class in SizeClass::all().filter(|&class| header(slab, class).is_closed()) {
+        for class in closed(slab) {
             // SAFETY: only we open a closed stack.
             unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
         }
@@ -97,7 +131,7 @@ impl<O: Os> Engine<O> {
 
     /// Gives back what the class's stack in this slab holds by this header. It is ours.
     fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
-        // SAFETY: the stack is closed, and nobody is in a sequence that began before.
+        // SAFETY: the stack is closed, and nobody has a header from before that it may store.
         let stack = unsafe { OwnedStack::new(slab, class) };
         let mut batch = [ptr::null_mut(); BATCH];
         loop {
@@ -133,8 +167,13 @@ fn header(slab: *mut Slab, class: SizeClass) -> Header {
     Header::from_bits(word(slab, class).load(Ordering::Acquire))
 }
 
+/// The classes whose stacks are closed.
+fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
+    SizeClass::all().filter(move |&class| header(slab, class).is_closed())
+}
+
 /// Which stacks to close, by class; and whether any was ever set up.
-fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
+fn choose(slab: *mut Slab, seen: &Seen, which: Which) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
@@ -142,7 +181,7 @@ fn choose(slab: *mut Slab, which: Which) -> ([bool; CLASSES], bool) {
         let set_up = !header.is_new();
         let stays = || match which {
             // SAFETY: as above.
-            Which::Unused => unsafe { has_changed(slab, class) },
+            Which::Unused => unsafe { has_changed(slab, class, seen) },
             Which::All | Which::These(_) => !which.has(class),
         };
         // Slabs that nobody uses stay untouched.
@@ -171,8 +210,8 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
     any
 }
 
-/// Opens closed stacks again. Nothing has happened meanwhile: a sequence that is in progress may store the
-/// header that was there before.
+/// Opens closed stacks again. Nothing has happened meanwhile: whoever is in progress may store what it made of the
+/// header that was there before, as it is.
 fn reopen(slab: *mut Slab) {
     for class in SizeClass::all() {
         let open = |bits| {

@@ -5,7 +5,7 @@ use core::ptr;
 use std::vec;
 use std::vec::Vec;
 
-use crate::cache::{Header, OwnedStack, Slab, bottom_of, lock_of, set_up_lock};
+use crate::cache::{Header, OwnedStack, Slab, lock_of, set_up_lock};
 use crate::central::Central;
 use crate::front::{Front, Preferred, Slots};
 pub use crate::heap_record::HeapId;
@@ -17,8 +17,10 @@ use crate::region::{Region, UnitIndex};
 pub use crate::scavenger::Scavenger;
 use crate::size_class::{SizeClass, UNIT};
 pub use crate::sync::Lock;
-use crate::sync::{Ordering, ProtocolU64};
 use crate::thread_slabs::ThreadSlabs;
+
+mod stacks;
+pub use stacks::{CpuCache, Mistake, ThreadCache};
 
 /// A central over its own page heap, and caches in slot mode.
 pub struct Layers<O> {
@@ -127,132 +129,6 @@ impl<O: Os> Layers<O> {
     }
 }
 
-/// What is wrong in a mutant of [`CpuCache`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mistake {
-    None,
-    /// Whoever empties the cache does not have the kernel restart what is in progress.
-    NoRestart,
-    /// A stack that was never set up has a limit above its top while it is closed.
-    RoomWhileClosed,
-    /// Sequences store the top alone.
-    HalfCommit,
-}
-
-/// One stack in the cache of a virtual CPU: one thread works on it by what stands for the sequences of `rseq/`,
-/// step by step, while another empties it, as `drain.rs`.
-pub struct CpuCache {
-    class: SizeClass,
-    header: ProtocolU64,
-    /// The slab's first two words, and the slots from the bottom on.
-    slots: [ProtocolU64; 6],
-    /// How often the kernel was told to restart sequences. One commits only if that is as it was at its beginning; the
-    /// lock makes one step of that, and is the barrier that either passes.
-    restarts: Lock<usize>,
-    mistake: Mistake,
-}
-
-impl CpuCache {
-    /// The cache, never used, of blocks of `size` bytes.
-    pub fn new(size: usize, mistake: Mistake) -> Self {
-        let class = SizeClass::of(size).expect("a small size");
-        let (header, slots) = (ProtocolU64::new(0), [0; 6].map(ProtocolU64::new));
-        Self { class, header, slots, restarts: Lock::new(0), mistake }
-    }
-
-    /// `rseq::pop`.
-    pub fn pop(&self) -> *mut u8 {
-        self.sequence(|| {
-            let header = self.header();
-            let block = self.at(header.top);
-            let commit = (!block.is_null()).then(|| Header { top: header.top - 8, ..header });
-            (commit, block)
-        })
-    }
-
-    /// `rseq::push`. The limit is read a moment after the header.
-    pub fn push(&self, block: *mut u8) -> bool {
-        self.sequence(|| {
-            let header = self.header();
-            if header.top >= self.header().limit {
-                return (None, false);
-            }
-            let top = header.top + 8;
-            self.slot(top).store(block.addr() as u64, Ordering::Relaxed);
-            (Some(Header { top, ..header }), true)
-        })
-    }
-
-    /// Sets the stack up, or gives it more room, by `rseq::replace_header`.
-    pub fn grow(&self) {
-        let old = self.header();
-        let new = old.grown(self.class);
-        self.sequence(|| ((self.header() == old && new != old).then_some(new), ()));
-    }
-
-    /// Empties the cache: what it held, or nothing if it is in use.
-    pub fn empty(&self) -> Vec<*mut u8> {
-        let closed = |bits| Some(self.closed(Header::from_bits(bits)).to_bits());
-        let _ = self.header.fetch_update(Ordering::AcqRel, Ordering::Acquire, closed);
-        if self.mistake != Mistake::NoRestart {
-            *self.restarts.lock() += 1;
-        }
-        let header = self.header();
-        if !header.is_closed() {
-            return Vec::new();
-        }
-        let Header { top, .. } = header.opened(self.class);
-        let held = header.held(self.class) as u32;
-        let taken = (0..held).map(|nth| self.at(top - 8 * nth)).collect();
-        self.set_header(Header::default());
-        taken
-    }
-
-    fn closed(&self, header: Header) -> Header {
-        let closed = header.closed(self.class);
-        let room = self.mistake == Mistake::RoomWhileClosed && header.is_new();
-        Header { limit: closed.limit + room as u32, ..closed }
-    }
-
-    /// Runs the body until nothing has come in between that would restart it, and commits the header that it
-    /// makes, if any.
-    fn sequence<R>(&self, body: impl Fn() -> (Option<Header>, R)) -> R {
-        loop {
-            let begun = *self.restarts.lock();
-            let (commit, result) = body();
-            let Some(mut header) = commit else {
-                return result;
-            };
-            let restarts = self.restarts.lock();
-            if self.mistake == Mistake::HalfCommit && !self.header().is_new() {
-                header.limit = self.header().limit;
-            }
-            if *restarts == begun {
-                self.set_header(header);
-                return result;
-            }
-        }
-    }
-
-    fn header(&self) -> Header {
-        Header::from_bits(self.header.load(Ordering::Acquire))
-    }
-
-    /// By a swap, since loom does not see that a plain store comes after the swap whose value it replaces.
-    fn set_header(&self, header: Header) {
-        self.header.swap(header.to_bits(), Ordering::AcqRel);
-    }
-
-    fn slot(&self, top: u32) -> &ProtocolU64 {
-        let nth = top.checked_sub(bottom_of(self.class)).map_or(top / 8, |above| 2 + above / 8);
-        &self.slots[nth as usize]
-    }
-
-    fn at(&self, top: u32) -> *mut u8 {
-        ptr::without_provenance_mut(self.slot(top).load(Ordering::Relaxed) as usize)
-    }
-}
-
 /// The caches of threads.
 pub struct Caches<O> {
     os: O,
@@ -285,7 +161,7 @@ impl<O: Os> Caches<O> {
 
     /// A cache for the calling thread.
     pub fn take(&self) -> Cache {
-        Cache(self.slabs.take(&self.os).expect("room for a cache"))
+        Cache(self.slabs.take(&self.os, ptr::null()).expect("room for a cache"))
     }
 
     /// The block in the cache, which then holds this one.

@@ -49,6 +49,7 @@ impl<O: Os> Engine<O> {
         }
         let slab = thread::leave(self.os.thread_words());
         if !slab.is_null() {
+            self.thread_slabs.disown(slab);
             self.flush_slab(slab);
             // SAFETY: it was this thread's, which let go of it.
             unsafe { self.thread_slabs.give(&self.os, slab) }
@@ -203,8 +204,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives all blocks back to their spans that caches hold which can be emptied: the calling
-    /// thread's, those of CPUs, and those of threads that are no more. Waits for a round that somebody is in.
+    /// Gives all blocks back to their spans that caches hold which can be emptied: all but those of threads at
+    /// work on theirs. Waits for a round that somebody is in.
     pub(crate) fn flush_all(&self) {
         self.flush_own(Which::All);
         let _rounds = self.rounds.lock();
@@ -212,7 +213,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// The same for some classes. Caches of threads that are no more are emptied of all. Where somebody is in a round, those of
-    /// CPUs stay as they are.
+    /// CPUs and of other threads stay as they are.
     pub(crate) fn let_go(&self, which: Which) {
         self.flush_own(which);
         if let Some(_rounds) = self.rounds.try_lock() {

@@ -127,12 +127,12 @@ impl<M: Memory> Tables for Remote<'_, M> {
         }
         let shown = Shown::from_bytes(&record);
         let page = self.beacon.page;
-        if shown.links != 0 && shown.stride.is_multiple_of(page) && shown.room < SLABS_MOST {
+        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.room < SLABS_MOST {
             for nth in 0..shown.committed.min(shown.room) {
                 resident +=
                     self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut held);
             }
-            for_each_resident(self, shown.links, shown.links_bytes(page), |_| {
+            for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
                 resident += page as u64
             });
         }

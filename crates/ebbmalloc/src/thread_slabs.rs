@@ -2,13 +2,14 @@
 //!
 //! Which slabs are free is written beside them, not in them, so that the memory of one that
 //! nobody needs can go back to the kernel as a whole. A free slab may hold blocks: the next
-//! thread takes them over.
+//! thread takes them over. And where the words of the thread are that has a slab, for whoever wants to empty it: `drain.rs`.
 
+use core::ops::Range;
 use core::ptr;
 
-use crate::cache::{Slab, used_bytes};
-use crate::os::Os;
-use crate::sync::{AtomicUsize, Lock, Ordering, const_fn};
+use crate::cache::{Seen, Slab, used_bytes};
+use crate::os::{Os, ThreadWords};
+use crate::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
 /// Threads beyond these are served without a cache.
 const SLABS_MAX: usize = 16 * 1024;
@@ -18,6 +19,20 @@ const ADDRESS_SHARE: usize = 16;
 const WARM_MAX: u32 = 32;
 /// The link of a slab that a thread has; others are the number of the next slab plus 1.
 const TAKEN: u32 = u32::MAX;
+/// So many slabs are emptied at a time: who comes or leaves waits for that.
+const AT_A_TIME: usize = 64;
+
+/// What is kept of a slab, beside it.
+#[repr(C)]
+struct Record {
+    link: u32,
+    /// What [`has_changed`] goes by.
+    ///
+    /// [`has_changed`]: crate::cache::has_changed
+    seen: Seen,
+    /// The words of the thread that has it; null where nobody has, or is to be asked.
+    owner: *const ThreadWords,
+}
 
 /// Lists of free slabs, in the order in which they are taken.
 #[derive(Clone, Copy)]
@@ -44,8 +59,8 @@ struct Slabs {
     start: *mut u8,
     /// Bytes from one to the next: fewer than in a [`Slab`], of which not all is ever used.
     stride: usize,
-    /// For each slab its link, behind the last slab; null before set-up.
-    links: *mut u32,
+    /// For each slab its record, behind the last slab; null before set-up.
+    records: *mut Record,
     /// How many there is room for.
     room: usize,
     /// How many are committed; always the lowest.
@@ -61,7 +76,7 @@ struct Slabs {
 pub(crate) struct Shown {
     pub start: usize,
     pub stride: usize,
-    pub links: usize,
+    pub records: usize,
     pub room: usize,
     pub committed: usize,
 }
@@ -73,9 +88,30 @@ impl Shown {
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
-    /// Bytes that the links take, in whole pages.
-    pub fn links_bytes(&self, page: usize) -> usize {
-        if self.links == 0 { 0 } else { (self.room * size_of::<u32>()).next_multiple_of(page) }
+    /// Bytes that the records take, in whole pages.
+    pub fn records_bytes(&self, page: usize) -> usize {
+        if self.records == 0 { 0 } else { records_bytes(self.room, page) }
+    }
+}
+
+fn records_bytes(room: usize, page: usize) -> usize {
+    (room * size_of::<Record>()).next_multiple_of(page)
+}
+
+/// Some slabs. While the value lives, no thread gets one of them, or gives it up.
+pub(crate) struct Batch<'a> {
+    slabs: Guard<'a, Slabs>,
+    numbers: Range<usize>,
+}
+
+impl Batch<'_> {
+    /// Those of these slabs that threads have: the slab, what its stacks were, and the thread's words.
+    pub fn owned(&self) -> impl Iterator<Item = (*mut Slab, &Seen, *const ThreadWords)> {
+        let each = self.numbers.clone().map(|number| {
+            let record = self.slabs.record(number);
+            (self.slabs.slab(number), &record.seen, record.owner)
+        });
+        each.filter(|(_, _, owner)| !owner.is_null())
     }
 }
 
@@ -97,20 +133,19 @@ impl ThreadSlabs {
         if slabs.start.is_null() {
             let stride = used_bytes().next_multiple_of(page);
             let room = (os.address_space_left() / ADDRESS_SHARE / stride).min(SLABS_MAX);
-            let links = (room * size_of::<u32>()).next_multiple_of(page);
-            let reserved = if room > 0 { os.reserve(room * stride + links, page) } else { None };
+            let bytes = room * stride + records_bytes(room, page);
+            let reserved = if room > 0 { os.reserve(bytes, page) } else { None };
             slabs.start = reserved.ok_or("too little address space")?.as_ptr();
             (slabs.stride, slabs.room) = (stride, room);
         }
-        if slabs.links.is_null() {
-            // SAFETY: the links come behind the slabs.
-            let links = unsafe { slabs.start.add(slabs.room * slabs.stride) };
-            let bytes = (slabs.room * size_of::<u32>()).next_multiple_of(page);
+        if slabs.records.is_null() {
+            // SAFETY: the records come behind the slabs.
+            let records = unsafe { slabs.start.add(slabs.room * slabs.stride) };
             // SAFETY: reserved, and not committed before, unless that failed.
-            if !unsafe { os.commit(links, bytes) } {
+            if !unsafe { os.commit(records, records_bytes(slabs.room, page)) } {
                 return Err("too little memory");
             }
-            slabs.links = links.cast();
+            slabs.records = records.cast();
         }
         Ok(())
     }
@@ -126,7 +161,7 @@ impl ThreadSlabs {
         Shown {
             start: slabs.start.addr(),
             stride: slabs.stride,
-            links: slabs.links.addr(),
+            records: slabs.records.addr(),
             room: slabs.room,
             committed: slabs.committed,
         }
@@ -137,14 +172,32 @@ impl ThreadSlabs {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// A slab for the calling thread alone; `None` if there is no more room or memory.
-    pub fn take(&self, os: &impl Os) -> Option<*mut Slab> {
+    /// A slab for the calling thread alone, which has these words; `None` if there is no more room or memory.
+    pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<*mut Slab> {
         let mut slabs = self.slabs.lock();
         let shelves = [Shelf::Orphaned, Shelf::Warm, Shelf::Cold];
         let free = shelves.into_iter().find_map(|shelf| slabs.pop(shelf));
         let number = free.or_else(|| slabs.commit_next(os))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
+        slabs.record_mut(number).owner = owner;
         Some(slabs.slab(number))
+    }
+
+    /// Sees to it that the thread that has this slab is not asked about it any more, nor its words looked at: now only who took the slab
+    /// works on it. Followed by [`ThreadSlabs::give`].
+    pub fn disown(&self, slab: *mut Slab) {
+        let mut slabs = self.slabs.lock();
+        let number = slabs.number(slab);
+        slabs.record_mut(number).owner = ptr::null();
+    }
+
+    /// All slabs, some at a time.
+    pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+        (0..).step_by(AT_A_TIME).map_while(|start| {
+            let slabs = self.slabs.lock();
+            let numbers = start..slabs.committed.min(start + AT_A_TIME);
+            (!numbers.is_empty()).then_some(Batch { slabs, numbers })
+        })
     }
 
     /// Gives a slab to whichever thread comes next. It is empty.
@@ -204,7 +257,9 @@ impl ThreadSlabs {
             let (before, mut next) = (shelved, slabs.heads[shelf as usize]);
             while let Some(number) = next.checked_sub(1) {
                 assert!(shelved < linked && (number as usize) < slabs.committed, "slab {number}");
-                (shelved, next) = (shelved + 1, slabs.link(number as usize));
+                let Record { owner, link, .. } = slabs.record(number as usize);
+                assert!(owner.is_null(), "slab {number} is free, and a thread's");
+                (shelved, next) = (shelved + 1, *link);
             }
             assert!(!matches!(shelf, Shelf::Warm) || shelved - before == slabs.warm as usize);
         }
@@ -230,7 +285,7 @@ impl Slabs {
     const NONE: Self = Self {
         start: ptr::null_mut(),
         stride: 0,
-        links: ptr::null_mut(),
+        records: ptr::null_mut(),
         room: 0,
         committed: 0,
         heads: [0; 3],
@@ -242,14 +297,26 @@ impl Slabs {
         unsafe { self.start.add(number * self.stride).cast() }
     }
 
+    fn number(&self, slab: *mut Slab) -> usize {
+        (slab.addr() - self.start.addr()) / self.stride
+    }
+
+    fn record(&self, number: usize) -> &Record {
+        // SAFETY: there is one for each slab, of zeros at first, which are valid.
+        unsafe { &*self.records.add(number) }
+    }
+
+    fn record_mut(&mut self, number: usize) -> &mut Record {
+        // SAFETY: as above.
+        unsafe { &mut *self.records.add(number) }
+    }
+
     fn link(&self, number: usize) -> u32 {
-        // SAFETY: there is a link for each slab.
-        unsafe { self.links.add(number).read() }
+        self.record(number).link
     }
 
     fn set_link(&mut self, number: usize, link: u32) {
-        // SAFETY: as above.
-        unsafe { self.links.add(number).write(link) }
+        self.record_mut(number).link = link;
     }
 
     fn commit_next(&mut self, os: &impl Os) -> Option<usize> {
@@ -264,6 +331,7 @@ impl Slabs {
     }
 
     fn push(&mut self, shelf: Shelf, number: usize) {
+        self.record_mut(number).owner = ptr::null();
         self.set_link(number, self.heads[shelf as usize]);
         self.heads[shelf as usize] = number as u32 + 1;
         self.warm += matches!(shelf, Shelf::Warm) as u32;
@@ -285,6 +353,6 @@ impl Slabs {
         if matches!(shelf, Shelf::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
             unsafe { ptr::write_bytes(slab.cast::<u8>(), 0, bytes) }
         }
-        self.push(shelf, (slab.addr() - self.start.addr()) / bytes);
+        self.push(shelf, self.number(slab));
     }
 }

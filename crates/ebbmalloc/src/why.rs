@@ -61,7 +61,7 @@ impl<O: Os> Engine<O> {
         [
             (self.region.slabs().addr(), self.setup().caches << SLAB_SHIFT),
             (shown.start, shown.committed * shown.stride),
-            (shown.links, shown.links_bytes(self.os.page_size())),
+            (shown.records, shown.records_bytes(self.os.page_size())),
         ]
     }
 

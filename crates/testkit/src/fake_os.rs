@@ -5,14 +5,14 @@ use std::alloc::{self, Layout};
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
 use crate::watch::Watch;
-use crate::words::Words;
+use crate::words::{self, Words};
 
 /// What memory that is not committed is filled with, so that a read of it shows.
 const POISON: u8 = 0xdb;
@@ -36,6 +36,11 @@ pub struct FakeOs {
     populated: AtomicUsize,
     while_populating: Option<fn()>,
     moves: AtomicUsize,
+    /// Whether threads can be told to pass a barrier, if that was said.
+    barrier: Option<bool>,
+    barriers: AtomicUsize,
+    /// All threads are in the middle of something.
+    busy: AtomicBool,
     /// The clock, in milliseconds, and how far a look at it moves it.
     now: AtomicU64,
     tick: u64,
@@ -77,6 +82,9 @@ impl Default for FakeOs {
             populated: AtomicUsize::new(0),
             while_populating: None,
             moves: AtomicUsize::new(0),
+            barrier: None,
+            barriers: AtomicUsize::new(0),
+            busy: AtomicBool::new(false),
             now: Default::default(),
             tick: 1,
             watch: None,
@@ -145,6 +153,21 @@ impl FakeOs {
     /// One that calls this each time that memory is made resident at once.
     pub fn while_populating(self, call: fn()) -> Self {
         Self { while_populating: Some(call), ..self }
+    }
+
+    /// One where threads cannot be told to pass a barrier; or one where they need not, as none does anything meanwhile.
+    pub fn barrier(self, passed: bool) -> Self {
+        Self { barrier: Some(passed), ..self }
+    }
+
+    /// Whether all threads are in the middle of something, from now on.
+    pub fn set_busy(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
+    }
+
+    /// How often all threads were to pass a barrier.
+    pub fn barriers(&self) -> usize {
+        self.barriers.load(Ordering::Relaxed)
     }
 
     /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
@@ -477,6 +500,17 @@ impl Os for FakeOs {
 
     fn thread_words(&self) -> &ThreadWords {
         self.words.of_this_thread()
+    }
+
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
+        // Being busy is the only state that anybody asks others about.
+        self.busy.load(Ordering::Relaxed) || words::may_be(words, state)
+    }
+
+    fn pass_barrier(&self) -> bool {
+        self.barriers.fetch_add(1, Ordering::Relaxed);
+        // Miri has none for real threads.
+        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && Linux.pass_barrier())
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {

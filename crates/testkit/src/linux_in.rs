@@ -182,6 +182,14 @@ impl Os for LinuxIn {
         self.words.of_this_thread()
     }
 
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
+        Linux.may_be(words, state)
+    }
+
+    fn pass_barrier(&self) -> bool {
+        Linux.pass_barrier()
+    }
+
     fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
         // Threads of tests say themselves when they leave.
         Ok(())

@@ -4,7 +4,7 @@
 #![cfg(not(any(miri, loom)))]
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -199,6 +199,69 @@ fn caches_are_emptied_under_sequences() {
             engine.trim();
         }
     });
+}
+
+/// The same of threads, which nothing restarts: their operations are so short that many begin and end in the midst of an emptying.
+#[test]
+fn caches_of_threads_are_emptied_under_work() {
+    let engine = Engine::new(LinuxIn::new("thread"));
+    let over = AtomicBool::new(false);
+    let mut emptied = 0;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let engine = &engine;
+                scope.spawn(move || {
+                    work(engine, number, rounds() / 4);
+                    swap_blocks(engine, number, rounds() * 500);
+                    engine.leave_thread();
+                })
+            })
+            .collect();
+        // One that does nothing, and one after the other that only comes and goes.
+        scope.spawn(|| {
+            swap_blocks(&engine, THREADS, 1000);
+            while !over.load(Ordering::Relaxed) {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let sizes = (0..60).map(|nth| 16 + nth * nth);
+                        let blocks: Vec<_> = sizes.map(|size| engine.alloc(size)).collect();
+                        // SAFETY: live blocks, each freed once.
+                        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+                        engine.leave_thread();
+                    });
+                });
+            }
+            engine.leave_thread();
+        });
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            engine.trim();
+            emptied += 1;
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    println!("emptied {emptied} times");
+    engine.check_with(&[]);
+    let stats = engine.stats();
+    assert_eq!((stats.live_bytes, stats.cached_bytes), (0, 0));
+}
+
+/// Frees the oldest of a few blocks and allocates another, again and again.
+fn swap_blocks(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
+    let mut blocks = [ptr::null_mut::<u64>(); 8];
+    let number = |round: usize| (thread << 48 | round) as u64;
+    for round in 0..rounds {
+        let block = &mut blocks[round % 8];
+        // SAFETY: ours, until it is freed.
+        unsafe {
+            assert!(round < 8 || block.read_volatile() == number(round - 8), "{block:p} is shared");
+            engine.free(block.cast());
+            *block = engine.alloc(SIZE).cast();
+            block.write_volatile(number(round));
+        }
+    }
+    // SAFETY: freed once.
+    blocks.into_iter().for_each(|block| unsafe { engine.free(block.cast()) });
 }
 
 /// Who trims while the scavenger is in a round, which only empties caches that nobody uses, still gets what all of them hold.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
-    Caches, CpuCache, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger, UNTOLD,
+    Caches, CpuCache, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger,
+    ThreadCache, UNTOLD,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -398,7 +399,7 @@ mod caches_of_cpus {
     use super::*;
 
     /// A thread takes a block from its CPU's cache, if there is one, and puts it and another into it, while the cache
-    /// is emptied from outside. Each block is found once afterwards.
+    /// is emptied from outside, twice. Each block is found once afterwards.
     fn emptied(used: bool, mistake: Mistake) {
         explore(move || {
             let shared = Arc::new((CpuCache::new(SIZE, mistake), Held::default()));
@@ -414,7 +415,9 @@ mod caches_of_cpus {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     let (cache, held) = &*shared;
-                    cache.empty().into_iter().for_each(|block| held.take(block));
+                    for _ in 0..2 {
+                        cache.empty().into_iter().for_each(|block| held.take(block));
+                    }
                 })
             };
             let popped = cache.pop();
@@ -453,7 +456,7 @@ mod caches_of_cpus {
     }
 
     #[test]
-    #[should_panic(expected = "block 2 is lost")]
+    #[should_panic(expected = "handed out twice")]
     fn mutant_that_commits_half_a_header() {
         emptied(true, Mistake::HalfCommit);
     }
@@ -462,6 +465,88 @@ mod caches_of_cpus {
     #[should_panic(expected = "block 2 is lost")]
     fn mutant_with_room_while_closed() {
         emptied(false, Mistake::RoomWhileClosed);
+    }
+}
+
+mod emptied_thread_caches {
+    use super::*;
+
+    /// A thread takes a block from its cache, and puts it and another into it, or does not and leaves, while the cache is emptied from outside,
+    /// twice. Each block is found once afterwards.
+    fn emptied(leaves: bool, mistake: Mistake) {
+        explore(move || {
+            let shared = Arc::new((ThreadCache::new(SIZE, mistake), Held::default()));
+            let (cache, held) = &*shared;
+            cache.grow();
+            assert!(cache.push(block(1)));
+            held.take(block(2));
+            let other = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (cache, held) = &*shared;
+                    for _ in 0..2 {
+                        cache.empty().into_iter().for_each(|block| held.take(block));
+                    }
+                })
+            };
+            let put = |block| {
+                held.give(block);
+                let pushed = cache.push(block) || {
+                    cache.grow();
+                    cache.push(block)
+                };
+                if !pushed {
+                    held.take(block);
+                }
+            };
+            if leaves {
+                put(block(2));
+                cache.leave().into_iter().for_each(|block| held.take(block));
+            } else {
+                let popped = cache.pop();
+                put(block(2));
+                if !popped.is_null() {
+                    held.take(popped);
+                    put(popped);
+                }
+            }
+            other.join().unwrap();
+            held.take_rest(cache.empty(), [1, 2]);
+        });
+    }
+
+    #[test]
+    fn while_in_use() {
+        emptied(false, Mistake::None);
+    }
+
+    #[test]
+    fn while_their_threads_leave() {
+        emptied(true, Mistake::None);
+    }
+
+    #[test]
+    #[should_panic(expected = "handed out twice")]
+    fn mutant_without_barrier() {
+        emptied(false, Mistake::NoBarrier);
+    }
+
+    #[test]
+    #[should_panic(expected = "handed out twice")]
+    fn mutant_that_empties_under_work() {
+        emptied(false, Mistake::BusyIgnored);
+    }
+
+    #[test]
+    #[should_panic(expected = "block 1 is lost")]
+    fn mutant_that_seems_done_too_early() {
+        emptied(false, Mistake::EndUnordered);
+    }
+
+    #[test]
+    #[should_panic(expected = "handed out twice")]
+    fn mutant_that_leaves_unseen() {
+        emptied(true, Mistake::LeavesUnseen);
     }
 }
 

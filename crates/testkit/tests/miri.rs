@@ -187,6 +187,40 @@ fn caches_are_handed_on() {
     finish(&engine);
 }
 
+/// A thread's cache is emptied, whole and in part, while it does nothing; it goes on with what is left, and with slots that were read.
+#[test]
+fn caches_are_emptied_by_others() {
+    let os = FakeOs::default().space(12 << 20).mode("thread").barrier(true);
+    let engine = Engine::new(os);
+    let [begin, end] = [(); 2].map(|()| Barrier::new(2));
+    let work = || {
+        let sizes = [64, 1000];
+        let blocks: Vec<_> = (0..80).map(|nth| engine.alloc(sizes[nth % 2])).collect();
+        // SAFETY: freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..4 {
+                work();
+                begin.wait();
+                end.wait();
+            }
+            engine.leave_thread();
+        });
+        for round in 0..4 {
+            begin.wait();
+            engine.os().set_busy(round == 1);
+            let _ = if round % 2 == 0 { engine.idle() } else { engine.trim() };
+            engine.os().set_busy(false);
+            engine.check();
+            assert_eq!(engine.stats().cached_bytes > 0, round < 3);
+            end.wait();
+        }
+    });
+    finish(&engine);
+}
+
 /// Two threads make a heap each, of which the other frees a block; one deletes its own meanwhile.
 #[test]
 fn heaps_come_and_go() {

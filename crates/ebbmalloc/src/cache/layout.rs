@@ -48,21 +48,29 @@ impl Header {
         Self { top: bits as u32, limit: (bits >> 32) as u32 }
     }
 
-    /// What a stack gets that is to look empty to a pop and full to a push: `drain.rs`. The top is the bottom
-    /// slot, and the limit below it says how many blocks there are; odd, as no other limit is. That of a stack that was never set up
-    /// stays 0: a push that saw its top, which is 0, may compare that with this limit.
+    /// What a stack gets that is to look empty to a pop and full to a push: `drain.rs`. The top is a slot that no stack has,
+    /// and the limit below it says how many blocks there are, and where. That of a stack that was never set up stays 0: a push that
+    /// saw its top, which is 0, may compare that with this limit.
     pub fn closed(self, class: SizeClass) -> Self {
-        let limit = if self.is_new() { 0 } else { 8 * self.held(class) as u32 + CLOSED };
-        Self { top: Stack::of(FULL, class).bottom, limit }
+        if self.is_closed() {
+            return self;
+        }
+        let whole = self.held(class) * PLACES + self.place(class);
+        Self { top: CLOSED, limit: if self.is_new() { 0 } else { whole as u32 + 1 } }
     }
 
     pub fn is_closed(self) -> bool {
-        self.limit & CLOSED != 0 || self.is_new() && self.top != 0
+        self.top == CLOSED
     }
 
-    /// What a closed stack can go on with: no room beyond what it holds.
+    /// What a closed stack can go on with, where it lies: no room beyond what it holds. One that was never set up is as
+    /// it was.
     pub fn opened(self, class: SizeClass) -> Self {
-        let top = Stack::of(FULL, class).bottom + 8 * self.held(class) as u32;
+        let Some(whole) = self.limit.checked_sub(1) else {
+            return Self::default();
+        };
+        let bottom = Stack::of(whole as usize % PLACES, class).bottom;
+        let top = bottom + 8 * self.held(class) as u32;
         Self { top, limit: top }
     }
 
@@ -123,7 +131,7 @@ impl Header {
     /// How many blocks it holds; more than there is room for where the room has shrunk.
     pub fn held(self, class: SizeClass) -> usize {
         if self.is_closed() {
-            return (self.limit / 8) as usize;
+            return self.limit.saturating_sub(1) as usize / PLACES;
         }
         (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
     }
@@ -141,8 +149,11 @@ impl Header {
     }
 }
 
-/// The bit in the limit of stacks that are closed.
-const CLOSED: u32 = 1;
+/// Offset of the slot that is the top of all stacks that are closed, and stays null: behind the smallest stacks, on the page that
+/// stays where it is when the slots of stacks go back to the kernel.
+const CLOSED: u32 = (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
+/// A limit of one that is closed lies at or below that.
+const _: () = assert!((STACK_BLOCKS * PLACES + PLACES) as u32 <= CLOSED);
 
 /// Where a class's stack may lie in a slab.
 #[derive(Clone, Copy)]
@@ -193,8 +204,12 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
             offset += 8 * (most + 1) + if coloured { 8 * COLOUR } else { 0 };
             i += 1;
         }
-        // The headers and the smallest stacks share a page.
-        assert!(place > 0 || offset <= 4096);
+        // The headers, the smallest stacks and the slot of those that are closed share a page.
+        if place == 0 {
+            assert!(offset == CLOSED as usize);
+            offset += 8;
+            assert!(offset <= 4096);
+        }
         place += 1;
     }
     assert!(offset <= SEEN_AT);
@@ -251,6 +266,29 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+
+    #[test]
+    fn a_stack_that_is_closed_opens_where_it_was() {
+        for class in SizeClass::all() {
+            for place in 0..PLACES {
+                let Stack { bottom, most } = Stack::of(place, class);
+                for held in [0, 1, most] {
+                    let top = bottom + 8 * held;
+                    let closed = Header { top, limit: bottom + 8 * most }.closed(class);
+                    assert!(closed.is_closed() && closed.limit <= closed.top);
+                    assert_eq!((closed.held(class), closed.room(class)), (held as usize, 0));
+                    assert_eq!(closed.closed(class), closed);
+                    assert_eq!(closed.opened(class), Header { top, limit: top });
+                }
+                let slots = bottom..=bottom + 8 * most;
+                assert!(!slots.contains(&CLOSED), "a slot of {class:?} is that of closed stacks");
+            }
+        }
+        let new = Header::default();
+        let class = SizeClass::of(1).unwrap();
+        assert!(new.closed(class).is_closed() && new.closed(class).is_new());
+        assert_eq!(new.closed(class).opened(class), new);
+    }
 
     #[test]
     fn bottoms_of_large_stacks_lie_in_different_lines_of_their_pages() {

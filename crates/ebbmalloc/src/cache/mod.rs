@@ -12,7 +12,7 @@ mod layout;
 
 use core::mem::offset_of;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
@@ -79,7 +79,7 @@ pub struct Slab {
 /// Offset of the headers from the start of a slab, by class index.
 pub(crate) const HEADERS_AT: usize = offset_of!(SlabStart, headers);
 
-/// The header of the class's stack. Only the owner writes it; statistics read it any time.
+/// The header of the class's stack. Only the owner writes it, and whoever empties caches; statistics read it any time.
 ///
 /// # Safety
 /// `slab` is a slab that lives as long as the reference.
@@ -126,21 +126,33 @@ pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
     Header::from_bits(header).held(class)
 }
 
+/// Digests by class index of what the stacks of a slab were when somebody last looked which are in use.
+pub(crate) type Seen = [AtomicU32; CLASSES];
+
+/// The digests of a virtual CPU's slab, which lie in it.
+///
+/// # Safety
+/// `slab` is a virtual CPU's slab that lives as long as the reference.
+pub(crate) unsafe fn seen_of<'a>(slab: *mut Slab) -> &'a Seen {
+    // SAFETY: the caller's; atomics are only ever reached through shared references.
+    unsafe { &*slab.byte_add(SEEN_AT).cast() }
+}
+
 /// True where the class's stack has changed since this was last asked. Hardly ever false where it has: stacks in use
 /// often hold as many blocks as before, but not the same one on top.
 ///
 /// # Safety
-/// `slab` is a slab on which others work by sequences only, or whose lock is held.
-pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass) -> bool {
+/// `slab` is a slab, on which others may work meanwhile: they store blocks as whole words.
+pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Seen) -> bool {
     // SAFETY: the caller's; an atomic is only ever reached through shared references.
     unsafe {
-        let header = header_of(slab, class).load(Ordering::Relaxed);
+        let header = header_of(slab, class).load(Ordering::Acquire);
         let top = Header::from_bits(header).top as usize;
-        let newest = (*slab.byte_add(top).cast::<AtomicU64>()).load(Ordering::Relaxed);
+        let newest = (*slab.byte_add(top).cast::<AtomicPtr<u8>>()).load(Ordering::Relaxed);
         // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
-        let digest = ((header ^ newest).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        let seen = &*slab.byte_add(SEEN_AT).cast::<AtomicU32>().add(class.index());
-        seen.swap(digest, Ordering::Relaxed) != digest
+        let bits = header ^ newest.addr() as u64;
+        let digest = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        seen[class.index()].swap(digest, Ordering::Relaxed) != digest
     }
 }
 
@@ -161,6 +173,10 @@ pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
 
 /// One class's stack in a slab that this thread owns for the moment: the plain counterpart of
 /// the restartable sequences.
+///
+/// Somebody may close a thread's stack at any moment (`drain.rs`), which is no business of an operation that is under way. So each
+/// loads the header once, goes by that, and stores none where it found the stack closed: one that was meant for whoever did
+/// that would be gone.
 pub(crate) struct OwnedStack {
     slab: *mut Slab,
     class: SizeClass,
@@ -168,7 +184,7 @@ pub(crate) struct OwnedStack {
 
 impl OwnedStack {
     /// # Safety
-    /// While the value lives, nobody else works on the slab: the caller holds its lock, or it is
+    /// While the value lives, nobody else works on the slab, but to close stacks: the caller holds its lock, or it is
     /// the calling thread's.
     #[inline(always)]
     pub unsafe fn new(slab: *mut Slab, class: SizeClass) -> Self {
@@ -177,8 +193,13 @@ impl OwnedStack {
 
     #[inline(always)]
     pub fn header(&self) -> Header {
+        self.load_header(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn load_header(&self, order: Ordering) -> Header {
         // SAFETY: the slab lives while we own it.
-        Header::from_bits(unsafe { header_of(self.slab, self.class) }.load(Ordering::Relaxed))
+        Header::from_bits(unsafe { header_of(self.slab, self.class) }.load(order))
     }
 
     /// Ordered after what was written to the slots: the child of a fork may find the stores of
@@ -214,8 +235,7 @@ impl OwnedStack {
         if header.top >= header.limit || self.at_top(header.top) == block {
             return false;
         }
-        // SAFETY: between the top and the limit of the stack, which is ours.
-        unsafe { self.at(header.top as usize + 8).cast::<*mut u8>().write(block) };
+        self.put(header.top as usize + 8, block);
         // Below the limit, so nothing is carried into the upper half.
         self.set_header(Header::from_bits(header.to_bits() + 8));
         true
@@ -263,7 +283,11 @@ impl OwnedStack {
     /// stack moves where it outgrows its place. Where it has more room than that, that shrinks.
     /// The header before and after.
     pub fn grow(&mut self, most: usize) -> (Header, Header) {
-        let old = self.header();
+        // Whoever has emptied the stack is done with reading its slots, which are written to from now on.
+        let old = self.load_header(Ordering::Acquire);
+        if old.is_closed() {
+            return (old, old);
+        }
         let (held, room) = (old.held(self.class), old.room(self.class));
         let wanted = (room * 2).max(PLACE_BLOCKS[0]).min(most) as u32;
         let from = old.place(self.class);
@@ -287,6 +311,9 @@ impl OwnedStack {
     /// Takes as many blocks as `blocks` has room for, the newest first; how many came.
     pub fn pop_batch(&mut self, blocks: &mut [*mut u8]) -> usize {
         let mut header = self.header();
+        if header.is_closed() {
+            return 0;
+        }
         let taken = self.take(&mut header, blocks);
         self.set_header(header);
         taken
@@ -306,15 +333,25 @@ impl OwnedStack {
     /// Puts as many blocks on top as there is room for, the last one topmost; how many went.
     pub fn push_batch(&mut self, blocks: &[*mut u8]) -> usize {
         let mut header = self.header();
+        if header.is_closed() {
+            return 0;
+        }
         let free = header.room(self.class).saturating_sub(header.held(self.class));
         let taken = free.min(blocks.len());
         for &block in &blocks[..taken] {
             header.top += 8;
-            // SAFETY: between the top and the limit of the stack, which is ours.
-            unsafe { self.at(header.top as usize).cast::<*mut u8>().write(block) };
+            self.put(header.top as usize, block);
         }
         self.set_header(header);
         taken
+    }
+
+    /// Stores a block in a slot between the top and the limit of the stack: whole, since somebody may look at it meanwhile
+    /// ([`has_changed`]).
+    #[inline(always)]
+    fn put(&mut self, slot: usize, block: *mut u8) {
+        // SAFETY: in the stack, which is ours; the word is aligned.
+        unsafe { &*self.at(slot).cast::<AtomicPtr<u8>>() }.store(block, Ordering::Relaxed);
     }
 
     /// The block in the slot that a header's top names; null where the stack is empty.

@@ -1,7 +1,7 @@
-//! A cache for each thread, which no other thread touches: plain loads and stores.
+//! A cache for each thread, which no other thread uses: plain loads and stores.
 //!
 //! While a thread works on its slab, its state says so, and a signal handler that interrupts it
-//! there is served without a cache.
+//! there is served without a cache. Whoever empties the caches of others looks at the state too (`drain.rs`).
 
 use core::ptr;
 use core::sync::atomic::compiler_fence;
@@ -55,9 +55,15 @@ impl<'a> Ready<'a> {
         // SAFETY: the slab is this thread's, and a handler leaves it alone while that is busy.
         let result = work(&mut unsafe { OwnedStack::new(slab, class) });
         compiler_fence(Ordering::SeqCst);
-        words.state.store(state, Ordering::Relaxed);
+        // Who sees this state sees what was stored meanwhile.
+        words.state.store(state, Ordering::Release);
         result
     }
+}
+
+/// Whether the thread that has these words is certainly not at work on its cache, or has ended. It may begin any time.
+pub(crate) fn is_at_rest(os: &impl Os, words: *const ThreadWords) -> bool {
+    !os.may_be(words, BUSY)
 }
 
 /// The calling thread's slab; null if it has none.
@@ -75,7 +81,8 @@ pub(crate) fn refuse(words: &ThreadWords) -> bool {
 
 /// Takes its cache from the calling thread, which gets none again; null if it had none.
 pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
-    words.state.store(GONE, Ordering::Relaxed);
+    // As any end of work.
+    words.state.store(GONE, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     let slab = own(words);
     words.own.store(ptr::null_mut(), Ordering::Relaxed);
@@ -99,7 +106,7 @@ impl<O: Os> Thread<'_, O> {
         // Watching the thread may allocate: without a cache.
         words.state.store(BUSY, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        let state = match slabs.take(*os) {
+        let state = match slabs.take(*os, *words) {
             // The next time there may be one.
             None => NEW,
             Some(slab) if os.watch_thread() => {

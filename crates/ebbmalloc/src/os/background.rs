@@ -12,13 +12,24 @@ use super::weak::weak;
 const STACKS: [usize; 2] = [256 << 10, 8 << 20];
 
 /// membarrier(2).
-const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
+const PRIVATE_EXPEDITED: c_int = 1 << 3;
+const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
 const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
+const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
 
-/// Starts over all restartable sequences in progress: Linux 5.10 and later. The command that
-/// registers costs nothing the second time.
+/// Starts over all restartable sequences in progress: Linux 5.10 and later.
 pub(super) fn restart_sequences() -> bool {
-    [REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ].iter().all(|&command| {
+    membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ])
+}
+
+/// Has all threads that run pass a barrier, as the others have since they ran: Linux 4.14 and later.
+pub(super) fn pass_barrier() -> bool {
+    membarrier([REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED])
+}
+
+/// The command that registers costs nothing the second time.
+fn membarrier(commands: [c_int; 2]) -> bool {
+    commands.iter().all(|&command| {
         // SAFETY: touches no memory.
         keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
     })

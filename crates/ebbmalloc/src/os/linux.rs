@@ -169,6 +169,14 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { &*threads::words() }
     }
 
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
+        threads::may_be(words, state)
+    }
+
+    fn pass_barrier(&self) -> bool {
+        background::pass_barrier()
+    }
+
     fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
         threads::prepare(exit)
     }

@@ -139,6 +139,15 @@ pub trait Os: Sync {
     /// The words of the calling thread. Cheap, also in a signal handler.
     fn thread_words(&self) -> &ThreadWords;
 
+    /// Whether a thread may be in this state. False where its words, which are these, say another, and then what it did before it stored that
+    /// is seen afterwards; and where they are gone, as the thread has ended. What is said of one that has ended, and in
+    /// place of whose words there is something else, means nothing.
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
+
+    /// Has all threads of this process pass a barrier: all that such a thread did before is seen afterwards, and what it reads after it is
+    /// no older than what the caller stored before. False where that cannot be.
+    fn pass_barrier(&self) -> bool;
+
     /// Prepares for threads to be watched, and has `exit` called in each of those when it exits;
     /// or why that is not possible.
     fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str>;

@@ -2,13 +2,16 @@
 //! thread-local variables of Rust, which in a shared library cost a call.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
 use super::linux::keeping_errno;
 
-/// What a thread keeps for the engine: all zero in a new thread. Only the thread and its signal
-/// handlers look, so nothing here orders anything but the compiler.
+/// What a thread keeps for the engine: all zero in a new thread. Mostly the thread and its signal
+/// handlers look, for whom nothing but the compiler need be kept in order; others by [`Os::may_be`].
+///
+/// [`Os::may_be`]: super::Os::may_be
 #[derive(Default, Debug)]
 #[repr(C)]
 pub struct ThreadWords {
@@ -22,6 +25,46 @@ impl ThreadWords {
     /// The words of a new thread.
     pub const fn new() -> Self {
         Self { state: AtomicU32::new(0), own: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// [`Os::may_be`] of words that are there for certain.
+    ///
+    /// [`Os::may_be`]: super::Os::may_be
+    pub fn say(&self, state: u32) -> bool {
+        self.state.load(Ordering::Acquire) == state
+    }
+}
+
+/// Compares the state of a thread with this one. The kernel does, as it minds no address where nothing is mapped any more: a thread that ended
+/// without a call of the destructor below was not seen to leave. (It first allocated in one of the last rounds of
+/// those, or ended by the bare system call.)
+pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
+    // Where the word has this value, wakes none of those that wait for it, and moves none to another.
+    let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
+    let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
+    let equal = keeping_errno(|| {
+        // SAFETY: nothing is written, and nobody waits. The address of this thread's errno is valid while the thread lives.
+        unsafe {
+            match libc::syscall(libc::SYS_futex, word, operation, none, none, word, state) {
+                -1 if *libc::__errno_location() == libc::EAGAIN => false,
+                // Where memory is short the kernel may just have failed to get the page.
+                -1 if *libc::__errno_location() == libc::EFAULT => is_mapped(word.addr()),
+                _ => true,
+            }
+        }
+    });
+    fence(Ordering::Acquire);
+    equal
+}
+
+/// False if nothing is mapped at this address for certain. May change `errno`.
+fn is_mapped(address: usize) -> bool {
+    let mut resident = 0;
+    // SAFETY: fills a byte for the page; the address of this thread's errno is valid while the thread lives.
+    unsafe {
+        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let start = ptr::without_provenance_mut(address / page * page);
+        libc::mincore(start, page, &mut resident) == 0 || *libc::__errno_location() != libc::ENOMEM
     }
 }
 
@@ -142,4 +185,25 @@ unsafe extern "C" fn leave(round: *mut c_void) {
     let exit = EXIT.load(Ordering::Relaxed);
     // SAFETY: `prepare` stored a function of this type before any thread was watched.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(exit)() }
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    use super::super::mapping;
+    use super::*;
+
+    #[test]
+    fn words_are_looked_at_even_where_they_are_gone() {
+        let words = ThreadWords::new();
+        words.state.store(3, Ordering::Relaxed);
+        assert_eq!([1, 3].map(|state| may_be(&words, state)), [false, true]);
+        // Nothing is ever mapped there.
+        assert!(!may_be(ptr::without_provenance(16), 0));
+        // Here something is, though nobody may read it.
+        let bytes = 64 << 10;
+        let hidden = mapping::reserve(bytes, bytes).unwrap();
+        assert!(may_be(hidden.as_ptr().cast(), 0));
+        // SAFETY: reserved above, and nobody else knows of it.
+        unsafe { libc::munmap(hidden.as_ptr().cast(), bytes) };
+    }
 }

@@ -1,4 +1,4 @@
-//! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads.
+//! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads, emptied while their threads do nothing.
 
 use std::sync::mpsc;
 use std::thread;
@@ -58,6 +58,117 @@ fn an_idle_process_keeps_no_caches_of_threads_that_are_gone() {
     engine.trim();
     assert_eq!(engine.os().touched(), idle, "there was more to give back");
     engine.check();
+}
+
+/// Runs `work` while a thread that has used its cache does nothing, and then `after` in that thread.
+fn beside_idle_thread(engine: &Engine<FakeOs>, work: impl FnOnce(), after: impl FnOnce() + Send) {
+    let (idle, is_idle) = mpsc::channel();
+    let (wake, is_awake) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            use_cache(engine);
+            idle.send(()).unwrap();
+            // Until the sender is dropped.
+            let _ = is_awake.recv();
+            after();
+            engine.leave_thread();
+        });
+        is_idle.recv().unwrap();
+        work();
+        drop(wake);
+    });
+}
+
+#[test]
+fn a_trim_empties_the_cache_of_an_idle_thread() {
+    let engine = engine();
+    let work = || {
+        let (before, touched) = (cached(&engine), engine.os().touched());
+        engine.trim();
+        assert!(before > 0);
+        assert_eq!((cached(&engine), engine.stats().spans), (0, 0));
+        assert!(engine.os().touched() < touched, "no memory went");
+        let barriers = engine.os().barriers();
+        engine.trim();
+        assert_eq!(engine.os().barriers(), barriers, "what is empty is emptied again");
+    };
+    // It goes on as a new one.
+    beside_idle_thread(&engine, work, || use_cache(&engine));
+    assert_eq!(cached(&engine), 0);
+}
+
+/// A round leaves what it has not seen before; the next finds it as it was.
+#[test]
+fn rounds_empty_the_cache_of_an_idle_thread() {
+    let engine = engine();
+    let work = || {
+        assert!(cached(&engine) > 0);
+        for round in 0.. {
+            engine.idle();
+            if cached(&engine) == 0 {
+                break;
+            }
+            assert!(round < 10, "the cache stays full");
+            engine.os().sleep_ms(200);
+        }
+    };
+    beside_idle_thread(&engine, work, || {});
+}
+
+/// Stacks that are in use stay, and those of other classes go.
+#[test]
+fn rounds_leave_what_a_thread_uses() {
+    let engine = engine();
+    use_cache(&engine);
+    let (all, mut held) = (cached(&engine), Vec::new());
+    for _ in 0..10 {
+        engine.os().sleep_ms(200);
+        engine.idle();
+        held.push(engine.alloc(100));
+    }
+    let refills = engine.stats().refills;
+    held.push(engine.alloc(100));
+    assert_eq!(engine.stats().refills, refills, "a stack in use was emptied");
+    assert!((1..all / 2).contains(&cached(&engine)), "{} bytes of {all}", cached(&engine));
+    // SAFETY: freed once.
+    held.into_iter().for_each(|block| unsafe { engine.free(block) });
+    engine.leave_thread();
+}
+
+/// Who may be in the middle of something keeps all, and can go on; so does everybody where no barrier can be had.
+#[test]
+fn caches_of_threads_at_work_stay() {
+    let refused = FakeOs::default().space(256 << 20).mode("thread").barrier(false);
+    for (engine, busy) in [(engine(), true), (Engine::new(refused), false)] {
+        let work = || {
+            let before = cached(&engine);
+            engine.os().set_busy(busy);
+            engine.trim();
+            engine.os().set_busy(false);
+            assert!(engine.os().barriers() > 0);
+            assert_eq!(cached(&engine), before);
+        };
+        let goes_on = || {
+            let refills = engine.stats().refills;
+            let block = engine.alloc(16);
+            assert_eq!(engine.stats().refills, refills, "the cache does not work any more");
+            // SAFETY: freed once.
+            unsafe { engine.free(block) };
+            use_cache(&engine);
+        };
+        beside_idle_thread(&engine, work, goes_on);
+        assert_eq!(cached(&engine), 0);
+    }
+}
+
+/// Threads that end without leaving, as by the bare system call: their words are gone, and nobody can look at them.
+#[test]
+fn what_threads_left_that_were_not_seen_to_leave_goes_back() {
+    let engine = engine();
+    thread::scope(|scope| scope.spawn(|| use_cache(&engine)).join().unwrap());
+    assert!(cached(&engine) > 0);
+    engine.trim();
+    assert_eq!(cached(&engine), 0);
 }
 
 /// As where destructors allocate after ours: without a cache, and so without a trace.
