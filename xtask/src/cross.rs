@@ -52,8 +52,8 @@ const FEW: [(&str, &str); 4] = [
     ("EBB_TEST_ROUNDS", "20"),
     ("EBB_TEST_STEP", "10"),
 ];
-/// Those that do not, by a part of their names, and why.
 const NO_RSEQ: &str = "qemu has no restartable sequences";
+/// Those that do not, by a part of their names, and why.
 const UNSERVED: [(&str, &str); 8] = [
     ("reserved_memory_is_not_for_huge_pages", "qemu keeps advice about huge pages to itself"),
     ("words_that_nobody_may_read_are_not_gone", "qemu says that they are"),
