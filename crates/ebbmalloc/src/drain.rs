@@ -62,8 +62,7 @@ impl<O: Os> Engine<O> {
             Mode::Slot => of_cpus().fold(false, |in_use, (slab, seen, _)| {
                 // SAFETY: it is a slab of this engine, all of which live as long.
                 let _guard = unsafe { lock_of(slab) }.lock();
-                let (chosen, any_set_up) = choose(slab, seen, which);
-                close(slab, &chosen);
+                let (any_set_up, _) = close_chosen(slab, seen, which);
                 self.empty_closed(slab);
                 in_use | any_set_up
             }),
@@ -95,13 +94,13 @@ impl<O: Os> Engine<O> {
     {
         let (mut in_use, mut any_closed) = (false, false);
         for (slab, seen, _) in slabs() {
-            let (chosen, any_set_up) = choose(slab, seen, which);
+            let (any_set_up, any) = close_chosen(slab, seen, which);
             in_use |= any_set_up;
-            any_closed |= close(slab, &chosen);
+            any_closed |= any;
         }
         if any_closed {
             let stopped = stop();
-            for (slab, _, owner) in slabs().filter(|&(slab, ..)| closed(slab).next().is_some()) {
+            for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
                 if stopped && rests(owner) {
                     self.empty_closed(slab);
                 } else {
@@ -172,6 +171,18 @@ fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| header(slab, class).is_closed())
 }
 
+#[inline(never)]
+fn is_any_closed(slab: *mut Slab) -> bool {
+    closed(slab).next().is_some()
+}
+
+/// Closes the stacks that are to be emptied. Whether any was ever set up, and whether any is closed now.
+#[inline(never)] // Three ways lead here, none of which is hot.
+fn close_chosen(slab: *mut Slab, seen: &Seen, which: Which) -> (bool, bool) {
+    let (chosen, any_set_up) = choose(slab, seen, which);
+    (any_set_up, close(slab, &chosen))
+}
+
 /// Which stacks to close, by class; and whether any was ever set up.
 fn choose(slab: *mut Slab, seen: &Seen, which: Which) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
@@ -212,6 +223,7 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
 
 /// Opens closed stacks again. Nothing has happened meanwhile: whoever is in progress may store what it made of the
 /// header that was there before, as it is.
+#[inline(never)]
 fn reopen(slab: *mut Slab) {
     for class in SizeClass::all() {
         let open = |bits| {
