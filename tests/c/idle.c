@@ -3,22 +3,12 @@
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
 // ways: dynamic static
-#include "check.h"
-#include "ebbmalloc.h"
-#include <stdlib.h>
+#include "statistic.h"
 #include <time.h>
 
 enum { BLOCKS = 64 << 10, BLOCK = 1000, KEEP = 100 };
 
 static void *blocks[BLOCKS];
-
-static size_t statistic(const char *name) {
-    static char line[64 << 10];
-    CHECK(ebb_stats(EBB_STATS_JSON, line, sizeof line) < sizeof line);
-    const char *at = strstr(line, name);
-    CHECK(at != NULL);
-    return strtoull(at + strlen(name), NULL, 10);
-}
 
 int main(void) {
     for (int i = 0; i < BLOCKS; i++) {

@@ -4,7 +4,7 @@
 // check: no its sums count what check mode adds
 // ways: dynamic static
 #define _GNU_SOURCE
-#include "ebbmalloc.h"
+#include "statistic.h"
 #include "xml.h"
 #include <sched.h>
 #include <sys/mman.h>
@@ -13,14 +13,6 @@
 enum { COUNT = 1 << 17, SIZE = 512, KEEP = 100 };
 
 static char *blocks[COUNT];
-
-static size_t statistic(const char *name) {
-    static char line[64 << 10];
-    CHECK(ebb_stats(EBB_STATS_JSON, line, sizeof line) < sizeof line);
-    const char *at = strstr(line, name);
-    CHECK(at != NULL);
-    return strtoull(at + strlen(name), NULL, 10);
-}
 
 // Of what malloc_info says: the number behind `before`.
 static size_t told(const char *before) {

@@ -20,7 +20,7 @@ pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;
 
 mod stacks;
-pub use stacks::{CpuCache, Mistake, ThreadCache};
+pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};
 
 /// A central over its own page heap, and caches in slot mode.
 pub struct Layers<O> {

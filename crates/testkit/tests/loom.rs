@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
-    Caches, CpuCache, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger,
+    Caches, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger,
     ThreadCache, UNTOLD,
 };
 use ebbmalloc_testkit::FakeOs;
@@ -395,48 +395,67 @@ mod thread_caches {
     }
 }
 
+/// Works on a cache, in which there is a block if it was used, while it is emptied from outside, twice. Each of two blocks is found
+/// once afterwards.
+fn while_emptied<C: Emptied + Send + Sync + 'static>(
+    cache: impl Fn() -> C + Send + Sync + 'static,
+    used: bool,
+    work: impl Fn(&C, &Held) + Send + Sync + 'static,
+) {
+    explore(move || {
+        let shared = Arc::new((cache(), Held::default()));
+        let (cache, held) = &*shared;
+        if used {
+            cache.grow();
+            assert!(cache.push(block(1)));
+        } else {
+            held.take(block(1));
+        }
+        held.take(block(2));
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (cache, held) = &*shared;
+                for _ in 0..2 {
+                    cache.empty().into_iter().for_each(|block| held.take(block));
+                }
+            })
+        };
+        work(cache, held);
+        other.join().unwrap();
+        held.take_rest(cache.empty(), [1, 2]);
+    });
+}
+
+/// Gives a block to a cache, after it has got room for it if need be; keeps the block where it gets none.
+fn put(cache: &impl Emptied, held: &Held, block: *mut u8) {
+    held.give(block);
+    let pushed = cache.push(block) || {
+        cache.grow();
+        cache.push(block)
+    };
+    if !pushed {
+        held.take(block);
+    }
+}
+
 mod caches_of_cpus {
     use super::*;
 
-    /// A thread takes a block from its CPU's cache, if there is one, and puts it and another into it, while the cache
-    /// is emptied from outside, twice. Each block is found once afterwards.
+    /// A thread takes a block from its CPU's cache, if there is one, and puts it and another into it.
     fn emptied(used: bool, mistake: Mistake) {
-        explore(move || {
-            let shared = Arc::new((CpuCache::new(SIZE, mistake), Held::default()));
-            let (cache, held) = &*shared;
-            if used {
-                cache.grow();
-                assert!(cache.push(block(1)));
-            } else {
-                held.take(block(1));
-            }
-            held.take(block(2));
-            let other = {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    let (cache, held) = &*shared;
-                    for _ in 0..2 {
-                        cache.empty().into_iter().for_each(|block| held.take(block));
-                    }
-                })
-            };
-            let popped = cache.pop();
-            if !popped.is_null() {
-                held.take(popped);
-            }
-            for block in [popped, block(2)].into_iter().filter(|block| !block.is_null()) {
-                held.give(block);
-                let pushed = cache.push(block) || {
-                    cache.grow();
-                    cache.push(block)
-                };
-                if !pushed {
-                    held.take(block);
+        while_emptied(
+            move || CpuCache::new(SIZE, mistake),
+            used,
+            |cache, held| {
+                let popped = cache.pop();
+                if !popped.is_null() {
+                    held.take(popped);
                 }
-            }
-            other.join().unwrap();
-            held.take_rest(cache.empty(), [1, 2]);
-        });
+                let blocks = [popped, block(2)].into_iter().filter(|block| !block.is_null());
+                blocks.for_each(|block| put(cache, held, block));
+            },
+        );
     }
 
     #[test]
@@ -471,48 +490,25 @@ mod caches_of_cpus {
 mod emptied_thread_caches {
     use super::*;
 
-    /// A thread takes a block from its cache, and puts it and another into it, or does not and leaves, while the cache is emptied from outside,
-    /// twice. Each block is found once afterwards.
+    /// A thread takes a block from its cache, and puts it and another into it, or does not and leaves.
     fn emptied(leaves: bool, mistake: Mistake) {
-        explore(move || {
-            let shared = Arc::new((ThreadCache::new(SIZE, mistake), Held::default()));
-            let (cache, held) = &*shared;
-            cache.grow();
-            assert!(cache.push(block(1)));
-            held.take(block(2));
-            let other = {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || {
-                    let (cache, held) = &*shared;
-                    for _ in 0..2 {
-                        cache.empty().into_iter().for_each(|block| held.take(block));
+        while_emptied(
+            move || ThreadCache::new(SIZE, mistake),
+            true,
+            move |cache, held| {
+                if leaves {
+                    put(cache, held, block(2));
+                    cache.leave().into_iter().for_each(|block| held.take(block));
+                } else {
+                    let popped = cache.pop();
+                    put(cache, held, block(2));
+                    if !popped.is_null() {
+                        held.take(popped);
+                        put(cache, held, popped);
                     }
-                })
-            };
-            let put = |block| {
-                held.give(block);
-                let pushed = cache.push(block) || {
-                    cache.grow();
-                    cache.push(block)
-                };
-                if !pushed {
-                    held.take(block);
                 }
-            };
-            if leaves {
-                put(block(2));
-                cache.leave().into_iter().for_each(|block| held.take(block));
-            } else {
-                let popped = cache.pop();
-                put(block(2));
-                if !popped.is_null() {
-                    held.take(popped);
-                    put(popped);
-                }
-            }
-            other.join().unwrap();
-            held.take_rest(cache.empty(), [1, 2]);
-        });
+            },
+        );
     }
 
     #[test]

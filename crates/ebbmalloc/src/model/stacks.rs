@@ -105,6 +105,18 @@ impl Stack {
     }
 }
 
+/// A cache of one stack, on which one thread works while another empties it.
+pub trait Emptied {
+    /// The newest block, if there is one.
+    fn pop(&self) -> *mut u8;
+    /// False where there is no room for the block.
+    fn push(&self, block: *mut u8) -> bool;
+    /// Sets the stack up, or gives it more room.
+    fn grow(&self);
+    /// Empties the cache: what it held, or nothing if it is in use.
+    fn empty(&self) -> Vec<*mut u8>;
+}
+
 /// One stack in the cache of a virtual CPU: one thread works on it by what stands for the sequences of `rseq/`,
 /// while another empties it.
 pub struct CpuCache {
@@ -119,32 +131,6 @@ impl CpuCache {
     /// The cache, never used, of blocks of `size` bytes.
     pub fn new(size: usize, mistake: Mistake) -> Self {
         Self { stack: Stack::new(size), restarts: Lock::new(0), mistake }
-    }
-
-    /// `rseq::pop`.
-    pub fn pop(&self) -> *mut u8 {
-        self.sequence(|| self.stack.popped(self.header()))
-    }
-
-    /// `rseq::push`. The limit is read a moment after the header.
-    pub fn push(&self, block: *mut u8) -> bool {
-        self.sequence(|| self.stack.pushed(self.header(), self.header().limit, block))
-    }
-
-    /// Sets the stack up, or gives it more room, by `rseq::replace_header`.
-    pub fn grow(&self) {
-        let old = self.header();
-        let new = old.grown(self.stack.class);
-        self.sequence(|| ((self.header() == old && new != old).then_some(new), ()));
-    }
-
-    /// Empties the cache: what it held, or nothing if it is in use.
-    pub fn empty(&self) -> Vec<*mut u8> {
-        self.stack.change(|header| Some(self.closed(header)));
-        if self.mistake != Mistake::NoRestart {
-            *self.restarts.lock() += 1;
-        }
-        self.stack.empty_closed()
     }
 
     fn closed(&self, header: Header) -> Header {
@@ -178,6 +164,33 @@ impl CpuCache {
     }
 }
 
+impl Emptied for CpuCache {
+    /// `rseq::pop`.
+    fn pop(&self) -> *mut u8 {
+        self.sequence(|| self.stack.popped(self.header()))
+    }
+
+    /// `rseq::push`. The limit is read a moment after the header.
+    fn push(&self, block: *mut u8) -> bool {
+        self.sequence(|| self.stack.pushed(self.header(), self.header().limit, block))
+    }
+
+    /// By `rseq::replace_header`.
+    fn grow(&self) {
+        let old = self.header();
+        let new = old.grown(self.stack.class);
+        self.sequence(|| ((self.header() == old && new != old).then_some(new), ()));
+    }
+
+    fn empty(&self) -> Vec<*mut u8> {
+        self.stack.change(|header| Some(self.closed(header)));
+        if self.mistake != Mistake::NoRestart {
+            *self.restarts.lock() += 1;
+        }
+        self.stack.empty_closed()
+    }
+}
+
 /// The states of a thread that count here, as in `front/thread.rs`.
 const READY: u32 = 1;
 const BUSY: u32 = 3;
@@ -208,22 +221,6 @@ impl ThreadCache {
         }
     }
 
-    /// `OwnedStack::pop`.
-    pub fn pop(&self) -> *mut u8 {
-        self.with(|header| self.stack.popped(header))
-    }
-
-    /// `OwnedStack::push`.
-    pub fn push(&self, block: *mut u8) -> bool {
-        self.with(|header| self.stack.pushed(header, header.limit, block))
-    }
-
-    /// `OwnedStack::grow`, but in the full place at once.
-    pub fn grow(&self) {
-        let grown = |header: Header| (!header.is_closed()).then(|| header.grown(self.stack.class));
-        self.with(|header| (grown(header), ()));
-    }
-
     /// `Engine::leave_thread`: what the cache still held.
     pub fn leave(&self) -> Vec<*mut u8> {
         self.state.store(GONE, Ordering::Release);
@@ -237,25 +234,6 @@ impl ThreadCache {
         let taken = self.stack.blocks(header);
         self.stack.set_header(Header::default());
         taken
-    }
-
-    /// Empties the cache: what it held, or nothing if its thread may be at work.
-    pub fn empty(&self) -> Vec<*mut u8> {
-        let owned = self.owned.lock();
-        if !*owned {
-            return Vec::new();
-        }
-        self.stack.change(|header| Some(header.closed(self.stack.class)));
-        if self.mistake != Mistake::NoBarrier {
-            self.pass_barrier();
-        }
-        let busy = self.state.load(Ordering::Acquire) == BUSY;
-        if !busy || self.mistake == Mistake::BusyIgnored {
-            return self.stack.empty_closed();
-        }
-        let opened = |header: Header| header.is_closed().then(|| header.opened(self.stack.class));
-        self.stack.change(opened);
-        Vec::new()
     }
 
     /// `Ready::with`, but for the work: that makes a header from the one that it finds, if any.
@@ -274,5 +252,41 @@ impl ThreadCache {
 
     fn pass_barrier(&self) {
         self.barrier.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Emptied for ThreadCache {
+    /// `OwnedStack::pop`.
+    fn pop(&self) -> *mut u8 {
+        self.with(|header| self.stack.popped(header))
+    }
+
+    /// `OwnedStack::push`.
+    fn push(&self, block: *mut u8) -> bool {
+        self.with(|header| self.stack.pushed(header, header.limit, block))
+    }
+
+    /// `OwnedStack::grow`, but in the full place at once.
+    fn grow(&self) {
+        let grown = |header: Header| (!header.is_closed()).then(|| header.grown(self.stack.class));
+        self.with(|header| (grown(header), ()));
+    }
+
+    fn empty(&self) -> Vec<*mut u8> {
+        let owned = self.owned.lock();
+        if !*owned {
+            return Vec::new();
+        }
+        self.stack.change(|header| Some(header.closed(self.stack.class)));
+        if self.mistake != Mistake::NoBarrier {
+            self.pass_barrier();
+        }
+        let busy = self.state.load(Ordering::Acquire) == BUSY;
+        if !busy || self.mistake == Mistake::BusyIgnored {
+            return self.stack.empty_closed();
+        }
+        let opened = |header: Header| header.is_closed().then(|| header.opened(self.stack.class));
+        self.stack.change(opened);
+        Vec::new()
     }
 }
