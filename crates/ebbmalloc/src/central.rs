@@ -12,7 +12,7 @@ use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
-use crate::span::Span;
+use crate::span::{Order, Span};
 use crate::sync::{Lock, const_fn};
 use hardened::{harden, unguard};
 
@@ -131,7 +131,7 @@ impl ClassSpans {
         }
     }
 
-    /// Fills the *end* of `blocks` with free blocks, the lowest address last, so that it comes
+    /// Fills the *end* of `blocks` with free blocks, the first of each span last, so that it comes
     /// off a stack first. Starts a new span only to deliver any at all.
     pub fn claim(
         &mut self,
@@ -139,6 +139,7 @@ impl ClassSpans {
         os: &impl Os,
         pages: &Lock<Pages>,
         class: SizeClass,
+        order: Order,
         blocks: &mut [*mut u8],
     ) -> Batch {
         let (mut left, mut growth) = (blocks.len(), Growth::None);
@@ -160,7 +161,7 @@ impl ClassSpans {
             let list = self.list_of(span);
             let (places, size) = (&mut blocks[..left], class.size());
             // SAFETY: the block lies in the span.
-            let claimed = span.claim(places, |block| unsafe { base.add(block * size) });
+            let claimed = span.claim(places, order, |block| unsafe { base.add(block * size) });
             if span.has_holes() {
                 for block in &places[left - claimed..] {
                     span.fill(class, class.block_at(block.addr() - base.addr()));

@@ -14,6 +14,7 @@ use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::size_class::{SizeClass, UNIT};
+use crate::span::Order;
 use crate::sync::Guard;
 use crate::text::Line;
 
@@ -293,7 +294,8 @@ impl<O: Os> Engine<O> {
         let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
-        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, &mut block);
+        let claimed =
+            spans.claim(&self.region, &self.os, &self.pages, class, Order::Lowest, &mut block);
         if claimed.blocks == 0 {
             return Err(Short::OfMemory);
         }

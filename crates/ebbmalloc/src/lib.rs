@@ -153,6 +153,7 @@ mod map;
 mod options;
 mod os;
 mod pages;
+mod prefetch;
 mod pressure;
 mod quarantine;
 mod random;

@@ -16,6 +16,7 @@ use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
 pub use crate::scavenger::Scavenger;
 use crate::size_class::{SizeClass, UNIT};
+use crate::span::Order;
 pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;
 
@@ -61,7 +62,8 @@ impl<O: Os> Layers<O> {
     pub fn claim(&self, most: usize) -> Vec<*mut u8> {
         let mut blocks = vec![ptr::null_mut(); most];
         let Self { central, region, os, pages, class, .. } = self;
-        let claimed = central.spans().lock().claim(region, os, pages, *class, &mut blocks);
+        let claimed =
+            central.spans().lock().claim(region, os, pages, *class, Order::Lowest, &mut blocks);
         blocks.split_off(most - claimed.blocks)
     }
 
@@ -233,7 +235,9 @@ impl<O: Os> HeapLayers<O> {
         let Self { region, os, pages, class, .. } = self;
         let mut contents = find(region, id).expect("a heap").contents().lock();
         assert_eq!(
-            contents.spans[class.index()].claim(region, os, pages, *class, &mut block).blocks,
+            contents.spans[class.index()]
+                .claim(region, os, pages, *class, Order::Lowest, &mut block)
+                .blocks,
             1
         );
         block[0]

@@ -16,7 +16,9 @@ use crate::engine::Engine;
 use crate::front::thread;
 use crate::mode::Mode;
 use crate::os::Os;
+use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::span::Order;
 use crate::streak::Need;
 use crate::sync::Ordering;
 
@@ -25,6 +27,8 @@ const BATCH: usize = 256;
 /// The same where fewer are to move: clearing room for more would take longer than moving them.
 const MEDIUM_BATCH: usize = 64;
 const SMALL_BATCH: usize = 16;
+/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
+const FETCHED: usize = 64;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
 /// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
 /// least.
@@ -131,19 +135,20 @@ impl<O: Os> Engine<O> {
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let (_, now, streak) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
-        let wanted = if streak { room } else { room / 2 } + 1;
+        let (wanted, order) =
+            if streak { (room + 1, Order::InTurn) } else { (room / 2 + 1, Order::Lowest) };
         let sampled = self.sample(size, class, wanted);
         if !sampled.is_null() {
             return sampled;
         }
         match wanted {
             wanted @ ..=SMALL_BATCH => {
-                self.refill_by(class, wanted, &mut [ptr::null_mut(); SMALL_BATCH])
+                self.refill_by(class, wanted, order, &mut [ptr::null_mut(); SMALL_BATCH])
             }
             wanted @ ..=MEDIUM_BATCH => {
-                self.refill_by(class, wanted, &mut [ptr::null_mut(); MEDIUM_BATCH])
+                self.refill_by(class, wanted, order, &mut [ptr::null_mut(); MEDIUM_BATCH])
             }
-            wanted => self.refill_by(class, wanted, &mut [ptr::null_mut(); BATCH]),
+            wanted => self.refill_by(class, wanted, order, &mut [ptr::null_mut(); BATCH]),
         }
     }
 
@@ -160,23 +165,33 @@ impl<O: Os> Engine<O> {
 
     /// The same, for so many blocks, as many at a time as there are places in `batch`.
     #[inline(never)]
-    fn refill_by(&self, class: SizeClass, mut wanted: usize, batch: &mut [*mut u8]) -> *mut u8 {
+    fn refill_by(
+        &self,
+        class: SizeClass,
+        mut wanted: usize,
+        order: Order,
+        batch: &mut [*mut u8],
+    ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
         let mut grown = false;
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
             let spans = self.centrals[class.index()].spans();
-            let claimed = spans.lock().claim(&self.region, &self.os, &self.pages, class, batch);
+            let claimed =
+                spans.lock().claim(&self.region, &self.os, &self.pages, class, order, batch);
             self.get_at_once(claimed.growth, batch);
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;
             let mut blocks = &batch[start..];
             if block.is_null() {
-                let Some((&lowest, others)) = blocks.split_last() else {
+                let Some((&first, others)) = blocks.split_last() else {
                     break;
                 };
-                (block, blocks) = (lowest, others);
+                (block, blocks) = (first, others);
+            }
+            if order == Order::InTurn {
+                blocks.iter().rev().take(FETCHED).for_each(|&block| prefetch::to_write(block));
             }
             let kept = self.front(|front| front.push_batch(class, blocks));
             if kept < blocks.len() {

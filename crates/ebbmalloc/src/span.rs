@@ -14,6 +14,15 @@ use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
+/// Which of a span's free blocks are claimed first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Those with the lowest addresses: so the pages behind may become holes.
+    Lowest,
+    /// Those that follow on the last that were claimed, and so were mostly freed longest ago (decisions/0007).
+    InTurn,
+}
+
 /// The record of a span, kept in the region's table at the span's first unit. Spans with a free
 /// block are linked in a list of their class; links are unit numbers, 0 for none.
 #[derive(Clone)]
@@ -27,6 +36,8 @@ pub struct Span {
     pub(crate) blocks: u16,
     /// As `free`, when somebody last looked whether this span is in use.
     seen: u16,
+    /// The block after the one that was claimed last.
+    turn: u16,
     /// There are holes. Told here, where it is at hand, and not only there.
     holed: bool,
     /// The last page is out of reach: of this span, or of a large block that begins here.
@@ -44,7 +55,7 @@ impl Span {
     pub fn set_up(&mut self, class: SizeClass, units: u32, resident: bool) {
         let blocks = class.blocks_in(units);
         self.units = units as u8;
-        (self.next, self.previous, self.seen) = (0, 0, 0);
+        (self.next, self.previous, self.seen, self.turn) = (0, 0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
         (self.holed, self.holes, self.guarded) = (!resident, Holes::NONE, false);
         if !resident {
@@ -89,29 +100,41 @@ impl Span {
         ones(&self.bits[..whole.min(WORDS)]) + rest.count_ones() as usize
     }
 
-    /// Takes free blocks, lowest first, as many as there are and as `places` has room for. What `of` makes
-    /// of their numbers goes to the end of `places`, the lowest last; how many there were.
+    /// Takes free blocks, as many as there are and as `places` has room for. What `of` makes
+    /// of their numbers goes to the end of `places`, the first last; how many there were.
     #[inline(always)]
-    pub fn claim<T>(&mut self, places: &mut [T], of: impl Fn(usize) -> T) -> usize {
+    pub fn claim<T>(&mut self, places: &mut [T], order: Order, of: impl Fn(usize) -> T) -> usize {
+        let mut rest = places.iter_mut().rev();
+        // Blocks below this one come last.
+        let mut from = match order {
+            Order::InTurn => self.turn as usize,
+            Order::Lowest => 0,
+        };
         let mut taken = 0;
-        // Of one word at a time all blocks are taken, and those put back that found no place.
-        let (mut word, mut bits) = (0, 0u64);
-        for place in places.iter_mut().rev() {
-            if bits == 0 {
-                if self.occupied == 0 {
-                    break;
-                }
-                word = self.occupied.trailing_zeros() as usize;
-                self.occupied &= self.occupied - 1;
-                bits = core::mem::take(&mut self.bits[word % WORDS]);
+        while rest.len() > 0 && self.occupied != 0 {
+            let ahead = self.occupied & (!0u64).checked_shl(from as u32 / 64).unwrap_or(0);
+            if ahead == 0 {
+                from = 0;
+                continue;
             }
-            *place = of(word * 64 + bits.trailing_zeros() as usize);
-            bits &= bits - 1;
-            taken += 1;
-        }
-        if bits != 0 {
-            self.bits[word % WORDS] = bits;
-            self.occupied |= 1 << word;
+            let word = ahead.trailing_zeros() as usize;
+            let below = if word == from / 64 { (1 << (from % 64)) - 1 } else { 0 };
+            let (later, mut bits) =
+                (self.bits[word % WORDS] & below, self.bits[word % WORDS] & !below);
+            from = (word + 1) * 64;
+            while bits != 0
+                && let Some(place) = rest.next()
+            {
+                let block = word * 64 + bits.trailing_zeros() as usize;
+                *place = of(block);
+                self.turn = block as u16 + 1;
+                bits &= bits - 1;
+                taken += 1;
+            }
+            self.bits[word % WORDS] = bits | later;
+            if bits | later == 0 {
+                self.occupied &= !(1 << word);
+            }
         }
         self.free -= taken as u16;
         taken
@@ -253,6 +276,7 @@ impl Span {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::vec::Vec;
 
     use super::*;
@@ -271,7 +295,7 @@ mod tests {
             let mut next = 0;
             let mut places = [0; 7];
             loop {
-                let claimed = span.claim(&mut places, |block| block);
+                let claimed = span.claim(&mut places, Order::Lowest, |block| block);
                 span.check(class);
                 for &block in places[7 - claimed..].iter().rev() {
                     assert_eq!(block, next);
@@ -292,12 +316,38 @@ mod tests {
         }
     }
     #[test]
+    fn blocks_in_turn_are_those_freed_longest_ago() {
+        for class in SizeClass::all() {
+            let mut span = span(class);
+            let blocks = span.blocks as usize;
+            let mut places = [0; 7];
+            let mut waiting: VecDeque<usize> = VecDeque::new();
+            let mut next = 0;
+            for _ in 0..2 * blocks {
+                // Freed in another order than claimed, and some late.
+                if waiting.len() > 1 + blocks / 2 {
+                    assert!(span.release(waiting.remove(waiting.len() / 3).unwrap()));
+                    assert!(span.release(waiting.pop_front().unwrap()));
+                }
+                let free: Vec<_> = (0..blocks).filter(|&block| span.is_free(block)).collect();
+                let from = free.partition_point(|&block| block < next);
+                let wanted: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
+                let claimed = span.claim(&mut places, Order::InTurn, |block| block);
+                span.check(class);
+                assert!(places[7 - claimed..].iter().rev().eq(wanted));
+                waiting.extend(places[7 - claimed..].iter().rev());
+                next = if claimed > 0 { places[7 - claimed] + 1 } else { next };
+            }
+        }
+    }
+
+    #[test]
     fn holes_are_where_all_blocks_are_free() {
         for (nth, class) in SizeClass::all().enumerate() {
             for page in [4096, 16384, 65536] {
                 let mut span = span(class);
                 let mut claimed = std::vec![0; span.blocks as usize];
-                span.claim(&mut claimed, |block| block);
+                span.claim(&mut claimed, Order::Lowest, |block| block);
                 // Every pattern of gaps, from almost empty to almost full.
                 let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
                 let blocks = span.blocks as usize;
@@ -326,7 +376,7 @@ mod tests {
                 assert_eq!(span.has_holes(), dug > 0);
                 assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
                 // As its blocks are handed out, the span has its pages again.
-                let count = span.claim(&mut claimed, |block| block);
+                let count = span.claim(&mut claimed, Order::Lowest, |block| block);
                 claimed[blocks - count..].iter().copied().for_each(|block| span.fill(class, block));
                 assert_eq!(span.hole_bytes(class, page), 0);
                 let tail = bytes - blocks * class.size();

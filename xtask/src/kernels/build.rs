@@ -21,7 +21,7 @@ const MUSL_TESTS: [(&str, &[&str]); 2] = [
 ];
 /// What the names of these end in.
 pub const MUSL: &str = "_musl";
-/// Contract programs that have threads, signals and forks; one that only percpu mode by `cpu_id` bears.
+/// Contract programs that have threads, signals and forks.
 const C: [&str; 8] = [
     "migration",
     "stress",

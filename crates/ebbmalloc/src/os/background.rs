@@ -64,7 +64,7 @@ pub(super) fn start(work: extern "C" fn()) -> bool {
 }
 
 /// Runs `work` while no signal interrupts the calling thread. What it starts inherits that.
-pub(super) fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     let (mut all, mut before) =
         (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
     // SAFETY: each call fills or reads what it is given; the mask is that of this thread, and put back.

@@ -6,7 +6,6 @@
 use core::ffi::c_int;
 
 use super::ThreadWords;
-use super::background::without_signals;
 use super::linux::keeping_errno;
 
 /// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
@@ -37,7 +36,7 @@ macro_rules! symbol {
     };
 }
 
-// A variable of each thread. Its `cpu_id` and `mm_cid` are -1: not registered, and beyond every cache.
+// A variable of each thread. Its `cpu_id` is -1: not registered.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 core::arch::global_asm!(
     ".pushsection .tdata.ebbmalloc, \"awT\", @progbits",
@@ -47,7 +46,7 @@ core::arch::global_asm!(
     concat!(".size ", symbol!(), ", {bytes}"),
     ".balign {align}",
     concat!(symbol!(), ":"),
-    ".long 0, -1, 0, 0, 0, 0, -1, 0",
+    ".long 0, -1, 0, 0, 0, 0, 0, 0",
     ".zero {bytes} - {first}",
     ".popsection",
     align = const ALIGN,
@@ -106,20 +105,10 @@ pub(super) fn register() -> Result<(), c_int> {
     }
 }
 
-/// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1. So is its `mm_cid`,
-/// which the kernel leaves at 0: a signal handler that allocated just then would use the first cache, which is
-/// another thread's. If the kernel refuses, the number stays: newer ones end a process that changes it.
+/// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1.
 pub(super) fn unregister() {
-    let (_, area) = own_area();
-    if area.is_null() {
-        return;
-    }
-    without_signals(|| {
-        if call(UNREGISTER).is_ok() {
-            // SAFETY: in the area, which is the calling thread's.
-            unsafe { area.add(MM_CID / size_of::<u32>()).write_volatile(u32::MAX) }
-        }
-    });
+    // Where it was not registered, nothing happens.
+    let _ = call(UNREGISTER);
 }
 
 fn call(flags: c_int) -> Result<(), c_int> {
@@ -165,11 +154,11 @@ pub(super) fn refusal() -> c_int {
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 mod tests {
-    use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::process::Command;
     use std::{env, eprintln, thread};
 
     use super::*;
+    use crate::rseq::CPU_ID;
 
     #[test]
     fn as_much_is_registered_as_the_kernel_fills_and_there_is_room_for() {
@@ -183,20 +172,9 @@ mod tests {
         assert_eq!(own_area().1.addr() % ALIGN, 0);
     }
 
-    static SEEN: AtomicUsize = AtomicUsize::new(0);
-    static WRONG: AtomicUsize = AtomicUsize::new(0);
-
-    extern "C" fn look(_: c_int) {
-        let (_, area) = own_area();
-        // SAFETY: the interrupted thread's area.
-        let [cpu_id, mm_cid] = [1, MM_CID / 4].map(|at| unsafe { area.add(at).read_volatile() });
-        SEEN.fetch_add(1, Ordering::Relaxed);
-        WRONG.fetch_add((cpu_id == u32::MAX && mm_cid != u32::MAX) as usize, Ordering::Relaxed);
-    }
-
     /// In a process of its own, in which the C library leaves rseq alone.
     #[test]
-    fn a_handler_finds_no_cache_where_its_thread_is_not_registered() {
+    fn a_thread_registers_as_often_as_it_likes() {
         const APART: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         if refusal() != libc::EINVAL {
             return eprintln!("SKIPPED: no rseq here");
@@ -207,26 +185,14 @@ mod tests {
             let again = again.args(["--exact", this.name().unwrap()]).env(APART.0, APART.1);
             return assert!(again.status().unwrap().success());
         }
-        let done = AtomicBool::new(false);
-        // SAFETY: asks for numbers; installs a handler that only reads.
-        let (process, thread) = unsafe {
-            libc::signal(libc::SIGUSR1, look as *const () as libc::sighandler_t);
-            (libc::getpid(), libc::gettid())
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                while !done.load(Ordering::Relaxed) {
-                    // SAFETY: the thread lives until this one has ended.
-                    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1) };
-                }
-            });
-            while SEEN.load(Ordering::Relaxed) < 20_000 {
-                register().unwrap();
-                unregister();
-            }
-            done.store(true, Ordering::Relaxed);
-        });
-        assert_eq!(WRONG.load(Ordering::Relaxed), 0);
+        // SAFETY: the calling thread's area.
+        let cpu_id = || unsafe { own_area().1.byte_offset(CPU_ID).read_volatile() } as i32;
+        for _ in 0..1000 {
+            assert_eq!(cpu_id(), -1);
+            register().unwrap();
+            assert!(cpu_id() >= 0);
+            unregister();
+        }
 
         // The kernel knows how many bytes it was given, and takes no other number.
         register().unwrap();

@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use super::Place;
+use super::{CPU_ID, Place};
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
 };
@@ -36,6 +36,9 @@ macro_rules! sequence {
             "add {area}, {area}, {thread}",
             "66:",
             $($prepare,)*
+            // A thread that is not registered has a CPU's number below 0.
+            "ldr {slab:w}, [{area}, #{cpu_id}]",
+            concat!("tbnz {slab:w}, #31, ", $leave),
             "adrp {slab}, 77b",
             "add {slab}, {slab}, :lo12:77b",
             "str {slab}, [{area}, #8]",
@@ -47,6 +50,7 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
+            cpu_id = const CPU_ID,
             id_at = in(reg) $place.id_at,
             area = inout(reg) $place.area => _,
             slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),

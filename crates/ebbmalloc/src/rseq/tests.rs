@@ -40,12 +40,12 @@ impl Emulated {
         OwnedStackOf(self.slabs.wrapping_add(id as usize))
     }
 
-    /// As an area of our own is while its thread is not registered.
+    /// As the kernel leaves the area of a thread that has unregistered.
     fn unregistered(&self) {
         // SAFETY: as above.
         unsafe {
             self.area.add(1).write_volatile(u32::MAX);
-            self.area.add(6).write_volatile(u32::MAX);
+            self.area.add(6).write_volatile(0);
         }
     }
 }

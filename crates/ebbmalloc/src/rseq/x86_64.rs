@@ -10,7 +10,7 @@
 
 use core::arch::asm;
 
-use super::Place;
+use super::{CPU_ID, Place};
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
 };
@@ -39,6 +39,9 @@ macro_rules! sequence {
             ".popsection",
             "66:",
             $($prepare,)*
+            // A thread that is not registered has a CPU's number below 0: nobody would restart it. Its `mm_cid` is 0.
+            "cmp dword ptr fs:[r8 + {cpu_id}], 0",
+            concat!("jl ", $leave),
             "lea rcx, [rip + 77b]",
             "mov qword ptr fs:[r8 + 8], rcx",
             "33:",
@@ -53,6 +56,7 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
+            cpu_id = const CPU_ID,
             in("r9") $place.id_at,
             in("r8") $place.area,
             in("r10") $place.slabs_and_count,
