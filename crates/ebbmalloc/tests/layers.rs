@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
 const LAYERS: [&[&str]; 40] = [
-    &["os", "sync", "random"],
+    &["os", "sync", "random", "prefetch"],
     &["text"],
     &["options"],
     &["size_class"],

@@ -51,6 +51,12 @@ pub struct RseqArea {
     pub ours: bool,
 }
 
+impl RseqArea {
+    /// Offset in an area of the field `cpu_id` (`include/uapi/linux/rseq.h`): the CPU's number, negative in a thread that is
+    /// not registered.
+    pub(crate) const CPU_ID: isize = 4;
+}
+
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
 /// in what `reserve` returned and start and end on OS pages.
 pub trait Os: Sync {

@@ -157,8 +157,8 @@ mod tests {
     use std::process::Command;
     use std::{env, eprintln, thread};
 
+    use super::super::RseqArea;
     use super::*;
-    use crate::rseq::CPU_ID;
 
     #[test]
     fn as_much_is_registered_as_the_kernel_fills_and_there_is_room_for() {
@@ -186,7 +186,8 @@ mod tests {
             return assert!(again.status().unwrap().success());
         }
         // SAFETY: the calling thread's area.
-        let cpu_id = || unsafe { own_area().1.byte_offset(CPU_ID).read_volatile() } as i32;
+        let cpu_id =
+            || unsafe { own_area().1.byte_offset(RseqArea::CPU_ID).read_volatile() } as i32;
         for _ in 0..1000 {
             assert_eq!(cpu_id(), -1);
             register().unwrap();

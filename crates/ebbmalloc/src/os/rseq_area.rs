@@ -6,7 +6,6 @@ use core::ffi::c_int;
 use super::own_area::{MM_CID, features, own_area, refusal, register, unregister};
 use super::weak::weak;
 use super::{Os, RseqArea};
-use crate::rseq::CPU_ID;
 
 /// Bytes of the kernel's rseq area that must be there for `mm_cid` (offset 24, Linux 6.3).
 const SIZE_WITH_MM_CID: usize = 28;
@@ -40,7 +39,7 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     let (id, at) = if features() >= SIZE_WITH_MM_CID {
         ("mm_cid", MM_CID as isize)
     } else {
-        ("cpu_id", CPU_ID)
+        ("cpu_id", RseqArea::CPU_ID)
     };
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }

@@ -7,10 +7,11 @@
 
 use core::arch::asm;
 
-use super::{CPU_ID, Place};
+use super::Place;
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
 };
+use crate::os::RseqArea;
 use crate::size_class::SizeClass;
 
 /// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
@@ -50,7 +51,7 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            cpu_id = const CPU_ID,
+            cpu_id = const RseqArea::CPU_ID,
             id_at = in(reg) $place.id_at,
             area = inout(reg) $place.area => _,
             slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),

@@ -22,10 +22,6 @@ pub(crate) use arch::{holds, pop, pop_batch, push, push_batch, replace_header, s
 use crate::cache::Slab;
 use crate::os::RseqArea;
 
-/// Offset of the field `cpu_id` in an rseq area (`include/uapi/linux/rseq.h`): the CPU's number, negative in a thread that
-/// is not registered.
-pub(crate) const CPU_ID: isize = 4;
-
 /// Where a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "not all of it is read where there are no sequences")]

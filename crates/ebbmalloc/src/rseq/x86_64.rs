@@ -10,10 +10,11 @@
 
 use core::arch::asm;
 
-use super::{CPU_ID, Place};
+use super::Place;
 use crate::cache::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
 };
+use crate::os::RseqArea;
 use crate::size_class::SizeClass;
 
 /// A restartable sequence. The body runs with `rcx` at the virtual CPU's slab and ends with
@@ -56,7 +57,7 @@ macro_rules! sequence {
             $($body,)+
             "44:",
             "9:",
-            cpu_id = const CPU_ID,
+            cpu_id = const RseqArea::CPU_ID,
             in("r9") $place.id_at,
             in("r8") $place.area,
             in("r10") $place.slabs_and_count,
