@@ -110,7 +110,7 @@ impl Span {
             Order::InTurn => self.turn as usize,
             Order::Lowest => 0,
         };
-        let mut taken = 0;
+        let (mut taken, mut last) = (0, None);
         while rest.len() > 0 && self.occupied != 0 {
             let ahead = self.occupied & (!0u64).checked_shl(from as u32 / 64).unwrap_or(0);
             if ahead == 0 {
@@ -127,7 +127,7 @@ impl Span {
             {
                 let block = word * 64 + bits.trailing_zeros() as usize;
                 *place = of(block);
-                self.turn = block as u16 + 1;
+                last = Some(block);
                 bits &= bits - 1;
                 taken += 1;
             }
@@ -135,6 +135,9 @@ impl Span {
             if bits | later == 0 {
                 self.occupied &= !(1 << word);
             }
+        }
+        if let Some(last) = last {
+            self.turn = last as u16 + 1;
         }
         self.free -= taken as u16;
         taken

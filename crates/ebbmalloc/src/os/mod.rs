@@ -51,10 +51,14 @@ pub struct RseqArea {
     pub ours: bool,
 }
 
+/// Offsets in an area of the fields that the engine knows (`include/uapi/linux/rseq.h`).
 impl RseqArea {
-    /// Offset in an area of the field `cpu_id` (`include/uapi/linux/rseq.h`): the CPU's number, negative in a thread that is
-    /// not registered.
+    /// The CPU's number, negative in a thread that is not registered.
     pub(crate) const CPU_ID: isize = 4;
+    /// Address of the descriptor of the sequence that the thread is in: the one field that is ours to write.
+    pub(crate) const RSEQ_CS: isize = 8;
+    /// A number for each thread of the process that is running, as low as may be (Linux 6.3).
+    pub(crate) const MM_CID: isize = 24;
 }
 
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie

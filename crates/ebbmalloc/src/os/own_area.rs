@@ -17,8 +17,6 @@ const ALIGN: usize =
     if cfg!(any(target_arch = "x86_64", target_env = "musl")) { 64 } else { FIRST };
 /// Bytes of ours: with the thread's words behind it no more than one alignment.
 const BYTES: usize = if ALIGN == 64 { ALIGN - size_of::<ThreadWords>() } else { FIRST };
-/// Where `mm_cid` is in it.
-pub(super) const MM_CID: usize = 24;
 /// getauxval(3) keys: how many bytes of the area the kernel fills, and what its address must be a multiple of if more
 /// than the first version is registered. 0 before Linux 6.3.
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
@@ -130,7 +128,10 @@ fn call_with(bytes: usize, flags: c_int) -> Result<(), c_int> {
 /// How many bytes to register with a kernel that fills `features` and wants this alignment: all that it fills, if
 /// there is room for them, or else the first version.
 const fn length(features: usize, align: usize) -> usize {
-    if FIRST < features && features <= BYTES && align <= ALIGN { features } else { FIRST }
+    match features {
+        FIRST..=BYTES if align <= ALIGN => features,
+        _ => FIRST,
+    }
 }
 
 /// How many bytes of a thread's area the kernel fills; 0 where it does not say.

@@ -3,12 +3,12 @@
 
 use core::ffi::c_int;
 
-use super::own_area::{MM_CID, features, own_area, refusal, register, unregister};
+use super::own_area::{features, own_area, refusal, register, unregister};
 use super::weak::weak;
 use super::{Os, RseqArea};
 
-/// Bytes of the kernel's rseq area that must be there for `mm_cid` (offset 24, Linux 6.3).
-const SIZE_WITH_MM_CID: usize = 28;
+/// Bytes of the kernel's rseq area that must be there for `mm_cid`.
+const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 
 /// Where there are sequences: `rseq/`.
 const SEQUENCES: bool = cfg!(all(
@@ -37,7 +37,7 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
         (offset, false)
     };
     let (id, at) = if features() >= SIZE_WITH_MM_CID {
-        ("mm_cid", MM_CID as isize)
+        ("mm_cid", RseqArea::MM_CID)
     } else {
         ("cpu_id", RseqArea::CPU_ID)
     };

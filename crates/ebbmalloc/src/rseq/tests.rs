@@ -26,26 +26,27 @@ impl Emulated {
         // SAFETY: the size is not 0. Left to the process, which ends soon.
         let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
-        let area_of_all = RseqArea { offset, id_at: offset + 24, id: "by hand", ours: true };
+        let area_of_all =
+            RseqArea { offset, id_at: offset + RseqArea::MM_CID, id: "by hand", ours: true };
         Self { slabs, place: Place::new(area_of_all, slabs, count), area }
     }
 
     /// From now on this thread is on that virtual CPU, and registered.
     fn on(&self, id: u32) -> OwnedStackOf {
-        // SAFETY: the area is this thread's, and as long.
-        unsafe {
-            self.area.add(1).write_volatile(0);
-            self.area.add(6).write_volatile(id);
-        }
+        self.fill(0, id);
         OwnedStackOf(self.slabs.wrapping_add(id as usize))
     }
 
     /// As the kernel leaves the area of a thread that has unregistered.
     fn unregistered(&self) {
-        // SAFETY: as above.
+        self.fill(u32::MAX, 0);
+    }
+
+    fn fill(&self, cpu_id: u32, mm_cid: u32) {
+        // SAFETY: the area is this thread's, and as long.
         unsafe {
-            self.area.add(1).write_volatile(u32::MAX);
-            self.area.add(6).write_volatile(0);
+            self.area.byte_offset(RseqArea::CPU_ID).write_volatile(cpu_id);
+            self.area.byte_offset(RseqArea::MM_CID).write_volatile(mm_cid);
         }
     }
 }

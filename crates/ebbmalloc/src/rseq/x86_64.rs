@@ -44,7 +44,7 @@ macro_rules! sequence {
             "cmp dword ptr fs:[r8 + {cpu_id}], 0",
             concat!("jl ", $leave),
             "lea rcx, [rip + 77b]",
-            "mov qword ptr fs:[r8 + 8], rcx",
+            "mov qword ptr fs:[r8 + {rseq_cs}], rcx",
             "33:",
             // Numbers that have a cache are below the count, and so are their low 16 bits; those of -1 and -2 are not.
             "mov ecx, dword ptr fs:[r9]",
@@ -58,6 +58,7 @@ macro_rules! sequence {
             "44:",
             "9:",
             cpu_id = const RseqArea::CPU_ID,
+            rseq_cs = const RseqArea::RSEQ_CS,
             in("r9") $place.id_at,
             in("r8") $place.area,
             in("r10") $place.slabs_and_count,
