@@ -84,12 +84,13 @@ fn the_mode_is_explained() {
     // Who turns it off does so for another library, which would find threads registered.
     let tunable = "glibc.malloc.check=0:glibc.pthread.rseq=0";
     let line = told(explain("auto").env("GLIBC_TUNABLES", tunable));
-    assert!(line.contains(" mode slot (GLIBC_TUNABLES has glibc.pthread.rseq=0"), "{line}");
+    assert!(line.contains(" mode thread (GLIBC_TUNABLES has glibc.pthread.rseq=0"), "{line}");
     let lines = told(explain("percpu").env("GLIBC_TUNABLES", tunable));
-    assert!(lines.contains("EBB_MODE=percpu is not possible: GLIBC_TUNABLES has"), "{lines}");
+    let refused = "EBB_MODE=percpu is not possible: GLIBC_TUNABLES has";
+    assert!(lines.contains(refused) && lines.contains("; using thread"), "{lines}");
     for (error, name) in [(libc::EPERM, "(EPERM)"), (libc::ENOSYS, "(ENOSYS)")] {
         let line = told_under_filter(error);
-        assert!(line.contains(" mode slot (") && line.contains(name), "{line}");
+        assert!(line.contains(" mode thread (") && line.contains(name), "{line}");
     }
 }
 

@@ -58,14 +58,19 @@ impl<O: Os> Engine<O> {
     pub(crate) fn drain(&self, which: Which) -> bool {
         // SAFETY: they are of CPUs.
         let of_cpus = || self.slabs().map(|slab| (slab, unsafe { seen_of(slab) }, ptr::null()));
-        match self.setup().mode {
-            Mode::Slot => of_cpus().fold(false, |in_use, (slab, seen, _)| {
+        let locked = || {
+            // Slabs that nobody uses stay untouched, their locks too.
+            let used = of_cpus().filter(|&(slab, ..)| is_any_set_up(slab));
+            used.fold(false, |in_use, (slab, seen, _)| {
                 // SAFETY: it is a slab of this engine, all of which live as long.
                 let _guard = unsafe { lock_of(slab) }.lock();
                 let (any_set_up, _) = close_chosen(slab, seen, which);
                 self.empty_closed(slab);
                 in_use | any_set_up
-            }),
+            })
+        };
+        match self.setup().mode {
+            Mode::Slot => locked(),
             Mode::PerCpu => {
                 let stop = || self.os.restart_sequences();
                 self.drain_under_work(of_cpus, which, stop, |_| true)
@@ -73,7 +78,7 @@ impl<O: Os> Engine<O> {
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
                 let rests = |words| thread::is_at_rest(&self.os, words);
-                self.thread_slabs.batches().fold(false, |in_use, batch| {
+                self.thread_slabs.batches().fold(locked(), |in_use, batch| {
                     in_use | self.drain_under_work(|| batch.owned(), which, stop, rests)
                 })
             }
@@ -169,6 +174,10 @@ fn header(slab: *mut Slab, class: SizeClass) -> Header {
 /// The classes whose stacks are closed.
 fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| header(slab, class).is_closed())
+}
+
+fn is_any_set_up(slab: *mut Slab) -> bool {
+    SizeClass::all().any(|class| !header(slab, class).is_new())
 }
 
 #[inline(never)]

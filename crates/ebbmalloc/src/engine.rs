@@ -10,7 +10,7 @@ use crate::central::Central;
 use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
-use crate::mode::{Choice, Decision, Mode};
+use crate::mode::{Choice, Decision, Mode, own_caches};
 use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice, TELLING};
 use crate::os::Os;
 use crate::pages::Pages;
@@ -75,6 +75,8 @@ pub(crate) struct Setup {
     pub place: Place,
     /// How many caches there are beside those of threads.
     pub caches: usize,
+    /// How many threads may have caches of their own, in thread mode.
+    pub own_caches: usize,
     pub options: Options,
     pub mode: Mode,
     /// Whether threads register themselves for restartable sequences.
@@ -140,6 +142,7 @@ impl<O: Os> Engine<O> {
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
                 caches: 0,
+                own_caches: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
                 joining: false,
@@ -200,7 +203,7 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, text);
         }
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
-        let caches = if mode == Mode::Thread { 0 } else { self.os.cpus() };
+        let caches = self.os.cpus();
         let reserved = self.region.set_up(&self.os, caches);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
@@ -222,8 +225,8 @@ impl<O: Os> Engine<O> {
             return false;
         }
         if let Some(asked) = refused {
-            let (asked, why) = (asked.name(), choice.why);
-            let text = format_args!("EBB_MODE={asked} is not possible: {why}; using slot");
+            let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
+            let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
         if TELLING && setup.options.explain == ExplainChoice::On {
@@ -236,7 +239,8 @@ impl<O: Os> Engine<O> {
             Care::Checked => {}
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
-        (setup.mode, setup.choice, setup.caches) = (mode, Some(choice), caches);
+        (setup.mode, setup.choice) = (mode, Some(choice));
+        (setup.caches, setup.own_caches) = (caches, own_caches(setup.options.mode, caches));
         let area = setup.place.area;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
@@ -309,7 +313,7 @@ impl<O: Os> Engine<O> {
                 percpu = PerCpu { place: setup.place, os: &self.os, joining: setup.joining };
                 &percpu
             }
-            Mode::Thread => {
+            Mode::Thread if !self.shares_caches() => {
                 thread = Thread {
                     os: &self.os,
                     words: self.os.thread_words(),
@@ -318,7 +322,7 @@ impl<O: Os> Engine<O> {
                 };
                 &thread
             }
-            Mode::Slot => {
+            Mode::Thread | Mode::Slot => {
                 slots = Slots {
                     slabs: self.region.slabs(),
                     count: setup.caches,
@@ -329,6 +333,11 @@ impl<O: Os> Engine<O> {
             }
         };
         work(front)
+    }
+
+    /// In thread mode: whether the thread is one of those that get no cache of their own.
+    fn shares_caches(&self) -> bool {
+        thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches)
     }
 
     /// Waits until no other thread is inside the engine and keeps all out, so that the child of
@@ -405,7 +414,7 @@ impl<O: Os> Engine<O> {
     }
 
     fn for_each_slot_lock(&self, work: impl Fn(&Lock<()>)) {
-        if self.setup().mode == Mode::Slot {
+        if self.setup().mode != Mode::PerCpu {
             // SAFETY: slabs live as long as the engine.
             self.slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
         }

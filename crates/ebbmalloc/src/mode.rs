@@ -63,6 +63,13 @@ impl Display for Choice {
     }
 }
 
+/// How many threads may have caches of their own in thread mode. Where nobody asked for that, so few that what all caches hold is
+/// bounded by CPUs (decisions/0021).
+pub(crate) fn own_caches(asked: ModeChoice, cpus: usize) -> usize {
+    const PER_CPU: usize = 4;
+    if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(PER_CPU) }
+}
+
 /// What set-up decides about caches.
 pub(crate) struct Decision {
     pub mode: Mode,
@@ -78,29 +85,33 @@ impl<O: Os> Engine<O> {
     pub(crate) fn choose_mode(&self, asked: ModeChoice) -> Decision {
         const ASKED: &str = "asked for by EBB_MODE";
         let area = self.os.rseq();
-        let (mode, possible) = match asked {
-            ModeChoice::Auto | ModeChoice::PerCpu => (Mode::PerCpu, self.prepare_percpu(area)),
-            ModeChoice::Thread => {
-                let slabs = self.watch_threads().and_then(|()| self.thread_slabs.set_up(&self.os));
-                (Mode::Thread, slabs)
-            }
-            ModeChoice::Slot => (Mode::Slot, Ok(())),
-        };
         let by_itself = match area {
             Ok(area) if area.ours => "the C library registers no rseq, so ebbmalloc does",
             _ => "glibc registered rseq",
         };
-        let (mode, why, refused) = match possible {
-            Ok(()) if asked == ModeChoice::Auto => (mode, by_itself, None),
-            Ok(()) => (mode, ASKED, None),
-            Err(why) => (Mode::Slot, why, (asked != ModeChoice::Auto).then_some(mode)),
-        };
-        let no_percpu = match possible {
-            Err(why) if mode == Mode::Slot && refused != Some(Mode::Thread) => why,
-            _ => area.err().unwrap_or(""),
-        };
+        let mut no_percpu = area.err().unwrap_or("");
         // Asks for nothing to be done.
-        let threads = refused != Some(Mode::Thread) && self.os.watch_threads(None).is_ok();
+        let mut threads = self.os.watch_threads(None).is_ok();
+        let (mode, why, refused) = match asked {
+            ModeChoice::Slot => (Mode::Slot, ASKED, None),
+            ModeChoice::Thread => match self.prepare_threads() {
+                Ok(()) => (Mode::Thread, ASKED, None),
+                Err(why) => {
+                    threads = false;
+                    (Mode::Slot, why, Some(Mode::Thread))
+                }
+            },
+            ModeChoice::Auto | ModeChoice::PerCpu => match self.prepare_percpu(area) {
+                Ok(()) if asked == ModeChoice::Auto => (Mode::PerCpu, by_itself, None),
+                Ok(()) => (Mode::PerCpu, ASKED, None),
+                Err(why) => {
+                    no_percpu = why;
+                    threads = self.prepare_threads().is_ok();
+                    let mode = if threads { Mode::Thread } else { Mode::Slot };
+                    (mode, why, (asked == ModeChoice::PerCpu).then_some(Mode::PerCpu))
+                }
+            },
+        };
         let others = match (mode, no_percpu.is_empty(), threads) {
             (Mode::PerCpu, _, true) => "thread, slot",
             (Mode::PerCpu, _, false) => "slot",
@@ -135,6 +146,11 @@ impl<O: Os> Engine<O> {
     /// Sees to it that threads can register themselves, where nobody does it for them.
     fn prepare_percpu(&self, area: Result<RseqArea, &'static str>) -> Result<(), &'static str> {
         if area?.ours { self.watch_threads() } else { Ok(()) }
+    }
+
+    /// The same for caches of their own.
+    fn prepare_threads(&self) -> Result<(), &'static str> {
+        self.watch_threads().and_then(|()| self.thread_slabs.set_up(&self.os))
     }
 
     fn watch_threads(&self) -> Result<(), &'static str> {

@@ -41,9 +41,9 @@ fn position(words: &str, word: &[u8]) -> Option<usize> {
 choices! {
     /// Which front end serves small blocks.
     ModeChoice {
-        /** The best that works here: percpu, else slot. */
+        /** The best that works here: percpu, else thread for up to 4 threads a CPU and slot for the others. */
         Auto = "auto",
-        /** A cache for each virtual CPU, by restartable sequences; slot where there are none. */
+        /** A cache for each virtual CPU, by restartable sequences; as auto where there are none. */
         PerCpu = "percpu",
         /** A cache for each thread, given back when it exits. */
         Thread = "thread",

@@ -14,7 +14,6 @@ use crate::central::{BadBlock, Growth};
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::front::thread;
-use crate::mode::Mode;
 use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -64,14 +63,13 @@ impl<O: Os> Engine<O> {
     /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
     #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
-        let found = self.front(|front| Some((front.slab()?, front.look(class)?)));
+        let found = self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
         let mut streak = false;
-        if let Some((slab, now)) = found {
+        if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
             streak = history.note(class, need);
-            // Stacks of threads are bounded each by itself, and by the number of threads.
-            if self.setup().mode != Mode::Thread {
+            if !is_own {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let flows = streak && room * class.size() >= FLOW;

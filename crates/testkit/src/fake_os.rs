@@ -19,8 +19,8 @@ const POISON: u8 = 0xdb;
 /// What a purge that fails leaves behind: the contract leaves the contents open.
 const SPOILT: u8 = 0xd5;
 
-/// An operating system of a few MiB and no CPUs to run on, so in slot mode, or in thread mode
-/// where that is asked for.
+/// An operating system of a few MiB and no CPUs to run on, so without percpu mode: it asks for slot mode where nobody asks
+/// for another.
 pub struct FakeOs {
     page: usize,
     space: usize,
@@ -74,7 +74,7 @@ impl Default for FakeOs {
             cpus: 2,
             memory: [u64::MAX, 0].map(AtomicU64::new),
             memory_looks: AtomicUsize::new(0),
-            environment: Vec::new(),
+            environment: vec![("EBB_MODE", "slot")],
             words: Words::new(),
             faults: Faults::default(),
             shortages: AtomicUsize::new(0),
@@ -522,7 +522,7 @@ impl Os for FakeOs {
     }
 
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
+        let (_, value) = self.environment.iter().rfind(|(found, _)| *found == name)?;
         let length = value.len().min(buffer.len());
         buffer[..length].copy_from_slice(&value.as_bytes()[..length]);
         Some(length)

@@ -14,6 +14,7 @@ pub struct LinuxIn {
     words: Words,
     cpus: Option<usize>,
     id_at: Option<isize>,
+    no_rseq: bool,
     space: usize,
     faults: Faults,
     while_restarting: Option<fn()>,
@@ -29,6 +30,7 @@ impl LinuxIn {
             words: Words::new(),
             cpus: None,
             id_at: None,
+            no_rseq: false,
             space: usize::MAX,
             faults: Faults::default(),
             while_restarting: None,
@@ -39,6 +41,11 @@ impl LinuxIn {
     /// As if there were so many CPUs, fewer or more than there are.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus: Some(cpus), ..self }
+    }
+
+    /// As if the kernel had no rseq.
+    pub fn without_rseq(self) -> Self {
+        Self { no_rseq: true, ..self }
     }
 
     /// As if there were so many bytes of address space.
@@ -154,6 +161,9 @@ impl Os for LinuxIn {
     }
 
     fn rseq(&self) -> Result<RseqArea, &'static str> {
+        if self.no_rseq {
+            return Err("not in this test");
+        }
         let area = Linux.rseq()?;
         Ok(RseqArea { id_at: self.id_at.unwrap_or(area.id_at), ..area })
     }

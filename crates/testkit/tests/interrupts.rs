@@ -204,7 +204,17 @@ fn caches_are_emptied_under_sequences() {
 /// The same of threads, which nothing restarts: their operations are so short that many begin and end in the midst of an emptying.
 #[test]
 fn caches_of_threads_are_emptied_under_work() {
-    let engine = Engine::new(LinuxIn::new("thread"));
+    emptied_under_work(LinuxIn::new("thread"));
+}
+
+/// Two of the threads have none of their own.
+#[test]
+fn caches_of_threads_and_shared_ones_are_emptied_under_work() {
+    emptied_under_work(LinuxIn::new("auto").without_rseq().cpus(1));
+}
+
+fn emptied_under_work(os: LinuxIn) {
+    let engine = Engine::new(os);
     let over = AtomicBool::new(false);
     let mut emptied = 0;
     thread::scope(|scope| {

@@ -98,8 +98,8 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
         add(&format!("stress-{other}"), proof, &["EBB_STATS=1", &asked, &preload], &[&stress]);
     }
     let unregistered = "GLIBC_TUNABLES=glibc.pthread.rseq=0";
-    let slot = Proof::Mode("slot".to_string());
-    add("stress-unregistered", slot, &["EBB_STATS=1", unregistered, &preload], &[&stress]);
+    let thread = Proof::Mode("thread".to_string());
+    add("stress-unregistered", thread, &["EBB_STATS=1", unregistered, &preload], &[&stress]);
     plan
 }
 
@@ -163,7 +163,7 @@ mod tests {
         assert!(failed(judge(Proof::End, false, None, "")));
         assert_eq!(judge(Proof::Sequences, false, exit(0, 0, ""), "percpu"), Verdict::Passed);
         assert!(failed(judge(Proof::Sequences, false, exit(0, 0, skipped), "percpu by cpu_id")));
-        let verdict = judge(Proof::Sequences, false, exit(0, 0, skipped), "slot");
+        let verdict = judge(Proof::Sequences, false, exit(0, 0, skipped), "thread");
         assert_eq!(verdict, Verdict::Skipped(skipped.to_string()));
         let by = |id| Proof::Mode(format!("percpu by {id}"));
         assert_eq!(judge(by("cpu_id"), false, exit(0, 0, line), ""), Verdict::Passed);

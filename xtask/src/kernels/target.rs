@@ -90,5 +90,5 @@ pub const ARCHS: [Arch; 2] = [
 
 /// What a program's statistics must say on `kernel`, up to the reason.
 pub fn expected_mode(kernel: &Kernel, arch: &Arch) -> String {
-    if arch.sequences { format!("percpu by {}", kernel.id) } else { "slot".to_string() }
+    if arch.sequences { format!("percpu by {}", kernel.id) } else { "thread".to_string() }
 }

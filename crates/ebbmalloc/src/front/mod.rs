@@ -1,8 +1,8 @@
 //! Front ends: which cache a thread uses, and how it makes the cache its own for a moment.
 //!
 //! `percpu` indexes caches by virtual CPU and works in restartable sequences; `thread` gives each
-//! thread a cache; `slot` takes any cache that is not locked. All work on the same kind of slab,
-//! and refilling and flushing are the same for all (`refill.rs`).
+//! thread a cache, as far as they go; `slot`, for all others, takes any cache that is not locked. All work on the same kind of
+//! slab, and refilling and flushing are the same for all (`refill.rs`).
 
 mod percpu;
 mod slot;
@@ -35,6 +35,10 @@ pub(crate) trait Front {
     fn slab(&self) -> Option<*mut Slab>;
     /// The header of the class's stack, at this moment.
     fn look(&self, class: SizeClass) -> Option<Header>;
+    /// Whether the cache is the thread's own, whose stacks are bounded each by itself, and by the number of threads.
+    fn is_own(&self) -> bool {
+        false
+    }
     /// Halves the room of the class's stack, as far as what it holds allows.
     fn shrink(&self, class: SizeClass);
 }

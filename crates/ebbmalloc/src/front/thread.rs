@@ -1,4 +1,4 @@
-//! A cache for each thread, which no other thread uses: plain loads and stores.
+//! A cache for each thread, which no other thread uses: plain loads and stores. Threads beyond the last one share caches (`slot.rs`).
 //!
 //! While a thread works on its slab, its state says so, and a signal handler that interrupts it
 //! there is served without a cache. Whoever empties the caches of others looks at the state too (`drain.rs`).
@@ -69,6 +69,11 @@ pub(crate) fn is_at_rest(os: &impl Os, words: *const ThreadWords) -> bool {
 /// The calling thread's slab; null if it has none.
 pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
     words.own.load(Ordering::Relaxed).cast()
+}
+
+/// Whether a thread has no cache of its own because all that there may be are taken.
+pub(crate) fn is_beyond(words: &ThreadWords, slabs: &ThreadSlabs, most: usize) -> bool {
+    words.state.load(Ordering::Relaxed) == NEW && slabs.taken() >= most
 }
 
 /// Sees to it that a new thread never gets a cache of its own; false if it was not new.
@@ -163,6 +168,10 @@ impl<O: Os> Front for Thread<'_, O> {
 
     fn look(&self, class: SizeClass) -> Option<Header> {
         Some(Ready::of(self.words)?.with(class, |stack| stack.header()))
+    }
+
+    fn is_own(&self) -> bool {
+        true
     }
 
     fn shrink(&self, _: SizeClass) {}

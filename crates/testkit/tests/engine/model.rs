@@ -156,7 +156,11 @@ proptest! {
 
 /// Long programs on more threads than there are caches.
 fn threads_in(mode: &'static str) {
-    let engine = Engine::new(LinuxIn::new(mode));
+    threads_on(LinuxIn::new(mode));
+}
+
+fn threads_on(os: LinuxIn) {
+    let engine = Engine::new(os);
     for round in 0..3 {
         let programs = (0..8).map(|seed| Program::new(round * 8 + seed).take(10_000)).collect();
         run_threads(&engine, programs);
@@ -176,6 +180,11 @@ fn threads_in_percpu_mode() {
 #[test]
 fn threads_in_thread_mode() {
     threads_in("thread");
+}
+
+#[test]
+fn threads_of_which_some_share_caches() {
+    threads_on(LinuxIn::new("auto").without_rseq().cpus(1));
 }
 
 #[test]

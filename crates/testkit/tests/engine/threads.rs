@@ -1,6 +1,6 @@
 //! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads, emptied while their threads do nothing.
 
-use std::sync::mpsc;
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use ebbmalloc::{Engine, Os as _};
@@ -299,7 +299,43 @@ fn without_address_space_for_caches_slots_serve() {
     assert_eq!(printed.matches(told).count(), 1, "{printed}");
 }
 
-/// More threads than caches: the others go without.
+/// Where nobody asked for thread mode, and there is no other, four threads a CPU have caches of their own; the others share
+/// one for each CPU, until one of the first has gone.
+#[test]
+fn threads_beyond_those_of_the_cpus_share_caches() {
+    // Where time passes, caches that nobody uses for a while are emptied.
+    let os = FakeOs::default().still().cpus(1).space(256 << 20).mode("auto");
+    let engine = Engine::new(os.environment("EBB_SCAVENGER", "0"));
+    // As many at once: what caches hold then.
+    let at_once = |threads: usize| {
+        let (arrived, leave) = (Barrier::new(threads + 1), Barrier::new(threads + 1));
+        thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    use_cache(&engine);
+                    arrived.wait();
+                    leave.wait();
+                    engine.leave_thread();
+                });
+            }
+            arrived.wait();
+            let held = cached(&engine);
+            leave.wait();
+            held
+        })
+    };
+    let (four, five, fifty) = (at_once(4), at_once(5), at_once(50));
+    assert!(engine.stats().choice.mode == "thread" && four > 0);
+    // The fifth has no cache, and yet has put something into one. Forty-six put there no more than a few times as much.
+    assert!(five > four && fifty < four * 4, "{four} {five} {fifty}");
+    // What the caches of the first four held went back as they left.
+    let shared = cached(&engine);
+    assert!(0 < shared && shared < fifty, "{shared} of {fifty}");
+    engine.trim();
+    assert_eq!((cached(&engine), engine.stats().spans), (0, 0));
+}
+
+/// More threads than caches, where each was to have one: the others go without.
 #[test]
 fn threads_beyond_the_last_cache_are_served() {
     let engine = Engine::new(FakeOs::default().space(8 << 20).mode("thread"));
