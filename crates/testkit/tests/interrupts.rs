@@ -297,7 +297,8 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
     }
     let churn = |size| {
         for cpu in cpus() {
-            assert!(move_to(0, cpu));
+            // One that has just gone offline takes nobody: then the blocks are another's.
+            move_to(0, cpu);
             let blocks: Vec<_> = (0..100).map(|_| engine.alloc(size)).collect();
             // SAFETY: live blocks, each freed once.
             blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
