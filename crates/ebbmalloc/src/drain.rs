@@ -58,19 +58,19 @@ impl<O: Os> Engine<O> {
     pub(crate) fn drain(&self, which: Which) -> bool {
         // SAFETY: they are of CPUs.
         let of_cpus = || self.slabs().map(|slab| (slab, unsafe { seen_of(slab) }, ptr::null()));
-        let locked = || {
+        let mode = self.setup().mode;
+        let mut in_use = false;
+        if mode != Mode::PerCpu {
             // Slabs that nobody uses stay untouched, their locks too.
-            let used = of_cpus().filter(|&(slab, ..)| is_any_set_up(slab));
-            used.fold(false, |in_use, (slab, seen, _)| {
+            for (slab, seen, _) in of_cpus().filter(|&(slab, ..)| is_any_set_up(slab)) {
                 // SAFETY: it is a slab of this engine, all of which live as long.
                 let _guard = unsafe { lock_of(slab) }.lock();
-                let (any_set_up, _) = close_chosen(slab, seen, which);
+                in_use |= close_chosen(slab, seen, which).0;
                 self.empty_closed(slab);
-                in_use | any_set_up
-            })
-        };
-        match self.setup().mode {
-            Mode::Slot => locked(),
+            }
+        }
+        match mode {
+            Mode::Slot => in_use,
             Mode::PerCpu => {
                 let stop = || self.os.restart_sequences();
                 self.drain_under_work(of_cpus, which, stop, |_| true)
@@ -78,7 +78,7 @@ impl<O: Os> Engine<O> {
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
                 let rests = |words| thread::is_at_rest(&self.os, words);
-                self.thread_slabs.batches().fold(locked(), |in_use, batch| {
+                self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     in_use | self.drain_under_work(|| batch.owned(), which, stop, rests)
                 })
             }
