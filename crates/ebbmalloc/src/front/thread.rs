@@ -1,4 +1,5 @@
-//! A cache for each thread, which no other thread uses: plain loads and stores. Threads beyond the last one share caches (`slot.rs`).
+//! A cache for each thread, which no other thread uses: plain loads and stores. Where only so many
+//! may have one, threads beyond these share others (`slot.rs`).
 //!
 //! While a thread works on its slab, its state says so, and a signal handler that interrupts it
 //! there is served without a cache. Whoever empties the caches of others looks at the state too (`drain.rs`).
