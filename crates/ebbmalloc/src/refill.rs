@@ -3,7 +3,7 @@
 //! blocks of each class.
 //!
 //! Room is bounded twice, for each class and for a cache in all. It moves to the classes that
-//! miss: a stack whose miss shows that its room is too small gets twice as much, and where the
+//! miss: a stack whose miss shows that its room is too small gets more, and where the
 //! cache has no more to give, other classes give of theirs, in turn. The idea is tcmalloc's
 //! (its per-CPU caches "steal" from size classes in rotation).
 
@@ -18,7 +18,7 @@ use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Order;
-use crate::streak::Need;
+use crate::streak::{Need, Row};
 use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
@@ -33,7 +33,7 @@ const FETCHED: usize = 64;
 /// least.
 const ROOM_MOST: usize = 6 << 20;
 const ROOM_SHARE: usize = 4;
-const ROOM_LEAST: usize = 512 << 10;
+const ROOM_LEAST: usize = 768 << 10;
 /// Room of a stack, in bytes of blocks, that a streak leaves as it is: blocks that flow one way only
 /// do not come back, and more room would hold more of them and save little.
 const FLOW: usize = 16 << 10;
@@ -59,7 +59,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// After a miss: sets the class's stack up, or doubles its room if the bounds allow. The header
+    /// After a miss: sets the class's stack up, or gives it more room if the bounds allow. The header
     /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
     #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
@@ -68,7 +68,13 @@ impl<O: Os> Engine<O> {
         if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            streak = history.note(class, need);
+            let row = history.note(class, need);
+            if now.is_new() && need == Need::Room && row == Row::First {
+                // A block that comes before any was asked for is another cache's, which has its neighbours: in its span
+                // it does not get one CPU to write to cache lines that another writes to (decisions/0022).
+                return (now, now, false);
+            }
+            streak = row == Row::Streak;
             if !is_own {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
@@ -131,10 +137,11 @@ impl<O: Os> Engine<O> {
     /// block more; null if there is none. Now and then it only takes a sampled one, for a request of `size` bytes.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let (_, now, streak) = self.make_room(class, Need::Blocks);
+        let (before, now, streak) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
-        let (wanted, order) =
-            if streak { (room + 1, Order::InTurn) } else { (room / 2 + 1, Order::Lowest) };
+        let wanted = if streak { room + 1 } else { room / 2 + 1 };
+        // What a cache begins with is not what another gave back a moment ago, or has the neighbours of.
+        let order = if streak || before.is_new() { Order::InTurn } else { Order::Lowest };
         let sampled = self.sample(size, class, wanted);
         if !sampled.is_null() {
             return sampled;

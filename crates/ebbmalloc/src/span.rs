@@ -12,6 +12,9 @@ pub(crate) use hardened::Owner;
 use crate::holes::Holes;
 use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
+/// Bytes of a cache line, and blocks from one that begins with a line to the next one: sizes are multiples of 16 bytes.
+const LINE: usize = 64;
+const LINE_BLOCKS: usize = LINE / 16;
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
 /// Which of a span's free blocks are claimed first.
@@ -19,7 +22,8 @@ const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 pub enum Order {
     /// Those with the lowest addresses: so the pages behind may become holes.
     Lowest,
-    /// Those that follow on the last that were claimed, and so were mostly freed longest ago (decisions/0007).
+    /// Those that follow on the last that were claimed, and so were mostly freed longest ago (decisions/0007); from the next
+    /// cache line on, where several lie in one (decisions/0022).
     InTurn,
 }
 
@@ -107,6 +111,9 @@ impl Span {
         let mut rest = places.iter_mut().rev();
         // Blocks below this one come last.
         let mut from = match order {
+            Order::InTurn if self.shares_lines() => {
+                (self.turn as usize).next_multiple_of(LINE_BLOCKS)
+            }
             Order::InTurn => self.turn as usize,
             Order::Lowest => 0,
         };
@@ -141,6 +148,11 @@ impl Span {
         }
         self.free -= taken as u16;
         taken
+    }
+
+    /// Whether several blocks lie in a cache line.
+    fn shares_lines(&self) -> bool {
+        self.blocks as usize > self.bytes() / LINE
     }
 
     /// Marks a block free. False, and nothing changes, if it was free already or does not exist.
@@ -325,7 +337,7 @@ mod tests {
             let blocks = span.blocks as usize;
             let mut places = [0; 7];
             let mut waiting: VecDeque<usize> = VecDeque::new();
-            let mut next = 0;
+            let mut next = 0usize;
             for _ in 0..2 * blocks {
                 // Freed in another order than claimed, and some late.
                 if waiting.len() > 1 + blocks / 2 {
@@ -333,7 +345,8 @@ mod tests {
                     assert!(span.release(waiting.pop_front().unwrap()));
                 }
                 let free: Vec<_> = (0..blocks).filter(|&block| span.is_free(block)).collect();
-                let from = free.partition_point(|&block| block < next);
+                let line = if class.size() < LINE { LINE_BLOCKS } else { 1 };
+                let from = free.partition_point(|&block| block < next.next_multiple_of(line));
                 let wanted: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
                 let claimed = span.claim(&mut places, Order::InTurn, |block| block);
                 span.check(class);

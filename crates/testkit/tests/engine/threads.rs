@@ -37,6 +37,44 @@ fn a_thread_that_leaves_gives_all_back() {
     assert_eq!(engine.stats().spans, 0, "all blocks are free");
 }
 
+/// Blocks that lie side by side go to threads, who free them and go on: two that wrote to one cache line would wait for
+/// each other for ever. So what they get is neither these, nor in one line with what another thread got.
+#[test]
+fn threads_that_free_neighbours_get_lines_of_their_own() {
+    const LINE: usize = 64;
+    const THREADS: usize = 8;
+    for size in [16, 32, 48] {
+        let engine = engine();
+        let block = |_| engine.alloc(size).expose_provenance();
+        let handed: Vec<usize> = (0..THREADS).map(block).collect();
+        let free = |address: usize| {
+            // SAFETY: a live block, freed once.
+            unsafe { engine.free(std::ptr::with_exposed_provenance_mut(address)) }
+        };
+        let line = |address: &usize| address / LINE..=(address + size - 1) / LINE;
+        let mut taken: Vec<usize> = handed.iter().flat_map(line).collect();
+        for &given in &handed {
+            let got = thread::scope(|scope| {
+                let work = || {
+                    free(given);
+                    // As a thread that has one at a time.
+                    let got = block(0);
+                    free(got);
+                    assert_eq!(block(0), got, "the newest comes first");
+                    got
+                };
+                scope.spawn(work).join().unwrap()
+            });
+            let lines: Vec<usize> = line(&got).collect();
+            let theirs: Vec<_> = lines.iter().filter(|line| taken.contains(line)).collect();
+            assert!(theirs.is_empty(), "blocks of {size}: {got:#x} lies beside another thread's");
+            taken.extend(lines);
+            free(got);
+        }
+        engine.check();
+    }
+}
+
 /// What caches of threads that are gone take stays for those to come, until the process is idle.
 #[test]
 fn an_idle_process_keeps_no_caches_of_threads_that_are_gone() {
