@@ -167,17 +167,18 @@ pub fn arm(context: &Context) -> Result<Tally> {
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", &QEMU.join(" ")),
     ];
     let mut command = cargo::cargo(&context.root);
-    command.args(["test", "--no-fail-fast", "--target", ARM]).args(ENGINE);
-    command.arg("--").envs(environment).envs(FEW);
+    let target = context.target.join("aarch64");
+    command.args(["test", "--no-fail-fast", "--target", ARM, "--target-dir"]).arg(&target);
+    command.args(ENGINE).arg("--").envs(environment).envs(FEW);
     for (test, why) in UNSERVED {
         command.args(["--skip", test]);
         tally.skip(test, why);
     }
     tally += cargo::test("aarch64", &mut command)?;
-    build(context, Some(ARM), &context.target, &EXAMPLE, &environment)?;
+    build(context, Some(ARM), &target, &EXAMPLE, &environment)?;
     let libraries = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static"];
-    build(context, Some(ARM), &context.target, &libraries, &environment)?;
-    let release = context.target.join(ARM).join("release");
+    build(context, Some(ARM), &target, &libraries, &environment)?;
+    let release = target.join(ARM).join("release");
     let words = release.join("examples/words");
     let modes = try_modes("aarch64", &QEMU, &words, context, &mut tally)?;
     let context = context.with(Library::Ours(release), "aarch64-c")?;

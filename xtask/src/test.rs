@@ -94,14 +94,14 @@ const STEPS: &[Step] = &[
         about: "Rust and C programs on another C library, static and dynamic",
         run: cross::musl,
         packages: cross::musl_packages,
-        aside: false,
+        aside: true,
     },
     Step {
         name: "aarch64",
         about: "the engine's tests, Rust and C programs on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
-        aside: false,
+        aside: true,
     },
     Step {
         name: "gvisor",
