@@ -450,9 +450,11 @@ impl<O: Os> Engine<O> {
         // A batch is put there whatever marks say.
         let put = || self.front(|front| front.push_batch(class, &[block])) == 1;
         if !put() {
-            self.overflow(class);
+            let begun = self.overflow(class);
             if !put() {
                 self.release(class, &[block]);
+            } else if begun && class.shares_lines() {
+                self.cover(class);
             }
         }
         self.call_scavenger();

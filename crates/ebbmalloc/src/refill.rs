@@ -18,7 +18,7 @@ use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Order;
-use crate::streak::{Need, Row};
+use crate::streak::Need;
 use crate::sync::Ordering;
 
 /// Blocks that move between a cache and its central at a time.
@@ -68,13 +68,7 @@ impl<O: Os> Engine<O> {
         if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            let row = history.note(class, need);
-            if now.is_new() && need == Need::Room && row == Row::First {
-                // A block that comes before any was asked for is another cache's, which has its neighbours: in its span
-                // it does not get one CPU to write to cache lines that another writes to (decisions/0022).
-                return (now, now, false);
-            }
-            streak = row == Row::Streak;
+            streak = history.note(class, need);
             if !is_own {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
@@ -140,8 +134,9 @@ impl<O: Os> Engine<O> {
         let (before, now, streak) = self.make_room(class, Need::Blocks);
         let room = now.room(class);
         let wanted = if streak { room + 1 } else { room / 2 + 1 };
-        // What a cache begins with is not what another gave back a moment ago, or has the neighbours of.
-        let order = if streak || before.is_new() { Order::InTurn } else { Order::Lowest };
+        // What a cache begins with has no neighbours that others have.
+        let apart = class.shares_lines() && before.is_new();
+        let order = if streak || apart { Order::InTurn } else { Order::Lowest };
         let sampled = self.sample(size, class, wanted);
         if !sampled.is_null() {
             return sampled;
@@ -158,13 +153,27 @@ impl<O: Os> Engine<O> {
     }
 
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
-    /// the room is, all in a streak.
-    pub(crate) fn overflow(&self, class: SizeClass) {
+    /// the room is, all in a streak. True where the stack was set up only now.
+    pub(crate) fn overflow(&self, class: SizeClass) -> bool {
         let (before, after, streak) = self.make_room(class, Need::Room);
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
             let stays = if streak { 0 } else { after.room(class).div_ceil(2) };
             self.flush(class, after.held(class).saturating_sub(stays));
+        }
+        before.is_new() && after.room(class) > 0
+    }
+
+    /// Puts other blocks on the one that a stack began with. It came before any was asked for, so it is another cache's, as are its
+    /// neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
+    #[inline(never)]
+    pub(crate) fn cover(&self, class: SizeClass) {
+        let room = self.front(|front| front.look(class)).unwrap_or_default().room(class);
+        let wanted = (room / 2).min(SMALL_BATCH);
+        let mut batch = [ptr::null_mut(); SMALL_BATCH];
+        let newest = self.refill_by(class, wanted, Order::InTurn, &mut batch);
+        if !newest.is_null() && self.front(|front| front.push_batch(class, &[newest])) == 0 {
+            self.release(class, &[newest]);
         }
     }
 

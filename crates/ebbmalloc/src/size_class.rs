@@ -11,6 +11,8 @@ pub const UNIT_SHIFT: u32 = 16;
 pub const SMALL_MAX: usize = 64 * 1024;
 /// Every block is aligned to this many bytes at least (the C library's `max_align_t`).
 pub const MIN_ALIGN: usize = 16;
+/// Bytes of a cache line: what processors hand to each other as a whole.
+pub(crate) const LINE: usize = 64;
 /// Number of class indices, including index 0, which stands for "no class".
 pub const CLASSES: usize = 1 + 8 + 8 * 9;
 /// The most blocks that a span can hold: a unit of the smallest blocks.
@@ -75,6 +77,11 @@ impl SizeClass {
     #[inline(always)]
     pub const fn size(self) -> usize {
         SIZE[self.0 as usize] as usize
+    }
+
+    /// Whether several blocks lie in one cache line.
+    pub(crate) const fn shares_lines(self) -> bool {
+        self.size() < LINE
     }
 
     /// Units in a span, usually.

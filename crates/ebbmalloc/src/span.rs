@@ -10,11 +10,10 @@ use core::ops::Range;
 pub(crate) use hardened::Owner;
 
 use crate::holes::Holes;
-use crate::size_class::{SPAN_BLOCKS_MAX, SizeClass, UNIT};
+use crate::size_class::{LINE, MIN_ALIGN, SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
-/// Bytes of a cache line, and blocks from one that begins with a line to the next one: sizes are multiples of 16 bytes.
-const LINE: usize = 64;
-const LINE_BLOCKS: usize = LINE / 16;
+/// Blocks from one that begins with a cache line to the next one that does, at most: sizes are multiples of the least alignment.
+const LINE_BLOCKS: usize = LINE / MIN_ALIGN;
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
 /// Which of a span's free blocks are claimed first.
@@ -150,7 +149,7 @@ impl Span {
         taken
     }
 
-    /// Whether several blocks lie in a cache line.
+    /// As [`SizeClass::shares_lines`].
     fn shares_lines(&self) -> bool {
         self.blocks as usize > self.bytes() / LINE
     }
@@ -345,7 +344,7 @@ mod tests {
                     assert!(span.release(waiting.pop_front().unwrap()));
                 }
                 let free: Vec<_> = (0..blocks).filter(|&block| span.is_free(block)).collect();
-                let line = if class.size() < LINE { LINE_BLOCKS } else { 1 };
+                let line = if class.shares_lines() { LINE_BLOCKS } else { 1 };
                 let from = free.partition_point(|&block| block < next.next_multiple_of(line));
                 let wanted: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
                 let claimed = span.claim(&mut places, Order::InTurn, |block| block);

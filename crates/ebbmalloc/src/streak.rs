@@ -20,17 +20,6 @@ pub(crate) enum Need {
     Room = 2,
 }
 
-/// How often a cache has needed the same, this time included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Row {
-    /// It needed the opposite before, or nothing.
-    First,
-    /// A few times in a row.
-    Short,
-    /// So often that it is taken to go on like that.
-    Streak,
-}
-
 /// A cache that has needed the same so many times in a row is taken to go on like that.
 const STREAK: u8 = 2;
 /// Above these bits of a streak, which count, is the need.
@@ -48,19 +37,19 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes down what is needed; whether the same was needed before.
-    pub fn note(&self, class: SizeClass, need: Need) -> Row {
+    /// Takes down what is needed; true where the same was needed before, in a streak.
+    pub fn note(&self, class: SizeClass, need: Need) -> bool {
         let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
         let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
         if last != need as u8 {
             streak.store((need as u8) << COUNT_BITS | 1, Ordering::Relaxed);
-            return Row::First;
+            return false;
         }
         if count < STREAK {
             streak.store(old + 1, Ordering::Relaxed);
         }
-        if count < STREAK { Row::Short } else { Row::Streak }
+        count >= STREAK
     }
 }
 
@@ -78,14 +67,13 @@ mod tests {
         let (class, other) = (SizeClass::of(100).unwrap(), SizeClass::of(1).unwrap());
         let history = history();
         for need in [Need::Blocks, Need::Room, Need::Blocks] {
-            assert_eq!(history.note(class, need), Row::First);
-            for _ in 1..STREAK {
-                assert_eq!(history.note(class, need), Row::Short);
+            for _ in 0..STREAK {
+                assert!(!history.note(class, need), "a short streak counts");
             }
             for _ in 0..1000 {
-                assert_eq!(history.note(class, need), Row::Streak);
+                assert!(history.note(class, need));
             }
-            assert_eq!(history.note(other, need), Row::First, "another class's counts");
+            assert!(!history.note(other, need), "another class's counts");
         }
     }
 
@@ -95,7 +83,7 @@ mod tests {
         let (class, history) = (SizeClass::of(100).unwrap(), history());
         for round in 0..1000 {
             let need = if round / 2 % 2 == 0 { Need::Blocks } else { Need::Room };
-            assert_ne!(history.note(class, need), Row::Streak, "round {round}");
+            assert!(!history.note(class, need), "round {round}");
         }
     }
 }

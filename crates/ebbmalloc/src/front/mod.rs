@@ -27,11 +27,11 @@ pub(crate) trait Front {
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
     /// Puts blocks on top, the last one topmost; how many went.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
-    /// Sets the class's stack up, or gives it more room up to the bound. The header before and
+    /// Sets the class's stack up, or doubles its room up to the bound. The header before and
     /// after; `None` where this thread has no cache.
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
-    /// Where the cache lies at this moment; the thread may have another the next. A new thread gets one, if there is one
-    /// for it. `None` where it has none.
+    /// Where the cache lies at this moment; the thread may have another the next. `None` where it has
+    /// none.
     fn slab(&self) -> Option<*mut Slab>;
     /// The header of the class's stack, at this moment.
     fn look(&self, class: SizeClass) -> Option<Header>;

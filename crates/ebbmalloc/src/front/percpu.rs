@@ -1,7 +1,5 @@
 //! Caches by virtual CPU: `rseq/` does the work, the kernel keeps threads apart.
 
-use core::ptr::NonNull;
-
 use super::{Front, thread};
 use crate::cache::{Header, Slab, bottom_of};
 use crate::os::Os;
@@ -43,13 +41,14 @@ impl<O: Os> Front for PerCpu<'_, O> {
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        self.change(class, |header| header.grown(class))
+        let grow = || self.change(class, |header| header.grown(class));
+        grow().or_else(|| if self.join() { grow() } else { None })
     }
 
     fn slab(&self) -> Option<*mut Slab> {
         // SAFETY: as above.
-        let slab = || NonNull::new(unsafe { rseq::slab(self.place) }).map(NonNull::as_ptr);
-        slab().or_else(|| if self.join() { slab() } else { None })
+        let slab = unsafe { rseq::slab(self.place) };
+        (!slab.is_null()).then_some(slab)
     }
 
     fn look(&self, class: SizeClass) -> Option<Header> {

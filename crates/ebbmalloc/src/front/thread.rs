@@ -155,14 +155,14 @@ impl<O: Os> Front for Thread<'_, O> {
     }
 
     fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+        if self.words.state.load(Ordering::Relaxed) == NEW {
+            self.join();
+        }
         let share = fair_share(class, self.slabs.taken());
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
     }
 
     fn slab(&self) -> Option<*mut Slab> {
-        if self.words.state.load(Ordering::Relaxed) == NEW {
-            self.join();
-        }
         let slab = own(self.words);
         (!slab.is_null()).then_some(slab)
     }

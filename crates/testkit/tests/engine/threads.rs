@@ -53,10 +53,16 @@ fn threads_that_free_neighbours_get_lines_of_their_own() {
         };
         let line = |address: &usize| address / LINE..=(address + size - 1) / LINE;
         let mut taken: Vec<usize> = handed.iter().flat_map(line).collect();
-        for &given in &handed {
+        for (nth, &given) in handed.iter().enumerate() {
             let got = thread::scope(|scope| {
                 let work = || {
+                    // Every other thread has used its cache before.
+                    let first = (nth % 2 == 1).then(|| block(0));
                     free(given);
+                    if let Some(first) = first {
+                        assert_eq!(block(0), given, "the newest comes first");
+                        free(first);
+                    }
                     // As a thread that has one at a time.
                     let got = block(0);
                     free(got);
