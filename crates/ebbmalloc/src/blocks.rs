@@ -448,13 +448,12 @@ impl<O: Os> Engine<O> {
             self.fault("double free", block, "free");
         }
         // A batch is put there whatever marks say.
-        let put = || self.front(|front| front.push_batch(class, &[block])) == 1;
-        if !put() {
+        if self.put(class, &[block]) == 0 {
             let begun = self.overflow(class);
-            if !put() {
+            if self.put(class, &[block]) == 0 {
                 self.release(class, &[block]);
-            } else if begun && class.shares_lines() {
-                self.cover(class);
+            } else if begun > 0 && class.shares_lines() {
+                self.cover(class, begun);
             }
         }
         self.call_scavenger();

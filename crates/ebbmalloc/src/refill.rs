@@ -153,26 +153,31 @@ impl<O: Os> Engine<O> {
     }
 
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
-    /// the room is, all in a streak. True where the stack was set up only now.
-    pub(crate) fn overflow(&self, class: SizeClass) -> bool {
+    /// the room is, all in a streak. The room of a stack that was set up only now, else 0.
+    pub(crate) fn overflow(&self, class: SizeClass) -> usize {
         let (before, after, streak) = self.make_room(class, Need::Room);
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
             let stays = if streak { 0 } else { after.room(class).div_ceil(2) };
             self.flush(class, after.held(class).saturating_sub(stays));
         }
-        before.is_new() && after.room(class) > 0
+        if before.is_new() { after.room(class) } else { 0 }
     }
 
-    /// Puts other blocks on the one that a stack began with. It came before any was asked for, so it is another cache's, as are its
+    /// Puts blocks into the thread's cache, the last one topmost; how many went.
+    #[inline(never)] // Each way into a front end is there once for each mode.
+    pub(crate) fn put(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
+        self.front(|front| front.push_batch(class, blocks))
+    }
+
+    /// Puts other blocks on the one that a stack of this room began with. It came before any was asked for, so it is another cache's, as are its
     /// neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
     #[inline(never)]
-    pub(crate) fn cover(&self, class: SizeClass) {
-        let room = self.front(|front| front.look(class)).unwrap_or_default().room(class);
+    pub(crate) fn cover(&self, class: SizeClass, room: usize) {
         let wanted = (room / 2).min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
         let newest = self.refill_by(class, wanted, Order::InTurn, &mut batch);
-        if !newest.is_null() && self.front(|front| front.push_batch(class, &[newest])) == 0 {
+        if !newest.is_null() && self.put(class, &[newest]) == 0 {
             self.release(class, &[newest]);
         }
     }
@@ -207,7 +212,7 @@ impl<O: Os> Engine<O> {
             if order == Order::InTurn {
                 blocks.iter().rev().take(FETCHED).for_each(|&block| prefetch::to_write(block));
             }
-            let kept = self.front(|front| front.push_batch(class, blocks));
+            let kept = self.put(class, blocks);
             if kept < blocks.len() {
                 // Another thread has filled this cache meanwhile, or there is no cache.
                 self.release(class, &blocks[kept..]);
