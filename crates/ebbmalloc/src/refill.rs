@@ -170,8 +170,8 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.push_batch(class, blocks))
     }
 
-    /// Puts other blocks on the one that a stack of this room began with. It came before any was asked for, so it is another cache's, as are its
-    /// neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
+    /// Puts other blocks on the one that a stack of this room began with. It came before any was asked for, so it is
+    /// another cache's, as are its neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
     #[inline(never)]
     pub(crate) fn cover(&self, class: SizeClass, room: usize) {
         let wanted = (room / 2).min(SMALL_BATCH);
