@@ -337,7 +337,7 @@ impl<O: Os> Engine<O> {
 
     /// In thread mode: whether the thread is one of those that get no cache of their own.
     #[inline(never)] // A dozen ways lead here, none of which is hot.
-    fn shares_caches(&self) -> bool {
+    pub(crate) fn shares_caches(&self) -> bool {
         thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches)
     }
 
