@@ -35,8 +35,9 @@ const FETCHED: usize = 64;
 const ROOM_MOST: usize = 6 << 20;
 const ROOM_SHARE: usize = 4;
 const ROOM_LEAST: usize = 768 << 10;
-/// Room of a stack, in bytes of blocks, that a streak leaves as it is: blocks that flow one way only
-/// do not come back, and more room would hold more of them and save little.
+/// Room of a stack, in bytes of blocks, from which on a streak adds to it at one in so many (`MISSES`) misses only, and never
+/// asks others to give: blocks that flow one way do not come back, and more room holds more of them. But where they flow
+/// for long, two CPUs wait for each other with each refill and flush.
 const FLOW: usize = 16 << 10;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
@@ -75,7 +76,7 @@ impl<O: Os> Engine<O> {
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let flows = streak && room * class.size() >= FLOW;
                 if room > 0
-                    && (flows || more == 0 || !self.may_grow(slab, class, more * class.size()))
+                    && (more == 0 || !self.may_grow(slab, class, more * class.size(), flows))
                 {
                     return (now, now, streak);
                 }
@@ -90,14 +91,16 @@ impl<O: Os> Engine<O> {
         (before, after, streak)
     }
 
-    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
+    /// Whether the cache has `bytes` of room left to give: of all of it, if need be after others gave theirs, or where blocks
+    /// flow, of half.
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
         // SAFETY: as above.
         let count = unsafe { &cache::history_of(slab).misses };
         let misses = count.load(Ordering::Relaxed);
+        let pass = || count.store(misses.wrapping_add(1), Ordering::Relaxed);
         if !misses.is_multiple_of(MISSES) {
-            // The last that asked got nothing.
-            count.store(misses.wrapping_add(1), Ordering::Relaxed);
+            // The last that asked got nothing, or as much as flows get for now.
+            pass();
             return false;
         }
         // SAFETY: as above, and in these modes stacks lie in their full places.
@@ -105,10 +108,14 @@ impl<O: Os> Engine<O> {
         let in_use = self.pages.lock().counts.in_use * UNIT;
         let caches = self.caches_used.load(Ordering::Relaxed).max(1);
         let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST);
+        if flows {
+            pass();
+            return given + bytes <= room / 2;
+        }
         if given + bytes <= room {
             return true;
         }
-        count.store(misses.wrapping_add(1), Ordering::Relaxed);
+        pass();
         for step in 0..ASKED {
             let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
             if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {

@@ -23,6 +23,8 @@ pub enum Load {
     Larson(Args),
     /// Producers only allocate, consumers only free
     Xmalloc(Args),
+    /// The same with objects of one size
+    Pipe(Args),
     /// Bursts of small objects, freed in mixed orders
     Sh8bench(Args),
     /// A queue with many producers and one consumer
@@ -41,7 +43,8 @@ pub fn run(load: &Load) -> Result<Report> {
         Load::Mstress(args) => mstress::run(args.threads.get()),
         Load::CacheScratch(args) => cache_scratch::run(args.threads.get()),
         Load::Larson(args) => larson::run(args.threads.get()),
-        Load::Xmalloc(args) => xmalloc::run(args.threads.get()),
+        Load::Xmalloc(args) => xmalloc::run_mixed(args.threads.get()),
+        Load::Pipe(args) => xmalloc::run_alike(args.threads.get()),
         Load::Sh8bench(args) => sh8bench::run(args.threads.get()),
         Load::Queue(args) => queue::run(args.threads.get())?,
     })

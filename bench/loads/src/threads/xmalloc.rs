@@ -18,7 +18,19 @@ const BATCH: usize = 100;
 /// Batches that may wait in the channel.
 const WAITING: usize = 100;
 
-pub fn run(threads: usize) -> Report {
+/// The size of an object.
+type Size = fn(&mut Rng) -> usize;
+
+/// Objects of one size, in bytes: all threads meet in one size class.
+pub fn run_alike(threads: usize) -> Report {
+    run(threads, |_| 1024)
+}
+
+pub fn run_mixed(threads: usize) -> Report {
+    run(threads, block::small_size)
+}
+
+fn run(threads: usize, size: Size) -> Report {
     let producers = (threads / 2).max(1);
     let consumers = (threads - producers).max(1);
     let (sender, receiver) = crossbeam_channel::bounded(WAITING);
@@ -26,7 +38,7 @@ pub fn run(threads: usize) -> Report {
     let work = |index: usize| {
         if index < producers {
             sent.fetch_add(
-                produce(&sender, crew::share(BATCHES, producers, index), index),
+                produce(&sender, crew::share(BATCHES, producers, index), index, size),
                 Relaxed,
             );
         } else {
@@ -40,11 +52,11 @@ pub fn run(threads: usize) -> Report {
 }
 
 /// Returns the bytes of all objects.
-fn produce(sender: &Sender<Vec<Block>>, batches: usize, seed: usize) -> usize {
+fn produce(sender: &Sender<Vec<Block>>, batches: usize, seed: usize, size: Size) -> usize {
     let mut rng = Rng::with_seed(seed as u64);
     let mut bytes = 0;
     for _ in 0..batches {
-        let batch: Vec<_> = (0..BATCH).map(|_| Block::new(block::small_size(&mut rng))).collect();
+        let batch: Vec<_> = (0..BATCH).map(|_| Block::new(size(&mut rng))).collect();
         bytes += batch.iter().map(Block::size).sum::<usize>();
         sender.send(batch).expect("the receiver lives as long");
     }

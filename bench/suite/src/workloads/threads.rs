@@ -34,6 +34,12 @@ const PROGRAMS: &[Program] = &[
         quick: 64,
     },
     Program {
+        name: "pipe",
+        about: "half of the threads allocate, half free, all objects of 1 KiB",
+        threads: &[2, 4, 64],
+        quick: 0,
+    },
+    Program {
         name: "sh8bench",
         about: "bursts of small objects, freed in mixed orders and by others",
         threads: &[1, 2, 4, 64],
