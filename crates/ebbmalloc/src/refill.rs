@@ -35,10 +35,11 @@ const FETCHED: usize = 64;
 const ROOM_MOST: usize = 6 << 20;
 const ROOM_SHARE: usize = 4;
 const ROOM_LEAST: usize = 768 << 10;
-/// Room of a stack, in bytes of blocks, from which on a streak adds to it at one in so many (`MISSES`) misses only, and never
-/// asks others to give: blocks that flow one way do not come back, and more room holds more of them. But where they flow
-/// for long, two CPUs wait for each other with each refill and flush.
+/// Room of a stack, in bytes of blocks, from which on a streak adds to it at one in so many misses only: blocks that flow one
+/// way do not come back, and more room holds more of them. But where they flow for long, two CPUs wait for each other
+/// with each refill and flush (decisions/0007).
 const FLOW: usize = 16 << 10;
+const FLOW_MISSES: u8 = 64;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -74,10 +75,12 @@ impl<O: Os> Engine<O> {
             if !is_own {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
-                let flows = streak && room * class.size() >= FLOW;
-                if room > 0
-                    && (more == 0 || !self.may_grow(slab, class, more * class.size(), flows))
-                {
+                let bytes = more * class.size();
+                let may = || match streak && room * class.size() >= FLOW {
+                    true => self.may_flow(slab, bytes),
+                    false => self.may_grow(slab, class, bytes),
+                };
+                if room > 0 && (more == 0 || !may()) {
                     return (now, now, streak);
                 }
                 if !history.used.load(Ordering::Relaxed)
@@ -91,31 +94,21 @@ impl<O: Os> Engine<O> {
         (before, after, streak)
     }
 
-    /// Whether the cache has `bytes` of room left to give: of all of it, if need be after others gave theirs, or where blocks
-    /// flow, of half.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
+    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
         // SAFETY: as above.
         let count = unsafe { &cache::history_of(slab).misses };
         let misses = count.load(Ordering::Relaxed);
-        let pass = || count.store(misses.wrapping_add(1), Ordering::Relaxed);
         if !misses.is_multiple_of(MISSES) {
-            // The last that asked got nothing, or as much as flows get for now.
-            pass();
+            // The last that asked got nothing.
+            count.store(misses.wrapping_add(1), Ordering::Relaxed);
             return false;
         }
-        // SAFETY: as above, and in these modes stacks lie in their full places.
-        let given = unsafe { cache::extra_room(slab) };
-        let in_use = self.pages.lock().counts.in_use * UNIT;
-        let caches = self.caches_used.load(Ordering::Relaxed).max(1);
-        let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST);
-        if flows {
-            pass();
-            return given + bytes <= room / 2;
-        }
+        let (given, room) = self.given(slab);
         if given + bytes <= room {
             return true;
         }
-        pass();
+        count.store(misses.wrapping_add(1), Ordering::Relaxed);
         for step in 0..ASKED {
             let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
             if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
@@ -124,6 +117,25 @@ impl<O: Os> Engine<O> {
         }
         // The next that may ask finds out what that gave.
         false
+    }
+
+    /// The same where blocks flow one way: now and then, and of half of the room.
+    fn may_flow(&self, slab: *mut Slab, bytes: usize) -> bool {
+        // SAFETY: as above.
+        let due = unsafe { cache::history_of(slab) }.flows_for_long(FLOW_MISSES);
+        due && {
+            let (given, room) = self.given(slab);
+            given + bytes <= room / 2
+        }
+    }
+
+    /// The room that a cache has given to stacks beyond what each is first set up for, and how much it may, in bytes.
+    fn given(&self, slab: *mut Slab) -> (usize, usize) {
+        let in_use = self.pages.lock().counts.in_use * UNIT;
+        let caches = self.caches_used.load(Ordering::Relaxed).max(1);
+        let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST);
+        // SAFETY: as above, and in these modes stacks lie in their full places.
+        (unsafe { cache::extra_room(slab) }, room)
     }
 
     /// Halves a class's room and what is kept there.
