@@ -126,7 +126,7 @@ fn blocks_that_flow_for_long_come_a_span_at_a_time() {
     };
     allocate(64);
     let refills = allocate(8);
-    // A span has 64 blocks. Stacks of 16 KiB would need 482.
+    // A span has 64 blocks. With stacks of 16 KiB it takes 512.
     assert!(refills <= 8 * 16, "{refills} refills");
 }
 
