@@ -32,7 +32,7 @@ pub(crate) struct History {
     pub misses: AtomicUsize,
     /// Whether a stack was ever set up here.
     pub used: AtomicBool,
-    /// Misses of a streak that might be given more room, by the number of times that fits.
+    /// Misses of streaks whose stacks have much room already; begins anew at 256.
     flows: AtomicU8,
     /// For each class, what was needed last, and how often in a row.
     streaks: [AtomicU8; CLASSES],
@@ -54,7 +54,7 @@ impl History {
         count >= STREAK
     }
 
-    /// Takes down that a streak might be given more room; true at one in so many times, a power of two.
+    /// Takes down such a miss; true at one in so many, a power of two.
     pub fn flows_for_long(&self, times: u8) -> bool {
         let flows = self.flows.load(Ordering::Relaxed).wrapping_add(1);
         self.flows.store(flows, Ordering::Relaxed);
