@@ -76,11 +76,8 @@ impl<O: Os> Engine<O> {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let bytes = more * class.size();
-                let may = || match streak && room * class.size() >= FLOW {
-                    true => self.may_flow(slab, bytes),
-                    false => self.may_grow(slab, class, bytes),
-                };
-                if room > 0 && (more == 0 || !may()) {
+                let flows = streak && room * class.size() >= FLOW;
+                if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, flows)) {
                     return (now, now, streak);
                 }
                 if !history.used.load(Ordering::Relaxed)
@@ -94,48 +91,39 @@ impl<O: Os> Engine<O> {
         (before, after, streak)
     }
 
-    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize) -> bool {
+    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where blocks flow one way
+    /// it is asked now and then, gives half of its room at most, and others are left alone.
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
         // SAFETY: as above.
-        let count = unsafe { &cache::history_of(slab).misses };
-        let misses = count.load(Ordering::Relaxed);
-        if !misses.is_multiple_of(MISSES) {
-            // The last that asked got nothing.
-            count.store(misses.wrapping_add(1), Ordering::Relaxed);
-            return false;
-        }
-        let (given, room) = self.given(slab);
-        if given + bytes <= room {
-            return true;
-        }
-        count.store(misses.wrapping_add(1), Ordering::Relaxed);
-        for step in 0..ASKED {
-            let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
-            if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
-                self.take_room(other);
+        let history = unsafe { cache::history_of(slab) };
+        let misses = history.misses.load(Ordering::Relaxed);
+        let due = match flows {
+            true => history.flows_for_long(FLOW_MISSES),
+            false => misses.is_multiple_of(MISSES),
+        };
+        if due {
+            let in_use = self.pages.lock().counts.in_use * UNIT;
+            let caches = self.caches_used.load(Ordering::Relaxed).max(1);
+            let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST) >> flows as u32;
+            // SAFETY: as above, and in these modes stacks lie in their full places.
+            if unsafe { cache::extra_room(slab) } + bytes <= room {
+                return true;
             }
         }
-        // The next that may ask finds out what that gave.
-        false
-    }
-
-    /// The same where blocks flow one way: now and then, and of half of the room.
-    fn may_flow(&self, slab: *mut Slab, bytes: usize) -> bool {
-        // SAFETY: as above.
-        let due = unsafe { cache::history_of(slab) }.flows_for_long(FLOW_MISSES);
-        due && {
-            let (given, room) = self.given(slab);
-            given + bytes <= room / 2
+        if flows {
+            return false;
         }
-    }
-
-    /// The room that a cache has given to stacks beyond what each is first set up for, and how much it may, in bytes.
-    fn given(&self, slab: *mut Slab) -> (usize, usize) {
-        let in_use = self.pages.lock().counts.in_use * UNIT;
-        let caches = self.caches_used.load(Ordering::Relaxed).max(1);
-        let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST);
-        // SAFETY: as above, and in these modes stacks lie in their full places.
-        (unsafe { cache::extra_room(slab) }, room)
+        // Those that ask next get nothing, or find out what this one gave.
+        history.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
+        if due {
+            for step in 0..ASKED {
+                let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
+                if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
+                    self.take_room(other);
+                }
+            }
+        }
+        false
     }
 
     /// Halves a class's room and what is kept there.

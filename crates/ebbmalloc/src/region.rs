@@ -301,8 +301,8 @@ impl Region {
         let offset = self.committed_offset(address)?;
         // SAFETY: as for `entry`.
         let key = unsafe { self.at(&self.keys, offset / UNIT) }.load(Ordering::Relaxed);
-        // The region begins at a multiple of a unit.
-        class_of_start(key, address.addr() % UNIT)
+        // SAFETY: `set_entry` writes no others; the table is of zeros before. The region begins at a multiple of a unit.
+        unsafe { class_of_start(key, address.addr() % UNIT) }
     }
 
     /// The same in any unit, by the map: for what [`Region::class_at_first`] does not find.

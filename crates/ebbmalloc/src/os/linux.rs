@@ -69,7 +69,9 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn page_size(&self) -> usize {
         // SAFETY: reads a number.
-        unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        // Never 0, so nobody who divides by it has to ask.
+        size.max(1)
     }
 
     fn address_space_left(&self) -> usize {
