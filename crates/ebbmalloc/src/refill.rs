@@ -14,7 +14,6 @@ use crate::central::{BadBlock, Growth};
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::front::thread;
-use crate::mode::Mode;
 use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -180,13 +179,11 @@ impl<O: Os> Engine<O> {
 
     /// Puts other blocks on the one that a stack of this room began with. It came before any was asked for, so it is
     /// another cache's, as are its neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
-    /// Not in a thread's own cache, which has no marks: a second free of the block would no longer be seen there.
+    /// A thread's own cache has no marks to tell a second free of the block by. But there they fill the stack, so that
+    /// the next free has to look at all of it.
     #[inline(never)]
     pub(crate) fn cover(&self, class: SizeClass, room: usize) {
-        if self.setup().mode == Mode::Thread && !self.shares_caches() {
-            return;
-        }
-        let wanted = (room / 2).min(SMALL_BATCH);
+        let wanted = (room - 1).min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
         let newest = self.refill_by(class, wanted, Order::InTurn, &mut batch);
         if !newest.is_null() && self.put(class, &[newest]) == 0 {

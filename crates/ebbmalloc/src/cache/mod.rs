@@ -222,10 +222,12 @@ impl OwnedStack {
         block
     }
 
-    /// The newest block, which stays; null if there is none.
-    #[inline(always)]
-    pub fn newest(&self) -> *mut u8 {
-        self.at_top(self.header().top)
+    /// Whether a block is one of the newest: of so many as a stack that was just set up has room for.
+    pub fn is_near_top(&self, block: *mut u8) -> bool {
+        let top = self.header().top;
+        // Below the oldest lies a null.
+        let newest = (0..PLACE_BLOCKS[0] as u32).map(|nth| self.at_top(top - 8 * nth));
+        newest.take_while(|newest| !newest.is_null()).any(|newest| newest == block)
     }
 
     /// Puts a block on top; false if there is no room, or if it is there already.

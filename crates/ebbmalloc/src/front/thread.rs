@@ -137,7 +137,7 @@ impl<O: Os> Front for Thread<'_, O> {
 
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
         Ready::of(self.words)
-            .is_some_and(|cache| cache.with(class, |stack| stack.newest() == block))
+            .is_some_and(|cache| cache.with(class, |stack| stack.is_near_top(block)))
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {

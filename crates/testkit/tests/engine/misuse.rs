@@ -39,6 +39,26 @@ fn small_block_twice_and_others_between() {
     }
 }
 
+/// A cache that was never asked for blocks of its size puts others on the first (decisions/0022).
+#[test]
+fn small_block_twice_in_a_cache_that_is_new() {
+    for mode in ["slot", "thread"] {
+        let twice = || {
+            let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1).mode(mode));
+            let block = engine.alloc(40);
+            engine.trim();
+            // SAFETY: what is wrong is for the engine to notice.
+            unsafe {
+                engine.free(block);
+                engine.free(block);
+            }
+        };
+        let panic = std::panic::catch_unwind(twice).expect_err(mode);
+        let message = panic.downcast::<String>().expect("what the engine says");
+        assert!(message.starts_with("ebbmalloc: double free: 0x"), "mode {mode}: {message}");
+    }
+}
+
 #[test]
 #[should_panic(expected = "ebbmalloc: double free: 0x")]
 fn large_block_twice() {

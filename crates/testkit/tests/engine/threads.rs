@@ -38,22 +38,20 @@ fn a_thread_that_leaves_gives_all_back() {
 }
 
 /// A block that nobody asked this cache for comes from elsewhere, as do its neighbours, and whoever writes to one line with
-/// their owner waits for ever. So what comes next is another one, while caches have marks by which a second free is seen.
+/// their owner waits for ever. So what comes next is another one.
 #[test]
 fn a_block_from_elsewhere_does_not_come_first() {
     for size in [16, 32, 48] {
-        for (mode, covers) in [("slot", true), ("thread", false)] {
+        for mode in ["slot", "thread"] {
             let engine = Engine::new(FakeOs::default().space(256 << 20).mode(mode));
             let handed: Vec<_> = (0..8).map(|_| engine.alloc(size)).collect();
             engine.trim();
             // SAFETY: a live block, freed once.
             unsafe { engine.free(handed[0]) }
             let got = engine.alloc(size);
-            assert_eq!(got != handed[0], covers, "blocks of {size}, mode {mode}");
-            if covers {
-                let line = |block: &*mut u8| block.addr() / 64;
-                assert!(!handed.iter().any(|block| line(block) == line(&got)));
-            }
+            let line = |block: &*mut u8| block.addr() / 64;
+            let beside = handed.iter().any(|block| line(block) == line(&got));
+            assert!(!beside, "blocks of {size}, mode {mode}");
             engine.check();
         }
     }
