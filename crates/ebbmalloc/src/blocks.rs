@@ -12,6 +12,10 @@ use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 
+/// Others that come on top of a block from elsewhere, where a cache is in use: as many as a program may take before it gives
+/// some back.
+const FEW: usize = 4;
+
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
     /// operating system below is told. Never null for size 0.
@@ -443,18 +447,21 @@ impl<O: Os> Engine<O> {
         if self.front(|front| front.push(class, block)) {
             return;
         }
-        // No room, or it seems to be there already. A closer look tells.
+        // No room, it comes from elsewhere, or it seems to be there already. A closer look tells.
         if self.is_cached_slow(block, class) {
             self.fault("double free", block, "free");
         }
+        let mut others = FEW;
         // A batch is put there whatever marks say.
         if self.put(class, &[block]) == 0 {
-            let begun = self.overflow(class);
+            others = self.overflow(class);
             if self.put(class, &[block]) == 0 {
                 self.release(class, &[block]);
-            } else if begun > 0 && class.shares_lines() {
-                self.cover(class, begun);
+                others = 0;
             }
+        }
+        if others > 0 && class.shares_lines() {
+            self.cover(class, others);
         }
         self.call_scavenger();
     }

@@ -135,7 +135,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Fills half of the cache's room for a class, all of it in a streak, and takes one
-    /// block more; null if there is none. Now and then it only takes a sampled one, for a request of `size` bytes.
+    /// block more, which the cache will know; null if there is none. Now and then it only takes a sampled one, for a
+    /// request of `size` bytes.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let (before, now, streak) = self.make_room(class, Need::Blocks);
@@ -148,7 +149,7 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        match wanted {
+        let block = match wanted {
             wanted @ ..=SMALL_BATCH => {
                 self.refill_by(class, wanted, order, &mut [ptr::null_mut(); SMALL_BATCH])
             }
@@ -156,11 +157,15 @@ impl<O: Os> Engine<O> {
                 self.refill_by(class, wanted, order, &mut [ptr::null_mut(); MEDIUM_BATCH])
             }
             wanted => self.refill_by(class, wanted, order, &mut [ptr::null_mut(); BATCH]),
+        };
+        if !block.is_null() {
+            self.front(|front| front.know(block));
         }
+        block
     }
 
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
-    /// the room is, all in a streak. The room of a stack that was set up only now, else 0.
+    /// the room is, all in a streak. How many more a stack has room for that was set up only now, else 0.
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
         let (before, after, streak) = self.make_room(class, Need::Room);
         if after.room(class) <= before.room(class) {
@@ -168,7 +173,7 @@ impl<O: Os> Engine<O> {
             let stays = if streak { 0 } else { after.room(class).div_ceil(2) };
             self.flush(class, after.held(class).saturating_sub(stays));
         }
-        if before.is_new() { after.room(class) } else { 0 }
+        if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
     }
 
     /// Puts blocks into the thread's cache, the last one topmost; how many went.
@@ -177,13 +182,12 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.push_batch(class, blocks))
     }
 
-    /// Puts other blocks on the one that a stack of this room began with. It came before any was asked for, so it is
-    /// another cache's, as are its neighbours: on top it would soon have two CPUs write to one cache line (decisions/0022).
-    /// A thread's own cache has no marks to tell a second free of the block by. But there they fill the stack, so that
-    /// the next free has to look at all of it.
+    /// Puts up to so many other blocks on one that came from elsewhere, as did its neighbours: on top it would soon have
+    /// two CPUs write to one cache line (decisions/0022). A thread's own cache has no marks to tell a second free of the block
+    /// by. But there they fill the stack, which is new, so that the next free has to look at all of it.
     #[inline(never)]
-    pub(crate) fn cover(&self, class: SizeClass, room: usize) {
-        let wanted = (room - 1).min(SMALL_BATCH);
+    pub(crate) fn cover(&self, class: SizeClass, others: usize) {
+        let wanted = others.min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
         let newest = self.refill_by(class, wanted, Order::InTurn, &mut batch);
         if !newest.is_null() && self.put(class, &[newest]) == 0 {

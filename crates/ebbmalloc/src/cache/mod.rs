@@ -14,7 +14,7 @@ use core::mem::offset_of;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use layout::{FULL, PLACE_BLOCKS, Stack, first_room};
+use layout::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use layout::{Header, bottom_of, fair_share, used_bytes};
 
 use crate::size_class::{CLASSES, SizeClass};
@@ -32,6 +32,9 @@ const APART: usize = 4096;
 /// its address. A block that lies in that slot still, at or below the top of its class, is in the cache. Nobody has to
 /// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
 /// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
+///
+/// Where the mark still is zero, no block of that hash was ever in the cache: it comes from elsewhere, and is not put there
+/// quickly (decisions/0022).
 ///
 /// Sequences set them (`rseq/`), and who works on a CPU's cache behind its lock. Caches of threads do without, as it is a
 /// page for each.
@@ -95,6 +98,20 @@ pub(crate) unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a Ato
 pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
     // SAFETY: the caller's; the lock is only ever reached through shared references.
     unsafe { &(*slab).start.lock }
+}
+
+/// Takes down that a block comes from a slab that has marks, though it was not in a stack there. Where a mark is set at the same
+/// time, that is perhaps lost, as when a newer block takes it over.
+///
+/// # Safety
+/// `slab` is a slab that has marks, whose lock, where there is one, the caller holds.
+pub(crate) unsafe fn know(slab: *mut Slab, block: *mut u8) {
+    // SAFETY: the caller's; beside this only sequences work on marks, or who holds the lock.
+    let mark = unsafe { &*slab.byte_add(mark_at(block)).cast::<AtomicU32>() };
+    if mark.load(Ordering::Relaxed) == 0 {
+        // A slot that never holds a block.
+        mark.store(CLOSED, Ordering::Relaxed);
+    }
 }
 
 /// What a slab's stacks have seen: hints, for anyone to read and write.
@@ -243,11 +260,12 @@ impl OwnedStack {
         true
     }
 
-    /// As [`OwnedStack::push`], with marks: false also if the block's says that it is there already, which is certain only
-    /// if [`OwnedStack::holds`] says so too.
+    /// As [`OwnedStack::push`], with marks: false also if there is none for the block, or if it says that the block is
+    /// there already, which is certain only if [`OwnedStack::holds`] says so too.
     pub fn push_marked(&mut self, block: *mut u8) -> bool {
         let top = self.header().top;
-        let pushed = self.at_top(self.slot_of(block, top)) != block && self.push(block);
+        let slot = self.slot_of(block, top);
+        let pushed = slot != 0 && self.at_top(slot) != block && self.push(block);
         if pushed {
             self.mark(block, top + 8);
         }

@@ -21,10 +21,13 @@ pub(crate) trait Front {
     fn pop(&self, class: SizeClass) -> *mut u8;
     /// Whether this block is there, as far as can be told at once: true is certain.
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool;
-    /// Puts a free block on top; false if there is no room, or if it seems to be there already.
+    /// Puts a free block on top; false if there is no room, if it seems to be there already, or where the cache knows
+    /// that it was never there.
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// As many of the newest blocks as fit; how many.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
+    /// Takes down that a block comes from this cache, which never held it. A cache of a thread's own would not remember.
+    fn know(&self, _: *mut u8) {}
     /// Puts blocks on top, the last one topmost; how many went.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
     /// Sets the class's stack up, or doubles its room up to the bound. The header before and

@@ -1,7 +1,7 @@
 //! Caches by virtual CPU: `rseq/` does the work, the kernel keeps threads apart.
 
 use super::{Front, thread};
-use crate::cache::{Header, Slab, bottom_of};
+use crate::cache::{self, Header, Slab, bottom_of};
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::size_class::SizeClass;
@@ -28,6 +28,13 @@ impl<O: Os> Front for PerCpu<'_, O> {
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: as above; the caller gives the block up.
         unsafe { rseq::push(self.place, class, block) }
+    }
+
+    fn know(&self, block: *mut u8) {
+        if let Some(slab) = self.slab() {
+            // SAFETY: slabs of virtual CPUs have marks, and nobody locks them.
+            unsafe { cache::know(slab, block) }
+        }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

@@ -6,7 +6,7 @@
 //! shared table by thread key rather than in thread-local storage.
 
 use super::Front;
-use crate::cache::{Header, OwnedStack, Slab, lock_of};
+use crate::cache::{self, Header, OwnedStack, Slab, lock_of};
 use crate::size_class::SizeClass;
 use crate::sync::{AtomicU8, Guard, Ordering};
 
@@ -87,6 +87,12 @@ impl Front for Slots<'_> {
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         self.with(class, |stack| stack.push_marked(block))
+    }
+
+    fn know(&self, block: *mut u8) {
+        let (slab, _guard) = self.take();
+        // SAFETY: such slabs have marks; the lock is held.
+        unsafe { cache::know(slab, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

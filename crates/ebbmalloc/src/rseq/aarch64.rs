@@ -135,7 +135,7 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 }
 
 /// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already, as far as
-/// marks tell, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
+/// marks tell, or was certainly never in this cache, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
 /// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
@@ -155,6 +155,8 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
             "b.hs {refused}",
             // The slot that the block's mark names, or the newest if that lies above.
             "ldr {slot:w}, [{slab}, {mark_at}]",
+            // None: it was never here.
+            "cbz {slot:w}, {refused}",
             "cmp {slot:w}, {header:w}",
             "csel {slot:w}, {header:w}, {slot:w}, hi",
             "ldr {slot}, [{slab}, {slot:w}, uxtw]",

@@ -6,7 +6,7 @@ use core::ptr;
 use std::vec::Vec;
 
 use super::*;
-use crate::cache::{Header, MARKS, OwnedStack, bottom_of, mark_of};
+use crate::cache::{self, Header, MARKS, OwnedStack, bottom_of, mark_of};
 use crate::os::own_area;
 use crate::size_class::SizeClass;
 
@@ -58,6 +58,11 @@ impl OwnedStackOf {
         // SAFETY: the slabs are this thread's alone.
         unsafe { OwnedStack::new(self.0, class) }
     }
+
+    fn know(&self, block: *mut u8) {
+        // SAFETY: as above.
+        unsafe { cache::know(self.0, block) }
+    }
 }
 
 fn block(number: usize) -> *mut u8 {
@@ -73,11 +78,12 @@ fn every_sequence_does_what_the_plain_code_does() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) as usize % below
     };
-    // No number twice: marks of what was in other stacks stay. What was put last with each mark is known of.
+    // No number twice: marks of what was in other stacks stay.
     let mut made = 1;
-    let mut marked = [ptr::null_mut(); MARKS];
     for id in [0, 1, 2, 77, 255] {
         let slab = emulated.on(id);
+        // What was put there last with each mark is known of.
+        let mut marked = [ptr::null_mut(); MARKS];
         for class in [1, 2, 40, 79].map(|index| SizeClass::from_index(index).unwrap()) {
             let mut held: Vec<*mut u8> = Vec::new();
             // SAFETY: the place is set up, and blocks are numbers that nobody looks at.
@@ -112,10 +118,14 @@ fn every_sequence_does_what_the_plain_code_does() {
                     match next(6) {
                         0 => assert_eq!(pop(place, class), held.pop().unwrap_or_default()),
                         1 | 2 => {
+                            let mark = mark_of(block(made));
                             let pushed = push(place, class, block(made));
-                            assert_eq!(pushed, held.len() < room);
-                            held.extend(pushed.then(|| block(made)));
-                            marked[mark_of(block(made))] = block(made);
+                            // What certainly was never there is refused too.
+                            assert_eq!(pushed, held.len() < room && !marked[mark].is_null());
+                            if pushed {
+                                held.push(block(made));
+                                marked[mark] = block(made);
+                            }
                             // Twice is refused, room or not.
                             assert!(!pushed || !push(place, class, block(made)));
                             made += 1;
@@ -174,6 +184,8 @@ fn a_slot_of_another_class_is_no_double_free() {
     for class in [before, now] {
         slab.class(class).set_header(Header::default().grown(class));
     }
+    slab.know(block(5));
+    slab.know(block(8));
     // SAFETY: as above.
     unsafe {
         let holds = |class| holds(place, class, bottom_of(class), block(5));
@@ -195,6 +207,31 @@ fn a_slot_of_another_class_is_no_double_free() {
                 && !push(place, now, block(8))
         );
     }
+    emulated.unregistered();
+}
+
+/// A block that was never in the cache is put there by a batch, or once the cache knows it.
+#[test]
+fn a_block_from_elsewhere_is_refused() {
+    let emulated = Emulated::new(2);
+    let class = SizeClass::of(16).unwrap();
+    let slab = emulated.on(1);
+    slab.class(class).set_header(Header::default().grown(class));
+    // SAFETY: as above.
+    let push = |block| unsafe { push(emulated.place, class, block) };
+    assert!(!push(block(1)) && !slab.class(class).push_marked(block(1)), "it is not known");
+    slab.know(block(1));
+    assert!(push(block(1)) && !push(block(1)), "once");
+    assert!(!push(block(2)));
+    // SAFETY: as above.
+    assert_eq!(unsafe { push_batch(emulated.place, class, &[block(2)]) }, 1);
+    assert!(!push(block(2)) && slab.class(class).pop() == block(2));
+    slab.know(block(2));
+    assert!(push(block(2)) && slab.class(class).holds(block(2)), "what was known stays so");
+    // What one cache knows another does not.
+    let slab = emulated.on(0);
+    slab.class(class).set_header(Header::default().grown(class));
+    assert!(!push(block(1)));
     emulated.unregistered();
 }
 
@@ -230,7 +267,9 @@ fn threads_without_a_cache_are_refused() {
 fn a_push_where_nothing_is_set_up_refuses() {
     let class = SizeClass::of(64).unwrap();
     let emulated = Emulated::new(1);
-    emulated.on(0).class(class).set_header(Header::default().grown(class));
+    let slab = emulated.on(0);
+    slab.class(class).set_header(Header::default().grown(class));
+    slab.know(block(7));
     // All but the area is there: were that not looked at, the block would go to the slab, and a word of the C library's away.
     let unset = Place { area: 0, ..emulated.place };
     // SAFETY: places as they are before set-up and after it; the block is nobody's.
@@ -247,6 +286,7 @@ fn a_push_where_nothing_is_set_up_refuses() {
 fn a_push_that_saw_a_stack_before_it_was_closed_refuses() {
     let emulated = Emulated::new(1);
     let slab = emulated.on(0);
+    slab.know(block(7));
     for class in SizeClass::all() {
         let new = Header::default();
         let empty = Header { top: bottom_of(class), limit: bottom_of(class) + 16 };

@@ -140,7 +140,7 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 }
 
 /// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already, as far as
-/// marks tell, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
+/// marks tell, or was certainly never in this cache, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
 /// block's and not be: [`holds`] is exact.
 ///
 /// # Safety
@@ -156,6 +156,9 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
             "jae {refused}",
             // The slot that the block's mark names, or the newest if that lies above.
             "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
+            // None: it was never here.
+            "test {slot:e}, {slot:e}",
+            "je {refused}",
             "cmp {slot:e}, {header:e}",
             "cmova {slot:e}, {header:e}",
             "cmp qword ptr [rcx + {slot}], {block}",

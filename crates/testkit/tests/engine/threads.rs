@@ -57,6 +57,53 @@ fn a_block_from_elsewhere_does_not_come_first() {
     }
 }
 
+/// Nor where threads that share a cache have used it before.
+#[test]
+fn a_block_from_elsewhere_does_not_come_first_in_a_cache_in_use() {
+    // One more thread than get caches of their own: it shares one with whoever comes later.
+    const OWN: usize = 4;
+    for size in [16, 32, 48] {
+        let os = FakeOs::default().still().cpus(1).space(256 << 20).mode("auto");
+        let engine = Engine::new(os.environment("EBB_SCAVENGER", "0"));
+        let (block, free) = (
+            &|| engine.alloc(size).expose_provenance(),
+            // SAFETY: a live block, freed once.
+            &|block| unsafe { engine.free(std::ptr::with_exposed_provenance_mut(block)) },
+        );
+        let (handed, all_there) = mpsc::channel();
+        let leave = Barrier::new(OWN + 1);
+        thread::scope(|scope| {
+            for _ in 0..OWN {
+                let (handed, leave) = (handed.clone(), &leave);
+                scope.spawn(move || {
+                    (0..8).for_each(|_| handed.send(block()).unwrap());
+                    leave.wait();
+                });
+            }
+            let theirs: Vec<usize> = all_there.iter().take(8 * OWN).collect();
+            let own = scope.spawn(|| {
+                let own = block();
+                free(own);
+                (own, block())
+            });
+            let (own, again) = own.join().unwrap();
+            let first = theirs[0];
+            let got = scope.spawn(move || {
+                free(first);
+                block()
+            });
+            let got = got.join().unwrap();
+            leave.wait();
+            assert_eq!(own, again, "a block of its own comes first");
+            assert_eq!(engine.stats().choice.mode, "thread");
+            let lines = |address| address / 64..=(address + size - 1) / 64;
+            let beside = |other: &usize| lines(*other).any(|line| lines(got).contains(&line));
+            assert!(!theirs.iter().chain([&own]).any(beside), "blocks of {size}");
+        });
+        engine.check();
+    }
+}
+
 /// Batches of different threads do not share cache lines, however small they are.
 #[test]
 fn threads_that_use_their_caches_get_lines_of_their_own() {
