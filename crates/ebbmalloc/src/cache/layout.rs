@@ -152,7 +152,8 @@ impl Header {
 
 /// Offset of the slot that is the top of all stacks that are closed, and stays null: behind the smallest stacks, on the page that
 /// stays where it is when the slots of stacks go back to the kernel.
-pub(super) const CLOSED: u32 = (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
+pub(super) const CLOSED: u32 =
+    (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
 /// A limit of one that is closed lies at or below that.
 const _: () = assert!((STACK_BLOCKS * PLACES + PLACES) as u32 <= CLOSED);
 
