@@ -97,9 +97,10 @@ impl<O: Os> Layers<O> {
         self.front(key).pop(self.class)
     }
 
-    /// Puts a block into a cache; false if there is no room.
+    /// Puts a block into a cache, as a batch where it comes from elsewhere; false if there is no room.
     pub fn push(&self, key: usize, block: *mut u8) -> bool {
-        self.front(key).push(self.class, block)
+        let front = self.front(key);
+        front.push(self.class, block) || front.push_batch(self.class, &[block]) == 1
     }
 
     /// Takes all blocks from all caches.
