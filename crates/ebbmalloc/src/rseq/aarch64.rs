@@ -134,9 +134,9 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
     found == 1
 }
 
-/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already, as far as
-/// marks tell, or was certainly never in this cache, or if this thread has no cache. Where blocks of another class lay there once, a mark may seem to be the
-/// block's and not be: [`holds`] is exact.
+/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already or was certainly
+/// never in this cache, as far as marks tell, or if this thread has no cache. Where blocks of another class lay there
+/// once, a mark may seem to be the block's and not be: [`holds`] is exact.
 ///
 /// # Safety
 /// `place` is set up, or [`Place::UNSET`]; the block is free, of this class, and in no other cache.
