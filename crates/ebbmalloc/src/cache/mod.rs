@@ -33,7 +33,8 @@ const APART: usize = 4096;
 /// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
 /// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
 ///
-/// Where the mark still is zero, no block of that hash was ever in the cache: it comes from elsewhere, and is not put there
+/// Where the mark still is zero, no block of that hash was ever in the cache (or, where pages are so large that marks share
+/// one with slots, not since these went back to the kernel): it is taken to come from elsewhere, and is not put there
 /// quickly (decisions/0022).
 ///
 /// Sequences set them (`rseq/`), and who works on a CPU's cache behind its lock. Caches of threads do without, as it is a

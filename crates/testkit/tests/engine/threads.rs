@@ -1,5 +1,6 @@
 //! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads, emptied while their threads do nothing.
 
+use std::ops::RangeInclusive;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
@@ -37,6 +38,17 @@ fn a_thread_that_leaves_gives_all_back() {
     assert_eq!(engine.stats().spans, 0, "all blocks are free");
 }
 
+/// The cache lines that a block lies in.
+fn lines(address: usize, size: usize) -> RangeInclusive<usize> {
+    const LINE: usize = 64;
+    address / LINE..=(address + size - 1) / LINE
+}
+
+/// Whether two blocks of a size have a cache line in common.
+fn share_a_line(one: usize, other: usize, size: usize) -> bool {
+    lines(one, size).any(|line| lines(other, size).contains(&line))
+}
+
 /// A block that nobody asked this cache for comes from elsewhere, as do its neighbours, and whoever writes to one line with
 /// their owner waits for ever. So what comes next is another one.
 #[test]
@@ -49,9 +61,8 @@ fn a_block_from_elsewhere_does_not_come_first() {
             // SAFETY: a live block, freed once.
             unsafe { engine.free(handed[0]) }
             let got = engine.alloc(size);
-            let line = |block: &*mut u8| block.addr() / 64;
-            let beside = handed.iter().any(|block| line(block) == line(&got));
-            assert!(!beside, "blocks of {size}, mode {mode}");
+            let beside = |block: &*mut u8| share_a_line(block.addr(), got.addr(), size);
+            assert!(!handed.iter().any(beside), "blocks of {size}, mode {mode}");
             engine.check();
         }
     }
@@ -96,8 +107,7 @@ fn a_block_from_elsewhere_does_not_come_first_in_a_cache_in_use() {
             leave.wait();
             assert_eq!(own, again, "a block of its own comes first");
             assert_eq!(engine.stats().choice.mode, "thread");
-            let lines = |address| address / 64..=(address + size - 1) / 64;
-            let beside = |other: &usize| lines(*other).any(|line| lines(got).contains(&line));
+            let beside = |other: &usize| share_a_line(*other, got, size);
             assert!(!theirs.iter().chain([&own]).any(beside), "blocks of {size}");
         });
         engine.check();
@@ -107,7 +117,6 @@ fn a_block_from_elsewhere_does_not_come_first_in_a_cache_in_use() {
 /// Batches of different threads do not share cache lines, however small they are.
 #[test]
 fn threads_that_use_their_caches_get_lines_of_their_own() {
-    const LINE: usize = 64;
     const THREADS: usize = 8;
     for size in [16, 32, 48] {
         let engine = engine();
@@ -117,7 +126,7 @@ fn threads_that_use_their_caches_get_lines_of_their_own() {
             // SAFETY: a live block, freed once.
             unsafe { engine.free(std::ptr::with_exposed_provenance_mut(address)) }
         };
-        let line = |address: &usize| address / LINE..=(address + size - 1) / LINE;
+        let line = |address: &usize| lines(*address, size);
         let mut taken: Vec<usize> = handed.iter().flat_map(line).collect();
         for &given in &handed {
             let got = thread::scope(|scope| {
