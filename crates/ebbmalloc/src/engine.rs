@@ -203,6 +203,9 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, text);
         }
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
+        if mode != Mode::Slot {
+            self.os.prepare_stops();
+        }
         let caches = self.os.cpus();
         let reserved = self.region.set_up(&self.os, caches);
         if let Some(area) = area {

@@ -507,6 +507,8 @@ impl Os for FakeOs {
         self.busy.load(Ordering::Relaxed) || words::may_be(words, state)
     }
 
+    fn prepare_stops(&self) {}
+
     fn pass_barrier(&self) -> bool {
         self.barriers.fetch_add(1, Ordering::Relaxed);
         // Miri has none for real threads.

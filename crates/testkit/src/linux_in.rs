@@ -196,6 +196,10 @@ impl Os for LinuxIn {
         Linux.may_be(words, state)
     }
 
+    fn prepare_stops(&self) {
+        Linux.prepare_stops();
+    }
+
     fn pass_barrier(&self) -> bool {
         Linux.pass_barrier()
     }

@@ -17,6 +17,14 @@ const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
 const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
 
+/// Registers the process for the two commands below. While it has one thread, that takes a microsecond; later the kernel has
+/// the caller wait for a grace period of RCU, some 20 ms (`membarrier_register_private_expedited` in `kernel/sched/membarrier.c`).
+pub(super) fn prepare_stops() {
+    // Kernels without one of them say so again when it is asked for.
+    membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ]);
+    membarrier([REGISTER_PRIVATE_EXPEDITED]);
+}
+
 /// Starts over all restartable sequences in progress: Linux 5.10 and later.
 pub(super) fn restart_sequences() -> bool {
     membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ])
@@ -27,8 +35,8 @@ pub(super) fn pass_barrier() -> bool {
     membarrier([REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED])
 }
 
-/// The command that registers costs nothing the second time.
-fn membarrier(commands: [c_int; 2]) -> bool {
+/// True if all of these are done. A command that registers costs nothing the second time.
+fn membarrier<const N: usize>(commands: [c_int; N]) -> bool {
     commands.iter().all(|&command| {
         // SAFETY: touches no memory.
         keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })

@@ -175,6 +175,10 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::may_be(words, state)
     }
 
+    fn prepare_stops(&self) {
+        background::prepare_stops();
+    }
+
     fn pass_barrier(&self) -> bool {
         background::pass_barrier()
     }

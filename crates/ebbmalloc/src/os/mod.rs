@@ -154,6 +154,10 @@ pub trait Os: Sync {
     /// place of whose words there is something else, means nothing.
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
 
+    /// Does once what [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) need, which
+    /// is cheap as long as the process has one thread, and which otherwise the first of them does.
+    fn prepare_stops(&self);
+
     /// Has all threads of this process pass a barrier: all that such a thread did before is seen afterwards, and what it reads after it is
     /// no older than what the caller stored before. False where that cannot be.
     fn pass_barrier(&self) -> bool;
