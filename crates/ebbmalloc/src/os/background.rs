@@ -18,8 +18,12 @@ const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
 
 /// Registers the process for the two commands below. While it has one thread, that takes a microsecond; later the kernel has
-/// the caller wait for a grace period of RCU, some 20 ms (`membarrier_register_private_expedited` in `kernel/sched/membarrier.c`).
+/// the caller wait for a grace period of RCU, some 20 ms (`membarrier_register_private_expedited` in `kernel/sched/membarrier.c`),
+/// and so it is left to the first command.
 pub(super) fn prepare_stops() {
+    if told_single() == Some(false) {
+        return;
+    }
     // Kernels without one of them say so again when it is asked for.
     membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ]);
     membarrier([REGISTER_PRIVATE_EXPEDITED]);

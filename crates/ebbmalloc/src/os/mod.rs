@@ -154,8 +154,8 @@ pub trait Os: Sync {
     /// place of whose words there is something else, means nothing.
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
 
-    /// Does once what [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) need, which
-    /// is cheap as long as the process has one thread, and which otherwise the first of them does.
+    /// Does what [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) need once, if that is
+    /// cheap, as it is while the process has one thread. Otherwise the first of them does it.
     fn prepare_stops(&self);
 
     /// Has all threads of this process pass a barrier: all that such a thread did before is seen afterwards, and what it reads after it is
