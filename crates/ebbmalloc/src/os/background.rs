@@ -21,7 +21,7 @@ const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
 /// the caller wait for a grace period of RCU, some 20 ms (`membarrier_register_private_expedited` in `kernel/sched/membarrier.c`),
 /// and so it is left to the first command.
 pub(super) fn prepare_stops() {
-    if told_single() == Some(false) {
+    if is_threaded(false) {
         return;
     }
     // Kernels without one of them say so again when it is asked for.
