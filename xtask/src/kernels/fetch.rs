@@ -1,20 +1,20 @@
-//! Gets a kernel and its C library from Debian's mirror, by an apt configuration of its own: nothing of the
+//! Gets a kernel and its C library from its distribution's mirror, by an apt configuration of its own: nothing of the
 //! system's is changed, and other suites and architectures than the system's can be had.
 
-use super::target::{Arch, Kernel};
+use super::target::{Arch, DEBIAN, Distribution, Kernel, Keys};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const MIRROR: &str = "http://deb.debian.org/debian";
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// What programs need of the C library and the compiler's, beside the loader.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
 
 /// What was unpacked for one machine.
 pub struct System {
     pub kernel: PathBuf,
+    /// Whether firmware has to start it.
+    pub efi: bool,
     pub loader: PathBuf,
     pub libraries: Vec<PathBuf>,
     /// The version of the C library's package.
@@ -26,7 +26,9 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
     let (unpacked, version) = (dir.join("unpacked"), dir.join("libc-version"));
     if !version.exists() {
         println!("{}/{}: fetching the kernel and the C library", arch.name, kernel.name);
-        let apt = Apt::new(kernel, arch, dir)?;
+        let suites: Vec<&str> = [Some(kernel.suite), kernel.base].into_iter().flatten().collect();
+        let keyring = keyring(&kernel.distribution, arch, dir)?;
+        let apt = Apt::new(&kernel.distribution, &suites, arch, &keyring, dir)?;
         let image = apt.download(&kernel_package(&apt, kernel, arch)?)?;
         extract(&image, &unpacked, &["*/vmlinuz*"])?;
         let libc = apt.download("libc6")?;
@@ -37,6 +39,7 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
     let loader = Path::new(arch.loader).file_name().context("no file name")?.to_string_lossy();
     Ok(System {
         kernel: find(&unpacked, &|name| name.starts_with("vmlinuz"))?,
+        efi: kernel.efi,
         loader: find(&unpacked, &|name| name == loader)?,
         libraries: LIBRARIES
             .iter()
@@ -48,10 +51,7 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
 
 /// The package that holds the kernel itself, to which the name without a version leads.
 fn kernel_package(apt: &Apt, kernel: &Kernel, arch: &Arch) -> Result<String> {
-    let mut package = match kernel.large_pages {
-        true => format!("linux-image-{}-16k", arch.name),
-        false => format!("linux-image-cloud-{}", arch.name),
-    };
+    let mut package = kernel.image.replace("ARCH", arch.name);
     loop {
         let depends = apt.field(&package, "Depends")?;
         let next = |begin: &str| {
@@ -65,6 +65,20 @@ fn kernel_package(apt: &Apt, kernel: &Kernel, arch: &Arch) -> Result<String> {
     }
 }
 
+/// The file with the keys that sign a distribution's lists.
+fn keyring(distribution: &Distribution, arch: &Arch, dir: &Path) -> Result<PathBuf> {
+    match &distribution.keys {
+        Keys::Here(file) => Ok(PathBuf::from(file)),
+        Keys::In { suite, package, file } => {
+            let dir = dir.join("keys");
+            let debian = keyring(&DEBIAN, arch, &dir)?;
+            let apt = Apt::new(&DEBIAN, &[suite], arch, &debian, &dir)?;
+            extract(&apt.download(package)?, &dir.join("unpacked"), &[&format!("*/{file}")])?;
+            find(&std::path::absolute(dir.join("unpacked"))?, &|name| name == *file)
+        }
+    }
+}
+
 /// apt with lists, sources and state of its own.
 struct Apt {
     options: Vec<String>,
@@ -72,20 +86,22 @@ struct Apt {
 }
 
 impl Apt {
-    /// Reads the mirror's lists of packages.
-    fn new(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<Apt> {
+    /// Reads the mirror's lists of packages. Of what several suites have, the first one's is meant.
+    fn new(
+        distribution: &Distribution,
+        suites: &[&str],
+        arch: &Arch,
+        keyring: &Path,
+        dir: &Path,
+    ) -> Result<Apt> {
         let dir = std::path::absolute(dir)?;
         for part in ["lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(dir.join(part))?;
         }
-        let sources: String = [Some(kernel.suite), kernel.base]
-            .into_iter()
-            .flatten()
-            .map(|suite| {
-                let options = format!("arch={} target=Packages signed-by={KEYRING}", arch.name);
-                format!("deb [{options}] {MIRROR} {suite} main\n")
-            })
-            .collect();
+        let (mirror, keyring) = (distribution.mirror, keyring.display());
+        let options = format!("arch={} target=Packages signed-by={keyring}", arch.name);
+        let source = |suite| format!("deb [{options}] {mirror} {suite} main\n");
+        let sources: String = suites.iter().map(source).collect();
         fs::write(dir.join("sources.list"), sources)?;
         fs::write(dir.join("status"), "")?;
         let path = dir.display();
@@ -99,7 +115,7 @@ impl Apt {
             format!("Dir::Cache={path}/cache"),
             format!("APT::Architecture={}", arch.name),
             format!("APT::Architectures={}", arch.name),
-            format!("APT::Default-Release={}", kernel.suite),
+            format!("APT::Default-Release={}", suites[0]),
             // The user `_apt` may not be able to write here.
             "APT::Sandbox::User=root".to_string(),
         ];

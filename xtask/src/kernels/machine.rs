@@ -55,7 +55,7 @@ pub fn initramfs(
 pub fn boot(
     arch: &Arch,
     accelerator: Accelerator,
-    kernel: &Path,
+    system: &System,
     initramfs: &Path,
     limit: Duration,
     log: &Path,
@@ -74,8 +74,9 @@ pub fn boot(
         })
         .args(["-smp", CPUS, "-m", MEMORY, "-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none", "-monitor", "none", "-serial", "stdio", "-net", "none"])
+        .args(arch.firmware.filter(|_| system.efi).iter().flat_map(|(_, file)| ["-bios", file]))
         .arg("-kernel")
-        .arg(kernel)
+        .arg(&system.kernel)
         .arg("-initrd")
         .arg(initramfs)
         .arg("-append")
@@ -117,6 +118,6 @@ pub fn kvm_works(arch: &Arch, system: &System, programs: &Programs, dir: &Path) 
     let news = |console: &mut Console, line: &str| {
         console.line(line);
     };
-    let console = boot(arch, Accelerator::Kvm, &system.kernel, &initrd, limit, &log, news)?;
+    let console = boot(arch, Accelerator::Kvm, system, &initrd, limit, &log, news)?;
     Ok(console.done)
 }

@@ -32,7 +32,7 @@ const BOOTS: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only kernels of these suites of Debian, for example `bookworm,sid`, or `trixie-16k` with its large pages
+    /// Only kernels of these suites, for example `bookworm,sid`, or `trixie-16k` and `resolute-64k` with large pages
     #[arg(long, value_delimiter = ',', value_name = "SUITES")]
     suite: Vec<String>,
     /// Only these architectures: `amd64`, `arm64`
@@ -156,17 +156,8 @@ impl Context<'_> {
                 row.release = release.clone();
             }
         };
-        let mut boot = || {
-            machine::boot(
-                arch,
-                accelerator,
-                &system.kernel,
-                &initramfs,
-                BOOT_LIMIT,
-                &log,
-                &mut news,
-            )
-        };
+        let mut boot =
+            || machine::boot(arch, accelerator, &system, &initramfs, BOOT_LIMIT, &log, &mut news);
         let mut console = boot()?;
         for _ in 1..BOOTS {
             if !console.ended.is_empty() {
@@ -191,7 +182,9 @@ impl Context<'_> {
 
 /// The Debian packages that machines of `arch` take.
 fn needed(arch: &Arch) -> BTreeSet<String> {
-    [arch.qemu_package, arch.compiler_package].map(str::to_string).into()
+    let firmware = arch.firmware.map(|(package, _)| package);
+    let packages = [arch.qemu_package, arch.compiler_package].into_iter().chain(firmware);
+    packages.map(str::to_string).collect()
 }
 
 /// Those of `all` that are named, or all.

@@ -1,34 +1,95 @@
 //! The kernels and architectures to test on, and the mode that is expected on each.
 
+/// Who makes a kernel, and where it is to be had.
+pub struct Distribution {
+    pub mirror: &'static str,
+    /// What signs its lists.
+    pub keys: Keys,
+}
+
+pub enum Keys {
+    /// A file that this system has, as it is Debian.
+    Here(&'static str),
+    /// A file of a package of Debian's.
+    In { suite: &'static str, package: &'static str, file: &'static str },
+}
+
+pub const DEBIAN: Distribution = Distribution {
+    mirror: "http://deb.debian.org/debian",
+    keys: Keys::Here("/usr/share/keyrings/debian-archive-keyring.gpg"),
+};
+const UBUNTU: Distribution = Distribution {
+    // Also for arm64, since 26.04.
+    mirror: "http://archive.ubuntu.com/ubuntu",
+    keys: Keys::In {
+        suite: "trixie",
+        package: "ubuntu-keyring",
+        file: "ubuntu-archive-keyring.gpg",
+    },
+};
+
 /// Where a kernel and its C library come from.
 pub struct Kernel {
-    /// The suite of Debian, and what else is special.
+    /// The suite, and what else is special.
     pub name: &'static str,
+    pub distribution: Distribution,
     pub suite: &'static str,
     /// The suite that it adds to, if it is not whole.
     pub base: Option<&'static str>,
-    /// What numbers the caches: `cpu_id`, or `mm_cid` since Linux 6.3.
-    pub id: &'static str,
-    /// Whether its pages have 16 KiB. Debian has such for arm64 alone.
-    pub large_pages: bool,
+    /// The package that leads to the kernel's, with `ARCH` for the architecture.
+    pub image: &'static str,
+    /// The one architecture that it is for, if it is for one.
+    pub arch: Option<&'static str>,
+    /// Whether it is an EFI application, to be started by firmware.
+    pub efi: bool,
+    /// What numbers the caches: `cpu_id`, or `mm_cid` since Linux 6.3. None where sequences are not restarted.
+    pub id: Option<&'static str>,
 }
 
 impl Kernel {
     const fn of(suite: &'static str) -> Self {
-        Self { name: suite, suite, base: None, id: "mm_cid", large_pages: false }
+        Self {
+            name: suite,
+            distribution: DEBIAN,
+            suite,
+            base: None,
+            image: "linux-image-cloud-ARCH",
+            arch: None,
+            efi: false,
+            id: Some("mm_cid"),
+        }
+    }
+
+    /// With pages of 64 KiB.
+    const fn of_ubuntu(name: &'static str, suite: &'static str) -> Self {
+        let image = "linux-image-generic-64k";
+        let of = Self::of(suite);
+        Self { name, distribution: UBUNTU, image, arch: Some("arm64"), efi: true, ..of }
     }
 
     /// Whether there is one for this architecture.
     pub fn is_for(&self, arch: &Arch) -> bool {
-        !self.large_pages || arch.name == "arm64"
+        self.arch.is_none_or(|only| only == arch.name)
     }
 }
 
-pub const KERNELS: [Kernel; 5] = [
-    Kernel { id: "cpu_id", ..Kernel::of("bookworm") },
+pub const KERNELS: [Kernel; 8] = [
+    Kernel { id: Some("cpu_id"), ..Kernel::of("bookworm") },
     Kernel { base: Some("bookworm"), ..Kernel::of("bookworm-backports") },
     Kernel::of("trixie"),
-    Kernel { name: "trixie-16k", large_pages: true, ..Kernel::of("trixie") },
+    Kernel {
+        name: "trixie-16k",
+        image: "linux-image-ARCH-16k",
+        arch: Some("arm64"),
+        ..Kernel::of("trixie")
+    },
+    Kernel { base: Some("trixie"), ..Kernel::of("trixie-backports") },
+    // 26.04 as it came out, with Linux 7.0.0; and as it is now.
+    Kernel { id: None, ..Kernel::of_ubuntu("resolute-64k", "resolute") },
+    Kernel {
+        base: Some("resolute"),
+        ..Kernel::of_ubuntu("resolute-updates-64k", "resolute-updates")
+    },
     Kernel::of("sid"),
 ];
 
@@ -46,6 +107,8 @@ pub struct Arch {
     pub loader: &'static str,
     pub qemu: &'static str,
     pub qemu_package: &'static str,
+    /// What starts EFI applications in it, by its package and its file, where a kernel is one.
+    pub firmware: Option<(&'static str, &'static str)>,
     /// The machine for qemu.
     pub machine: &'static [&'static str],
     /// What the kernel is told: first of all its name of the serial console.
@@ -64,6 +127,7 @@ pub const ARCHS: [Arch; 2] = [
         loader: "lib64/ld-linux-x86-64.so.2",
         qemu: "qemu-system-x86_64",
         qemu_package: "qemu-system-x86",
+        firmware: None,
         machine: &["-machine", "q35"],
         // The kernel's test of its timer fails where the host is busy.
         arguments: "console=ttyS0 no_timer_check",
@@ -82,6 +146,7 @@ pub const ARCHS: [Arch; 2] = [
         loader: "lib/ld-linux-aarch64.so.1",
         qemu: "qemu-system-aarch64",
         qemu_package: "qemu-system-arm",
+        firmware: Some(("qemu-efi-aarch64", "/usr/share/qemu-efi-aarch64/QEMU_EFI.fd")),
         machine: &["-machine", "virt"],
         arguments: "console=ttyAMA0",
         sequences: true,
@@ -90,5 +155,8 @@ pub const ARCHS: [Arch; 2] = [
 
 /// What a program's statistics must say on `kernel`, up to the reason.
 pub fn expected_mode(kernel: &Kernel, arch: &Arch) -> String {
-    if arch.sequences { format!("percpu by {}", kernel.id) } else { "thread".to_string() }
+    match kernel.id {
+        Some(id) if arch.sequences => format!("percpu by {id}"),
+        _ => "thread".to_string(),
+    }
 }

@@ -9,12 +9,11 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::file::write_all;
 use super::proc::{
-    affinity_cpus, highest_number, initial_environment, is_alone, kernel, read_file, start_us,
-    status_pages,
+    affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
     Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
-    moving, own_area, random, rseq_area, stack, threads,
+    moving, own_area, random, release, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -153,7 +152,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn kernel(&self) -> [u32; 2] {
-        kernel()
+        release::kernel()
     }
 
     fn random(&self) -> u64 {

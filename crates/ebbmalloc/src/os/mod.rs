@@ -26,6 +26,7 @@ mod moving;
 mod own_area;
 mod proc;
 mod random;
+mod release;
 mod rseq_area;
 mod stack;
 mod threads;

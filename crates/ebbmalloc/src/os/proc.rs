@@ -77,22 +77,11 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
 }
 
 /// The unsigned decimal numbers in a text, in order.
-fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
+pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()).map(|digits| {
         digits.iter().fold(0usize, |value, digit| {
             value.saturating_mul(10).saturating_add((digit - b'0') as usize)
         })
-    })
-}
-
-/// The kernel's version: its first two numbers, zeros where it does not say.
-pub(super) fn kernel() -> [u32; 2] {
-    // SAFETY: fills the struct that it is given, with texts that end in a null byte.
-    keeping_errno(|| unsafe {
-        let mut names: libc::utsname = core::mem::zeroed();
-        libc::uname(&mut names);
-        let mut numbers = numbers(CStr::from_ptr(names.release.as_ptr()).to_bytes());
-        [0; 2].map(|_: u32| numbers.next().unwrap_or(0) as u32)
     })
 }
 
