@@ -165,9 +165,9 @@ impl FakeOs {
         self.busy.store(busy, Ordering::Relaxed);
     }
 
-    /// How often all threads were to pass a barrier.
+    /// How often all threads were to pass a barrier. Who asks has passed the last one.
     pub fn barriers(&self) -> usize {
-        self.barriers.load(Ordering::Relaxed)
+        self.barriers.load(Ordering::Acquire)
     }
 
     /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
@@ -510,7 +510,7 @@ impl Os for FakeOs {
     fn prepare_stops(&self) {}
 
     fn pass_barrier(&self) -> bool {
-        self.barriers.fetch_add(1, Ordering::Relaxed);
+        self.barriers.fetch_add(1, Ordering::Release);
         // Miri has none for real threads.
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && Linux.pass_barrier())
     }

@@ -8,6 +8,7 @@
 #![cfg(not(loom))]
 
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
@@ -219,6 +220,45 @@ fn caches_are_emptied_by_others() {
         }
     });
     finish(&engine);
+}
+
+/// The same, but the thread learns of it by nothing but its cache: whoever has emptied that must be done with reading its
+/// slots before the thread writes there. It did write too early, in Rust's terms, where it stored a header of its own
+/// over that of the one who had emptied the cache.
+#[test]
+fn an_emptied_cache_is_filled_by_frees() {
+    // A thread may find the stack closed still, and then learns by chance what it should: hence more than one.
+    for _ in 0..4 {
+        let os = FakeOs::default().space(12 << 20).mode("thread").barrier(true);
+        let engine = Engine::new(os);
+        let [at_rest, emptied] = [(); 2].map(|()| AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // As many as leave the stack in its first place, where it begins again.
+                let [first, second, later] = [(); 3].map(|()| engine.alloc(64));
+                // SAFETY: freed once.
+                [first, second].into_iter().for_each(|block| unsafe { engine.free(block) });
+                let before = engine.os().barriers();
+                at_rest.store(true, Ordering::Release);
+                // What stands for the kernel's barrier: the cache is closed.
+                while engine.os().barriers() == before {
+                    thread::yield_now();
+                }
+                while !emptied.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                // SAFETY: freed once.
+                unsafe { engine.free(later) };
+                engine.leave_thread();
+            });
+            while !at_rest.load(Ordering::Acquire) {
+                thread::yield_now();
+            }
+            engine.trim();
+            emptied.store(true, Ordering::Relaxed);
+        });
+        finish(&engine);
+    }
 }
 
 /// Two threads make a heap each, of which the other frees a block; one deletes its own meanwhile.

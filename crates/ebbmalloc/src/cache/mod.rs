@@ -336,7 +336,7 @@ impl OwnedStack {
             return 0;
         }
         let taken = self.take(&mut header, blocks);
-        self.set_header(header);
+        self.set_if_any(taken, header);
         taken
     }
 
@@ -363,8 +363,16 @@ impl OwnedStack {
             header.top += 8;
             self.put(header.top as usize, block);
         }
-        self.set_header(header);
+        self.set_if_any(taken, header);
         taken
+    }
+
+    /// Where nothing has changed, nothing is stored: over the header of whoever has emptied the stack, one of our own would hide from
+    /// [`OwnedStack::grow`] that it is done.
+    fn set_if_any(&mut self, changed: usize, header: Header) {
+        if changed > 0 {
+            self.set_header(header);
+        }
     }
 
     /// Stores a block in a slot between the top and the limit of the stack: whole, since somebody may look at it meanwhile
