@@ -228,7 +228,7 @@ fn caches_are_emptied_by_others() {
 #[test]
 fn an_emptied_cache_is_filled_by_frees() {
     // A thread may find the stack closed still, and then learns by chance what it should: hence more than one.
-    for _ in 0..4 {
+    for _ in 0..2 {
         let os = FakeOs::default().space(12 << 20).mode("thread").barrier(true);
         let engine = Engine::new(os);
         let [at_rest, emptied] = [(); 2].map(|()| AtomicBool::new(false));
