@@ -194,7 +194,8 @@ pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
 ///
 /// Somebody may close a thread's stack at any moment (`drain.rs`), which is no business of an operation that is under way. So each
 /// loads the header once, goes by that, and stores none where it found the stack closed: one that was meant for whoever did
-/// that would be gone.
+/// that would be gone. Nor where it has changed nothing: over the header of whoever has emptied the stack, one of its own would
+/// hide from [`OwnedStack::grow`] that this one is done with the slots.
 pub(crate) struct OwnedStack {
     slab: *mut Slab,
     class: SizeClass,
@@ -367,8 +368,7 @@ impl OwnedStack {
         taken
     }
 
-    /// Where nothing has changed, nothing is stored: over the header of whoever has emptied the stack, one of our own would hide from
-    /// [`OwnedStack::grow`] that it is done.
+    /// Stores the header that so many blocks have changed, if any.
     fn set_if_any(&mut self, changed: usize, header: Header) {
         if changed > 0 {
             self.set_header(header);

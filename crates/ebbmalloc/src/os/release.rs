@@ -20,15 +20,18 @@ pub(super) fn kernel() -> [u32; 2] {
     [major, minor]
 }
 
-/// False where the kernel does not keep what rseq(2) promises, as far as that is known.
-pub(super) fn restarts_sequences() -> bool {
-    if !cfg!(target_arch = "aarch64") || !NOT_RESTARTING.contains(&release()) {
-        return true;
+/// Whether the kernel keeps what rseq(2) promises, as far as that is known; else what to say of it.
+pub(super) fn restarts_sequences() -> Result<(), &'static str> {
+    if !cfg!(target_arch = "aarch64")
+        || !NOT_RESTARTING.contains(&release())
+        || is_mended(read_file(c"/proc/version_signature", &mut [0; 128]))
+    {
+        return Ok(());
     }
-    is_mended(read_file(c"/proc/version_signature", &mut [0; 128]))
+    Err("Linux 6.19 to 7.0.13 on arm64 does not restart interrupted sequences; 7.0.14 does")
 }
 
-/// Ubuntu's kernels are all the third number 0, and say there what they are made from: "Ubuntu 7.0.0-42.42-generic 7.0.14".
+/// The third number of Ubuntu's kernels is always 0; they say there what they are made from: "Ubuntu 7.0.0-42.42-generic 7.0.14".
 fn is_mended(signature: &[u8]) -> bool {
     let upstream = signature.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
     parse(upstream) >= NOT_RESTARTING.end

@@ -37,9 +37,7 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
         }
         (offset, false)
     };
-    if !restarts_sequences() {
-        return Err(NOT_RESTARTED);
-    }
+    restarts_sequences()?;
     let (id, at) = if features() >= SIZE_WITH_MM_CID {
         ("mm_cid", RseqArea::MM_CID)
     } else {
@@ -48,8 +46,6 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
-const NOT_RESTARTED: &str =
-    "Linux 6.19 to 7.0.13 on arm64 does not restart interrupted sequences; 7.0.14 does";
 const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
