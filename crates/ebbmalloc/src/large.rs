@@ -121,13 +121,13 @@ impl<O: Os> Engine<O> {
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
         if !unsafe { self.os.move_pages(region.address(first), block, units as usize * UNIT) } {
-            self.pages.lock().free_clean(region, target, wanted);
+            self.pages.lock().free_clean(region, &self.os, target, wanted);
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_resized(units, wanted);
-        self.pages.lock().free_clean(region, first, units);
+        self.pages.lock().free_clean(region, &self.os, first, units);
         block
     }
 

@@ -153,6 +153,7 @@ mod map;
 mod options;
 mod os;
 mod pages;
+mod patience;
 mod prefetch;
 mod pressure;
 mod quarantine;

@@ -63,6 +63,11 @@ impl Pages {
         if self.counts.in_use + units as usize > self.most() || !self.could_hold(region, units) {
             return None;
         }
+        if align == 1
+            && let Some(first) = self.take_longer(region, os, units)
+        {
+            return Some(Granted { first, zeroed: false });
+        }
         let granted = self.take(region, os, units, align).or_else(|| {
             // Dirty and clean neighbours do not join; purged, they do.
             self.purge(region, os, 0);
@@ -82,7 +87,9 @@ impl Pages {
 
     /// So many units became resident: where much is already, some that is free goes.
     fn make_up_for_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
-        if let Some(keep) = self.retention.after_growth(os, &self.counts, units) {
+        if units > 0
+            && let Some(keep) = self.retention.after_growth(os, &self.counts, units)
+        {
             self.purge(region, os, keep);
         }
     }
@@ -141,10 +148,11 @@ impl Pages {
     }
 
     /// Takes a run back whose pages were moved away.
-    pub fn free_clean(&mut self, region: &Region, first: UnitIndex, units: u32) {
+    pub fn free_clean(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.disown(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
+        self.retention.patience.count_gone(os.now_ms(), units);
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.
@@ -173,17 +181,36 @@ impl Pages {
         let Some(dirty) = self.dirty_of_free(region, next, end) else {
             return false;
         };
-        let grows = dirty < more;
-        if grows && !(self.admit(region, os, more) && region.commit_up_to(os, end as usize)) {
+        if dirty < more && !self.admit(region, os, more) {
             return false;
         }
-        self.take_free(region, next, end);
-        self.mark_in_use(region, first, units + more);
-        self.count_use(more);
-        if grows {
+        let taken = self.take_free(region, os, next, end);
+        if taken {
+            self.mark_in_use(region, first, units + more);
+            self.count_use(more);
             self.make_up_for_growth(region, os, more - dirty);
         }
-        true
+        taken
+    }
+
+    /// Where no dirty run is long enough: the longest and what follows it, if that is free and no more than it itself. What
+    /// is dirty for nobody would be resident beside a clean run as long.
+    fn take_longer(&mut self, region: &Region, os: &impl Os, units: u32) -> Option<UnitIndex> {
+        let (first, longest) = self.dirty.longest(region)?;
+        let end = first.checked_add(units)?;
+        if longest >= units || longest < units - longest {
+            return None;
+        }
+        let dirty = self.dirty_of_free(region, first, end)?;
+        // Not where something has to be purged first, which might be this run, and it would be no run any more.
+        let resident = self.counts.in_use + self.counts.dirty + (units - dirty) as usize;
+        if resident > self.most() || !self.take_free(region, os, first, end) {
+            return None;
+        }
+        self.mark_in_use(region, first, units);
+        self.count_use(units);
+        self.make_up_for_growth(region, os, units - dirty);
+        Some(first)
     }
 
     /// How many units from `next` to `end` are dirty, if all of them are free. What is behind the frontier is.
@@ -202,8 +229,18 @@ impl Pages {
         Some(dirty)
     }
 
-    /// Takes the units from `next` to `end`, which are free and committed, out of what is free.
-    fn take_free(&mut self, region: &Region, next: UnitIndex, end: UnitIndex) {
+    /// Takes the units from `next` to `end`, at which a free run begins and all of which are free, out of what is free; none of
+    /// them if they cannot be committed.
+    fn take_free(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        next: UnitIndex,
+        end: UnitIndex,
+    ) -> bool {
+        if !region.commit_up_to(os, end as usize) {
+            return false;
+        }
         let mut at = next;
         while at < end.min(self.frontier) {
             // SAFETY: as in `dirty_of_free`.
@@ -211,7 +248,7 @@ impl Pages {
             self.remove(region, at);
             let taken = run.units.min(end - at);
             if run.state == State::Clean {
-                self.retention.count_back(taken);
+                self.retention.patience.count_back(os.now_ms(), taken);
             }
             self.mark_in_use(region, at, taken);
             if taken < run.units {
@@ -220,6 +257,7 @@ impl Pages {
             at += run.units;
         }
         self.frontier = self.frontier.max(end);
+        true
     }
 
     /// Gives the end of a run back, so that `keep` of its `units` units remain.
@@ -254,8 +292,8 @@ impl Pages {
     }
 
     /// How many units to purge because nobody needed them of late: [`Retention::surplus`].
-    pub fn surplus(&mut self, watched: bool) -> usize {
-        self.retention.surplus(&self.counts, watched)
+    pub fn surplus(&mut self, os: &impl Os, watched: bool) -> usize {
+        self.retention.surplus(os, &self.counts, watched)
     }
 
     /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
@@ -283,6 +321,7 @@ impl Pages {
             region.purge_spans(os, start, excess);
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
+            self.retention.patience.count_gone(os.now_ms(), excess);
             self.insert(region, start, excess, State::Clean);
         }
         self.retention.count(&self.counts);
@@ -319,7 +358,7 @@ impl Pages {
             }
             let zeroed = run.state == State::Clean;
             if zeroed {
-                self.retention.count_back(units);
+                self.retention.patience.count_back(os.now_ms(), units);
             }
             return Some(Granted { first: start, zeroed });
         }

@@ -2,10 +2,12 @@
 //!
 //! Somebody may look after it regularly (the scavenger): then what was in use of late may stay, and
 //! what nobody needed between two looks goes by halves. Otherwise nobody will look once the program
-//! does nothing, so less stays, and time is looked at with each run that is freed. In both cases less
+//! does nothing, so less stays, and time is looked at with each run that is freed. In both cases more
+//! stays, and for longer, where what went is soon wanted back again and again (`patience.rs`); and less
 //! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
 
 use crate::os::Os;
+use crate::patience::Patience;
 use crate::pressure::Pressure;
 use crate::size_class::UNIT;
 
@@ -13,20 +15,17 @@ const fn mib(mib: usize) -> usize {
     (mib << 20) / UNIT
 }
 
-/// How much may stay for a while where nobody looks: so much, or as much as is in use. Beyond that
-/// it goes at once.
+/// How much may stay for a while where nobody looks: so much, or as much as is in use, or was soon wanted back
+/// again and again. Beyond that it goes at once.
 const HARD: usize = mib(32);
 /// How much may stay longer: so much, or one in so many of the units in use.
 const SOFT: usize = mib(4);
 const SOFT_SHARE: usize = 8;
 /// Time between two purges down to that, in milliseconds; and where no more than so little is dirty, whose pages would cost
-/// more to get anew than they are worth meanwhile. It doubles where purged memory was soon wanted back, which costs page
-/// faults, so many times at most, and halves where it was not.
-const WAIT_MIN: u64 = 10;
+/// more to get anew than they are worth meanwhile. Patience stretches it.
+const WAIT: u64 = 10;
 const WAIT_LITTLE: u64 = 80;
 const LITTLE: usize = mib(12);
-const DOUBLINGS: u32 = 7;
-const WAIT_MOST: u64 = WAIT_MIN << DOUBLINGS;
 /// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
 /// one in so many of it.
 const SLACK: usize = mib(1);
@@ -58,11 +57,6 @@ pub(crate) struct PageCounts {
 pub(crate) struct Retention {
     /// When free memory was purged last, or else first might have been, by the clock of the operating system below.
     last: Option<u64>,
-    /// How often the time from one purge to the next was doubled.
-    doubled: u32,
-    /// Units that the last purge returned, and that clean runs have handed out since.
-    purged_last: usize,
-    faulted_back: usize,
     /// Somebody asks for the surplus regularly.
     watched: bool,
     /// The least that was dirty, and the most in use of late, since that was last asked.
@@ -72,6 +66,7 @@ pub(crate) struct Retention {
     /// caches keep too much.
     grown: usize,
     look_at: usize,
+    pub patience: Patience,
     pub pressure: Pressure,
 }
 
@@ -80,21 +75,14 @@ impl Retention {
     pub const fn new() -> Self {
         Self {
             last: None,
-            doubled: 0,
-            purged_last: 0,
-            faulted_back: 0,
             watched: false,
             dirty_low: 0,
             peak: 0,
             grown: 0,
             look_at: 0,
+            patience: Patience::new(),
             pressure: Pressure::new(),
         }
-    }
-
-    /// So many units became resident again that had been purged.
-    pub fn count_back(&mut self, units: u32) {
-        self.faulted_back += units as usize;
     }
 
     /// Whether it is time to look whether caches keep too much, now that so many units more are to become resident.
@@ -123,7 +111,7 @@ impl Retention {
         self.grown += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
         let slack = self.slack();
-        let usual = if self.watched { self.peak + slack - in_use } else { HARD.max(in_use) };
+        let usual = if self.watched { self.peak + slack - in_use } else { self.hard(in_use) };
         let most = self.pressure.allowance(os, in_use + dirty, usual);
         (dirty > most).then_some(most - (most / 2).min(slack / 2))
     }
@@ -145,32 +133,32 @@ impl Retention {
             return Some(soft - (soft / 2).min(self.slack() / 2));
         }
         let now = os.now_ms();
+        self.patience.look(now);
         let last = *self.last.get_or_insert(now);
-        let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT_MIN };
-        if now >= last + (wait << self.doubled).min(WAIT_MOST) {
-            let wanted_back = self.faulted_back * 2 > self.purged_last;
-            self.doubled = match wanted_back {
-                true => (self.doubled + 1).min(DOUBLINGS),
-                false => self.doubled.saturating_sub(1),
-            };
+        let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT };
+        if now >= last + self.patience.stretch(wait) {
             self.last = Some(now);
-            self.purged_last = dirty - soft / 2;
-            self.faulted_back = 0;
             return Some(soft / 2);
         }
-        let hard = HARD.max(in_use);
+        let hard = self.hard(in_use);
         (dirty > hard).then_some(hard - hard / 8)
     }
 
-    /// How many units to purge because nobody needed them since this was last asked: half of them.
+    fn hard(&self, in_use: usize) -> usize {
+        HARD.max(in_use).max(self.patience.units())
+    }
+
+    /// How many units to purge because nobody needed them since this was last asked: half of them, or less for patience.
     /// From now on somebody asks regularly, or nobody does.
     ///
     /// Decay is jemalloc's idea; to look at what was never needed in between, tcmalloc's.
-    pub fn surplus(&mut self, counts: &PageCounts, watched: bool) -> usize {
+    pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, watched: bool) -> usize {
+        self.patience.look(os.now_ms());
+        let halvings = self.patience.halvings();
         let unneeded = core::mem::replace(&mut self.dirty_low, counts.dirty);
         self.watched = watched;
-        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE));
-        (unneeded / 2).max(SURPLUS_LEAST).min(unneeded)
+        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE << halvings));
+        (unneeded >> (1 + halvings)).max(SURPLUS_LEAST).min(unneeded)
     }
 
     fn slack(&self) -> usize {

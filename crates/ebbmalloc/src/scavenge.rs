@@ -126,7 +126,7 @@ impl<O: Os> Engine<O> {
                 // start no thread.
                 wait = WATCH_ROUND;
             } else if self.scavenger.end() {
-                self.pages.lock().surplus(false);
+                self.pages.lock().surplus(&self.os, false);
                 break;
             }
         }
@@ -156,7 +156,7 @@ impl<O: Os> Engine<O> {
 
     /// Returns free memory to the kernel that nobody needed since the last time. How many units.
     fn give_surplus(&self) -> usize {
-        let surplus = self.pages.lock().surplus(self.scavenger.exists()).min(ROUND_MOST);
+        let surplus = self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_MOST);
         let mut left = surplus;
         while left > 0 {
             let some = left.min(AT_A_TIME);

@@ -149,7 +149,7 @@ impl<O: Os> Engine<O> {
                 return;
             }
             match guarded && reach == 0 || self.os.purge(block, bytes) {
-                true => pages.free_clean(&self.region, first, units),
+                true => pages.free_clean(&self.region, &self.os, first, units),
                 false => pages.free(&self.region, &self.os, first, units),
             }
         }

@@ -51,6 +51,63 @@ fn a_little_stays_for_a_while() {
     assert!(engine.stats().purged_bytes as usize > 8 * MIB, "{:?}", engine.stats());
 }
 
+/// Takes 80 MiB in two blocks and frees them, once in so many milliseconds; how many MiB were purged each time.
+fn purged_in_turn(pause: u32) -> Vec<usize> {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+    let mut before = 0;
+    let mut turn = |_| {
+        let blocks = [(); 2].map(|()| engine.alloc(40 * MIB));
+        // SAFETY: each is freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        engine.os().sleep_ms(pause);
+        let purged = engine.stats().purged_bytes as usize / MIB;
+        purged - std::mem::replace(&mut before, purged)
+    };
+    let purged = (0..60).map(&mut turn).collect();
+    engine.check();
+    purged
+}
+
+#[test]
+fn what_is_soon_wanted_back_stays_in_the_end() {
+    let purged = purged_in_turn(40);
+    let (first, later): (usize, usize) = (purged[..10].iter().sum(), purged[20..].iter().sum());
+    // Where nobody looks it goes now and then, as nobody may look again.
+    assert!(first > 200 && later < 240, "{purged:?}");
+}
+
+#[test]
+fn what_is_wanted_back_after_long_goes_each_time() {
+    let purged = purged_in_turn(20_000);
+    assert!(purged[1..].iter().all(|&mib| mib > 30), "{purged:?}");
+}
+
+/// Of what was free 28 MiB stay resident; a longer block takes those, and what follows them.
+#[test]
+fn a_long_block_begins_with_what_is_resident() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(320 * MIB));
+    let free = |block| {
+        // SAFETY: each is freed once.
+        unsafe { engine.free(block) }
+    };
+    let first = engine.alloc(80 * MIB);
+    free(first);
+    assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
+    let block = engine.alloc(40 * MIB);
+    assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
+    free(block);
+    // As it does beyond all that was ever used.
+    let block = engine.alloc(56 * MIB);
+    assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
+    engine.check();
+    free(block);
+    // Not one of which most would not be resident: it may be zero, and sparse.
+    assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
+    assert_ne!(engine.alloc_zeroed(64 * MIB), first);
+    assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
+    engine.check();
+}
+
 /// A part of what it left is resident, the rest is not, and they are two runs of free memory.
 #[test]
 fn a_buffer_grows_in_place_where_the_last_one_was_purged_in_part() {
