@@ -21,7 +21,7 @@ const LAYERS: [&[&str]; 40] = [
     &["map"],
     &["region"],
     &["beacon", "ledger", "remote"],
-    &["run_tree", "pressure"],
+    &["run_tree", "pressure", "patience"],
     &["retention"],
     &["guards"],
     &["pages"],
