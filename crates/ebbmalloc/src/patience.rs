@@ -66,7 +66,7 @@ impl Patience {
     /// Where nothing was seen for so long, some patience is lost, and what went is no longer of late.
     fn age(&mut self, now: u64) {
         let since = *self.since.get_or_insert(now);
-        let times = ((now - since) / SOON).min(u64::from(usize::BITS - 1)) as u32;
+        let times = (now.saturating_sub(since) / SOON).min(u64::from(usize::BITS - 1)) as u32;
         if times > 0 {
             self.degree = self.degree.saturating_sub(times);
             self.gone >>= times;
