@@ -86,7 +86,8 @@
 //!   into blocks
 //! - `region`: addresses and tables
 //! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
-//! - `pressure`, `retention`: how much free memory stays, and how much less where it gets short
+//! - `pressure`, `patience`, `retention`: how much free memory stays; how much less where it gets short, and more where
+//!   it is soon wanted back
 //! - `run_tree`, `guards`, `pages`: runs of units, and pages out of reach
 //! - `central`: the spans of one size class
 //! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
