@@ -63,20 +63,20 @@ impl Pages {
         if self.counts.in_use + units as usize > self.most() || !self.could_hold(region, units) {
             return None;
         }
-        if align == 1
-            && let Some(first) = self.take_longer(region, os, units)
-        {
-            return Some(Granted { first, zeroed: false });
-        }
-        let granted = self.take(region, os, units, align).or_else(|| {
-            // Dirty and clean neighbours do not join; purged, they do.
-            self.purge(region, os, 0);
-            self.take(region, os, units, align)
-        })?;
+        let longer = if align == 1 { self.take_longer(region, os, units) } else { None };
+        let (granted, grown) = match longer {
+            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
+            None => {
+                let granted = self.take(region, os, units, align).or_else(|| {
+                    // Dirty and clean neighbours do not join; purged, they do.
+                    self.purge(region, os, 0);
+                    self.take(region, os, units, align)
+                })?;
+                (granted, if granted.zeroed { units } else { 0 })
+            }
+        };
         self.count_use(units);
-        if granted.zeroed {
-            self.make_up_for_growth(region, os, units);
-        }
+        self.make_up_for_growth(region, os, grown);
         Some(granted)
     }
 
@@ -194,23 +194,26 @@ impl Pages {
     }
 
     /// Where no dirty run is long enough: the longest and what follows it, if that is free and no more than it itself. What
-    /// is dirty for nobody would be resident beside a clean run as long.
-    fn take_longer(&mut self, region: &Region, os: &impl Os, units: u32) -> Option<UnitIndex> {
+    /// is dirty for nobody would be resident beside a clean run as long. Where it begins, and how many units become resident.
+    fn take_longer(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        units: u32,
+    ) -> Option<(UnitIndex, u32)> {
         let (first, longest) = self.dirty.longest(region)?;
         let end = first.checked_add(units)?;
         if longest >= units || longest < units - longest {
             return None;
         }
-        let dirty = self.dirty_of_free(region, first, end)?;
+        let grown = units - self.dirty_of_free(region, first, end)?;
         // Not where something has to be purged first, which might be this run, and it would be no run any more.
-        let resident = self.counts.in_use + self.counts.dirty + (units - dirty) as usize;
+        let resident = self.counts.in_use + self.counts.dirty + grown as usize;
         if resident > self.most() || !self.take_free(region, os, first, end) {
             return None;
         }
         self.mark_in_use(region, first, units);
-        self.count_use(units);
-        self.make_up_for_growth(region, os, units - dirty);
-        Some(first)
+        Some((first, grown))
     }
 
     /// How many units from `next` to `end` are dirty, if all of them are free. What is behind the frontier is.

@@ -8,11 +8,11 @@ use crate::size_class::UNIT;
 
 /// What comes back within this time, in milliseconds, was soon wanted back: keeping it so long costs less than its page
 /// faults.
-pub(crate) const SOON: u64 = 1280;
+const SOON: u64 = 1280;
 /// What is not worth patience, in units.
 const LEAST: usize = (1 << 20) / UNIT;
 /// So many times that it was seen make the most patience; from a few on, all that was wanted back may stay.
-pub(crate) const MOST: u32 = 7;
+const MOST: u32 = 7;
 const ENOUGH: u32 = 4;
 /// What was wanted back is forgotten by one part in so many in that time.
 const FORGOTTEN: usize = 8;

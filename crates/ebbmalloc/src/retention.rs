@@ -144,6 +144,7 @@ impl Retention {
         (dirty > hard).then_some(hard - hard / 8)
     }
 
+    /// [`HARD`], with so many units in use.
     fn hard(&self, in_use: usize) -> usize {
         HARD.max(in_use).max(self.patience.units())
     }
