@@ -82,6 +82,31 @@ fn what_is_wanted_back_after_long_goes_each_time() {
     assert!(purged[1..].iter().all(|&mib| mib > 30), "{purged:?}");
 }
 
+/// How many MiB a round gives back, of how many that nobody needed since the one before, after so many turns as above.
+fn given_by_a_round(turns: usize) -> (usize, usize) {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+    for _ in 0..turns {
+        let blocks = [(); 2].map(|()| engine.alloc(40 * MIB));
+        // SAFETY: each is freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        engine.os().sleep_ms(40);
+    }
+    let dirty = || engine.stats().dirty_bytes as usize / MIB;
+    // The first round only learns what is not needed.
+    engine.idle();
+    engine.os().sleep_ms(200);
+    let before = dirty();
+    engine.idle();
+    (before - dirty(), before)
+}
+
+#[test]
+fn rounds_give_less_of_what_was_soon_wanted_back() {
+    assert_eq!(given_by_a_round(1), (14, 28));
+    let (given, before) = given_by_a_round(20);
+    assert!(before > 28 && given <= before / 4, "{given} of {before}");
+}
+
 /// Of what was free 28 MiB stay resident; a longer block takes those, and what follows them.
 #[test]
 fn a_long_block_begins_with_what_is_resident() {
@@ -105,6 +130,20 @@ fn a_long_block_begins_with_what_is_resident() {
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
     assert_ne!(engine.alloc_zeroed(64 * MIB), first);
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
+    engine.check();
+}
+
+#[test]
+fn a_long_block_keeps_to_the_limit() {
+    let os = FakeOs::default().cpus(1).still().space(192 * MIB).environment("EBB_LIMIT", "64MiB");
+    let engine = Engine::new(os);
+    let [_in_use, one, _between, longest] = [30, 12, 1, 14].map(|mib| engine.alloc(mib * MIB));
+    // SAFETY: each is freed once.
+    [one, longest].into_iter().for_each(|block| unsafe { engine.free(block) });
+    assert_eq!(engine.stats().dirty_bytes as usize, 26 * MIB);
+    assert!(!engine.alloc(26 * MIB).is_null());
+    let stats = engine.stats();
+    assert!((stats.large_bytes + stats.dirty_bytes) as usize <= 64 * MIB, "{stats:?}");
     engine.check();
 }
 
