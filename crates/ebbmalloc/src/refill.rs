@@ -150,13 +150,9 @@ impl<O: Os> Engine<O> {
             return sampled;
         }
         let block = match wanted {
-            wanted @ ..=SMALL_BATCH => {
-                self.refill_by(class, wanted, order, &mut [ptr::null_mut(); SMALL_BATCH])
-            }
-            wanted @ ..=MEDIUM_BATCH => {
-                self.refill_by(class, wanted, order, &mut [ptr::null_mut(); MEDIUM_BATCH])
-            }
-            wanted => self.refill_by(class, wanted, order, &mut [ptr::null_mut(); BATCH]),
+            ..=SMALL_BATCH => self.refill_within::<SMALL_BATCH>(class, wanted, order),
+            ..=MEDIUM_BATCH => self.refill_within::<MEDIUM_BATCH>(class, wanted, order),
+            _ => self.refill_within::<BATCH>(class, wanted, order),
         };
         if !block.is_null() {
             self.front(|front| front.know(block));
@@ -195,7 +191,19 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The same, for so many blocks, as many at a time as there are places in `batch`.
+    /// Fills the cache with so many blocks, one of which it takes, as many at a time as there is room for in so many places: those
+    /// are on the stack for large batches only, since most threads would else not need its next page.
+    #[inline(never)]
+    fn refill_within<const PLACES: usize>(
+        &self,
+        class: SizeClass,
+        wanted: usize,
+        order: Order,
+    ) -> *mut u8 {
+        self.refill_by(class, wanted, order, &mut [ptr::null_mut(); PLACES])
+    }
+
+    /// The same, in the places of `batch`.
     #[inline(never)]
     fn refill_by(
         &self,
@@ -316,14 +324,16 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn flush(&self, class: SizeClass, most: usize) {
         match most {
-            most @ ..=SMALL_BATCH => {
-                self.flush_by(class, most, &mut [ptr::null_mut(); SMALL_BATCH])
-            }
-            most @ ..=MEDIUM_BATCH => {
-                self.flush_by(class, most, &mut [ptr::null_mut(); MEDIUM_BATCH])
-            }
-            most => self.flush_by(class, most, &mut [ptr::null_mut(); BATCH]),
+            ..=SMALL_BATCH => self.flush_within::<SMALL_BATCH>(class, most),
+            ..=MEDIUM_BATCH => self.flush_within::<MEDIUM_BATCH>(class, most),
+            _ => self.flush_within::<BATCH>(class, most),
         }
+    }
+
+    /// As [`Engine::refill_within`].
+    #[inline(never)]
+    fn flush_within<const PLACES: usize>(&self, class: SizeClass, most: usize) {
+        self.flush_by(class, most, &mut [ptr::null_mut(); PLACES]);
     }
 
     /// The same, as many at a time as there are places in `batch`.

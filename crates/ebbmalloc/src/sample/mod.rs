@@ -61,6 +61,12 @@ impl<O: Os> Engine<O> {
                 return ptr::null_mut();
             }
         }
+        self.alloc_sampled(size, align, class)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_sampled(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         // The unwinder may take locks of the loader: never under ours.
         let by = Trace::take(&self.os);
         self.samples.slots.lock().alloc(&self.os, (size, align), class.size(), &by)
@@ -73,6 +79,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Frees a sampled block, if with a size, then with this one. One that is none stops the program.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn free_sampled(&self, block: *mut u8, given: Option<usize>, operation: &str) {
         let by = Trace::take(&self.os);
         let freed = self.samples.slots.lock().free(&self.os, block, given, &by);
@@ -83,6 +91,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Bytes of a sampled block that were asked for: more may not be used. One that is none stops the program.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn size_sampled(&self, block: *mut u8, operation: &str) -> usize {
         let size = self.samples.slots.lock().size(block);
         size.unwrap_or_else(|wrong| self.stop_at(wrong, block, operation))
