@@ -149,10 +149,12 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        let block = match wanted {
-            ..=SMALL_BATCH => self.refill_within::<SMALL_BATCH>(class, wanted, order),
-            ..=MEDIUM_BATCH => self.refill_within::<MEDIUM_BATCH>(class, wanted, order),
-            _ => self.refill_within::<BATCH>(class, wanted, order),
+        let block = if wanted <= SMALL_BATCH {
+            self.refill_within::<SMALL_BATCH>(class, wanted, order)
+        } else if wanted <= MEDIUM_BATCH {
+            self.refill_within::<MEDIUM_BATCH>(class, wanted, order)
+        } else {
+            self.refill_within::<BATCH>(class, wanted, order)
         };
         if !block.is_null() {
             self.front(|front| front.know(block));
@@ -323,10 +325,12 @@ impl<O: Os> Engine<O> {
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
     #[inline(never)]
     fn flush(&self, class: SizeClass, most: usize) {
-        match most {
-            ..=SMALL_BATCH => self.flush_within::<SMALL_BATCH>(class, most),
-            ..=MEDIUM_BATCH => self.flush_within::<MEDIUM_BATCH>(class, most),
-            _ => self.flush_within::<BATCH>(class, most),
+        if most <= SMALL_BATCH {
+            self.flush_within::<SMALL_BATCH>(class, most)
+        } else if most <= MEDIUM_BATCH {
+            self.flush_within::<MEDIUM_BATCH>(class, most)
+        } else {
+            self.flush_within::<BATCH>(class, most)
         }
     }
 
