@@ -272,14 +272,19 @@ impl<O: Os> Engine<O> {
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
     #[inline(always)]
     fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
-        if let Some(place) = self.hot_place(&self.hot_area) {
-            // SAFETY: the place is set up before it is published.
-            let block = unsafe { rseq::pop(place, class) };
-            if !block.is_null() {
-                return block;
-            }
+        let block = self.pop_of_cpu(class);
+        if !block.is_null() {
+            return block;
         }
         self.alloc_small_by_thread::<ALIGNED>(size, class)
+    }
+
+    /// A block from the cache of the thread's CPU; null if there is none, or no such cache. Takes no lock, and so may be asked under any.
+    #[inline(always)]
+    pub(crate) fn pop_of_cpu(&self, class: SizeClass) -> *mut u8 {
+        // SAFETY: the place is set up before it is published.
+        let pop = |place| unsafe { rseq::pop(place, class) };
+        self.hot_place(&self.hot_area).map_or(ptr::null_mut(), pop)
     }
 
     /// # Safety

@@ -187,9 +187,15 @@ impl<O: Os> Engine<O> {
     pub(crate) fn cover(&self, class: SizeClass, others: usize) {
         let wanted = others.min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
-        let newest = self.refill_by(class, wanted, Order::InTurn, &mut batch);
-        if !newest.is_null() && self.put(class, &[newest]) == 0 {
-            self.release(class, &[newest]);
+        let batch = &mut batch[..wanted];
+        let spans = self.centrals[class.index()].spans();
+        let claimed =
+            spans.lock().claim(&self.region, &self.os, &self.pages, class, Order::InTurn, batch);
+        self.get_at_once(claimed.growth, batch);
+        let blocks = &batch[wanted - claimed.blocks..];
+        let kept = self.put(class, blocks);
+        if kept < blocks.len() {
+            self.release(class, &blocks[kept..]);
         }
     }
 
@@ -219,9 +225,16 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let spans = self.centrals[class.index()].spans();
-            let claimed =
-                spans.lock().claim(&self.region, &self.os, &self.pages, class, order, batch);
+            let mut spans = self.centrals[class.index()].spans().lock();
+            if block.is_null() {
+                // Of threads of one CPU that waited for the lock, the first has filled the cache for all of them.
+                block = self.pop_of_cpu(class);
+                if !block.is_null() {
+                    return block;
+                }
+            }
+            let claimed = spans.claim(&self.region, &self.os, &self.pages, class, order, batch);
+            drop(spans);
             self.get_at_once(claimed.growth, batch);
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;

@@ -3,9 +3,10 @@
 
 use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use ebbmalloc::Engine;
-use ebbmalloc_testkit::FakeOs;
+use ebbmalloc_testkit::{FakeOs, LinuxIn};
 
 const SIZE: usize = 1024;
 /// Blocks of this size that a thread's cache has room for.
@@ -86,4 +87,34 @@ fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
     assert!(blocks / refills > ROOM * 3 / 4, "{refills} refills");
     assert!(blocks / flushes > ROOM * 3 / 4, "{flushes} flushes");
     engine.leave_thread();
+}
+
+/// As where one of thousands of threads on a few CPUs loses its CPU in the middle of a refill: of those that wait for it, the first fills the
+/// cache, and the others take what that got.
+#[test]
+fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
+    const WAITING: u64 = 16;
+    let engine = Engine::new(LinuxIn::new("percpu"));
+    let refills_of_all = || {
+        engine.trim();
+        let before = engine.stats().refills;
+        engine.before_fork();
+        thread::scope(|scope| {
+            for _ in 0..WAITING {
+                scope.spawn(|| assert!(!engine.alloc(64).is_null()));
+            }
+            // Time to come to the lock, not to be missed: who comes later finds the cache filled anyway.
+            thread::sleep(Duration::from_millis(50));
+            engine.after_fork();
+        });
+        engine.stats().refills - before
+    };
+    assert!(!engine.alloc(64).is_null());
+    if engine.stats().choice.mode != "percpu" {
+        return eprintln!("skipped: there is no percpu mode here");
+    }
+    // The first may lose its CPU before it has filled the cache; a refill brings 32 blocks at least.
+    let least = (0..20).map(|_| refills_of_all()).find(|&refills| refills <= WAITING / 2);
+    assert!(least.is_some(), "each thread refills");
+    engine.check();
 }
