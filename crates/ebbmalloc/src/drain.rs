@@ -5,9 +5,12 @@
 //! swap; then the kernel restarts what is in progress on any CPU (membarrier(2), a command for
 //! restartable sequences), once for all caches. A header that still is closed then was closed in time: a
 //! sequence begun before would have stored its own in its place, or is restarted and finds it closed.
-//! So what the stack holds is ours until the header is opened again. The idea to stop single CPUs that way is
+//! So what the stack holds may be ours until the header is opened again. The idea to stop single CPUs that way is
 //! tcmalloc's; that a header alone can say so, and the sequences need not ask, is because one that is
 //! closed looks empty to a pop and full to a push.
+//!
+//! Who empties may lose its CPU for long, where thousands of threads wait for one. So whoever needs a stack meanwhile opens it again, and it
+//! stays as it is: it is in use. Hence one that is closed still is *taken* before it is emptied, and from then on nobody else opens it.
 //!
 //! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But it says that it is busy before it loads a
 //! header, and that it is not after it has stored one. Headers are closed; then all threads pass a barrier (membarrier(2), another
@@ -109,7 +112,7 @@ impl<O: Os> Engine<O> {
                 if stopped && rests(owner) {
                     self.empty_closed(slab);
                 } else {
-                    reopen(slab);
+                    reopen_all(slab);
                 }
             }
             // Where nobody can be stopped there is nothing to wait for either.
@@ -118,24 +121,32 @@ impl<O: Os> Engine<O> {
         in_use
     }
 
-    /// Gives back what closed stacks hold, which by now are ours, and opens them, empty.
+    /// Gives back what closed stacks hold, if nobody has opened them again, and opens them, empty: one after the other, or
+    /// together where the slab's memory can go.
     #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
-        closed(slab).for_each(|class| {
+        let all_closed = closed(slab).count() == CLASSES - 1;
+        let mut all_taken = all_closed;
+        for class in SizeClass::all() {
+            if !change(slab, class, Header::taken) {
+                all_taken = false;
+                continue;
+            }
             self.release_all(slab, class, header(slab, class).opened(class));
-        });
-        if closed(slab).count() == CLASSES - 1 {
+            if !all_closed {
+                open_empty(slab, class);
+            }
+        }
+        if all_taken {
             self.purge_slots(slab);
         }
-        for class in closed(slab) {
-            // SAFETY: only we open a closed stack.
-            unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
-        }
+        let taken = SizeClass::all().filter(|&class| header(slab, class).is_taken());
+        taken.for_each(|class| open_empty(slab, class));
     }
 
     /// Gives back what the class's stack in this slab holds by this header. It is ours.
     fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
-        // SAFETY: the stack is closed, and nobody has a header from before that it may store.
+        // SAFETY: the stack is taken, and nobody has a header from before that it may store.
         let stack = unsafe { OwnedStack::new(slab, class) };
         let mut batch = [ptr::null_mut(); BATCH];
         loop {
@@ -147,7 +158,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns the slots of a slab to the kernel, all of whose headers are closed. They read as zero,
+    /// Returns the slots of a slab to the kernel, all of whose stacks are taken. They read as zero,
     /// as the bottom of each stack must.
     fn purge_slots(&self, slab: *mut Slab) {
         let page = self.os.page_size();
@@ -169,6 +180,18 @@ fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
 
 fn header(slab: *mut Slab, class: SizeClass) -> Header {
     Header::from_bits(word(slab, class).load(Ordering::Acquire))
+}
+
+/// Replaces the header of the class's stack at once by what `to` makes of it; false if that is nothing.
+fn change(slab: *mut Slab, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
+    let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
+    word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+}
+
+/// Opens a stack that is taken, and empty by now.
+fn open_empty(slab: *mut Slab, class: SizeClass) {
+    // SAFETY: only we open what is taken.
+    unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
 }
 
 /// The classes whose stacks are closed.
@@ -223,22 +246,19 @@ fn choose(slab: *mut Slab, seen: &Seen, which: Which) -> ([bool; CLASSES], bool)
 fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
     let mut any = false;
     for class in SizeClass::all().filter(|class| chosen[class.index()]) {
-        let word = word(slab, class);
-        let closed = |bits| Some(Header::from_bits(bits).closed(class).to_bits());
-        any |= word.try_update(Ordering::AcqRel, Ordering::Acquire, closed).is_ok();
+        any |= change(slab, class, |header| Some(header.closed(class)));
     }
     any
 }
 
-/// Opens closed stacks again. Nothing has happened meanwhile: whoever is in progress may store what it made of the
-/// header that was there before, as it is.
+/// Opens closed stacks again, as [`reopen`].
 #[inline(never)]
-fn reopen(slab: *mut Slab) {
-    for class in SizeClass::all() {
-        let open = |bits| {
-            let header = Header::from_bits(bits);
-            header.is_closed().then(|| header.opened(class).to_bits())
-        };
-        let _ = word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, open);
-    }
+fn reopen_all(slab: *mut Slab) {
+    SizeClass::all().for_each(|class| reopen(slab, class));
+}
+
+/// Opens the class's stack again, if it is closed and nobody has taken it. Nothing has happened meanwhile: whoever is in progress may
+/// store what it made of the header that was there before, as it is. Anybody may do this for any slab.
+pub(crate) fn reopen(slab: *mut Slab, class: SizeClass) {
+    change(slab, class, |header| header.reopened(class));
 }

@@ -11,7 +11,7 @@ use core::ptr;
 
 use crate::cache::{self, Header, OwnedStack, Slab};
 use crate::central::{BadBlock, Growth};
-use crate::drain::Which;
+use crate::drain::{self, Which};
 use crate::engine::Engine;
 use crate::front::thread;
 use crate::os::Os;
@@ -65,7 +65,15 @@ impl<O: Os> Engine<O> {
     /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
     #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
-        let found = self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
+        let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
+        let found = look().and_then(|(slab, now, is_own)| {
+            if now.is_closed() {
+                // Who was about to empty it may not get on for long.
+                drain::reopen(slab, class);
+                return look();
+            }
+            Some((slab, now, is_own))
+        });
         let mut streak = false;
         if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.

@@ -317,6 +317,44 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
     engine.check();
 }
 
+/// Who empties a cache may lose its CPU for long, right after it has closed the stacks: whoever needs one meanwhile goes on with what is in
+/// it, and that is not emptied.
+#[test]
+fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
+    static ENGINE: OnceLock<Engine<LinuxIn>> = OnceLock::new();
+    static REFILLS: OnceLock<u64> = OnceLock::new();
+    const WANTED: usize = 40;
+    let meanwhile = || {
+        let engine = ENGINE.get().unwrap();
+        let before = engine.stats().refills;
+        let blocks: Vec<_> = (0..WANTED).map(|_| engine.alloc(64)).collect();
+        REFILLS.set(engine.stats().refills - before).expect("called once");
+        // SAFETY: live blocks, each freed once.
+        blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+    };
+    let os = LinuxIn::new("percpu").while_restarting(meanwhile);
+    let engine = ENGINE.get_or_init(|| Engine::new(os));
+    assert!(!engine.alloc(1).is_null());
+    if engine.stats().choice.mode.as_bytes() != b"percpu" {
+        eprintln!("SKIPPED: not possible here: {}", engine.stats().choice);
+        return;
+    }
+    for cpu in cpus() {
+        // Each CPU's cache has some, whichever it is that a thread is on.
+        move_to(0, cpu);
+        for size in [64, 1000] {
+            let blocks: Vec<_> = (0..WANTED).map(|_| engine.alloc(size)).collect();
+            // SAFETY: live blocks, each freed once.
+            blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+        }
+    }
+    engine.trim();
+    assert!(*REFILLS.get().unwrap() <= 1, "{:?} refills", REFILLS.get());
+    let cached = engine.stats().cached_bytes;
+    assert!((64..=2 * 64 * WANTED as u64).contains(&cached), "{cached} bytes in caches");
+    engine.check();
+}
+
 /// Threads at work while everything interrupts them, and somebody does something to the engine.
 fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];

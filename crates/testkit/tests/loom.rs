@@ -475,7 +475,7 @@ mod caches_of_cpus {
     }
 
     #[test]
-    #[should_panic(expected = "handed out twice")]
+    #[should_panic(expected = "is lost")]
     fn mutant_that_commits_half_a_header() {
         emptied(true, Mistake::HalfCommit);
     }
@@ -484,6 +484,12 @@ mod caches_of_cpus {
     #[should_panic(expected = "block 2 is lost")]
     fn mutant_with_room_while_closed() {
         emptied(false, Mistake::RoomWhileClosed);
+    }
+
+    #[test]
+    #[should_panic(expected = "is lost")]
+    fn mutant_that_empties_what_was_opened_again() {
+        emptied(true, Mistake::NotTaken);
     }
 }
 
@@ -534,7 +540,7 @@ mod emptied_thread_caches {
     }
 
     #[test]
-    #[should_panic(expected = "block 1 is lost")]
+    #[should_panic(expected = "handed out twice")]
     fn mutant_that_seems_done_too_early() {
         emptied(false, Mistake::EndUnordered);
     }
@@ -543,6 +549,12 @@ mod emptied_thread_caches {
     #[should_panic(expected = "handed out twice")]
     fn mutant_that_leaves_unseen() {
         emptied(true, Mistake::LeavesUnseen);
+    }
+
+    #[test]
+    #[should_panic(expected = "is lost")]
+    fn mutant_that_empties_what_was_opened_again() {
+        emptied(false, Mistake::NotTaken);
     }
 }
 

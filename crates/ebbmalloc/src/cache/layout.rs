@@ -60,8 +60,23 @@ impl Header {
         Self { top: CLOSED, limit: if self.is_new() { 0 } else { whole as u32 + 1 } }
     }
 
+    /// True also where somebody is emptying it.
     pub fn is_closed(self) -> bool {
-        self.top == CLOSED
+        self.top == CLOSED || self.is_taken()
+    }
+
+    /// What a closed stack gets of whoever is about to empty it, and then nobody else opens: `None` where somebody has.
+    pub fn taken(self) -> Option<Self> {
+        (self.top == CLOSED).then_some(Self { top: TAKEN, ..self })
+    }
+
+    pub fn is_taken(self) -> bool {
+        self.top == TAKEN
+    }
+
+    /// As [`Header::opened`], for whoever needs a stack that is closed: `None` where it is not, or is taken.
+    pub fn reopened(self, class: SizeClass) -> Option<Self> {
+        (self.top == CLOSED).then(|| self.opened(class))
     }
 
     /// What a closed stack can go on with, where it lies: no room beyond what it holds. One that was never set up is as
@@ -150,10 +165,11 @@ impl Header {
     }
 }
 
-/// Offset of the slot that is the top of all stacks that are closed, and stays null: behind the smallest stacks, on the page that
-/// stays where it is when the slots of stacks go back to the kernel.
+/// Offset of the slot that is the top of all stacks that are closed, and of that of those taken, which stay null: behind the smallest
+/// stacks, on the page that stays where it is when the slots of stacks go back to the kernel.
 pub(super) const CLOSED: u32 =
     (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
+const TAKEN: u32 = CLOSED + 8;
 /// A limit of one that is closed lies at or below that.
 const _: () = assert!((STACK_BLOCKS * PLACES + PLACES) as u32 <= CLOSED);
 
@@ -206,10 +222,10 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
             offset += 8 * (most + 1) + if coloured { 8 * COLOUR } else { 0 };
             i += 1;
         }
-        // The headers, the smallest stacks and the slot of those that are closed share a page.
+        // The headers, the smallest stacks and the slots of those that are closed share a page.
         if place == 0 {
             assert!(offset == CLOSED as usize);
-            offset += 8;
+            offset += 16;
             assert!(offset <= 4096);
         }
         place += 1;
@@ -279,11 +295,22 @@ mod tests {
                     let closed = Header { top, limit: bottom + 8 * most }.closed(class);
                     assert!(closed.is_closed() && closed.limit <= closed.top);
                     assert_eq!((closed.held(class), closed.room(class)), (held as usize, 0));
-                    assert_eq!(closed.closed(class), closed);
-                    assert_eq!(closed.opened(class), Header { top, limit: top });
+                    let opened = Header { top, limit: top };
+                    assert_eq!((closed.closed(class), closed.opened(class)), (closed, opened));
+                    assert_eq!(closed.reopened(class), Some(opened));
+                    let taken = closed.taken().expect("nobody has opened it");
+                    assert!(taken.is_closed() && taken.is_taken() && taken.limit <= taken.top);
+                    assert_eq!((taken.held(class), taken.room(class)), (held as usize, 0));
+                    assert_eq!((taken.closed(class), taken.opened(class)), (taken, opened));
+                    assert_eq!((taken.taken(), taken.reopened(class)), (None, None));
+                    assert_eq!((opened.taken(), opened.reopened(class)), (None, None));
                 }
                 let slots = bottom..=bottom + 8 * most;
-                assert!(!slots.contains(&CLOSED), "a slot of {class:?} is that of closed stacks");
+                let apart = |top| !slots.contains(&top);
+                assert!(
+                    apart(CLOSED) && apart(TAKEN),
+                    "a slot of {class:?} is that of closed stacks"
+                );
             }
         }
         let new = Header::default();

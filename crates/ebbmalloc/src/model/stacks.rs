@@ -25,6 +25,8 @@ pub enum Mistake {
     EndUnordered,
     /// A thread that leaves takes what its cache holds while it still may be emptied.
     LeavesUnseen,
+    /// Whoever empties the cache does not take the stack first.
+    NotTaken,
 }
 
 /// One stack of a slab.
@@ -51,10 +53,15 @@ impl Stack {
         self.header.swap(header.to_bits(), Ordering::AcqRel);
     }
 
-    /// Replaces the header at once by what `to` makes of it, if anything.
-    fn change(&self, to: impl Fn(Header) -> Option<Header>) {
+    /// Replaces the header at once by what `to` makes of it; false if that is nothing.
+    fn change(&self, to: impl Fn(Header) -> Option<Header>) -> bool {
         let change = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
-        let _ = self.header.fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        self.header.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
+    }
+
+    /// Whoever needs the stack opens it if it is closed and nobody has taken it.
+    fn reopen(&self) {
+        self.change(|header| header.reopened(self.class));
     }
 
     /// The slot that a header's top names. That of stacks that are closed is as null as the first.
@@ -94,12 +101,16 @@ impl Stack {
     }
 
     /// Empties the stack if it is closed still.
-    fn empty_closed(&self) -> Vec<*mut u8> {
-        let header = self.header(Ordering::Acquire);
-        if !header.is_closed() {
+    fn empty_closed(&self, mistake: Mistake) -> Vec<*mut u8> {
+        let is_ours = if mistake == Mistake::NotTaken {
+            self.header(Ordering::Acquire).is_closed()
+        } else {
+            self.change(Header::taken)
+        };
+        if !is_ours {
             return Vec::new();
         }
-        let taken = self.blocks(header.opened(self.class));
+        let taken = self.blocks(self.header(Ordering::Acquire).opened(self.class));
         self.set_header(Header::default());
         taken
     }
@@ -177,6 +188,7 @@ impl Emptied for CpuCache {
 
     /// By `rseq::replace_header`.
     fn grow(&self) {
+        self.stack.reopen();
         let old = self.header();
         let new = old.grown(self.stack.class);
         self.sequence(|| ((self.header() == old && new != old).then_some(new), ()));
@@ -187,7 +199,7 @@ impl Emptied for CpuCache {
         if self.mistake != Mistake::NoRestart {
             *self.restarts.lock() += 1;
         }
-        self.stack.empty_closed()
+        self.stack.empty_closed(self.mistake)
     }
 }
 
@@ -241,12 +253,14 @@ impl ThreadCache {
         self.state.store(BUSY, Ordering::Relaxed);
         self.pass_barrier();
         let (header, result) = work(self.stack.header(Ordering::Relaxed));
+        if self.mistake == Mistake::EndUnordered {
+            // As the processor or the compiler may have it then. Loom keeps stores in order for whoever replaces what they stored.
+            self.state.store(READY, Ordering::Relaxed);
+        }
         if let Some(header) = header {
             self.stack.set_header(header);
         }
-        let unordered = self.mistake == Mistake::EndUnordered;
-        let order = if unordered { Ordering::Relaxed } else { Ordering::Release };
-        self.state.store(READY, order);
+        self.state.store(READY, Ordering::Release);
         result
     }
 
@@ -268,6 +282,7 @@ impl Emptied for ThreadCache {
 
     /// `OwnedStack::grow`, but in the full place at once.
     fn grow(&self) {
+        self.stack.reopen();
         let grown = |header: Header| (!header.is_closed()).then(|| header.grown(self.stack.class));
         self.with(|header| (grown(header), ()));
     }
@@ -283,10 +298,9 @@ impl Emptied for ThreadCache {
         }
         let busy = self.state.load(Ordering::Acquire) == BUSY;
         if !busy || self.mistake == Mistake::BusyIgnored {
-            return self.stack.empty_closed();
+            return self.stack.empty_closed(self.mistake);
         }
-        let opened = |header: Header| header.is_closed().then(|| header.opened(self.stack.class));
-        self.stack.change(opened);
+        self.stack.reopen();
         Vec::new()
     }
 }
