@@ -125,23 +125,18 @@ impl<O: Os> Engine<O> {
     /// together where the slab's memory can go.
     #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
-        let all_closed = closed(slab).count() == CLASSES - 1;
-        let mut all_taken = all_closed;
-        for class in SizeClass::all() {
-            if !change(slab, class, Header::taken) {
-                all_taken = false;
-                continue;
-            }
+        let together = closed(slab).count() == CLASSES - 1;
+        for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
             self.release_all(slab, class, header(slab, class).opened(class));
-            if !all_closed {
+            if !together {
                 open_empty(slab, class);
             }
         }
-        if all_taken {
+        let taken = || SizeClass::all().filter(|&class| header(slab, class).is_taken());
+        if taken().count() == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        let taken = SizeClass::all().filter(|&class| header(slab, class).is_taken());
-        taken.for_each(|class| open_empty(slab, class));
+        taken().for_each(|class| open_empty(slab, class));
     }
 
     /// Gives back what the class's stack in this slab holds by this header. It is ours.

@@ -10,7 +10,7 @@
 use core::ptr;
 
 use crate::cache::{self, Header, OwnedStack, Slab};
-use crate::central::{BadBlock, Growth};
+use crate::central::{BadBlock, Batch, ClassSpans, Growth};
 use crate::drain::{self, Which};
 use crate::engine::Engine;
 use crate::front::thread;
@@ -19,7 +19,7 @@ use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Order;
 use crate::streak::Need;
-use crate::sync::Ordering;
+use crate::sync::{Guard, Ordering};
 
 /// Blocks that move between a cache and its central at a time.
 const BATCH: usize = 256;
@@ -66,14 +66,14 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
         let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
-        let found = look().and_then(|(slab, now, is_own)| {
-            if now.is_closed() {
-                // Who was about to empty it may not get on for long.
-                drain::reopen(slab, class);
-                return look();
-            }
-            Some((slab, now, is_own))
-        });
+        let mut found = look();
+        if let Some((slab, now, _)) = found
+            && now.is_closed()
+        {
+            // Who was about to empty it may not get on for long.
+            drain::reopen(slab, class);
+            found = look();
+        }
         let mut streak = false;
         if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
@@ -157,13 +157,8 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        let block = if wanted <= SMALL_BATCH {
-            self.refill_within::<SMALL_BATCH>(class, wanted, order)
-        } else if wanted <= MEDIUM_BATCH {
-            self.refill_within::<MEDIUM_BATCH>(class, wanted, order)
-        } else {
-            self.refill_within::<BATCH>(class, wanted, order)
-        };
+        let refill = |batch: &mut [_]| self.refill_by(class, wanted, order, batch);
+        let block = with_places(wanted, refill);
         if !block.is_null() {
             self.front(|front| front.know(block));
         }
@@ -196,30 +191,39 @@ impl<O: Os> Engine<O> {
         let wanted = others.min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
         let batch = &mut batch[..wanted];
-        let spans = self.centrals[class.index()].spans();
-        let claimed =
-            spans.lock().claim(&self.region, &self.os, &self.pages, class, Order::InTurn, batch);
-        self.get_at_once(claimed.growth, batch);
-        let blocks = &batch[wanted - claimed.blocks..];
-        let kept = self.put(class, blocks);
-        if kept < blocks.len() {
-            self.release(class, &blocks[kept..]);
+        let spans = self.centrals[class.index()].spans().lock();
+        let claimed = self.claim(spans, class, Order::InTurn, batch);
+        self.put_or_release(class, &batch[wanted - claimed.blocks..]);
+        if claimed.growth != Growth::None {
+            self.reuse_before_growth(class.span_units());
         }
     }
 
-    /// Fills the cache with so many blocks, one of which it takes, as many at a time as there is room for in so many places: those
-    /// are on the stack for large batches only, since most threads would else not need its next page.
-    #[inline(never)]
-    fn refill_within<const PLACES: usize>(
+    /// As [`ClassSpans::claim`], from the spans that this guards, which it lets go of; the blocks may be used at once.
+    fn claim(
         &self,
+        mut spans: Guard<'_, ClassSpans>,
         class: SizeClass,
-        wanted: usize,
         order: Order,
-    ) -> *mut u8 {
-        self.refill_by(class, wanted, order, &mut [ptr::null_mut(); PLACES])
+        batch: &mut [*mut u8],
+    ) -> Batch {
+        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, order, batch);
+        drop(spans);
+        self.get_at_once(claimed.growth, batch);
+        claimed
     }
 
-    /// The same, in the places of `batch`.
+    /// Puts blocks into the thread's cache; what it has no room for goes back to its spans. True if all are there.
+    fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
+        let kept = self.put(class, blocks);
+        let all = kept == blocks.len();
+        if !all {
+            self.release(class, &blocks[kept..]);
+        }
+        all
+    }
+
+    /// Fills the cache with so many blocks, one of which it takes, as many at a time as there are places in `batch`.
     #[inline(never)]
     fn refill_by(
         &self,
@@ -233,7 +237,7 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let mut spans = self.centrals[class.index()].spans().lock();
+            let spans = self.centrals[class.index()].spans().lock();
             if block.is_null() {
                 // Of threads of one CPU that waited for the lock, the first has filled the cache for all of them.
                 block = self.pop_of_cpu(class);
@@ -241,9 +245,7 @@ impl<O: Os> Engine<O> {
                     return block;
                 }
             }
-            let claimed = spans.claim(&self.region, &self.os, &self.pages, class, order, batch);
-            drop(spans);
-            self.get_at_once(claimed.growth, batch);
+            let claimed = self.claim(spans, class, order, batch);
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;
             let mut blocks = &batch[start..];
@@ -256,10 +258,8 @@ impl<O: Os> Engine<O> {
             if order == Order::InTurn {
                 blocks.iter().rev().take(FETCHED).for_each(|&block| prefetch::to_write(block));
             }
-            let kept = self.put(class, blocks);
-            if kept < blocks.len() {
+            if !self.put_or_release(class, blocks) {
                 // Another thread has filled this cache meanwhile, or there is no cache.
-                self.release(class, &blocks[kept..]);
                 break;
             }
             wanted -= claimed.blocks;
@@ -346,19 +346,7 @@ impl<O: Os> Engine<O> {
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
     #[inline(never)]
     fn flush(&self, class: SizeClass, most: usize) {
-        if most <= SMALL_BATCH {
-            self.flush_within::<SMALL_BATCH>(class, most)
-        } else if most <= MEDIUM_BATCH {
-            self.flush_within::<MEDIUM_BATCH>(class, most)
-        } else {
-            self.flush_within::<BATCH>(class, most)
-        }
-    }
-
-    /// As [`Engine::refill_within`].
-    #[inline(never)]
-    fn flush_within<const PLACES: usize>(&self, class: SizeClass, most: usize) {
-        self.flush_by(class, most, &mut [ptr::null_mut(); PLACES]);
+        with_places(most, |batch| self.flush_by(class, most, batch));
     }
 
     /// The same, as many at a time as there are places in `batch`.
@@ -389,5 +377,21 @@ impl<O: Os> Engine<O> {
             Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
             Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
         }
+    }
+}
+
+/// Has places for a batch of so many blocks, as many as there is room for at a time, which are on the stack for large batches
+/// only: most threads would else not need its next page (decisions/0027).
+fn with_places<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+    #[inline(never)]
+    fn within<const PLACES: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+        work(&mut [ptr::null_mut(); PLACES])
+    }
+    if blocks <= SMALL_BATCH {
+        within::<SMALL_BATCH, R>(work)
+    } else if blocks <= MEDIUM_BATCH {
+        within::<MEDIUM_BATCH, R>(work)
+    } else {
+        within::<BATCH, R>(work)
     }
 }

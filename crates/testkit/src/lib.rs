@@ -43,7 +43,7 @@ mod shadow;
 mod worker;
 
 #[cfg(not(loom))]
-pub use linux_in::LinuxIn;
+pub use linux_in::{LinuxIn, is_possible};
 #[cfg(not(loom))]
 pub use op::{Op, Program};
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Engine, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
 use crate::words::Words;
@@ -93,6 +93,17 @@ impl Drop for Reserved {
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
         }
     }
+}
+
+/// Sets the engine up, and looks whether it is in this mode, that it was asked for; if not, says that the test is skipped.
+pub fn is_possible(engine: &Engine<LinuxIn>, mode: &str) -> bool {
+    assert!(!engine.alloc(1).is_null());
+    let choice = engine.stats().choice;
+    let possible = choice.mode == mode;
+    if !possible {
+        eprintln!("SKIPPED: not possible here: {choice}");
+    }
+    possible
 }
 
 impl Os for LinuxIn {

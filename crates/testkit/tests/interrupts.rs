@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{mem, ptr, thread};
 
 use ebbmalloc::{Engine, Os};
-use ebbmalloc_testkit::LinuxIn;
+use ebbmalloc_testkit::{LinuxIn, is_possible};
 
 const THREADS: usize = 4;
 /// Unless `EBB_TEST_ROUNDS` says otherwise: fewer where the instructions are translated.
@@ -290,9 +290,7 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
     };
     let os = LinuxIn::new("percpu").while_restarting(meanwhile);
     let engine = ENGINE.get_or_init(|| Engine::new(os));
-    assert!(!engine.alloc(1).is_null());
-    if engine.stats().choice.mode.as_bytes() != b"percpu" {
-        eprintln!("SKIPPED: not possible here: {}", engine.stats().choice);
+    if !is_possible(engine, "percpu") {
         return;
     }
     let churn = |size| {
@@ -334,9 +332,7 @@ fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
     };
     let os = LinuxIn::new("percpu").while_restarting(meanwhile);
     let engine = ENGINE.get_or_init(|| Engine::new(os));
-    assert!(!engine.alloc(1).is_null());
-    if engine.stats().choice.mode.as_bytes() != b"percpu" {
-        eprintln!("SKIPPED: not possible here: {}", engine.stats().choice);
+    if !is_possible(engine, "percpu") {
         return;
     }
     for cpu in cpus() {
@@ -361,11 +357,9 @@ fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
     PRETENDED.set(u32::MAX);
     let engine = Engine::new(os);
-    assert!(!engine.alloc(1).is_null());
+    let possible = is_possible(&engine, str::from_utf8(&asked[..length]).unwrap());
     PRETENDED.set(THREADS as u32 * EACH);
-    let choice = engine.stats().choice;
-    if choice.mode.as_bytes() != &asked[..length] {
-        eprintln!("SKIPPED: not possible here: {choice}");
+    if !possible {
         return;
     }
     handle_interrupts();

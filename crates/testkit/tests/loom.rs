@@ -475,7 +475,7 @@ mod caches_of_cpus {
     }
 
     #[test]
-    #[should_panic(expected = "is lost")]
+    #[should_panic(expected = "block 2 is lost")]
     fn mutant_that_commits_half_a_header() {
         emptied(true, Mistake::HalfCommit);
     }
@@ -487,7 +487,7 @@ mod caches_of_cpus {
     }
 
     #[test]
-    #[should_panic(expected = "is lost")]
+    #[should_panic(expected = "block 2 is lost")]
     fn mutant_that_empties_what_was_opened_again() {
         emptied(true, Mistake::NotTaken);
     }
@@ -552,7 +552,7 @@ mod emptied_thread_caches {
     }
 
     #[test]
-    #[should_panic(expected = "is lost")]
+    #[should_panic(expected = "block 1 is lost")]
     fn mutant_that_empties_what_was_opened_again() {
         emptied(false, Mistake::NotTaken);
     }
