@@ -8,17 +8,18 @@ use crate::block::{Block, LEAST};
 use crate::crew;
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 /// Objects allocated, written and freed, by all threads together.
 const OBJECTS: usize = 1_000_000;
 /// Of each object.
 const WRITES: usize = 1000;
 
-pub fn run(threads: usize) -> Report {
+pub fn run(Scale { threads, times }: Scale) -> Report {
     let handed: Vec<_> = (0..threads).map(|_| Mutex::new(Some(Block::new(LEAST)))).collect();
     let work = |index: usize| {
         drop(handed[index].lock().unwrap().take());
-        for _ in 0..crew::share(OBJECTS, threads, index) {
+        for _ in 0..crew::share(OBJECTS * times, threads, index) {
             Block::new(LEAST).rewrite(WRITES);
         }
     };

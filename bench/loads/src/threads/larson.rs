@@ -10,19 +10,21 @@ use crate::block::{self, Block};
 use crate::crew::{self, Stage};
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 /// Objects replaced, slots, and threads that come to their end: of all together.
 const OBJECTS: usize = 2_000_000;
 const SLOTS: usize = 20_000;
 const HANDOVERS: usize = 1000;
 
-pub fn run(threads: usize) -> Report {
+pub fn run(scale: Scale) -> Report {
+    let Scale { threads, .. } = scale;
     let stage = Stage::new(threads);
     let (seconds, freed) = thread::scope(|scope| {
         for index in 0..threads {
             let stage = &stage;
             crew::start(scope, move || {
-                let server = Server::new(threads, index);
+                let server = Server::new(scale, index);
                 stage.begin();
                 server.serve(scope, stage);
             });
@@ -41,12 +43,12 @@ struct Server {
 }
 
 impl Server {
-    fn new(threads: usize, index: usize) -> Self {
+    fn new(Scale { threads, times }: Scale, index: usize) -> Self {
         let mut rng = Rng::with_seed(index as u64);
         let slots = crew::share(SLOTS, threads, index).max(1);
         let slots = (0..slots).map(|_| Block::new(block::small_size(&mut rng))).collect();
-        let handovers = crew::share(HANDOVERS, threads, index);
-        let term = crew::share(OBJECTS, threads, index) / (handovers + 1);
+        let handovers = crew::share(HANDOVERS * times, threads, index);
+        let term = crew::share(OBJECTS * times, threads, index) / (handovers + 1);
         Self { rng, slots, term, handovers }
     }
 

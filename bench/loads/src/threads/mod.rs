@@ -1,4 +1,4 @@
-//! Loads on a number of threads. The work of all threads together is the same on any number.
+//! Loads on a number of threads. The work of all threads together is the same on any number, unless more is asked for.
 
 mod cache_scratch;
 mod larson;
@@ -36,16 +36,27 @@ pub struct Args {
     /// All of them alive at once
     #[arg(long, value_name = "N")]
     threads: NonZeroUsize,
+    /// As much work, all threads together: for machines with more than two CPUs
+    #[arg(long, value_name = "N", default_value = "1")]
+    times: NonZeroUsize,
+}
+
+/// What all threads do together, and how many they are.
+#[derive(Clone, Copy)]
+struct Scale {
+    threads: usize,
+    times: usize,
 }
 
 pub fn run(load: &Load) -> Result<Report> {
+    let scale = |args: &Args| Scale { threads: args.threads.get(), times: args.times.get() };
     Ok(match load {
-        Load::Mstress(args) => mstress::run(args.threads.get()),
-        Load::CacheScratch(args) => cache_scratch::run(args.threads.get()),
-        Load::Larson(args) => larson::run(args.threads.get()),
-        Load::Xmalloc(args) => xmalloc::run_mixed(args.threads.get()),
-        Load::Pipe(args) => xmalloc::run_alike(args.threads.get()),
-        Load::Sh8bench(args) => sh8bench::run(args.threads.get()),
-        Load::Queue(args) => queue::run(args.threads.get())?,
+        Load::Mstress(args) => mstress::run(scale(args)),
+        Load::CacheScratch(args) => cache_scratch::run(scale(args)),
+        Load::Larson(args) => larson::run(scale(args)),
+        Load::Xmalloc(args) => xmalloc::run_mixed(scale(args)),
+        Load::Pipe(args) => xmalloc::run_alike(scale(args)),
+        Load::Sh8bench(args) => sh8bench::run(scale(args)),
+        Load::Queue(args) => queue::run(scale(args))?,
     })
 }

@@ -9,6 +9,7 @@ use crate::block::{self, Block};
 use crate::crew;
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 const GENERATIONS: usize = 2;
 /// Of all threads together, in each generation.
@@ -18,13 +19,16 @@ const KEPT: usize = 16_000;
 /// Shared.
 const SLOTS: usize = 4_000;
 
-pub fn run(threads: usize) -> Report {
+pub fn run(Scale { threads, times }: Scale) -> Report {
     let slots = Slots::new();
     let mut seconds = 0.0;
     let mut freed = 0.0;
     for generation in 0..GENERATIONS {
         let last = generation + 1 == GENERATIONS;
-        let work = |index| work(&slots, threads, index, generation);
+        let work = |index| {
+            let objects = crew::share(OBJECTS * times, threads, index);
+            work(&slots, objects, KEPT / threads, generation * threads + index)
+        };
         let after = || {
             slots.clear(if last { 1 } else { 2 });
             resident::kib()
@@ -36,11 +40,11 @@ pub fn run(threads: usize) -> Report {
     crew::report(seconds, freed)
 }
 
-fn work(slots: &Slots, threads: usize, index: usize, generation: usize) {
-    let mut rng = Rng::with_seed((generation * threads + index) as u64);
+fn work(slots: &Slots, objects: usize, keeps: usize, seed: usize) {
+    let mut rng = Rng::with_seed(seed as u64);
     let mut kept: Vec<Option<Block>> = Vec::new();
-    kept.resize_with((KEPT / threads).max(1), || None);
-    for _ in 0..crew::share(OBJECTS, threads, index) {
+    kept.resize_with(keeps.max(1), || None);
+    for _ in 0..objects {
         let mut object = Some(Block::new(size(&mut rng)));
         if rng.u32(..4) == 0 {
             object = slots.swap(rng.usize(..SLOTS), object);

@@ -13,22 +13,24 @@ use crate::block::{self, Block};
 use crate::crew;
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 /// Of all producers together.
 const MESSAGES: usize = 2_000_000;
 /// Messages that may wait in the queue.
 const WAITING: usize = 20_000;
 
-pub fn run(threads: usize) -> Result<Report> {
+pub fn run(Scale { threads, times }: Scale) -> Result<Report> {
+    let all = MESSAGES * times;
     ensure!(threads >= 2, "a queue needs two threads: a producer and the consumer");
     let producers: Vec<_> = (1..threads).map(|_| Producer::default()).collect();
     let window = WAITING / producers.len();
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     let work = |index: usize| match index.checked_sub(1) {
-        None => consume(&receiver.lock().unwrap(), &producers, window),
+        None => consume(&receiver.lock().unwrap(), &producers, all, window),
         Some(at) => {
-            let messages = crew::share(MESSAGES, producers.len(), at);
+            let messages = crew::share(all, producers.len(), at);
             producers[at].produce(at, messages, window, &sender);
         }
     };
@@ -36,7 +38,7 @@ pub fn run(threads: usize) -> Result<Report> {
     let sum = |count: fn(&Producer) -> &AtomicUsize| -> usize {
         producers.iter().map(|producer| count(producer).load(Relaxed)).sum()
     };
-    ensure!(sum(|p| &p.received) == MESSAGES, "messages were lost");
+    ensure!(sum(|p| &p.received) == all, "messages were lost");
     ensure!(sum(|p| &p.bytes_sent) == sum(|p| &p.bytes_received), "messages were changed");
     Ok(crew::report(seconds, freed))
 }
@@ -76,8 +78,8 @@ impl Producer {
     }
 }
 
-fn consume(queue: &Receiver<Message>, producers: &[Producer], window: usize) {
-    for _ in 0..MESSAGES {
+fn consume(queue: &Receiver<Message>, producers: &[Producer], messages: usize, window: usize) {
+    for _ in 0..messages {
         let Message { producer, object } = queue.recv().expect("the producers live as long");
         let from = &producers[producer];
         from.bytes_received.fetch_add(object.size(), Relaxed);

@@ -10,6 +10,7 @@ use crate::block::{self, Block};
 use crate::crew;
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 /// Of all threads together.
 const BURSTS: usize = 6400;
@@ -18,13 +19,13 @@ const BURST: usize = 1000;
 
 type Burst = Vec<Block>;
 
-pub fn run(threads: usize) -> Report {
+pub fn run(Scale { threads, times }: Scale) -> Report {
     // What a thread is to free for its neighbour.
     let left: Vec<_> = (0..threads).map(|_| Mutex::new(Burst::new())).collect();
     let take = |index: usize| mem::take(&mut *left[index % threads].lock().unwrap());
     let work = |index: usize| {
         let mut rng = Rng::with_seed(index as u64);
-        for round in 0..crew::share(BURSTS, threads, index) {
+        for round in 0..crew::share(BURSTS * times, threads, index) {
             let burst = (0..BURST).map(|_| Block::new(block::small_size(&mut rng))).collect();
             if round % 5 < 4 {
                 free(burst, round % 5, &mut rng);

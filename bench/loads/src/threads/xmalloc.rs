@@ -10,6 +10,7 @@ use crate::block::{self, Block};
 use crate::crew;
 use crate::report::Report;
 use crate::resident;
+use crate::threads::Scale;
 
 /// Of all producers together.
 const BATCHES: usize = 40_000;
@@ -22,15 +23,16 @@ const WAITING: usize = 100;
 type Size = fn(&mut Rng) -> usize;
 
 /// Objects of one size, in bytes: all threads meet in one size class.
-pub fn run_alike(threads: usize) -> Report {
-    run(threads, |_| 1024)
+pub fn run_alike(scale: Scale) -> Report {
+    run(scale, |_| 1024)
 }
 
-pub fn run_mixed(threads: usize) -> Report {
-    run(threads, block::small_size)
+pub fn run_mixed(scale: Scale) -> Report {
+    run(scale, block::small_size)
 }
 
-fn run(threads: usize, size: Size) -> Report {
+fn run(Scale { threads, times }: Scale, size: Size) -> Report {
+    let batches = BATCHES * times;
     let producers = (threads / 2).max(1);
     let consumers = (threads - producers).max(1);
     let (sender, receiver) = crossbeam_channel::bounded(WAITING);
@@ -38,11 +40,11 @@ fn run(threads: usize, size: Size) -> Report {
     let work = |index: usize| {
         if index < producers {
             sent.fetch_add(
-                produce(&sender, crew::share(BATCHES, producers, index), index, size),
+                produce(&sender, crew::share(batches, producers, index), index, size),
                 Relaxed,
             );
         } else {
-            let batches = crew::share(BATCHES, consumers, index - producers);
+            let batches = crew::share(batches, consumers, index - producers);
             received.fetch_add(consume(&receiver, batches), Relaxed);
         }
     };

@@ -1,5 +1,8 @@
-//! Programs that stress what classic allocator benchmarks stress, on 1 to 4000 threads. The work of all
-//! threads together is the same, so that a program's cases compare.
+//! Programs that stress what classic allocator benchmarks stress, on 1 to 4000 threads, and on as many as there are CPUs. The
+//! work of all threads together is the same, so that a program's cases compare; where more than two of them can work side by
+//! side it is so much more that they have as long to do.
+
+use std::thread::available_parallelism;
 
 use anyhow::Result;
 
@@ -12,6 +15,8 @@ struct Program {
     threads: &'static [u32],
     /// Threads of the case that `--quick` runs.
     quick: u32,
+    /// Whether all threads do the work, not one of them most of it.
+    shared: bool,
 }
 
 const PROGRAMS: &[Program] = &[
@@ -20,54 +25,77 @@ const PROGRAMS: &[Program] = &[
         about: "objects kept, and passed on through shared slots, while threads come and go",
         threads: &[1, 2, 4, 64, 1000, 4000],
         quick: 0,
+        shared: true,
     },
     Program {
         name: "larson",
         about: "objects replaced in slots that threads hand over to their successors",
         threads: &[1, 2, 4, 64, 1000, 4000],
         quick: 4,
+        shared: true,
     },
     Program {
         name: "xmalloc",
         about: "half of the threads allocate, half free",
         threads: &[2, 4, 64, 1000],
         quick: 64,
+        shared: true,
     },
     Program {
         name: "pipe",
         about: "half of the threads allocate, half free, all objects of 1 KiB",
         threads: &[2, 4, 64],
         quick: 0,
+        shared: true,
     },
     Program {
         name: "sh8bench",
         about: "bursts of small objects, freed in mixed orders and by others",
         threads: &[1, 2, 4, 64],
         quick: 0,
+        shared: true,
     },
     Program {
         name: "cache-scratch",
         about: "objects from one thread freed by others, who then allocate and write (false sharing)",
         threads: &[1, 2, 4, 64],
         quick: 0,
+        shared: true,
     },
     Program {
         name: "queue",
         about: "many producers, one consumer, each message an object",
         threads: &[2, 4, 64],
         quick: 0,
+        shared: false,
     },
 ];
+
+impl Program {
+    /// In order, and with as many as there are CPUs, if that is more than a few.
+    fn threads_on(&self, cpus: u32) -> Vec<u32> {
+        let few = |&threads: &u32| threads <= 4;
+        let mut all = self.threads.to_vec();
+        all.extend(Some(cpus).filter(|cpus| !few(cpus)));
+        all.sort();
+        all.dedup();
+        all
+    }
+}
 
 /// From so many threads on, some allocators take long (a peer, a minute): two rounds have to do.
 const LONG: u32 = 1000;
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let loads = kit.build("loads", "")?.join("loads");
+    let cpus = available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let mut cases = Vec::new();
     for program in PROGRAMS {
-        for &threads in program.threads {
-            let job = Job::new(&loads).arg(program.name).arg(format!("--threads={threads}"));
+        for threads in program.threads_on(cpus) {
+            let mut job = Job::new(&loads).arg(program.name).arg(format!("--threads={threads}"));
+            if program.shared {
+                job = job.arg(format!("--times={}", (threads.min(cpus) / 2).max(1)));
+            }
             let name = format!("threads/{}-{threads}", program.name);
             let mut case =
                 Case::new(name, program.about, job).threads(program.name, threads).modes();
