@@ -10,7 +10,7 @@ use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What has threads, of the engine's tests.
-const THREADED: [&str; 5] = ["fuzz::", "heaps::", "model::", "room::", "threads::"];
+const THREADED: [&str; 6] = ["fuzz::", "heaps::", "model::", "room::", "threads::", "transfer::"];
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -39,6 +39,15 @@ struct Found {
 }
 
 impl<O: Os> Engine<O> {
+    /// Runs `work` as if somebody else were at the spans of the class of blocks of so many bytes: whatever needs its lock waits.
+    /// No round begins meanwhile, as it would look at all spans.
+    pub fn while_at_spans<R>(&self, size: usize, work: impl FnOnce() -> R) -> R {
+        let class = SizeClass::of(size).expect("a small size");
+        let _rounds = self.rounds.try_lock();
+        let _spans = self.centrals[class.index()].spans().lock();
+        work()
+    }
+
     /// Panics at the first thing that is booked wrongly, whatever the program holds.
     pub fn check(&self) {
         let found = self.check_runs();

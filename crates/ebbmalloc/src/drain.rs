@@ -59,24 +59,22 @@ impl<O: Os> Engine<O> {
     /// the last time, or not empty. The caller holds the lock of the rounds.
     #[inline(never)]
     pub(crate) fn drain(&self, which: Which) -> bool {
-        // SAFETY: they are of CPUs.
-        let of_cpus = || self.slabs().map(|slab| (slab, unsafe { seen_of(slab) }, ptr::null()));
-        let mode = self.setup().mode;
         let mut in_use = false;
-        if mode != Mode::PerCpu {
-            // Slabs that nobody uses stay untouched, their locks too.
-            for (slab, seen, _) in of_cpus().filter(|&(slab, ..)| is_any_set_up(slab)) {
-                // SAFETY: it is a slab of this engine, all of which live as long.
-                let _guard = unsafe { lock_of(slab) }.lock();
-                in_use |= close_chosen(slab, seen, which).0;
-                self.empty_closed(slab);
-            }
+        // Slabs that nobody uses stay untouched, their locks too.
+        for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
+            // SAFETY: it is a slab of this engine, all of which live as long, and none of a thread's.
+            let (seen, _guard) = unsafe { (seen_of(slab), lock_of(slab).lock()) };
+            in_use |= close_chosen(slab, seen, which).0;
+            self.empty_closed(slab);
         }
-        match mode {
+        match self.setup().mode {
             Mode::Slot => in_use,
             Mode::PerCpu => {
+                // SAFETY: they are none of a thread's.
+                let seen = |slab| (slab, unsafe { seen_of(slab) }, ptr::null());
+                let slabs = || self.unlocked_slabs().map(seen);
                 let stop = || self.os.restart_sequences();
-                self.drain_under_work(of_cpus, which, stop, |_| true)
+                in_use | self.drain_under_work(slabs, which, stop, |_| true)
             }
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();

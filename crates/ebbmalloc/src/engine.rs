@@ -3,6 +3,7 @@
 
 use core::cell::UnsafeCell;
 use core::num::NonZeroUsize;
+use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
 use crate::cache::{Slab, lock_of};
@@ -24,6 +25,7 @@ use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
+use crate::transfer::{self, Transfers};
 
 /// Not set up yet.
 const COLD: u32 = 0;
@@ -73,8 +75,10 @@ pub struct Engine<O: Os> {
 #[repr(C)]
 pub(crate) struct Setup {
     pub place: Place,
-    /// How many caches there are beside those of threads.
+    /// How many caches of CPUs there are.
     pub caches: usize,
+    /// How many transfer caches there are, whose slabs follow.
+    pub transfers: usize,
     /// How many threads may have caches of their own, in thread mode.
     pub own_caches: usize,
     pub options: Options,
@@ -142,6 +146,7 @@ impl<O: Os> Engine<O> {
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
                 caches: 0,
+                transfers: 0,
                 own_caches: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
@@ -207,7 +212,8 @@ impl<O: Os> Engine<O> {
             self.os.prepare_stops();
         }
         let caches = self.os.cpus();
-        let reserved = self.region.set_up(&self.os, caches);
+        let transfers = transfer::count(caches);
+        let reserved = self.region.set_up(&self.os, caches + transfers);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
@@ -218,7 +224,7 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_place.get() = if open { setup.place } else { Place::UNSET };
         }
-        if !reserved || !self.light_beacon(mode.name(), caches) {
+        if !reserved || !self.light_beacon(mode.name(), caches + transfers) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -243,7 +249,8 @@ impl<O: Os> Engine<O> {
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
-        (setup.caches, setup.own_caches) = (caches, own_caches(setup.options.mode, caches));
+        (setup.caches, setup.transfers) = (caches, transfers);
+        setup.own_caches = own_caches(setup.options.mode, caches);
         let area = setup.place.area;
         let watched = counted || setup.care != Care::None;
         self.state.store(READY, Ordering::Release);
@@ -338,6 +345,13 @@ impl<O: Os> Engine<O> {
         work(front)
     }
 
+    pub(crate) fn transfers(&self) -> Transfers {
+        let Setup { caches, transfers: count, .. } = *self.setup();
+        // SAFETY: they lie behind those of CPUs.
+        let slabs = unsafe { self.region.slabs().add(caches) };
+        Transfers { slabs, count, key: self.os.thread_key() }
+    }
+
     /// In thread mode: whether the thread is one of those that get no cache of their own.
     #[inline(never)] // A dozen ways lead here, none of which is hot.
     pub(crate) fn shares_caches(&self) -> bool {
@@ -358,7 +372,7 @@ impl<O: Os> Engine<O> {
         }
         self.starting.hold();
         self.rounds.hold();
-        self.for_each_slot_lock(Lock::hold);
+        self.for_each_slab_lock(Lock::hold);
         self.thread_slabs.hold();
         for central in &self.centrals {
             central.spans().hold();
@@ -388,7 +402,7 @@ impl<O: Os> Engine<O> {
                 central.spans().force_unlock();
             }
             self.thread_slabs.force_unlock();
-            self.for_each_slot_lock(|lock| lock.force_unlock());
+            self.for_each_slab_lock(|lock| lock.force_unlock());
             self.rounds.force_unlock();
             self.starting.force_unlock();
         }
@@ -411,17 +425,38 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The caches beside those of threads.
-    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
-        // SAFETY: there are as many.
-        (0..self.setup().caches).map(|number| unsafe { self.region.slabs().add(number) })
+    /// How many caches there are beside those of threads.
+    pub(crate) fn slab_count(&self) -> usize {
+        self.setup().caches + self.setup().transfers
     }
 
-    fn for_each_slot_lock(&self, work: impl Fn(&Lock<()>)) {
-        if self.setup().mode != Mode::PerCpu {
-            // SAFETY: slabs live as long as the engine.
-            self.slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
-        }
+    /// The caches beside those of threads.
+    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(0..self.slab_count())
+    }
+
+    /// Those that only threads on their CPU work on, without a lock.
+    pub(crate) fn unlocked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(0..self.unlocked())
+    }
+
+    /// Those that belong to whoever holds their lock.
+    pub(crate) fn locked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(self.unlocked()..self.slab_count())
+    }
+
+    fn unlocked(&self) -> usize {
+        if self.setup().mode == Mode::PerCpu { self.setup().caches } else { 0 }
+    }
+
+    fn slabs_of(&self, numbers: Range<usize>) -> impl Iterator<Item = *mut Slab> {
+        // SAFETY: the callers', there are as many.
+        numbers.map(|number| unsafe { self.region.slabs().add(number) })
+    }
+
+    fn for_each_slab_lock(&self, work: impl Fn(&Lock<()>)) {
+        // SAFETY: slabs live as long as the engine.
+        self.locked_slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
     }
 
     /// What the process does when it exits.

@@ -219,6 +219,7 @@ mod scavenge;
 mod stats;
 #[cfg(not(loom))]
 mod totals;
+mod transfer;
 #[cfg(not(loom))]
 mod why;
 

@@ -19,11 +19,12 @@ use crate::size_class::{SizeClass, UNIT};
 use crate::span::Order;
 pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;
+use crate::transfer::Transfers;
 
 mod stacks;
 pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};
 
-/// A central over its own page heap, and caches in slot mode.
+/// A central over its own page heap, and caches behind locks: in slot mode, or transfer caches.
 pub struct Layers<O> {
     os: O,
     class: SizeClass,
@@ -101,6 +102,23 @@ impl<O: Os> Layers<O> {
     pub fn push(&self, key: usize, block: *mut u8) -> bool {
         let front = self.front(key);
         front.push(self.class, block) || front.push_batch(self.class, &[block]) == 1
+    }
+
+    /// The caches as transfer caches, of a thread with this key.
+    fn transfers(&self, key: usize) -> Transfers {
+        Transfers { slabs: self.region.slabs(), count: self.caches, key }
+    }
+
+    /// Leaves blocks in transfer caches; how many.
+    pub fn leave(&self, key: usize, blocks: &[*mut u8]) -> usize {
+        self.transfers(key).leave(self.class, blocks)
+    }
+
+    /// Takes up to so many blocks from transfer caches.
+    pub fn take_left(&self, key: usize, most: usize) -> Vec<*mut u8> {
+        let mut blocks = vec![ptr::null_mut(); most];
+        let taken = self.transfers(key).take(self.class, &mut blocks);
+        blocks.split_off(most - taken)
     }
 
     /// Takes all blocks from all caches.

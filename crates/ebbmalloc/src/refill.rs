@@ -237,15 +237,24 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let spans = self.centrals[class.index()].spans().lock();
-            if block.is_null() {
-                // Of threads of one CPU that waited for the lock, the first has filled the cache for all of them.
-                block = self.pop_of_cpu(class);
-                if !block.is_null() {
-                    return block;
-                }
-            }
-            let claimed = self.claim(spans, class, order, batch);
+            let central = self.centrals[class.index()].spans();
+            let claimed = match central.try_lock() {
+                Some(spans) => self.claim(spans, class, order, batch),
+                None => match self.transfers().take(class, batch) {
+                    0 => {
+                        let spans = central.lock();
+                        if block.is_null() {
+                            // Of threads of one CPU that waited, the first has filled the cache for all of them.
+                            block = self.pop_of_cpu(class);
+                            if !block.is_null() {
+                                return block;
+                            }
+                        }
+                        self.claim(spans, class, order, batch)
+                    }
+                    taken => Batch { blocks: taken, growth: Growth::None },
+                },
+            };
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;
             let mut blocks = &batch[start..];
@@ -356,7 +365,7 @@ impl<O: Os> Engine<O> {
         while left > 0 {
             let wanted = left.min(batch.len());
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.release(class, &batch[..popped]);
+            self.pass_on(class, &batch[..popped]);
             if popped < wanted {
                 break;
             }
@@ -364,9 +373,26 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Gives blocks from a cache back to their spans, or leaves them to others where these are at the spans.
+    fn pass_on(&self, class: SizeClass, blocks: &[*mut u8]) {
+        let central = self.centrals[class.index()].spans();
+        let (spans, left) = match central.try_lock() {
+            Some(spans) => (spans, 0),
+            None => match self.transfers().leave(class, blocks) {
+                left if left == blocks.len() => return,
+                left => (central.lock(), left),
+            },
+        };
+        self.release_to(spans, class, &blocks[left..]);
+    }
+
     pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
-        let spans = self.centrals[class.index()].spans();
-        let released = spans.lock().release(&self.region, &self.os, &self.pages, class, blocks);
+        self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
+    }
+
+    fn release_to(&self, mut spans: Guard<'_, ClassSpans>, class: SizeClass, blocks: &[*mut u8]) {
+        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
+        drop(spans);
         self.insist(released, "free");
     }
 

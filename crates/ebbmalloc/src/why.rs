@@ -59,7 +59,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn slab_places(&self) -> [(usize, usize); 3] {
         let shown = self.thread_slabs.shown();
         [
-            (self.region.slabs().addr(), self.setup().caches << SLAB_SHIFT),
+            (self.region.slabs().addr(), self.slab_count() << SLAB_SHIFT),
             (shown.start, shown.committed * shown.stride),
             (shown.records, shown.records_bytes(self.os.page_size())),
         ]

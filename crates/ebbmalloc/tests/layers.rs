@@ -29,7 +29,7 @@ const LAYERS: [&[&str]; 40] = [
     &["heap_record"],
     &["check_table"],
     &["sample_table"],
-    &["front"],
+    &["front", "transfer"],
     &["scavenger"],
     &["engine", "mode"],
     &["backtrace"],

@@ -301,6 +301,45 @@ mod heaps {
     }
 }
 
+mod transfers {
+    use super::*;
+
+    /// Each of two threads leaves a block to the other, if it can, and takes what it finds: no block is lost or doubled.
+    fn leave_and_take(caches: usize, mutate: bool) {
+        explore(move || {
+            let shared = Arc::new((layers(caches), Held::default(), mutate));
+            on_two_threads(&shared, |(layers, held, mutate), number| {
+                if *mutate && number == 0 {
+                    layers.break_cache_lock(0);
+                }
+                let own = block(number + 1);
+                if layers.leave(number, &[own]) == 0 {
+                    held.take(own);
+                }
+                layers.take_left(number, 2).into_iter().for_each(|block| held.take(block));
+            });
+            let (layers, held, _) = &*shared;
+            held.take_rest(layers.drain(), [1, 2]);
+        });
+    }
+
+    #[test]
+    fn one_cache_for_two_threads() {
+        leave_and_take(1, false);
+    }
+
+    #[test]
+    fn two_caches_for_two_threads() {
+        leave_and_take(2, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "Causality violation")]
+    fn mutant_whose_lock_does_not_exclude() {
+        leave_and_take(1, true);
+    }
+}
+
 mod slots {
     use super::*;
 

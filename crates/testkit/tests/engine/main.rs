@@ -19,4 +19,5 @@ mod sample;
 mod spans;
 mod streak;
 mod threads;
+mod transfer;
 mod watch;
