@@ -3,10 +3,9 @@
 
 use core::cell::UnsafeCell;
 use core::num::NonZeroUsize;
-use core::ops::Range;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
-use crate::cache::{Slab, lock_of};
+use crate::cache::lock_of;
 use crate::central::Central;
 use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
@@ -25,7 +24,7 @@ use crate::sync::{AtomicU32, Lock, Ordering};
 use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
-use crate::transfer::{self, Transfers};
+use crate::transfer;
 
 /// Not set up yet.
 const COLD: u32 = 0;
@@ -345,13 +344,6 @@ impl<O: Os> Engine<O> {
         work(front)
     }
 
-    pub(crate) fn transfers(&self) -> Transfers {
-        let Setup { caches, transfers: count, .. } = *self.setup();
-        // SAFETY: they lie behind those of CPUs.
-        let slabs = unsafe { self.region.slabs().add(caches) };
-        Transfers { slabs, count, key: self.os.thread_key() }
-    }
-
     /// In thread mode: whether the thread is one of those that get no cache of their own.
     #[inline(never)] // A dozen ways lead here, none of which is hot.
     pub(crate) fn shares_caches(&self) -> bool {
@@ -423,35 +415,6 @@ impl<O: Os> Engine<O> {
         {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }
-    }
-
-    /// How many caches there are beside those of threads.
-    pub(crate) fn slab_count(&self) -> usize {
-        self.setup().caches + self.setup().transfers
-    }
-
-    /// The caches beside those of threads.
-    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
-        self.slabs_of(0..self.slab_count())
-    }
-
-    /// Those that only threads on their CPU work on, without a lock.
-    pub(crate) fn unlocked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
-        self.slabs_of(0..self.unlocked())
-    }
-
-    /// Those that belong to whoever holds their lock.
-    pub(crate) fn locked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
-        self.slabs_of(self.unlocked()..self.slab_count())
-    }
-
-    fn unlocked(&self) -> usize {
-        if self.setup().mode == Mode::PerCpu { self.setup().caches } else { 0 }
-    }
-
-    fn slabs_of(&self, numbers: Range<usize>) -> impl Iterator<Item = *mut Slab> {
-        // SAFETY: the callers', there are as many.
-        numbers.map(|number| unsafe { self.region.slabs().add(number) })
     }
 
     fn for_each_slab_lock(&self, work: impl Fn(&Lock<()>)) {

@@ -95,9 +95,10 @@
 //! - `check_table`: what check mode knows of each block
 //! - `sample_table`: sampled blocks
 //! - `front`: which cache a thread uses
+//! - `transfer`: caches between these, for where many CPUs are at the spans of one class
 //! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `backtrace`, `sample`, `large`, `refill`, `drain`, `heaps`, `care`, `check`, `harden`, `scavenge`,
-//!   `blocks`, `stats`, `why`: all of it together
+//! - `engine`, `mode`, `slabs`, `backtrace`, `sample`, `large`, `refill`, `flush`, `drain`, `heaps`, `care`, `check`, `harden`,
+//!   `scavenge`, `blocks`, `stats`, `why`: all of it together
 //! - `audit`: every invariant of it, for tests
 //! - `global`, `heap`: the engine of this process, and heaps in it
 //! - `per_container`, `allocator_api2`, `allocator_api`: the `Allocator` traits
@@ -188,6 +189,8 @@ mod drain;
 #[cfg(not(loom))]
 mod engine;
 #[cfg(not(loom))]
+mod flush;
+#[cfg(not(loom))]
 mod global;
 #[cfg(not(loom))]
 mod growth;
@@ -215,6 +218,8 @@ mod sample;
 mod sample_table;
 #[cfg(not(loom))]
 mod scavenge;
+#[cfg(not(loom))]
+mod slabs;
 #[cfg(not(loom))]
 mod stats;
 #[cfg(not(loom))]

@@ -1,6 +1,5 @@
-//! Blocks on their way between caches and central, many at a time: refilling caches, flushing
-//! them, and taking back those of threads that are no more. And how much room a cache has for the
-//! blocks of each class.
+//! Blocks on their way from central to caches, many at a time, and how much room a cache has for the
+//! blocks of each class. The way back: `flush.rs`.
 //!
 //! Room is bounded twice, for each class and for a cache in all. It moves to the classes that
 //! miss: a stack whose miss shows that its room is too small gets more, and where the
@@ -9,11 +8,10 @@
 
 use core::ptr;
 
-use crate::cache::{self, Header, OwnedStack, Slab};
-use crate::central::{BadBlock, Batch, ClassSpans, Growth};
-use crate::drain::{self, Which};
+use crate::cache::{self, Header, Slab};
+use crate::central::{Batch, ClassSpans, Growth};
+use crate::drain;
 use crate::engine::Engine;
-use crate::front::thread;
 use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -25,7 +23,7 @@ use crate::sync::{Guard, Ordering};
 const BATCH: usize = 256;
 /// The same where fewer are to move: clearing room for more would take longer than moving them.
 const MEDIUM_BATCH: usize = 64;
-const SMALL_BATCH: usize = 16;
+pub(crate) const SMALL_BATCH: usize = 16;
 /// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
 const FETCHED: usize = 64;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
@@ -46,21 +44,6 @@ const MISSES: usize = 64;
 const ASKED: usize = 8;
 
 impl<O: Os> Engine<O> {
-    /// Gives the calling thread's cache back, because the thread is about to exit: what it still
-    /// allocates and frees then goes past caches. Does nothing where threads have nothing to give back.
-    pub fn leave_thread(&self) {
-        if self.setup().joining {
-            self.os.leave_rseq();
-        }
-        let slab = thread::leave(self.os.thread_words());
-        if !slab.is_null() {
-            self.thread_slabs.disown(slab);
-            self.flush_slab(slab);
-            // SAFETY: it was this thread's, which let go of it.
-            unsafe { self.thread_slabs.give(&self.os, slab) }
-        }
-    }
-
     /// After a miss: sets the class's stack up, or gives it more room if the bounds allow. The header
     /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
     #[inline(never)]
@@ -213,6 +196,22 @@ impl<O: Os> Engine<O> {
         claimed
     }
 
+    /// The class's spans; or where others are at these, how many blocks they have left: at the end of `batch`.
+    fn spans_or_left(
+        &self,
+        class: SizeClass,
+        batch: &mut [*mut u8],
+    ) -> Result<Guard<'_, ClassSpans>, usize> {
+        let central = self.centrals[class.index()].spans();
+        match central.try_lock() {
+            Some(spans) => Ok(spans),
+            None => match self.transfers().take(class, batch) {
+                0 => Ok(central.lock()),
+                left => Err(left),
+            },
+        }
+    }
+
     /// Puts blocks into the thread's cache; what it has no room for goes back to its spans. True if all are there.
     fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
         let kept = self.put(class, blocks);
@@ -237,23 +236,18 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let central = self.centrals[class.index()].spans();
-            let claimed = match central.try_lock() {
-                Some(spans) => self.claim(spans, class, order, batch),
-                None => match self.transfers().take(class, batch) {
-                    0 => {
-                        let spans = central.lock();
-                        if block.is_null() {
-                            // Of threads of one CPU that waited, the first has filled the cache for all of them.
-                            block = self.pop_of_cpu(class);
-                            if !block.is_null() {
-                                return block;
-                            }
+            let claimed = match self.spans_or_left(class, batch) {
+                Ok(spans) => {
+                    if block.is_null() {
+                        // Of threads of one CPU that waited, the first has filled the cache for all of them.
+                        block = self.pop_of_cpu(class);
+                        if !block.is_null() {
+                            return block;
                         }
-                        self.claim(spans, class, order, batch)
                     }
-                    taken => Batch { blocks: taken, growth: Growth::None },
-                },
+                    self.claim(spans, class, order, batch)
+                }
+                Err(left) => Batch { blocks: left, growth: Growth::None },
             };
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;
@@ -290,125 +284,11 @@ impl<O: Os> Engine<O> {
             blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
         }
     }
-
-    /// Gives all blocks back to their spans that caches hold which can be emptied: all but those of threads at
-    /// work on theirs. Waits for a round that somebody is in.
-    pub(crate) fn flush_all(&self) {
-        self.flush_own(Which::All);
-        let _rounds = self.rounds.lock();
-        self.drain(Which::All);
-    }
-
-    /// The same for some classes. Caches of threads that are no more are emptied of all. Where somebody is in a round, those of
-    /// CPUs and of other threads stay as they are.
-    pub(crate) fn let_go(&self, which: Which) {
-        self.flush_own(which);
-        if let Some(_rounds) = self.rounds.try_lock() {
-            self.drain(which);
-        }
-    }
-
-    /// Empties caches that nobody else uses.
-    #[inline(never)]
-    fn flush_own(&self, which: Which) {
-        for class in SizeClass::all().filter(|&class| which.has(class)) {
-            self.flush(class, usize::MAX);
-        }
-        self.flush_idle();
-    }
-
-    /// How many blocks of a class all caches hold; a glance while others work.
-    pub(crate) fn held(&self, class: SizeClass) -> usize {
-        // SAFETY: both give slabs of this engine, all of which live as long.
-        let held_by = |slab: *mut Slab| unsafe { cache::held(slab, class) };
-        let mut held = self.slabs().map(held_by).sum();
-        self.thread_slabs.for_each(|slab| held += held_by(slab));
-        held
-    }
-
-    /// Gives the blocks back that the caches of threads hold which are no more, and their memory.
-    pub(crate) fn flush_idle(&self) {
-        while let Some(slab) = self.thread_slabs.take_idle() {
-            self.flush_slab(slab);
-            // SAFETY: just taken, and not used any more.
-            unsafe { self.thread_slabs.put_away(&self.os, slab) }
-        }
-    }
-
-    /// Gives all blocks in a slab back that nobody else uses.
-    #[inline(never)]
-    fn flush_slab(&self, slab: *mut Slab) {
-        for class in SizeClass::all() {
-            // SAFETY: the callers': it is theirs alone.
-            let mut stack = unsafe { OwnedStack::new(slab, class) };
-            let mut batch = [ptr::null_mut(); SMALL_BATCH];
-            loop {
-                let popped = stack.pop_batch(&mut batch);
-                if popped == 0 {
-                    break;
-                }
-                self.release(class, &batch[..popped]);
-            }
-        }
-    }
-
-    /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
-    #[inline(never)]
-    fn flush(&self, class: SizeClass, most: usize) {
-        with_places(most, |batch| self.flush_by(class, most, batch));
-    }
-
-    /// The same, as many at a time as there are places in `batch`.
-    #[inline(never)]
-    fn flush_by(&self, class: SizeClass, most: usize, batch: &mut [*mut u8]) {
-        let mut left = most;
-        while left > 0 {
-            let wanted = left.min(batch.len());
-            let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.pass_on(class, &batch[..popped]);
-            if popped < wanted {
-                break;
-            }
-            left -= popped;
-        }
-    }
-
-    /// Gives blocks from a cache back to their spans, or leaves them to others where these are at the spans.
-    fn pass_on(&self, class: SizeClass, blocks: &[*mut u8]) {
-        let central = self.centrals[class.index()].spans();
-        let (spans, left) = match central.try_lock() {
-            Some(spans) => (spans, 0),
-            None => match self.transfers().leave(class, blocks) {
-                left if left == blocks.len() => return,
-                left => (central.lock(), left),
-            },
-        };
-        self.release_to(spans, class, &blocks[left..]);
-    }
-
-    pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
-        self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
-    }
-
-    fn release_to(&self, mut spans: Guard<'_, ClassSpans>, class: SizeClass, blocks: &[*mut u8]) {
-        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
-        drop(spans);
-        self.insist(released, "free");
-    }
-
-    /// Stops the program if a block could not be released.
-    pub(crate) fn insist(&self, released: Result<(), BadBlock>, operation: &str) {
-        match released {
-            Ok(()) => {}
-            Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
-            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
-        }
-    }
 }
 
 /// Has places for a batch of so many blocks, as many as there is room for at a time, which are on the stack for large batches
 /// only: most threads would else not need its next page (decisions/0027).
-fn with_places<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+pub(crate) fn with_places<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
     #[inline(never)]
     fn within<const PLACES: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
         work(&mut [ptr::null_mut(); PLACES])

@@ -10,7 +10,7 @@
 
 use crate::cache::{self, OwnedStack, Slab, lock_of};
 use crate::size_class::SizeClass;
-use crate::sync::Guard;
+use crate::sync::{Guard, Ordering};
 
 /// One for each CPU, up to so many, and none where there are fewer than four: two are seldom in each other's way.
 const CPUS_LEAST: usize = 4;
@@ -82,9 +82,11 @@ fn own<'a>(slab: *mut Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, (
 fn may_grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
     let more = grown.room(class).saturating_sub(now.room(class));
-    // SAFETY: a slab, which is the caller's.
-    if now != grown && unsafe { cache::extra_room(slab) } + more * class.size() <= ROOM {
+    // SAFETY: a slab, which is the caller's, and which lives as long as the engine.
+    let (history, extra) = unsafe { (cache::history_of(slab), cache::extra_room(slab)) };
+    if extra + more * class.size() <= ROOM {
+        history.used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }
-    more > 0 && stack.header() == grown
+    stack.header().room(class) > now.room(class)
 }

@@ -93,14 +93,15 @@ fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
 /// cache, and the others take what that got.
 #[test]
 fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
-    const WAITING: u64 = 16;
+    let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    let waiting = 16 * cpus;
     let engine = Engine::new(LinuxIn::new("percpu"));
     let refills_of_all = || {
         engine.trim();
         let before = engine.stats().refills;
         engine.before_fork();
         thread::scope(|scope| {
-            for _ in 0..WAITING {
+            for _ in 0..waiting {
                 scope.spawn(|| assert!(!engine.alloc(64).is_null()));
             }
             // Time to come to the lock, not to be missed: who comes later finds the cache filled anyway.
@@ -113,7 +114,7 @@ fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
         return;
     }
     // The first may lose its CPU before it has filled the cache; a refill brings 32 blocks at least.
-    let least = (0..20).map(|_| refills_of_all()).find(|&refills| refills <= WAITING / 2);
+    let least = (0..20).map(|_| refills_of_all()).find(|&refills| refills <= waiting / 2);
     assert!(least.is_some(), "each thread refills");
     engine.check();
 }

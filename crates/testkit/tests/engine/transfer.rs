@@ -55,36 +55,41 @@ where
     thread::spawn(move || work(&engine))
 }
 
-/// What `work` returns on a thread that never gets the lock of the class.
-fn beside_others<O, R>(engine: &Shared<O>, work: impl FnOnce(&Engine<O>) -> R + Send + 'static) -> R
+/// What `work` returns on a thread that never gets the lock of the class; `None` if it waits for that.
+fn beside_others<O, R>(
+    engine: &Shared<O>,
+    work: impl FnOnce(&Engine<O>) -> R + Send + 'static,
+) -> Option<R>
 where
     O: Os + Send + 'static,
     R: Send + 'static,
 {
-    let thread = engine.while_at_spans(SIZE, || {
+    let (thread, in_time) = engine.while_at_spans(SIZE, || {
         let thread = start(engine, work);
         let begin = Instant::now();
-        while !thread.is_finished() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "it waits for the class's lock");
+        while !thread.is_finished() && begin.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(1));
         }
-        thread
+        let in_time = thread.is_finished();
+        (thread, in_time)
     });
-    thread.join().unwrap()
+    let result = thread.join().unwrap();
+    in_time.then_some(result)
 }
 
 /// Has a thread free more than its cache has room for, and leave it to others.
-fn leave<O: Os + Send + 'static>(engine: &Shared<O>) -> HashSet<usize> {
+fn leave<O: Os + Send + 'static>(engine: &Shared<O>) -> Option<HashSet<usize>> {
     let blocks = allocate(engine, SIZE, LEFT);
     let left = blocks.iter().copied().collect();
-    beside_others(engine, move |engine| free(engine, &blocks));
+    beside_others(engine, move |engine| free(engine, &blocks))?;
     engine.check();
-    left
+    Some(left)
 }
 
-fn what_one_leaves_another_takes<O: Os + Send + 'static>(engine: &Shared<O>) {
-    let left = leave(engine);
-    let taken = beside_others(engine, |engine| allocate(engine, SIZE, TAKEN));
+/// What one thread leaves another takes; `None` where one of them has to wait.
+fn passes<O: Os + Send + 'static>(engine: &Shared<O>) -> Option<()> {
+    let left = leave(engine)?;
+    let taken = beside_others(engine, |engine| allocate(engine, SIZE, TAKEN))?;
     let passed = taken.iter().filter(|block| left.contains(block)).count();
     assert!(passed >= TAKEN - CACHED, "{passed} of {TAKEN} were left");
     engine.check();
@@ -92,31 +97,56 @@ fn what_one_leaves_another_takes<O: Os + Send + 'static>(engine: &Shared<O>) {
     engine.trim();
     assert_eq!(engine.stats().cached_bytes, 0);
     engine.check();
+    Some(())
 }
 
 #[test]
 fn who_finds_others_at_the_spans_does_not_wait() {
-    ["slot", "thread"].map(fake).iter().for_each(what_one_leaves_another_takes);
+    ["slot", "thread"].map(fake).iter().for_each(|engine| passes(engine).expect("it waits"));
 }
 
 #[test]
 fn nor_in_percpu_mode() {
-    let engine = Arc::new(Engine::new(LinuxIn::new("percpu").cpus(CPUS)));
+    // Numbers of CPUs may be high where other tests run; a thread without a cache would wait.
+    let engine = Arc::new(Engine::new(LinuxIn::new("percpu").cpus(256)));
     if is_possible(&engine, "percpu") {
-        what_one_leaves_another_takes(&engine);
+        // A thread that moves from CPU to CPU leaves its blocks in their caches.
+        assert!((0..5).any(|_| passes(&engine).is_some()), "it waits");
     }
 }
 
 #[test]
 fn what_nobody_takes_goes_back() {
     let engine = fake("slot");
-    leave(&engine);
+    leave(&engine).expect("it waits");
     // One round sees what is there, the next that nothing has changed.
     for _ in 0..2 {
         engine.os().sleep_ms(200);
         engine.idle();
     }
     assert_eq!(engine.stats().cached_bytes, 0);
+    engine.check();
+}
+
+#[test]
+fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows() {
+    let engine = fake("slot");
+    let _live = allocate(&engine, 4096, 2048);
+    // A third of the blocks keeps all of their spans.
+    let (kept, freed): (Vec<_>, Vec<_>) =
+        allocate(&engine, SIZE, 2000).into_iter().enumerate().partition(|(nth, _)| nth % 3 == 0);
+    let blocks = |numbered: Vec<(usize, usize)>| -> Vec<_> {
+        numbered.into_iter().map(|(_, block)| block).collect()
+    };
+    free(&engine, &blocks(freed));
+    engine.trim();
+    let kept = blocks(kept);
+    beside_others(&engine, move |engine| free(engine, &kept)).expect("it waits");
+    let cached =
+        || engine.stats().classes.iter().map(|row| row.cached * row.block_bytes).sum::<u64>();
+    assert!(cached() > 2 * (CACHED * SIZE) as u64);
+    allocate(&engine, 1 << 20, 1);
+    assert_eq!(cached(), 0);
     engine.check();
 }
 
