@@ -15,7 +15,7 @@ use crate::sync::{Guard, Ordering};
 /// One for each CPU, up to so many, and none where there are fewer than four: two are seldom in each other's way.
 const CPUS_LEAST: usize = 4;
 const MOST: usize = 16;
-/// Room of one beyond what its stacks are first set up for, in bytes of blocks.
+/// Room of one, in bytes of blocks.
 const ROOM: usize = 256 << 10;
 
 /// How many there are beside so many caches of CPUs.
@@ -83,8 +83,8 @@ fn may_grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
     let more = grown.room(class).saturating_sub(now.room(class));
     // SAFETY: a slab, which is the caller's, and which lives as long as the engine.
-    let (history, extra) = unsafe { (cache::history_of(slab), cache::extra_room(slab)) };
-    if extra + more * class.size() <= ROOM {
+    let (history, room) = unsafe { (cache::history_of(slab), cache::whole_room(slab)) };
+    if room + more * class.size() <= ROOM {
         history.used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }

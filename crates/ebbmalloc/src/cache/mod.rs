@@ -180,13 +180,31 @@ pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Seen)
 /// # Safety
 /// `slab` is a slab.
 pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
-    let extra = |class| {
+    // SAFETY: the caller's.
+    unsafe { room_beyond(slab, first_room) }
+}
+
+/// Room that all stacks of the slab have, as [`extra_room`].
+///
+/// # Safety
+/// `slab` is a slab.
+pub(crate) unsafe fn whole_room(slab: *mut Slab) -> usize {
+    // SAFETY: the caller's.
+    unsafe { room_beyond(slab, |_| 0) }
+}
+
+/// Room beyond so many blocks of each class.
+///
+/// # Safety
+/// `slab` is a slab.
+unsafe fn room_beyond(slab: *mut Slab, uncounted: impl Fn(SizeClass) -> usize) -> usize {
+    let beyond = |class| {
         // SAFETY: the caller's.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
         let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
-        room.saturating_sub(first_room(class)) * class.size()
+        room.saturating_sub(uncounted(class)) * class.size()
     };
-    SizeClass::all().map(extra).sum()
+    SizeClass::all().map(beyond).sum()
 }
 
 /// One class's stack in a slab that this thread owns for the moment: the plain counterpart of

@@ -15,7 +15,7 @@ const CACHED: usize = 256;
 /// So many a thread leaves to others, or keeps in its cache; and so many another takes, fewer than are left.
 const LEFT: usize = 600;
 const TAKEN: usize = 300;
-/// A transfer cache has room for so many bytes of blocks beyond 8 KiB of each class.
+/// A transfer cache has room for so many bytes of blocks.
 const ROOM: usize = 256 << 10;
 
 type Shared<O> = Arc<Engine<O>>;
@@ -177,7 +177,7 @@ fn what_is_left_is_bounded_for_all_classes_together() {
     thread.join().unwrap();
     engine.check();
     // Beside what the thread's own cache has room for.
-    let most = CPUS * (ROOM + SIZES.len() * (8 << 10)) + SIZES.len() * (256 << 10);
+    let most = CPUS * ROOM + SIZES.len() * (256 << 10);
     let cached = engine.stats().cached_bytes as usize;
     assert!(cached <= most, "{cached} bytes in caches, {most} at most");
 }
