@@ -33,6 +33,7 @@ pub(crate) struct Transfers {
 
 impl Transfers {
     /// Fills the *end* of `blocks` with what others have left, from one cache; how many came.
+    #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         // SAFETY: slabs live as long as the engine.
         let has_any = |&slab: &*mut Slab| unsafe { cache::held(slab, class) } > 0;
@@ -47,6 +48,7 @@ impl Transfers {
     }
 
     /// Leaves blocks to others, from the first on, in as many caches as it takes; how many.
+    #[inline(never)]
     pub fn leave(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
         let mut left = 0;
         for slab in self.each() {

@@ -102,7 +102,8 @@ impl Header {
     }
 
     /// The header after a miss: set up in the full place, nearer to its first room, or with so
-    /// much more, up to the class's bound.
+    /// much more, up to the class's bound. Seldom needed, in several places.
+    #[inline(never)]
     pub fn grown(self, class: SizeClass) -> Self {
         let stack = Stack::of(FULL, class);
         if self.is_closed() {
@@ -137,6 +138,7 @@ impl Header {
     }
 
     /// How many blocks the stack has room for.
+    #[inline(never)]
     pub fn room(self, class: SizeClass) -> usize {
         if self.is_closed() {
             return 0;
@@ -145,6 +147,7 @@ impl Header {
     }
 
     /// How many blocks it holds; more than there is room for where the room has shrunk.
+    #[inline(never)]
     pub fn held(self, class: SizeClass) -> usize {
         if self.is_closed() {
             return self.limit.saturating_sub(1) as usize / PLACES;

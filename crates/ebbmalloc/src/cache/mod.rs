@@ -181,7 +181,7 @@ pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Seen)
 /// `slab` is a slab.
 pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
     // SAFETY: the caller's.
-    unsafe { room_beyond(slab, first_room) }
+    unsafe { room(slab, true) }
 }
 
 /// Room that all stacks of the slab have, as [`extra_room`].
@@ -190,21 +190,22 @@ pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
 /// `slab` is a slab.
 pub(crate) unsafe fn whole_room(slab: *mut Slab) -> usize {
     // SAFETY: the caller's.
-    unsafe { room_beyond(slab, |_| 0) }
+    unsafe { room(slab, false) }
 }
 
-/// Room beyond so many blocks of each class.
+/// The room of all stacks, or what is extra of it.
 ///
 /// # Safety
 /// `slab` is a slab.
-unsafe fn room_beyond(slab: *mut Slab, uncounted: impl Fn(SizeClass) -> usize) -> usize {
-    let beyond = |class| {
+#[inline(never)]
+unsafe fn room(slab: *mut Slab, extra: bool) -> usize {
+    let counted = |class| {
         // SAFETY: the caller's.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
         let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
-        room.saturating_sub(uncounted(class)) * class.size()
+        room.saturating_sub(if extra { first_room(class) } else { 0 }) * class.size()
     };
-    SizeClass::all().map(beyond).sum()
+    SizeClass::all().map(counted).sum()
 }
 
 /// One class's stack in a slab that this thread owns for the moment: the plain counterpart of
@@ -349,6 +350,7 @@ impl OwnedStack {
     }
 
     /// Takes as many blocks as `blocks` has room for, the newest first; how many came.
+    #[inline(never)]
     pub fn pop_batch(&mut self, blocks: &mut [*mut u8]) -> usize {
         let mut header = self.header();
         if header.is_closed() {
@@ -371,6 +373,7 @@ impl OwnedStack {
     }
 
     /// Puts as many blocks on top as there is room for, the last one topmost; how many went.
+    #[inline(never)]
     pub fn push_batch(&mut self, blocks: &[*mut u8]) -> usize {
         let mut header = self.header();
         if header.is_closed() {
