@@ -261,6 +261,34 @@ fn an_emptied_cache_is_filled_by_frees() {
     }
 }
 
+/// One thread frees blocks, and another gets them, while a third is at their spans.
+#[test]
+fn blocks_pass_beside_their_spans() {
+    const SIZE: usize = 8192;
+    let allocate = |worker: &mut Worker<FakeOs>, count| {
+        for _ in 0..count {
+            worker.apply(Op::Alloc { size: SIZE, align: 1 });
+        }
+    };
+    let os = FakeOs::default().space(12 << 20).cpus(4).mode("thread").still().watched();
+    let engine = Engine::new(os);
+    let mut worker = Worker::new(&engine, 0);
+    // More than a cache holds.
+    allocate(&mut worker, 20);
+    engine.while_at_spans(SIZE, || {
+        thread::scope(|scope| {
+            scope.spawn(move || worker.free_all()).join().unwrap();
+            scope.spawn(|| {
+                let mut worker = Worker::new(&engine, 1);
+                allocate(&mut worker, 10);
+                worker.free_all();
+            });
+        });
+    });
+    engine.trim();
+    finish(&engine);
+}
+
 /// Two threads make a heap each, of which the other frees a block; one deletes its own meanwhile.
 #[test]
 fn heaps_come_and_go() {
