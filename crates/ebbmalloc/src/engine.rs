@@ -212,7 +212,8 @@ impl<O: Os> Engine<O> {
         }
         let caches = self.os.cpus();
         let transfers = transfer::count(caches);
-        let reserved = self.region.set_up(&self.os, caches + transfers);
+        let slabs = caches + transfers;
+        let reserved = self.region.set_up(&self.os, slabs);
         if let Some(area) = area {
             setup.place = Place::new(area, self.region.slabs(), caches);
             setup.joining = area.ours;
@@ -223,7 +224,7 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_place.get() = if open { setup.place } else { Place::UNSET };
         }
-        if !reserved || !self.light_beacon(mode.name(), caches + transfers) {
+        if !reserved || !self.light_beacon(mode.name(), slabs) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,

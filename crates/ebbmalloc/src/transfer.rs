@@ -58,7 +58,7 @@ impl Transfers {
                 if left == blocks.len() {
                     return left;
                 }
-                if !may_grow(slab, &mut stack, class) {
+                if !grow(slab, &mut stack, class) {
                     break;
                 }
             }
@@ -81,7 +81,7 @@ fn own<'a>(slab: *mut Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, (
 }
 
 /// Gives the stack a step more room, if the cache has that left; false if there is no more.
-fn may_grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
+fn grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
     let more = grown.room(class).saturating_sub(now.room(class));
     // SAFETY: a slab, which is the caller's, and which lives as long as the engine.

@@ -36,7 +36,7 @@ pub struct Args {
     /// All of them alive at once
     #[arg(long, value_name = "N")]
     threads: NonZeroUsize,
-    /// As much work, all threads together: for machines with more than two CPUs
+    /// So many times the work, all threads together: for machines with more than two CPUs
     #[arg(long, value_name = "N", default_value = "1")]
     times: NonZeroUsize,
 }

@@ -2,8 +2,6 @@
 //! work of all threads together is the same, so that a program's cases compare; where more than two of them can work side by
 //! side it is so much more that they have as long to do.
 
-use std::thread::available_parallelism;
-
 use anyhow::Result;
 
 use crate::case::{Case, Job};
@@ -74,27 +72,29 @@ const PROGRAMS: &[Program] = &[
 impl Program {
     /// In order, and with as many as there are CPUs, if that is more than a few.
     fn threads_on(&self, cpus: u32) -> Vec<u32> {
-        let few = |&threads: &u32| threads <= 4;
         let mut all = self.threads.to_vec();
-        all.extend(Some(cpus).filter(|cpus| !few(cpus)));
+        if cpus > FEW {
+            all.push(cpus);
+        }
         all.sort();
         all.dedup();
         all
     }
 }
 
+/// As many threads as that are among the cases anyway, or next to one.
+const FEW: u32 = 4;
 /// From so many threads on, some allocators take long (a peer, a minute): two rounds have to do.
 const LONG: u32 = 1000;
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let loads = kit.build("loads", "")?.join("loads");
-    let cpus = available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let mut cases = Vec::new();
     for program in PROGRAMS {
-        for threads in program.threads_on(cpus) {
+        for threads in program.threads_on(kit.cpus) {
             let mut job = Job::new(&loads).arg(program.name).arg(format!("--threads={threads}"));
             if program.shared {
-                job = job.arg(format!("--times={}", (threads.min(cpus) / 2).max(1)));
+                job = job.arg(format!("--times={}", (threads.min(kit.cpus) / 2).max(1)));
             }
             let name = format!("threads/{}-{threads}", program.name);
             let mut case =

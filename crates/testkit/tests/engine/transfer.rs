@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ebbmalloc::{Engine, Os};
@@ -42,19 +42,6 @@ fn free(engine: &Engine<impl Os>, blocks: &[usize]) {
     }
 }
 
-/// Runs `work` on another thread.
-fn start<O, R>(
-    engine: &Shared<O>,
-    work: impl FnOnce(&Engine<O>) -> R + Send + 'static,
-) -> JoinHandle<R>
-where
-    O: Os + Send + 'static,
-    R: Send + 'static,
-{
-    let engine = Arc::clone(engine);
-    thread::spawn(move || work(&engine))
-}
-
 /// What `work` returns on a thread that never gets the lock of the class; `None` if it waits for that.
 fn beside_others<O, R>(
     engine: &Shared<O>,
@@ -65,7 +52,8 @@ where
     R: Send + 'static,
 {
     let (thread, in_time) = engine.while_at_spans(SIZE, || {
-        let thread = start(engine, work);
+        let engine = Arc::clone(engine);
+        let thread = thread::spawn(move || work(&engine));
         let begin = Instant::now();
         while !thread.is_finished() && begin.elapsed() < Duration::from_secs(5) {
             thread::sleep(Duration::from_millis(1));
@@ -142,8 +130,7 @@ fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows()
     engine.trim();
     let kept = blocks(kept);
     beside_others(&engine, move |engine| free(engine, &kept)).expect("it waits");
-    let cached =
-        || engine.stats().classes.iter().map(|row| row.cached * row.block_bytes).sum::<u64>();
+    let cached = || engine.stats().cached_bytes;
     assert!(cached() > 2 * (CACHED * SIZE) as u64);
     allocate(&engine, 1 << 20, 1);
     assert_eq!(cached(), 0);
@@ -154,21 +141,16 @@ fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows()
 fn what_is_left_is_bounded_for_all_classes_together() {
     const SIZES: [usize; 3] = [SIZE, 2 * SIZE, 4 * SIZE];
     let engine = fake("slot");
-    let blocks: Vec<_> =
-        SIZES.iter().flat_map(|&size| allocate(&engine, size, (4 << 20) / size)).collect();
+    // As many bytes of each, in turn.
+    let in_turn = |_| SIZES.into_iter().flat_map(|size| allocate(&engine, size, 4 * SIZE / size));
+    let blocks: Vec<_> = (0..1024).flat_map(in_turn).collect();
     engine.trim();
     let thread = engine.while_at_spans(SIZES[0], || {
         engine.while_at_spans(SIZES[1], || {
             engine.while_at_spans(SIZES[2], || {
-                // In turn, until it has to wait.
-                let thread = start(&engine, move |engine| {
-                    let third = blocks.len() / 7;
-                    (0..third).for_each(|nth| {
-                        free(engine, &blocks[4 * nth..4 * nth + 4]);
-                        free(engine, &blocks[4 * third + 2 * nth..4 * third + 2 * nth + 2]);
-                        free(engine, &blocks[6 * third + nth..6 * third + nth + 1]);
-                    });
-                });
+                let engine = Arc::clone(&engine);
+                // It gets on until it has to wait.
+                let thread = thread::spawn(move || free(&engine, &blocks));
                 thread::sleep(Duration::from_millis(200));
                 thread
             })
