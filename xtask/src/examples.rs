@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The most, in KiB, that an extension may grow by on disk (docs/extensions.md).
-const GROWTH: u64 = 100;
+/// The most, in KiB, that an extension may grow by on disk: a tenth above what was last measured (docs/extensions.md).
+const GROWTH: u64 = 115;
 
 #[derive(clap::Args)]
 pub struct Args {
