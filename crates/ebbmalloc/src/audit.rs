@@ -58,6 +58,7 @@ impl<O: Os> Engine<O> {
             drop(spans);
             assert_eq!(listed, counts.free(), "free blocks of {class:?}");
             assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
+            assert_eq!(counts.holes, seen.holes, "bytes in holes of {class:?}");
             assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
@@ -140,6 +141,7 @@ impl<O: Os> Engine<O> {
                     counts.spans += 1;
                     found.span_units += run.units as usize;
                     counts.claimed += (span.blocks - span.free) as usize;
+                    counts.holes += span.holes();
                 }
                 continue;
             }

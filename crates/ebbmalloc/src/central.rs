@@ -71,12 +71,19 @@ pub(crate) struct CentralCounts {
     pub flushes: usize,
     /// Bytes of new spans that went to the kernel.
     pub dug: usize,
+    /// Bytes of spans that are not resident.
+    pub holes: usize,
 }
 
 impl CentralCounts {
     /// Free blocks in spans.
     pub fn free(&self) -> usize {
         self.blocks - self.claimed
+    }
+
+    /// Bytes of those that are resident. Where pages are larger than 4 KiB it may be more.
+    pub fn free_resident(&self, class: SizeClass) -> usize {
+        (self.free() * class.size()).saturating_sub(self.holes)
     }
 }
 
@@ -118,8 +125,15 @@ impl Central {
 impl ClassSpans {
     /// No spans, of this heap, 0 for none.
     pub const fn new(heap: UnitIndex) -> Self {
-        let counts =
-            CentralCounts { claimed: 0, spans: 0, blocks: 0, refills: 0, flushes: 0, dug: 0 };
+        let counts = CentralCounts {
+            claimed: 0,
+            spans: 0,
+            blocks: 0,
+            refills: 0,
+            flushes: 0,
+            dug: 0,
+            holes: 0,
+        };
         Self {
             heap,
             heads: [0; LISTS + 1],
@@ -164,7 +178,8 @@ impl ClassSpans {
             let claimed = span.claim(places, order, |block| unsafe { base.add(block * size) });
             if span.has_holes() {
                 for block in &places[left - claimed..] {
-                    span.fill(class, class.block_at(block.addr() - base.addr()));
+                    self.counts.holes -=
+                        span.fill(class, class.block_at(block.addr() - base.addr()));
                 }
             }
             left -= claimed;
@@ -243,8 +258,8 @@ impl ClassSpans {
             return 0;
         }
         let base = region.address(unit);
-        let hardened = self.hardened;
-        span.dig(class, page, |bytes| {
+        let (hardened, before) = (self.hardened, span.holes());
+        let dug = span.dig(class, page, |bytes| {
             // SAFETY: whole pages of the span whose blocks are free and stay so under the lock.
             unsafe {
                 let (start, bytes) = (base.add(bytes.start), bytes.len());
@@ -255,7 +270,9 @@ impl ClassSpans {
                 }
                 purged
             }
-        })
+        });
+        self.counts.holes += span.holes() - before;
+        dug
     }
 
     /// Whether no cache was filled from here since this was last asked.
@@ -398,6 +415,7 @@ impl ClassSpans {
         let at_once = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
+        self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
         Some((first, if at_once { Growth::SpanAtOnce } else { Growth::Span }))
     }
@@ -445,6 +463,7 @@ impl ClassSpans {
         }
         self.counts.spans -= 1;
         self.counts.blocks -= span.blocks as usize;
+        self.counts.holes -= span.holes();
         let mut pages = pages.lock();
         if !self.hardened || unguard(region, os, &mut pages, first, units) {
             pages.free(region, os, first, units);

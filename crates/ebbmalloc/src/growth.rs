@@ -2,7 +2,7 @@
 //!
 //! A program that frees most of what it has, and goes on with blocks of other sizes, leaves spans behind
 //! that are nearly free. Some are held by a few blocks in caches. A cache is worth little to classes that nobody
-//! asks for, but their spans may be more than the program has in use. So where most of the memory of spans is
+//! asks for, but their spans may be more than the program has in use. So where most of the resident memory of spans is
 //! free, caches are emptied before more memory becomes resident; and else those stacks that hold most of what
 //! is left of their class, if that may free much. Others are held by blocks in use: of those of classes that nobody
 //! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
@@ -23,7 +23,7 @@ const DUG_MOST: usize = 4 << 20;
 /// A class of which more is free than not.
 #[derive(Clone, Copy)]
 struct MostlyFree {
-    /// Bytes that are free; 0 for a class of which they are not.
+    /// Bytes that are free and resident; 0 for a class of which they are not.
     free: usize,
     /// Blocks with the program and in caches.
     claimed: usize,
@@ -41,7 +41,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Empties all caches if of the memory of spans more is free than is with the program and in caches, and as
+    /// Empties all caches if of the resident memory of spans more is free than is with the program and in caches, and as
     /// much as so many units. Else, where much is free of classes of which more is free than not: empties those stacks
     /// that hold at least half of what is not free of their class, and digs in the spans of classes that are left.
     #[cold]
@@ -52,10 +52,10 @@ impl<O: Os> Engine<O> {
             let mut spans = self.centrals[class.index()].spans().lock();
             let (counts, is_left) = (spans.counts, spans.is_left());
             drop(spans);
-            let bytes = counts.free() * class.size();
+            let bytes = counts.free_resident(class);
             free += bytes;
             claimed += counts.claimed * class.size();
-            if counts.free() > counts.claimed {
+            if bytes > counts.claimed * class.size() {
                 left += bytes;
                 classes[class.index()] =
                     MostlyFree { free: bytes, claimed: counts.claimed, is_left };

@@ -25,11 +25,20 @@ impl Holes {
         self.0.iter().all(|&word| word == 0)
     }
 
-    /// Bytes of the span will be used: the pages in which they lie come back.
-    pub fn fill(&mut self, bytes: Range<usize>) {
+    /// Bytes of all pages that are missing.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum::<usize>() * PAGE
+    }
+
+    /// Bytes of the span will be used: the pages in which they lie come back. Bytes of those that were missing.
+    pub fn fill(&mut self, bytes: Range<usize>) -> usize {
+        let mut filled = 0;
         for page in bytes.start / PAGE..bytes.end.div_ceil(PAGE) {
-            self.0[page / 64] &= !(1 << (page % 64));
+            let (word, bit) = (&mut self.0[page / 64], page % 64);
+            filled += (*word >> bit & 1) as usize * PAGE;
+            *word &= !(1 << bit);
         }
+        filled
     }
 
     /// The pages in which these bytes lie went back to the kernel.

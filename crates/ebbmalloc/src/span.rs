@@ -185,10 +185,16 @@ impl Span {
         self.holed
     }
 
-    /// A block is handed out, and so the pages in which it lies are no holes any more.
-    pub fn fill(&mut self, class: SizeClass, block: usize) {
-        self.holes.fill(block * class.size()..(block + 1) * class.size());
+    /// A block is handed out, and so the pages in which it lies are no holes any more. Bytes of those that were.
+    pub fn fill(&mut self, class: SizeClass, block: usize) -> usize {
+        let filled = self.holes.fill(block * class.size()..(block + 1) * class.size());
         self.holed = !self.holes.is_empty();
+        filled
+    }
+
+    /// Bytes in all holes, that behind the last block too.
+    pub fn holes(&self) -> usize {
+        self.holes.bytes()
     }
 
     /// Bytes of blocks in OS pages of `page` bytes that are holes.
@@ -392,7 +398,10 @@ mod tests {
                 assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
                 // As its blocks are handed out, the span has its pages again.
                 let count = span.claim(&mut claimed, Order::Lowest, |block| block);
-                claimed[blocks - count..].iter().copied().for_each(|block| span.fill(class, block));
+                let before = span.holes();
+                let filled: usize =
+                    claimed[blocks - count..].iter().map(|&block| span.fill(class, block)).sum();
+                assert_eq!(span.holes(), before - filled);
                 assert_eq!(span.hole_bytes(class, page), 0);
                 let tail = bytes - blocks * class.size();
                 assert!(!span.has_holes() || tail >= 4096);

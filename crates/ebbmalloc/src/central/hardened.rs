@@ -91,7 +91,7 @@ impl ClassSpans {
         let number = span.claim_random(random);
         let fresh = span.in_hole(class, number);
         if span.has_holes() {
-            span.fill(class, number);
+            self.counts.holes -= span.fill(class, number);
         }
         self.relist(region, unit, list, self.list_of(span));
         self.counts.claimed += 1;
