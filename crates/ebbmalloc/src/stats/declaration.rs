@@ -90,6 +90,8 @@ statistics! {
         end_bytes: Gauge Bytes,
         /** In free runs that still are resident. */
         dirty_bytes: Gauge Bytes,
+        /** Of free memory, so much may stay resident because as much that had been returned to the kernel was soon wanted back. */
+        wanted_bytes: Gauge Bytes,
         /** In blocks above 64 KiB that the program holds, each a run of its own. */
         large_bytes: Gauge Bytes,
         /** Of `live_bytes`, the most that may be due to rounding what was asked for up to size classes, or to 64 KiB. */

@@ -74,11 +74,13 @@ impl<O: Os> Engine<O> {
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
         }
 
-        let (counts, limit, memory) = {
+        let (counts, limit, memory, wanted) = {
             let pages = self.pages.lock();
-            (pages.counts, pages.limit, pages.retention.pressure.known())
+            let retention = &pages.retention;
+            (pages.counts, pages.limit, retention.pressure.known(), retention.patience.units())
         };
         stats.memory_bytes = memory as u64;
+        stats.wanted_bytes = (wanted * UNIT) as u64;
         let in_blocks =
             stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
         stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);

@@ -51,8 +51,9 @@ fn a_little_stays_for_a_while() {
     assert!(engine.stats().purged_bytes as usize > 8 * MIB, "{:?}", engine.stats());
 }
 
-/// Takes 80 MiB in two blocks and frees them, once in so many milliseconds; how many MiB were purged each time.
-fn purged_in_turn(pause: u32) -> Vec<usize> {
+/// Takes 80 MiB in two blocks and frees them, once in so many milliseconds; how many MiB were purged each time, and how many
+/// may stay in the end for being wanted back.
+fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     let mut before = 0;
     let mut turn = |_| {
@@ -65,21 +66,23 @@ fn purged_in_turn(pause: u32) -> Vec<usize> {
     };
     let purged = (0..60).map(&mut turn).collect();
     engine.check();
-    purged
+    (purged, engine.stats().wanted_bytes as usize / MIB)
 }
 
 #[test]
 fn what_is_soon_wanted_back_stays_in_the_end() {
-    let purged = purged_in_turn(40);
+    let (purged, wanted) = purged_in_turn(40);
     let (first, later): (usize, usize) = (purged[..10].iter().sum(), purged[20..].iter().sum());
     // Where nobody looks it goes now and then, as nobody may look again.
     assert!(first > 200 && later < 240, "{purged:?}");
+    assert!(wanted >= 80, "{wanted} MiB may stay");
 }
 
 #[test]
 fn what_is_wanted_back_after_long_goes_each_time() {
-    let purged = purged_in_turn(20_000);
+    let (purged, wanted) = purged_in_turn(20_000);
     assert!(purged[1..].iter().all(|&mib| mib > 30), "{purged:?}");
+    assert_eq!(wanted, 0);
 }
 
 /// How many MiB a round gives back, of how many that nobody needed since the one before, after so many turns as above.
