@@ -10,6 +10,7 @@ use crate::front::thread::Ready;
 use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
+use crate::run::large_bytes;
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 
 /// Others that come on top of a block from elsewhere, where a cache is in use: as many as a program may take before it gives
@@ -38,7 +39,7 @@ impl<O: Os> Engine<O> {
         };
         if !zeroed && !block.is_null() {
             let exact = self.knows_size_of(block);
-            let bytes = if exact { size } else { usable_for(size, class) };
+            let bytes = if exact { size } else { self.usable_for(size, class) };
             // SAFETY: the block has as many bytes and is ours until we return it.
             unsafe { ptr::write_bytes(block, 0, bytes) };
         }
@@ -159,7 +160,8 @@ impl<O: Os> Engine<O> {
                 self.size_in_heap(found, "resize");
                 return false;
             }
-            return class == found.class && usable_for(size, class) == found.usable;
+            let units = self.units_of(found.first);
+            return class == found.class && (class.is_some() || units_for(size) == Some(units));
         }
         if self.is_sampled(block) {
             self.size_sampled(block, "resize");
@@ -223,7 +225,7 @@ impl<O: Os> Engine<O> {
                         return moved;
                     }
                 }
-                units as usize * UNIT
+                self.large_size(first)
             }
         };
         let new = self.alloc_aligned(size, align);
@@ -411,7 +413,12 @@ impl<O: Os> Engine<O> {
         if self.all_in_heaps() {
             return self.free_sized_in_heap(block, size);
         }
-        self.check_size(block, usable_for(size, None));
+        // Of a heap's block all of its units may be used.
+        let given = match self.heap_block(block) {
+            Some(_) => units_for(size).map_or(usize::MAX, |units| units as usize * UNIT),
+            None => self.usable_for(size, None),
+        };
+        self.check_size(block, given);
         self.free_slow(block, "free");
     }
 
@@ -438,7 +445,7 @@ impl<O: Os> Engine<O> {
             None => match self.heap_block(block) {
                 Some(found) => self.size_in_heap(found, operation),
                 None if self.is_sampled(block) => self.size_sampled(block, operation),
-                None => self.large_units(block, operation).1 as usize * UNIT,
+                None => self.large_size(self.large_units(block, operation).0),
             },
         }
     }
@@ -470,10 +477,9 @@ impl<O: Os> Engine<O> {
         }
         self.call_scavenger();
     }
-}
 
-/// Bytes of a block of this size, which is of this class, or large.
-fn usable_for(size: usize, class: Option<SizeClass>) -> usize {
-    let large = || units_for(size).map_or(usize::MAX, |units| units as usize * UNIT);
-    class.map_or_else(large, SizeClass::size)
+    /// Bytes that may be used of a block of this size, which is of this class, or large, and of no heap.
+    fn usable_for(&self, size: usize, class: Option<SizeClass>) -> usize {
+        class.map_or_else(|| large_bytes(size, self.os.page_size()), SizeClass::size)
+    }
 }

@@ -41,7 +41,10 @@ impl<O: Os> Engine<O> {
         let (units, align) = (units_for(size)?, units_for(align)?);
         let mut pages = self.pages.lock();
         let granted = pages.alloc(&self.region, &self.os, units, align)?;
-        pages.note(&self.region, granted.first, size, heap);
+        match granted.zeroed {
+            true => pages.note_clean(&self.region, granted.first, size, heap),
+            false => pages.note(&self.region, granted.first, size, heap),
+        }
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
@@ -137,6 +140,22 @@ impl<O: Os> Engine<O> {
         if self.counting() {
             self.count_free(units as usize * UNIT);
             self.count_alloc(wanted as usize * UNIT);
+        }
+    }
+
+    /// Bytes that may be used of the large block that begins here, which is no heap's.
+    pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
+        // SAFETY: the unit is committed; what its record says of the size stays as it is while nobody resizes the block.
+        unsafe { (*self.region.run(first)).usable(self.os.page_size()) }
+    }
+
+    /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::pages::Pages::dig_behind`].
+    pub(crate) fn dig_behind(&self, first: UnitIndex, only_quiet: bool) -> usize {
+        let mut pages = self.pages.lock();
+        // It may be gone by now.
+        match self.region.entry(first as usize) {
+            MapEntry::LARGE => pages.dig_behind(&self.region, &self.os, first, only_quiet),
+            _ => 0,
         }
     }
 

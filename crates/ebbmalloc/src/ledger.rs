@@ -68,7 +68,7 @@ parts! {
         "the program: free earlier, or allocate less";
     large_rounding: "behind large blocks",
         "Touched memory between the ends of large blocks and the next multiple of 64 KiB.",
-        "sizes just below a multiple of 64 KiB";
+        "it goes back once a block has had its size for a second or two in programs with threads, in others by ebb_idle() or ebb_malloc_trim(); against the rest, sizes just below a multiple of 64 KiB";
     cached: "caches",
         "Free blocks that lie ready for the next malloc of a CPU or a thread.",
         "ebb_malloc_trim() empties them, in programs with threads a second without use; EBB_MODE chooses who has one";

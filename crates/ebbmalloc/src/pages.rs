@@ -11,7 +11,7 @@ use crate::guards::Guards;
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
-use crate::run::{Run, State};
+use crate::run::{Run, State, Tail};
 use crate::run_tree::RunTree;
 use crate::size_class::{SizeClass, UNIT};
 
@@ -282,6 +282,37 @@ impl Pages {
         unsafe { (*region.run(first)).note(bytes, heap) }
     }
 
+    /// The same where nothing of the run is resident yet.
+    pub fn note_clean(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
+        self.note(region, first, bytes, heap);
+        // SAFETY: as above.
+        unsafe { (*region.run(first)).tail = Tail::Gone }
+    }
+
+    /// Returns the OS pages behind the end of a large block to the kernel, once for each size that it has: nobody may
+    /// use them. Where `only_quiet`, not before the block had its size for two looks. Bytes that went.
+    pub fn dig_behind(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        only_quiet: bool,
+    ) -> usize {
+        let run = region.run(first);
+        // SAFETY: as above; of what is written here the block's owner reads nothing.
+        let (units, usable, tail) =
+            unsafe { ((*run).units, (*run).usable(os.page_size()), (*run).tail) };
+        let looked = if tail == Tail::New && only_quiet { Tail::Seen } else { Tail::Gone };
+        // SAFETY: as above.
+        unsafe { (*run).tail = looked };
+        let bytes = (units as usize * UNIT).saturating_sub(usable);
+        if tail == Tail::Gone || looked == Tail::Seen || bytes == 0 {
+            return 0;
+        }
+        // SAFETY: whole pages of the run, all behind what may be used of the block.
+        if unsafe { os.purge(region.address(first).add(usable), bytes) } { bytes } else { 0 }
+    }
+
     /// Takes the note back: a run that joins the one before it keeps its old record.
     fn disown(&mut self, region: &Region, first: UnitIndex) {
         self.note(region, first, 0, 0);
@@ -400,7 +431,7 @@ impl Pages {
                 units += after.units;
             }
         }
-        let run = Run { state, units, left: 0, right: 0 };
+        let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed, and nobody else looks: we hold the lock.
         unsafe {
             region.run(first + units - 1).write(run);
@@ -428,7 +459,7 @@ impl Pages {
     }
 
     fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        let run = Run { state: State::InUse, units, left: 0, right: 0 };
+        let run = Run { state: State::InUse, units, ..Run::default() };
         // SAFETY: both units are committed and ours under the lock.
         unsafe {
             region.run(first).write(run);

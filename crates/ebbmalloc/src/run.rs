@@ -6,6 +6,8 @@
 #[repr(C)]
 pub struct Run {
     pub(crate) state: State,
+    /// What is behind the end of a large block.
+    pub(crate) tail: Tail,
     /// Units in the run; in the first and the last record of a free run.
     pub(crate) units: u32,
     /// Children in the tree of free runs: the unit where each begins, 0 for none. In use: the bytes that
@@ -16,6 +18,12 @@ pub struct Run {
 
 /// Bits of `right` below the heap.
 const HEAP_SHIFT: u32 = 8;
+
+/// Bytes that may be used of a large block of no heap that was asked for with this size: OS pages of `page` bytes, and not all
+/// of its units, since what is behind may go back to the kernel.
+pub(crate) fn large_bytes(size: usize, page: usize) -> usize {
+    size.max(1).checked_next_multiple_of(page).unwrap_or(usize::MAX)
+}
 
 impl Run {
     /// A record that was read from another process, as it may have looked in the middle of a change:
@@ -29,13 +37,14 @@ impl Run {
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        Self { state, units: word(4), left: word(8), right: word(12) }
+        Self { state, tail: Tail::New, units: word(4), left: word(8), right: word(12) }
     }
 
     /// Notes what a run in use was asked for with, for a large block, and which heap it belongs to, 0 for
     /// none. Links are not needed meanwhile.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
         debug_assert!((bytes as u64) < 1 << 40 && heap < 1 << 24);
+        self.tail = Tail::New;
         self.left = bytes as u32;
         self.right = (bytes as u64 >> 32) as u32 | heap << HEAP_SHIFT;
     }
@@ -46,10 +55,27 @@ impl Run {
         (self.left as u64 | (upper as u64) << 32) as usize
     }
 
+    /// Bytes that may be used of the block, if it is no heap's.
+    pub(crate) fn usable(&self, page: usize) -> usize {
+        large_bytes(self.asked(), page)
+    }
+
     /// The heap that [`Run::note`] noted; 0 before.
     pub(crate) fn heap(&self) -> u32 {
         self.right >> HEAP_SHIFT
     }
+}
+
+/// What is known of the OS pages of a run behind the end of its large block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub(crate) enum Tail {
+    #[default]
+    New,
+    /// The block had its size when somebody last looked.
+    Seen,
+    /// They are not resident.
+    Gone,
 }
 
 /// What a run is used for. All zero bytes are a unit that was never used.

@@ -10,6 +10,7 @@ use core::ops::Range;
 use crate::central::ClassSpans;
 use crate::drain::Which;
 use crate::engine::Engine;
+use crate::map::MapEntry;
 use crate::options::ScavengerChoice;
 use crate::os::Os;
 use crate::region::UnitIndex;
@@ -186,17 +187,21 @@ impl<O: Os> Engine<O> {
         dug > 0 || pages.counts.purged > before
     }
 
-    /// Returns OS pages of spans that begin in these units, of quiet ones only or of all. Bytes that went.
+    /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
+    /// went.
     fn dig(&self, units: Range<usize>, only_quiet: bool) -> usize {
-        let spans = units.filter_map(|unit| {
+        let parts = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
+            if entry == MapEntry::LARGE {
+                return Some(self.dig_behind(unit as UnitIndex, only_quiet));
+            }
             let class = entry.class().filter(|_| entry.is_first(unit))?;
             let dig = |spans: &mut ClassSpans| {
                 spans.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
             };
             self.with_spans_of(unit as UnitIndex, entry, class, dig)
         });
-        let dug = spans.sum();
+        let dug = parts.sum();
         self.totals.count_dug(dug);
         dug
     }

@@ -239,7 +239,7 @@ impl Display for Conclusion {
             Kind::Cached => f.write_str("is free blocks in caches. ebb_malloc_trim() empties them; EBB_MODE=percpu or slot keeps one a CPU, not one a thread."),
             Kind::FreeRuns => f.write_str("is free memory that was not given back to the kernel yet. ebb_malloc_trim() gives it back at once. Else it goes in the next seconds where the program has threads, as it goes on freeing where it has one."),
             Kind::Slabs => f.write_str("is what caches need for their lists. EBB_MODE=percpu or slot has one a CPU, thread one a thread."),
-            Kind::LargeRounding => f.write_str("lies between the ends of large blocks and the next 64 KiB. Sizes just below a multiple of 64 KiB lose the least."),
+            Kind::LargeRounding => f.write_str("lies between the ends of large blocks and the next 64 KiB. It goes back once a block has had its size for a second or two in programs with threads, in others by ebb_idle() or ebb_malloc_trim(). Sizes just below a multiple of 64 KiB lose the least."),
             Kind::HugePages => f.write_str("is the rest of huge pages: nobody uses it, but the kernel gives 2 MiB where a part is touched. The sysctl file /sys/kernel/mm/transparent_hugepage/enabled decides."),
             Kind::SmallRounding => f.write_str("at most is lost by rounding small requests up to size classes. Sizes that are multiples of 16 up to 128, or the block sizes of the table, lose nothing."),
             Kind::Held { size: 0, blocks } => write!(f, "is in blocks that the program holds, most of it in {} above 64 KiB. Only the program can give that back.", Grouped(blocks)),

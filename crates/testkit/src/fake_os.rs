@@ -448,6 +448,7 @@ impl Os for FakeOs {
         unsafe {
             assert!(from.addr().abs_diff(to.addr()) >= bytes, "moved onto itself");
             ptr::copy_nonoverlapping(from, to, bytes);
+            self.watch().inspect(|watch| watch.move_pages(from, to, bytes));
             self.clear(from, bytes, None);
         }
         self.moves.fetch_add(1, Ordering::Relaxed);

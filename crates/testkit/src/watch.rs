@@ -149,6 +149,22 @@ impl Watch {
         true
     }
 
+    /// Pages move to where nobody has a block: those of one that may be freed, and what is behind it.
+    ///
+    /// # Safety
+    /// Nobody uses the pages, nor those where they move to.
+    pub unsafe fn move_pages(&self, from: *const u8, to: *mut u8, bytes: usize) {
+        let (Some(at), Some(to)) = (self.offset(from, bytes), self.offset(to, bytes)) else {
+            return;
+        };
+        // SAFETY: the caller's.
+        unsafe { ptr::copy_nonoverlapping(self.mirror.add(at), self.mirror.add(to), bytes) };
+        for page in 0..bytes / self.page {
+            let state = self.states[at / self.page + page].load(Ordering::Relaxed);
+            self.states[to / self.page + page].store(state, Ordering::Relaxed);
+        }
+    }
+
     /// Whether a page was given back, and nobody has had a block there since.
     pub fn is_purged(&self, page: *const u8) -> bool {
         let offset = self.offset(page, self.page);

@@ -1,6 +1,7 @@
 //! Memory over time: a load, and then nothing. What stays resident, beside the bytes that are live?
 
 mod blocks;
+mod buffers;
 mod comers;
 mod consumer;
 mod free_all;
@@ -33,6 +34,8 @@ enum Load {
     Consumer,
     /// 10,000 threads, one after the other, each of which leaves some blocks behind
     Comers,
+    /// Two threads replace buffers of 64 to 256 KiB, and keep some
+    Buffers,
 }
 
 pub fn run(args: &Args) -> Report {
@@ -45,6 +48,7 @@ pub fn run(args: &Args) -> Report {
             Load::Pool => pool::run(&watch),
             Load::Consumer => consumer::run(&watch),
             Load::Comers => comers::run(&watch),
+            Load::Buffers => buffers::run(&watch),
         }
     })
 }

@@ -5,12 +5,13 @@ use anyhow::Result;
 use crate::case::{Case, Job};
 use crate::kit::Kit;
 
-const LOADS: [(&str, &str); 5] = [
+const LOADS: [(&str, &str); 6] = [
     ("free-all", "one thread fills 250 MiB with blocks to 16 KiB and frees them, four times"),
     ("survivors", "1 GiB of small blocks, all freed but every 100th"),
     ("pool", "8 threads with bursts of work and pauses, all freed each time"),
     ("consumer", "one thread allocates batches of 50 MiB, another frees them"),
     ("comers", "10,000 short threads, some at a time, each of which leaves a few blocks"),
+    ("buffers", "two threads replace buffers of 64 to 256 KiB at random, and keep 1,000"),
 ];
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {

@@ -383,3 +383,68 @@ fn impossible_sizes_cost_nothing() {
     let after = engine.stats();
     assert_eq!((after.cached_bytes, after.dirty_bytes), (0, 0));
 }
+
+/// An engine with a block of 70,000 bytes in two units that were used before, and that block, filled.
+fn used_before() -> (Engine<FakeOs>, *mut u8) {
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
+    let blocks = [(); 2].map(|()| engine.alloc(128 << 10));
+    // SAFETY: each is freed once.
+    unsafe { engine.free(blocks[0]) };
+    let block = engine.alloc(70_000);
+    assert_eq!(block, blocks[0]);
+    // SAFETY: so much of it may be used.
+    unsafe { block.write_bytes(7, engine.usable_size(block)) };
+    (engine, block)
+}
+
+/// Whether all that may be used of a block is as [`used_before`] filled it.
+fn is_filled(engine: &Engine<FakeOs>, block: *mut u8) -> bool {
+    // SAFETY: live, and so large.
+    let bytes = unsafe { std::slice::from_raw_parts(block, engine.usable_size(block)) };
+    bytes.iter().all(|&byte| byte == 7)
+}
+
+/// Once for each size that it has.
+#[test]
+fn what_is_behind_a_large_block_goes() {
+    let (engine, block) = used_before();
+    let dug = || engine.stats().dug_bytes as usize;
+    assert_eq!((engine.usable_size(block), dug()), (72 << 10, 0));
+    for _ in 0..2 {
+        engine.trim();
+        assert_eq!(dug(), (128 - 72) << 10);
+    }
+    assert!(is_filled(&engine, block));
+    // SAFETY: live, and nobody uses what is behind.
+    assert!(unsafe { engine.resize(block, 100_000, 1) });
+    // SAFETY: so much of it may be used now.
+    unsafe { block.write_bytes(7, engine.usable_size(block)) };
+    for _ in 0..2 {
+        engine.trim();
+        assert_eq!(dug(), (128 - 72 + 128 - 100) << 10);
+    }
+    assert!(is_filled(&engine, block));
+    engine.check();
+}
+
+/// It may be freed, or grow, any moment: only what stays for a while is worth a system call and page faults.
+#[test]
+fn what_is_behind_a_large_block_goes_in_the_second_look() {
+    let (engine, block) = used_before();
+    let looks = (1..).take_while(|_| {
+        engine.os().sleep_ms(1000);
+        engine.idle();
+        engine.stats().dug_bytes == 0
+    });
+    assert!((1..20).contains(&looks.count()));
+    assert!(is_filled(&engine, block));
+}
+
+#[test]
+fn behind_a_large_block_that_was_never_used_there_is_nothing() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still());
+    let block = engine.alloc(70_000);
+    engine.trim();
+    assert_eq!((engine.stats().dug_bytes, engine.os().purges()), (0, 0));
+    engine.check_with(&[block]);
+}
