@@ -8,6 +8,7 @@ use crate::map::MapEntry;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
+use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT};
 
 /// From so many units on, moving a block's pages beats copying it.
@@ -146,7 +147,7 @@ impl<O: Os> Engine<O> {
     /// Bytes that may be used of the large block that begins here, which is no heap's.
     pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
         // SAFETY: the unit is committed; what its record says of the size stays as it is while nobody resizes the block.
-        unsafe { (*self.region.run(first)).usable(self.os.page_size()) }
+        unsafe { Run::usable(self.region.run(first), self.os.page_size()) }
     }
 
     /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::pages::Pages::dig_behind`].

@@ -299,11 +299,11 @@ impl Pages {
         only_quiet: bool,
     ) -> usize {
         let run = region.run(first);
-        // SAFETY: as above; of what is written here the block's owner reads nothing.
-        let (units, usable, tail) =
-            unsafe { ((*run).units, (*run).usable(os.page_size()), (*run).tail) };
-        let looked = if tail == Tail::New && only_quiet { Tail::Seen } else { Tail::Gone };
         // SAFETY: as above.
+        let (units, tail, usable) =
+            unsafe { ((*run).units, (*run).tail, Run::usable(run, os.page_size())) };
+        let looked = if tail == Tail::New && only_quiet { Tail::Seen } else { Tail::Gone };
+        // SAFETY: as above; the block's owner, who may read the record without the lock, does not read this.
         unsafe { (*run).tail = looked };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
         if tail == Tail::Gone || looked == Tail::Seen || bytes == 0 {

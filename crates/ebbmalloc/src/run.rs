@@ -55,9 +55,15 @@ impl Run {
         (self.left as u64 | (upper as u64) << 32) as usize
     }
 
-    /// Bytes that may be used of the block, if it is no heap's.
-    pub(crate) fn usable(&self, page: usize) -> usize {
-        large_bytes(self.asked(), page)
+    /// Bytes that may be used of the large block of no heap that this record is of. For its owner, too, while somebody who has
+    /// the lock of the page heap writes down what he knows of the tail: that is not read.
+    ///
+    /// # Safety
+    /// The record is valid, and nobody resizes the block.
+    pub(crate) unsafe fn usable(record: *const Self, page: usize) -> usize {
+        // SAFETY: the caller's.
+        let (left, right) = unsafe { ((*record).left, (*record).right) };
+        large_bytes(Self { left, right, ..Self::default() }.asked(), page)
     }
 
     /// The heap that [`Run::note`] noted; 0 before.

@@ -328,6 +328,44 @@ fn heaps_come_and_go() {
     finish(&engine);
 }
 
+/// What is behind a large block goes back while its owner asks for its size, and resizes it.
+#[test]
+fn what_is_behind_a_large_block_goes_meanwhile() {
+    const UNIT: usize = 64 << 10;
+    let engine = engine();
+    // In memory that was used before, so that there is something behind it.
+    let before = [(); 2].map(|()| engine.alloc(2 * UNIT));
+    // SAFETY: freed once.
+    unsafe { engine.free(before[0]) };
+    let block = engine.alloc(UNIT + 1);
+    assert_eq!(block, before[0]);
+    let block = Block::new(block, UNIT + 1, 1, engine.usable_size(block));
+    thread::scope(|scope| {
+        let engine = &engine;
+        scope.spawn(move || {
+            // All of it, since a bare address is not sent.
+            let block = block;
+            let start = block.start;
+            for size in [UNIT + 5000, UNIT + 9000, UNIT + 1] {
+                // SAFETY: nobody else uses it, and so much of it may be used.
+                unsafe {
+                    assert!(engine.resize(start, size, 1));
+                    let last = start.add(engine.usable_size(start) - 1);
+                    last.write(7);
+                    thread::yield_now();
+                    assert_eq!(last.read(), 7);
+                }
+            }
+            // SAFETY: freed once.
+            unsafe { engine.free(start) };
+        });
+        (0..3).for_each(|_| _ = engine.trim());
+    });
+    // SAFETY: freed once.
+    unsafe { engine.free(before[1]) };
+    finish(&engine);
+}
+
 /// Statistics are read while others work.
 #[test]
 fn statistics_meanwhile() {
