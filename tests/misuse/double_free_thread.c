@@ -8,8 +8,8 @@
 // harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
-// Silent where others want the CPUs, too: virtual CPUs are numbers that the kernel gives to threads that run, and each may get the
-// other's meanwhile.
+// Seen to be silent once, where others wanted the CPUs too: presumably since virtual CPUs are numbers that the kernel gives to
+// threads that run, and each may get the other's meanwhile.
 static size_t wanted;
 static char *block;
 static int turn; // 0: the other thread starts; 1: this one frees; 2: the other one; 3: it is done
