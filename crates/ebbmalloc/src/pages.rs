@@ -302,11 +302,15 @@ impl Pages {
         // SAFETY: as above.
         let (units, tail, usable) =
             unsafe { ((*run).units, (*run).tail, Run::usable(run, os.page_size())) };
-        let looked = if tail == Tail::New && only_quiet { Tail::Seen } else { Tail::Gone };
+        let looked = match tail {
+            Tail::Gone => return 0,
+            Tail::New if only_quiet => Tail::Seen,
+            Tail::New | Tail::Seen => Tail::Gone,
+        };
         // SAFETY: as above; the block's owner, who may read the record without the lock, does not read this.
         unsafe { (*run).tail = looked };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
-        if tail == Tail::Gone || looked == Tail::Seen || bytes == 0 {
+        if looked == Tail::Seen || bytes == 0 {
             return 0;
         }
         // SAFETY: whole pages of the run, all behind what may be used of the block.
