@@ -204,16 +204,20 @@ fn caches_are_emptied_under_sequences() {
 /// The same of threads, which nothing restarts: their operations are so short that many begin and end in the midst of an emptying.
 #[test]
 fn caches_of_threads_are_emptied_under_work() {
-    emptied_under_work(LinuxIn::new("thread"));
+    let engine = emptied_under_work(LinuxIn::new("thread"));
+    assert_eq!(engine.stats().cached_bytes, 0, "what threads leave behind comes back as they leave");
 }
 
-/// Two of the threads have none of their own.
+/// Two of the threads have none of their own. What they share stays when they leave, so that a
+/// cache holds something unless the last emptying came after the last of them.
 #[test]
 fn caches_of_threads_and_shared_ones_are_emptied_under_work() {
-    emptied_under_work(LinuxIn::new("auto").without_rseq().cpus(1));
+    let engine = emptied_under_work(LinuxIn::new("auto").without_rseq().cpus(1));
+    engine.trim();
+    assert_eq!(engine.stats().cached_bytes, 0);
 }
 
-fn emptied_under_work(os: LinuxIn) {
+fn emptied_under_work(os: LinuxIn) -> Engine<LinuxIn> {
     let engine = Engine::new(os);
     let over = AtomicBool::new(false);
     let mut emptied = 0;
@@ -252,8 +256,8 @@ fn emptied_under_work(os: LinuxIn) {
     });
     println!("emptied {emptied} times");
     engine.check_with(&[]);
-    let stats = engine.stats();
-    assert_eq!((stats.live_bytes, stats.cached_bytes), (0, 0));
+    assert_eq!(engine.stats().live_bytes, 0);
+    engine
 }
 
 /// Frees the oldest of a few blocks and allocates another, again and again.
