@@ -1,6 +1,6 @@
 // A block is freed twice, by two threads that run at the same time, and both allocate then.
 // threat: double free
-// default: silent or exploitable or abort "ebbmalloc: double free: N passed to free" for 16 100 1000
+// default: exploitable or abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
 // default: abort "ebbmalloc: double free: N passed to free" for 200000 3000000
 // thread: exploitable for 20000
@@ -8,8 +8,6 @@
 // harden: abort "ebbmalloc: double free: N passed to free"
 #include "misuse.h"
 
-// Seen to be silent once, where others wanted the CPUs too: presumably since virtual CPUs are numbers that the kernel gives to
-// threads that run, and each may get the other's meanwhile.
 static size_t wanted;
 static char *block;
 static int turn; // 0: the other thread starts; 1: this one frees; 2: the other one; 3: it is done
@@ -25,7 +23,7 @@ static void *other(void *copy) {
     __atomic_store_n(&turn, 1, __ATOMIC_RELEASE);
     wait_for(2);
     free(copy);
-    for (int i = 0; i < 4; i++) take(wanted);
+    harvest(wanted);
     __atomic_store_n(&turn, 3, __ATOMIC_RELEASE);
     return NULL;
 }
