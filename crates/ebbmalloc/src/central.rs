@@ -13,7 +13,8 @@ use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::{Order, Span};
-use crate::sync::{Lock, const_fn};
+use crate::streak::Asked;
+use crate::sync::{Guard, Lock, const_fn};
 use hardened::{harden, unguard};
 
 /// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
@@ -107,13 +108,20 @@ pub(crate) struct ClassSpans {
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
+    /// Who takes large batches of its blocks in a streak.
+    pub asked: Asked,
 }
 
 impl Central {
     const_fn! {
         pub fn new() -> Self {
-            Self { lock: Lock::new(ClassSpans::new(0)) }
+            Self { lock: Lock::new(ClassSpans::new(0)), asked: Asked::new() }
         }
+    }
+
+    /// The spans, unless others are at them or a batch is to go past them.
+    pub fn spans_unless(&self, past: bool) -> Option<Guard<'_, ClassSpans>> {
+        if past { None } else { self.lock.try_lock() }
     }
 
     /// The lock itself: for fork, and to read the counts.

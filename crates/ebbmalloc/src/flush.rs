@@ -50,7 +50,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn flush_own(&self, which: Which) {
         for class in SizeClass::all().filter(|&class| which.has(class)) {
-            self.flush(class, usize::MAX);
+            self.flush(class, usize::MAX, false);
         }
         self.flush_idle();
     }
@@ -90,20 +90,20 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives up to `most` blocks from the cache's stack of a class back to their spans.
+    /// Gives up to `most` blocks from the cache's stack of a class back to their spans, or in a flow to others.
     #[inline(never)]
-    pub(crate) fn flush(&self, class: SizeClass, most: usize) {
-        with_places(most, |batch| self.flush_by(class, most, batch));
+    pub(crate) fn flush(&self, class: SizeClass, most: usize, flows: bool) {
+        with_places(most, |batch| self.flush_by(class, most, flows, batch));
     }
 
     /// The same, as many at a time as there are places in `batch`.
     #[inline(never)]
-    fn flush_by(&self, class: SizeClass, most: usize, batch: &mut [*mut u8]) {
+    fn flush_by(&self, class: SizeClass, most: usize, flows: bool, batch: &mut [*mut u8]) {
         let mut left = most;
         while left > 0 {
             let wanted = left.min(batch.len());
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.pass_on(class, &batch[..popped]);
+            self.pass_on(class, flows, &batch[..popped]);
             if popped < wanted {
                 break;
             }
@@ -111,14 +111,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives blocks from a cache back to their spans, or leaves them to others where these are at the spans.
-    fn pass_on(&self, class: SizeClass, blocks: &[*mut u8]) {
-        let central = self.centrals[class.index()].spans();
-        let (spans, left) = match central.try_lock() {
+    /// Gives blocks from a cache back to their spans, or leaves them to others: where these are at the spans, or were the last to
+    /// ask for a batch as large as that of which these are.
+    fn pass_on(&self, class: SizeClass, flows: bool, blocks: &[*mut u8]) {
+        let (central, transfers) = (&self.centrals[class.index()], self.transfers());
+        let past = flows && central.asked.by_another(transfers.key);
+        let (spans, left) = match central.spans_unless(past) {
             Some(spans) => (spans, 0),
-            None => match self.transfers().leave(class, blocks) {
+            None => match transfers.leave(class, blocks) {
                 left if left == blocks.len() => return,
-                left => (central.lock(), left),
+                left => (central.spans().lock(), left),
             },
         };
         self.release_to(spans, class, &blocks[left..]);

@@ -16,7 +16,7 @@ use crate::os::Os;
 use crate::prefetch;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Order;
-use crate::streak::Need;
+use crate::streak::{self, Need};
 use crate::sync::{Guard, Ordering};
 
 /// Blocks that move between a cache and its central at a time.
@@ -24,8 +24,9 @@ const BATCH: usize = 256;
 /// The same where fewer are to move: clearing room for more would take longer than moving them.
 const MEDIUM_BATCH: usize = 64;
 pub(crate) const SMALL_BATCH: usize = 16;
-/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
-const FETCHED: usize = 64;
+/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead: about as many
+/// as it can wait for at a time (decisions/0007).
+const FETCHED: usize = 16;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
 /// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
 /// least.
@@ -43,11 +44,34 @@ const MISSES: usize = 64;
 /// How many classes are asked at a time.
 const ASKED: usize = 8;
 
+/// What became of a stack after a miss.
+struct Miss {
+    /// The header before and after: empty ones where the thread has no cache.
+    before: Header,
+    after: Header,
+    /// How many like this were before it in a row.
+    streak: u8,
+    /// Whether the cache is the thread's own.
+    is_own: bool,
+}
+
+impl Miss {
+    fn is_in_streak(&self) -> bool {
+        self.streak >= streak::STREAK
+    }
+
+    /// Whether so many blocks are a large batch of a flow, which would free a span or begin one: as many bytes as most spans
+    /// have, or half, which is all that a thread's own cache has room for (decisions/0029).
+    fn flows(&self, class: SizeClass, blocks: usize) -> bool {
+        let large = if self.is_own { UNIT / 2 } else { UNIT };
+        self.streak >= streak::LONG && blocks * class.size() >= large
+    }
+}
+
 impl<O: Os> Engine<O> {
-    /// After a miss: sets the class's stack up, or gives it more room if the bounds allow. The header
-    /// before and after (empty ones where the thread has no cache), and whether this is one of a streak.
+    /// After a miss: sets the class's stack up, or gives it more room if the bounds allow.
     #[inline(never)]
-    fn make_room(&self, class: SizeClass, need: Need) -> (Header, Header, bool) {
+    fn make_room(&self, class: SizeClass, need: Need) -> Miss {
         let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
         let mut found = look();
         if let Some((slab, now, _)) = found
@@ -57,8 +81,9 @@ impl<O: Os> Engine<O> {
             drain::reopen(slab, class);
             found = look();
         }
-        let mut streak = false;
-        if let Some((slab, now, is_own)) = found {
+        let mut streak = 0;
+        let is_own = found.is_some_and(|(_, _, is_own)| is_own);
+        if let Some((slab, now, _)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
             streak = history.note(class, need);
@@ -66,9 +91,9 @@ impl<O: Os> Engine<O> {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let bytes = more * class.size();
-                let flows = streak && room * class.size() >= FLOW;
+                let flows = streak >= streak::STREAK && room * class.size() >= FLOW;
                 if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, flows)) {
-                    return (now, now, streak);
+                    return Miss { before: now, after: now, streak, is_own };
                 }
                 if !history.used.load(Ordering::Relaxed)
                     && !history.used.swap(true, Ordering::Relaxed)
@@ -78,7 +103,7 @@ impl<O: Os> Engine<O> {
             }
         }
         let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
-        (before, after, streak)
+        Miss { before, after, streak, is_own }
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where blocks flow one way
@@ -120,7 +145,7 @@ impl<O: Os> Engine<O> {
     fn take_room(&self, class: SizeClass) {
         let header = self.front(|front| front.look(class)).unwrap_or_default();
         if header.extra_room(class) > 0 {
-            self.flush(class, header.held(class).div_ceil(2));
+            self.flush(class, header.held(class).div_ceil(2), false);
             self.front(|front| front.shrink(class));
         }
     }
@@ -130,17 +155,18 @@ impl<O: Os> Engine<O> {
     /// request of `size` bytes.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let (before, now, streak) = self.make_room(class, Need::Blocks);
-        let room = now.room(class);
-        let wanted = if streak { room + 1 } else { room / 2 + 1 };
+        let miss = self.make_room(class, Need::Blocks);
+        let room = miss.after.room(class);
+        let wanted = if miss.is_in_streak() { room + 1 } else { room / 2 + 1 };
+        let flows = miss.flows(class, wanted);
         // What a cache begins with has no neighbours that others have.
-        let apart = class.shares_lines() && before.is_new();
-        let order = if streak || apart { Order::InTurn } else { Order::Lowest };
+        let apart = class.shares_lines() && miss.before.is_new();
+        let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
         let sampled = self.sample(size, class, wanted);
         if !sampled.is_null() {
             return sampled;
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, wanted, order, batch);
+        let refill = |batch: &mut [_]| self.refill_by(class, wanted, order, flows, batch);
         let block = with_places(wanted, refill);
         if !block.is_null() {
             self.front(|front| front.know(block));
@@ -151,11 +177,13 @@ impl<O: Os> Engine<O> {
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
     /// the room is, all in a streak. How many more a stack has room for that was set up only now, else 0.
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
-        let (before, after, streak) = self.make_room(class, Need::Room);
+        let miss = self.make_room(class, Need::Room);
+        let Miss { before, after, .. } = miss;
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
-            let stays = if streak { 0 } else { after.room(class).div_ceil(2) };
-            self.flush(class, after.held(class).saturating_sub(stays));
+            let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
+            let goes = after.held(class).saturating_sub(stays);
+            self.flush(class, goes, miss.flows(class, goes));
         }
         if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
     }
@@ -196,17 +224,21 @@ impl<O: Os> Engine<O> {
         claimed
     }
 
-    /// The class's spans; or where others are at these, how many blocks they have left: at the end of `batch`.
+    /// The class's spans; or where others are at these, or the batch is of a flow, how many blocks were left: at the end of `batch`.
     fn spans_or_left(
         &self,
         class: SizeClass,
+        flows: bool,
         batch: &mut [*mut u8],
     ) -> Result<Guard<'_, ClassSpans>, usize> {
-        let central = self.centrals[class.index()].spans();
-        match central.try_lock() {
+        let (central, transfers) = (&self.centrals[class.index()], self.transfers());
+        if flows {
+            central.asked.note(transfers.key);
+        }
+        match central.spans_unless(flows) {
             Some(spans) => Ok(spans),
-            None => match self.transfers().take(class, batch) {
-                0 => Ok(central.lock()),
+            None => match transfers.take(class, batch) {
+                0 => Ok(central.spans().lock()),
                 left => Err(left),
             },
         }
@@ -229,6 +261,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         mut wanted: usize,
         order: Order,
+        flows: bool,
         batch: &mut [*mut u8],
     ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
@@ -236,7 +269,7 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let claimed = match self.spans_or_left(class, batch) {
+            let claimed = match self.spans_or_left(class, flows, batch) {
                 Ok(spans) => {
                     if block.is_null() {
                         // Of threads of one CPU that waited, the first has filled the cache for all of them.

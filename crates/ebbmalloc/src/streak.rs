@@ -9,7 +9,7 @@
 //! it.
 
 use crate::size_class::{CLASSES, SizeClass};
-use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
 
 /// What a cache needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,9 @@ pub(crate) enum Need {
 }
 
 /// A cache that has needed the same so many times in a row is taken to go on like that.
-const STREAK: u8 = 2;
+pub(crate) const STREAK: u8 = 2;
+/// And one that has so many times is taken to be one end of a flow: another has the opposite need.
+pub(crate) const LONG: u8 = 8;
 /// Above these bits of a streak, which count, is the need.
 const COUNT_BITS: u32 = 4;
 
@@ -39,19 +41,19 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes down what is needed; true where the same was needed before, in a streak.
-    pub fn note(&self, class: SizeClass, need: Need) -> bool {
+    /// Takes down what is needed; how often the same was before, in a row, as far as that is asked.
+    pub fn note(&self, class: SizeClass, need: Need) -> u8 {
         let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
         let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
         if last != need as u8 {
             streak.store((need as u8) << COUNT_BITS | 1, Ordering::Relaxed);
-            return false;
+            return 0;
         }
-        if count < STREAK {
+        if count < LONG {
             streak.store(old + 1, Ordering::Relaxed);
         }
-        count >= STREAK
+        count
     }
 
     /// Takes down such a miss; true at one in so many, a power of two.
@@ -59,6 +61,30 @@ impl History {
         let flows = self.flows.load(Ordering::Relaxed).wrapping_add(1);
         self.flows.store(flows, Ordering::Relaxed);
         flows.is_multiple_of(times)
+    }
+}
+
+/// The thread that was the last to ask for a large batch of a class. A guess: plain loads and stores.
+pub(crate) struct Asked(AtomicUsize);
+
+impl Asked {
+    const_fn! {
+        pub fn new() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+
+    /// It is the one with this key.
+    pub fn note(&self, key: usize) {
+        let key = key.wrapping_add(1);
+        if self.0.load(Ordering::Relaxed) != key {
+            self.0.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it is another than the one with this key.
+    pub fn by_another(&self, key: usize) -> bool {
+        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -76,13 +102,10 @@ mod tests {
         let (class, other) = (SizeClass::of(100).unwrap(), SizeClass::of(1).unwrap());
         let history = history();
         for need in [Need::Blocks, Need::Room, Need::Blocks] {
-            for _ in 0..STREAK {
-                assert!(!history.note(class, need), "a short streak counts");
+            for before in 0..1000 {
+                assert_eq!(history.note(class, need), before.min(LONG as u32) as u8);
             }
-            for _ in 0..1000 {
-                assert!(history.note(class, need));
-            }
-            assert!(!history.note(other, need), "another class's counts");
+            assert_eq!(history.note(other, need), 0, "another class's counts");
         }
     }
 
@@ -92,7 +115,7 @@ mod tests {
         let (class, history) = (SizeClass::of(100).unwrap(), history());
         for round in 0..1000 {
             let need = if round / 2 % 2 == 0 { Need::Blocks } else { Need::Room };
-            assert!(!history.note(class, need), "round {round}");
+            assert!(history.note(class, need) < STREAK, "round {round}");
         }
     }
 }

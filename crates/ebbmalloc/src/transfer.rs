@@ -1,19 +1,20 @@
-//! Transfer caches: where many CPUs are at the spans of one class, blocks pass from those that free to those
-//! that allocate beside them.
+//! Transfer caches: where many CPUs are at the spans of one class, or large batches of it flow from one thread to another, blocks
+//! pass from those that free to those that allocate beside the spans.
 //!
 //! Who finds the lock of a class taken has to wait for others to take or give back up to 256 blocks, each in the bitmap of its
 //! span; with eight CPUs that do nothing else, most of the time is waiting. So a batch that comes from a cache then goes to
 //! a transfer cache instead, as far as there is room, and the next that has to wait for blocks takes it from there, as a whole:
-//! each holds a lock for as long as it takes to copy the addresses, and there are several. Where nobody
-//! waits there is nothing here. The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc"); what it is
-//! worth, and why only where somebody waits: decisions/0029.
+//! each holds a lock for as long as it takes to copy the addresses, and there are several. Where a thread asks for
+//! batches as large as a span, and another has such batches to give back, they pass here though nobody waits: else each would free
+//! a span or more, only for the next to cut others. Elsewhere there is nothing here. The idea is tcmalloc's, where all batches go
+//! that way (Ghemawat, Menage, "TCMalloc"); what it is worth, and why only there: decisions/0029.
 
 use crate::cache::{self, OwnedStack, Slab, lock_of};
 use crate::size_class::SizeClass;
 use crate::sync::{Guard, Ordering};
 
-/// One for each CPU, up to so many, and none where there are fewer than four: two are seldom in each other's way.
-const CPUS_LEAST: usize = 4;
+/// One for each CPU, up to so many, and none where there is only one.
+const CPUS_LEAST: usize = 2;
 const MOST: usize = 16;
 /// Room of one, in bytes of blocks.
 const ROOM: usize = 256 << 10;

@@ -205,7 +205,11 @@ fn caches_are_emptied_under_sequences() {
 #[test]
 fn caches_of_threads_are_emptied_under_work() {
     let engine = emptied_under_work(LinuxIn::new("thread"));
-    assert_eq!(engine.stats().cached_bytes, 0, "what threads leave behind comes back as they leave");
+    assert_eq!(
+        engine.stats().cached_bytes,
+        0,
+        "what threads leave behind comes back as they leave"
+    );
 }
 
 /// Two of the threads have none of their own. What they share stays when they leave, so that a
