@@ -119,9 +119,13 @@ impl Central {
         }
     }
 
-    /// The spans, unless others are at them or a batch is to go past them.
-    pub fn spans_unless(&self, past: bool) -> Option<Guard<'_, ClassSpans>> {
-        if past { None } else { self.lock.try_lock() }
+    /// The spans; `None` where a batch is to go past them, or others are at them and the caller would not wait.
+    pub fn spans_unless(&self, past: bool, waits: bool) -> Option<Guard<'_, ClassSpans>> {
+        match (past, waits) {
+            (true, _) => None,
+            (false, true) => Some(self.lock.lock()),
+            (false, false) => self.lock.try_lock(),
+        }
     }
 
     /// The lock itself: for fork, and to read the counts.

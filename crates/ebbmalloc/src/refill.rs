@@ -60,11 +60,13 @@ impl Miss {
         self.streak >= streak::STREAK
     }
 
-    /// Whether so many blocks are a large batch of a flow, which would free a span or begin one: as many bytes as most spans
-    /// have, or half, which is all that a thread's own cache has room for (decisions/0029).
+    /// Whether so many blocks are a large batch of a flow, which would free a span or begin one: together with one more, as many
+    /// bytes as most spans have. A thread's own cache has room for half of that, but for each class from the start, so
+    /// that there it has to be large blocks, of which spans have few (decisions/0029).
     fn flows(&self, class: SizeClass, blocks: usize) -> bool {
-        let large = if self.is_own { UNIT / 2 } else { UNIT };
-        self.streak >= streak::LONG && blocks * class.size() >= large
+        let (least, large) = if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
+        let flows = class.size() >= least && (blocks + 1) * class.size() >= large;
+        flows && self.streak >= streak::LONG
     }
 }
 
@@ -235,7 +237,7 @@ impl<O: Os> Engine<O> {
         if flows {
             central.asked.note(transfers.key);
         }
-        match central.spans_unless(flows) {
+        match central.spans_unless(flows, transfers.are_few()) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok(central.spans().lock()),

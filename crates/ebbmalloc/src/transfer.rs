@@ -16,6 +16,8 @@ use crate::sync::{Guard, Ordering};
 /// One for each CPU, up to so many, and none where there is only one.
 const CPUS_LEAST: usize = 2;
 const MOST: usize = 16;
+/// With fewer, who finds others at the spans waits: two CPUs are seldom in each other's way.
+const MANY: usize = 4;
 /// Room of one, in bytes of blocks.
 const ROOM: usize = 256 << 10;
 
@@ -33,6 +35,11 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
+    /// Whether they are for flows only.
+    pub fn are_few(&self) -> bool {
+        self.count < MANY
+    }
+
     /// Fills the *end* of `blocks` with what others have left, from one cache; how many came.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
