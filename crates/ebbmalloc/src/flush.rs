@@ -116,7 +116,7 @@ impl<O: Os> Engine<O> {
     fn pass_on(&self, class: SizeClass, flows: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         let past = flows && central.asked.by_another(transfers.key);
-        let (spans, left) = match central.spans_unless(past, transfers.are_few()) {
+        let (spans, left) = match central.spans_unless(past, transfers.for_flows) {
             Some(spans) => (spans, 0),
             None => match transfers.leave(class, blocks) {
                 left if left == blocks.len() => return,

@@ -106,7 +106,7 @@ impl<O: Os> Layers<O> {
 
     /// The caches as transfer caches, of a thread with this key.
     fn transfers(&self, key: usize) -> Transfers {
-        Transfers { slabs: self.region.slabs(), count: self.caches, key }
+        Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, key }
     }
 
     /// Leaves blocks in transfer caches; how many.

@@ -237,7 +237,7 @@ impl<O: Os> Engine<O> {
         if flows {
             central.asked.note(transfers.key);
         }
-        match central.spans_unless(flows, transfers.are_few()) {
+        match central.spans_unless(flows, transfers.for_flows) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok(central.spans().lock()),

@@ -6,7 +6,7 @@ use crate::cache::Slab;
 use crate::engine::{Engine, Setup};
 use crate::mode::Mode;
 use crate::os::Os;
-use crate::transfer::Transfers;
+use crate::transfer::{self, Transfers};
 
 impl<O: Os> Engine<O> {
     /// How many caches there are beside those of threads.
@@ -41,9 +41,10 @@ impl<O: Os> Engine<O> {
 
     /// Those between the others, for the calling thread.
     pub(crate) fn transfers(&self) -> Transfers {
-        let Setup { caches, transfers: count, .. } = *self.setup();
+        let Setup { caches, transfers: count, mode, .. } = *self.setup();
         // SAFETY: they lie behind those of CPUs.
         let slabs = unsafe { self.region.slabs().add(caches) };
-        Transfers { slabs, count, key: self.os.thread_key() }
+        let for_flows = mode == Mode::PerCpu && count < transfer::MANY;
+        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
     }
 }

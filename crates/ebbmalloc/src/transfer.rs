@@ -16,8 +16,9 @@ use crate::sync::{Guard, Ordering};
 /// One for each CPU, up to so many, and none where there is only one.
 const CPUS_LEAST: usize = 2;
 const MOST: usize = 16;
-/// With fewer, who finds others at the spans waits: two CPUs are seldom in each other's way.
-const MANY: usize = 4;
+/// Where fewer CPUs have caches, they are for flows only: two CPUs are seldom in each other's way. Threads are, whose caches are smaller,
+/// and which lose their CPU while they are at the spans.
+pub(crate) const MANY: usize = 4;
 /// Room of one, in bytes of blocks.
 const ROOM: usize = 256 << 10;
 
@@ -30,16 +31,13 @@ pub(crate) fn count(cpus: usize) -> usize {
 pub(crate) struct Transfers {
     pub slabs: *mut Slab,
     pub count: usize,
+    /// Only flows pass: who finds others at the spans waits for them.
+    pub for_flows: bool,
     /// The calling thread's [`crate::os::Os::thread_key`]: threads begin with different ones.
     pub key: usize,
 }
 
 impl Transfers {
-    /// Whether they are for flows only.
-    pub fn are_few(&self) -> bool {
-        self.count < MANY
-    }
-
     /// Fills the *end* of `blocks` with what others have left, from one cache; how many came.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
