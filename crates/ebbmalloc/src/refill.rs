@@ -24,9 +24,8 @@ const BATCH: usize = 256;
 /// The same where fewer are to move: clearing room for more would take longer than moving them.
 const MEDIUM_BATCH: usize = 64;
 pub(crate) const SMALL_BATCH: usize = 16;
-/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead: about as many
-/// as it can wait for at a time (decisions/0007).
-const FETCHED: usize = 16;
+/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
+const FETCHED: usize = 64;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
 /// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
 /// least.
