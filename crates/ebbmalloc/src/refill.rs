@@ -44,6 +44,7 @@ const MISSES: usize = 64;
 const ASKED: usize = 8;
 
 /// What became of a stack after a miss.
+#[derive(Default)]
 struct Miss {
     /// The header before and after: empty ones where the thread has no cache.
     before: Header,
@@ -82,19 +83,19 @@ impl<O: Os> Engine<O> {
             drain::reopen(slab, class);
             found = look();
         }
-        let mut streak = 0;
-        let is_own = found.is_some_and(|(_, _, is_own)| is_own);
-        if let Some((slab, now, _)) = found {
+        let mut miss = Miss::default();
+        if let Some((slab, now, is_own)) = found {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            streak = history.note(class, need);
+            (miss.streak, miss.is_own) = (history.note(class, need), is_own);
             if !is_own {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let bytes = more * class.size();
-                let flows = streak >= streak::STREAK && room * class.size() >= FLOW;
+                let flows = miss.is_in_streak() && room * class.size() >= FLOW;
                 if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, flows)) {
-                    return Miss { before: now, after: now, streak, is_own };
+                    (miss.before, miss.after) = (now, now);
+                    return miss;
                 }
                 if !history.used.load(Ordering::Relaxed)
                     && !history.used.swap(true, Ordering::Relaxed)
@@ -103,8 +104,8 @@ impl<O: Os> Engine<O> {
                 }
             }
         }
-        let (before, after) = self.front(|front| front.grow(class)).unwrap_or_default();
-        Miss { before, after, streak, is_own }
+        (miss.before, miss.after) = self.front(|front| front.grow(class)).unwrap_or_default();
+        miss
     }
 
     /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where blocks flow one way
