@@ -102,6 +102,8 @@ pub(crate) struct ClassSpans {
     refills_before: usize,
     /// How many spans are to retire until one that is alone begins small again.
     skips: u8,
+    /// The span that blocks were last claimed from, 0 for none.
+    current: UnitIndex,
 }
 
 /// One class's central.
@@ -154,6 +156,7 @@ impl ClassSpans {
             counts,
             refills_before: 0,
             skips: 0,
+            current: 0,
         }
     }
 
@@ -170,7 +173,7 @@ impl ClassSpans {
     ) -> Batch {
         let (mut left, mut growth) = (blocks.len(), Growth::None);
         while left > 0 {
-            let unit = match self.fullest() {
+            let unit = match self.next(region, order) {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
                 None => match self.grow(region, os, pages, class) {
@@ -195,6 +198,7 @@ impl ClassSpans {
                 }
             }
             left -= claimed;
+            self.current = unit;
             self.relist(region, unit, list, self.list_of(span));
         }
         let claimed = blocks.len() - left;
@@ -329,6 +333,8 @@ impl ClassSpans {
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
     /// Returns the free blocks that were found, and the units of the spans that are listed.
     pub fn check(&self, region: &Region, class: SizeClass) -> (usize, usize) {
+        let is_one = |unit| region.entry(unit as usize) == self.entry(class, unit);
+        assert!(self.current == 0 || is_one(self.current), "claimed from: {}", self.current);
         let (mut free, mut units) = (0, 0);
         for (list, &head) in self.heads.iter().enumerate() {
             assert_eq!(head != 0, self.filled >> list & 1 == 1, "summary bit of list {list}");
@@ -336,7 +342,7 @@ impl ClassSpans {
             while unit != 0 {
                 // SAFETY: as in `claim`.
                 let span = unsafe { &*region.span(unit) };
-                assert_eq!(region.entry(unit as usize), self.entry(class, unit), "listed: {unit}");
+                assert!(is_one(unit), "listed: {unit}");
                 span.check(class);
                 assert_eq!(self.list_of(span), Some(list), "span {unit} is in the wrong list");
                 assert_eq!(span.previous, previous, "back link of span {unit}");
@@ -382,6 +388,15 @@ impl ClassSpans {
             self.retire(region, os, pages, unit);
         }
         self.counts.claimed = 0;
+    }
+
+    /// The span with free blocks to claim from. In turn it is the one that the last were from, as long as that has any: the
+    /// fullest often is one that some came back to a moment ago (decisions/0007).
+    fn next(&self, region: &Region, order: Order) -> Option<UnitIndex> {
+        // SAFETY: a span of this class, whose lock we hold, until it retires.
+        let has_any = |unit| unsafe { (*region.span(unit)).free } > 0;
+        let current = Some(self.current).filter(|_| order == Order::InTurn);
+        current.filter(|&unit| unit != 0 && has_any(unit)).or_else(|| self.fullest())
     }
 
     /// A span with free blocks from the fullest list that has one: emptier ones get the chance
@@ -470,6 +485,9 @@ impl ClassSpans {
             skips => skips.saturating_sub(1),
         };
         let units = span.units as u32;
+        if self.current == first {
+            self.current = 0;
+        }
         for nth in 0..units {
             region.set_entry(first + nth, MapEntry::NONE);
         }

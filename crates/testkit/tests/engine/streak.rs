@@ -91,6 +91,43 @@ fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
     engine.leave_thread();
 }
 
+/// As where one thread goes on to allocate and others free: what they have just freed is the last to be handed out.
+#[test]
+fn a_streak_goes_on_in_its_span() {
+    const IN_SPAN: usize = 64;
+    let engine = engine();
+    let with_another_cache = |work: &(dyn Fn() -> Vec<usize> + Sync)| {
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let blocks = work();
+                engine.leave_thread();
+                blocks
+            });
+            worker.join().unwrap()
+        })
+    };
+    let free_elsewhere = |blocks: &[usize]| {
+        with_another_cache(&|| {
+            free(&engine, blocks.to_vec());
+            vec![]
+        })
+    };
+    let mut blocks = with_another_cache(&|| allocate(&engine, 2 * IN_SPAN));
+    blocks.sort();
+    let (one, other) = blocks.split_at(IN_SPAN);
+    assert_eq!(other[IN_SPAN - 1] - one[0], (2 * IN_SPAN - 1) * SIZE, "two spans");
+    free_elsewhere(&one[1..]);
+    // Three batches of half of the cache, each with one more.
+    let mut taken = allocate(&engine, (ROOM as usize / 2 + 1) * 3);
+    free_elsewhere(&other[..4]);
+    taken.extend(allocate(&engine, IN_SPAN - 1 + 4 - taken.len()));
+    let from_other = taken.iter().position(|block| other.contains(block));
+    assert_eq!(from_other, Some(IN_SPAN - 1), "all of one, then of the other");
+    free(&engine, taken);
+    engine.leave_thread();
+    engine.check();
+}
+
 /// As where one of thousands of threads on a few CPUs loses its CPU in the middle of a refill: of those that wait for it, the first fills the
 /// cache, and the others take what that got.
 #[test]
