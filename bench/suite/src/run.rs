@@ -1,5 +1,5 @@
-//! Measures: rounds outermost, then cases, then allocators in an order that is rotated (A B C, C A B, …), so that
-//! what is compared ran close together and no allocator always comes first.
+//! Measures: rounds outermost, then cases, then allocators in an order that is rotated and turned round (A B C, C B A, B C A, …), so
+//! that what is compared ran close together, and no allocator always comes first or after the same one.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -93,9 +93,8 @@ fn measure(plan: &Plan, rounds: u32, bench: &Bench, results: &mut Results) -> Re
     for round in 1..=rounds {
         for case in plan.cases.iter().filter(|case| round <= case.most_rounds) {
             let contenders = plan.contenders(case);
-            let first = who_begins(round, contenders.len());
-            for turn in 0..contenders.len() {
-                let allocator = contenders[(first + turn) % contenders.len()];
+            for nth in turns(round, contenders.len()) {
+                let allocator = contenders[nth];
                 if !results.has(&case.name, &allocator.name, round) {
                     progress.begin(&case.name, round);
                     one(case, allocator, round, bench, results)?;
@@ -136,11 +135,14 @@ fn one(
     }
 }
 
-/// Who of so many comes first in a round. Runs leave traces for those that follow (caches of the kernel, a warm processor), so over few
-/// rounds, too, nobody is to have the same places: by steps of the golden section, which divides evenly wherever one stops.
-fn who_begins(round: u32, of: usize) -> usize {
+/// Of so many, who comes when in a round. Runs leave traces for those that follow (caches of the kernel, a warm processor), so over few
+/// rounds, too, nobody is to have the same places, nor to follow the same one: every other round is the one before it backwards. Who
+/// begins the others goes by steps of the golden section, which divides evenly wherever one stops.
+fn turns(round: u32, of: usize) -> impl Iterator<Item = usize> {
     const GOLDEN: f64 = 0.618_033_988_749_895;
-    ((f64::from(round) * GOLDEN).fract() * of as f64) as usize
+    let first = ((f64::from(round.div_ceil(2)) * GOLDEN).fract() * of as f64) as usize;
+    let back = round.is_multiple_of(2);
+    (0..of).map(move |turn| (first + if back { of - 1 - turn } else { turn }) % of)
 }
 
 /// Keeps other runs out of the directory while the file is open.
@@ -202,13 +204,29 @@ mod tests {
         const OF: usize = 12;
         for begin in 0..20 {
             let mean = |who: usize| {
-                let place = |round| (who + OF - who_begins(round, OF)) % OF;
+                let place = |round| turns(round, OF).position(|other| other == who).unwrap();
                 (begin..begin + 5).map(place).sum::<usize>() as f64 / 5.0
             };
             let (low, high) = (0..OF).map(mean).fold((f64::MAX, 0.0), |(low, high), mean| {
                 (f64::min(low, mean), f64::max(high, mean))
             });
             assert!(high - low < 3.5, "from round {begin}: places {low} to {high}");
+        }
+    }
+
+    #[test]
+    fn each_comes_once_a_round_and_not_after_the_same_one_twice() {
+        for of in 1..14 {
+            for round in 1..20 {
+                let now: Vec<_> = turns(round, of).collect();
+                let mut sorted = now.clone();
+                sorted.sort();
+                assert!(sorted.into_iter().eq(0..of), "{now:?}");
+                let next: Vec<_> = turns(round + 1, of).collect();
+                let same =
+                    now.windows(2).filter(|pair| next.windows(2).any(|other| other == *pair));
+                assert!(of < 3 || same.count() == 0, "{now:?}, then {next:?}");
+            }
         }
     }
 }
