@@ -35,8 +35,8 @@ const ROOM_LEAST: usize = 768 << 10;
 /// Room of a stack, in bytes of blocks, from which on a streak adds to it at one in so many misses only: blocks that flow one
 /// way do not come back, and more room holds more of them. But where they flow for long, two CPUs wait for each other
 /// with each refill and flush (decisions/0007).
-const FLOW: usize = 16 << 10;
-const FLOW_MISSES: u8 = 64;
+const MUCH: usize = 16 << 10;
+const MUCH_MISSES: u8 = 64;
 /// Every so many misses of a stack that would grow, others are asked to give: each time would
 /// have classes that all are busy take from each other for ever.
 const MISSES: usize = 64;
@@ -92,8 +92,8 @@ impl<O: Os> Engine<O> {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let bytes = more * class.size();
-                let flows = miss.is_in_streak() && room * class.size() >= FLOW;
-                if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, flows)) {
+                let has_much = miss.is_in_streak() && room * class.size() >= MUCH;
+                if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, has_much)) {
                     (miss.before, miss.after) = (now, now);
                     return miss;
                 }
@@ -108,26 +108,27 @@ impl<O: Os> Engine<O> {
         miss
     }
 
-    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where blocks flow one way
+    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where the stack of a streak `has_much`
     /// it is asked now and then, gives half of its room at most, and others are left alone.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, flows: bool) -> bool {
+    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, has_much: bool) -> bool {
         // SAFETY: as above.
         let history = unsafe { cache::history_of(slab) };
         let misses = history.misses.load(Ordering::Relaxed);
-        let due = match flows {
-            true => history.flows_for_long(FLOW_MISSES),
+        let due = match has_much {
+            true => history.misses_with_much(MUCH_MISSES),
             false => misses.is_multiple_of(MISSES),
         };
         if due {
             let in_use = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_used.load(Ordering::Relaxed).max(1);
-            let room = (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST) >> flows as u32;
+            let room =
+                (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST) >> has_much as u32;
             // SAFETY: as above, and in these modes stacks lie in their full places.
             if unsafe { cache::extra_room(slab) } + bytes <= room {
                 return true;
             }
         }
-        if flows {
+        if has_much {
             return false;
         }
         // Those that ask next get nothing, or find out what this one gave.

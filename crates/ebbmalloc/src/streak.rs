@@ -35,7 +35,7 @@ pub(crate) struct History {
     /// Whether a stack was ever set up here.
     pub used: AtomicBool,
     /// Misses of streaks whose stacks have much room already; begins anew at 256.
-    flows: AtomicU8,
+    much: AtomicU8,
     /// For each class, what was needed last, and how often in a row.
     streaks: [AtomicU8; CLASSES],
 }
@@ -57,10 +57,10 @@ impl History {
     }
 
     /// Takes down such a miss; true at one in so many, a power of two.
-    pub fn flows_for_long(&self, times: u8) -> bool {
-        let flows = self.flows.load(Ordering::Relaxed).wrapping_add(1);
-        self.flows.store(flows, Ordering::Relaxed);
-        flows.is_multiple_of(times)
+    pub fn misses_with_much(&self, times: u8) -> bool {
+        let much = self.much.load(Ordering::Relaxed).wrapping_add(1);
+        self.much.store(much, Ordering::Relaxed);
+        much.is_multiple_of(times)
     }
 }
 
