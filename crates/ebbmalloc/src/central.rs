@@ -264,7 +264,7 @@ impl ClassSpans {
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
-        if region.entry(unit as usize) != self.entry(class, unit) {
+        if !self.is_one(region, class, unit) {
             return 0;
         }
         // SAFETY: the unit heads a span of this class, whose lock we hold.
@@ -325,15 +325,14 @@ impl ClassSpans {
 
     /// A copy of the record of a span, if it is one of this class.
     pub fn copy(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> Option<Span> {
-        let is_one = region.entry(unit as usize) == self.entry(class, unit);
         // SAFETY: the unit heads a span of this class, whose lock we hold.
-        is_one.then(|| unsafe { (*region.span(unit)).clone() })
+        self.is_one(region, class, unit).then(|| unsafe { (*region.span(unit)).clone() })
     }
 
     /// Walks every listed span and panics at the first that is booked wrongly: for tests.
     /// Returns the free blocks that were found, and the units of the spans that are listed.
     pub fn check(&self, region: &Region, class: SizeClass) -> (usize, usize) {
-        let is_one = |unit| region.entry(unit as usize) == self.entry(class, unit);
+        let is_one = |unit| self.is_one(region, class, unit);
         assert!(self.current == 0 || is_one(self.current), "claimed from: {}", self.current);
         let (mut free, mut units) = (0, 0);
         for (list, &head) in self.heads.iter().enumerate() {
@@ -353,6 +352,11 @@ impl ClassSpans {
             }
         }
         (free, units)
+    }
+
+    /// Whether one of these spans begins with this unit.
+    fn is_one(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> bool {
+        region.entry(unit as usize) == self.entry(class, unit)
     }
 
     /// What the map says of the units of a span.
@@ -393,10 +397,11 @@ impl ClassSpans {
     /// The span with free blocks to claim from. In turn it is the one that the last were from, as long as that has any: the
     /// fullest often is one that some came back to a moment ago (decisions/0007).
     fn next(&self, region: &Region, order: Order) -> Option<UnitIndex> {
-        // SAFETY: a span of this class, whose lock we hold, until it retires.
-        let has_any = |unit| unsafe { (*region.span(unit)).free } > 0;
-        let current = Some(self.current).filter(|_| order == Order::InTurn);
-        current.filter(|&unit| unit != 0 && has_any(unit)).or_else(|| self.fullest())
+        let goes_on = order == Order::InTurn
+            && self.current != 0
+            // SAFETY: a span of this class, whose lock we hold, until it retires.
+            && unsafe { (*region.span(self.current)).free } > 0;
+        if goes_on { Some(self.current) } else { self.fullest() }
     }
 
     /// A span with free blocks from the fullest list that has one: emptier ones get the chance
