@@ -2,6 +2,7 @@
 
 pub mod debian;
 pub mod machine;
+mod turns;
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 
 use Source::{Crate, Debian, Libc};
+pub use turns::turns;
 
 pub struct Peer {
     pub name: &'static str,

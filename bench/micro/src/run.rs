@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::report::{Entrant, Measured, Report};
 use crate::rows::{self, ROWS, Row};
 use crate::worker::Outcome;
-use allocators::{self, Peer, Ready};
+use allocators::{self, Peer, Ready, turns};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -101,9 +101,7 @@ fn measure(
     let mut fit = vec![true; report.entrants.len()];
     for round in 0..=report.rounds {
         progress.step(row.name, round);
-        for turn in 0..report.entrants.len() {
-            // Rotated, so that nobody always follows the same neighbour.
-            let index = (turn + round as usize) % report.entrants.len();
+        for index in turns(round, report.entrants.len()) {
             if !fit[index] {
                 continue;
             }

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use allocators::{Peer, machine};
+use allocators::{Peer, machine, turns};
 use anyhow::{Context, Result, bail, ensure};
 use ebb::interrupt;
 use ebb::perf::Perf;
@@ -135,16 +135,6 @@ fn one(
     }
 }
 
-/// Of so many, who comes when in a round. Runs leave traces for those that follow (caches of the kernel, a warm processor), so over few
-/// rounds, too, nobody is to have the same places, nor to follow the same one: every other round is the one before it backwards. Who
-/// begins the others goes by steps of the golden section, which divides evenly wherever one stops.
-fn turns(round: u32, of: usize) -> impl Iterator<Item = usize> {
-    const GOLDEN: f64 = 0.618_033_988_749_895;
-    let first = ((f64::from(round.div_ceil(2)) * GOLDEN).fract() * of as f64) as usize;
-    let back = round.is_multiple_of(2);
-    (0..of).map(move |turn| (first + if back { of - 1 - turn } else { turn }) % of)
-}
-
 /// Keeps other runs out of the directory while the file is open.
 fn lock(out: &Path) -> Result<File> {
     let file =
@@ -192,41 +182,4 @@ fn conditions(plan: &Plan, library: &Path, rounds: u32, quick: bool) -> Result<C
         cases: plan.cases.iter().map(case).collect(),
         missing: plan.missing.clone(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Over any five rounds, all have nearly the same place on average.
-    #[test]
-    fn places_are_even_over_few_rounds() {
-        const OF: usize = 12;
-        for begin in 0..20 {
-            let mean = |who: usize| {
-                let place = |round| turns(round, OF).position(|other| other == who).unwrap();
-                (begin..begin + 5).map(place).sum::<usize>() as f64 / 5.0
-            };
-            let (low, high) = (0..OF).map(mean).fold((f64::MAX, 0.0), |(low, high), mean| {
-                (f64::min(low, mean), f64::max(high, mean))
-            });
-            assert!(high - low < 3.5, "from round {begin}: places {low} to {high}");
-        }
-    }
-
-    #[test]
-    fn each_comes_once_a_round_and_not_after_the_same_one_twice() {
-        for of in 1..14 {
-            for round in 1..20 {
-                let now: Vec<_> = turns(round, of).collect();
-                let mut sorted = now.clone();
-                sorted.sort();
-                assert!(sorted.into_iter().eq(0..of), "{now:?}");
-                let next: Vec<_> = turns(round + 1, of).collect();
-                let same =
-                    now.windows(2).filter(|pair| next.windows(2).any(|other| other == *pair));
-                assert!(of < 3 || same.count() == 0, "{now:?}, then {next:?}");
-            }
-        }
-    }
 }
