@@ -1,11 +1,14 @@
 //! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
 
 use super::{SEEN_AT, SlabStart};
-use crate::size_class::{CLASSES, SizeClass};
+use crate::size_class::{CLASSES, MIN_ALIGN, SizeClass};
 
 /// The most that one stack holds, in bytes of blocks and in blocks.
-const STACK_BYTES: usize = 256 * 1024;
+const STACK_BYTES: usize = 208 * 1024;
 const STACK_BLOCKS: usize = 1024;
+/// A stack of the smallest blocks may hold more of them, so many bytes: programs free thousands of these and take as many again (decisions/0005).
+const TINY_BYTES: usize = 48 * 1024;
+const STACK_BLOCKS_MOST: usize = TINY_BYTES / MIN_ALIGN;
 const STACK_BLOCKS_MIN: usize = 4;
 /// What a stack is first set up for, and each miss adds: where room is short, steps that double it would give most classes
 /// much more than they use (decisions/0005).
@@ -56,8 +59,8 @@ impl Header {
         if self.is_closed() {
             return self;
         }
-        let whole = self.held(class) * PLACES + self.place(class);
-        Self { top: CLOSED, limit: if self.is_new() { 0 } else { whole as u32 + 1 } }
+        let whole = CLOSED_FROM[self.place(class)] + self.held(class);
+        Self { top: CLOSED, limit: if self.is_new() { 0 } else { whole as u32 } }
     }
 
     /// True also where somebody is emptying it.
@@ -82,11 +85,11 @@ impl Header {
     /// What a closed stack can go on with, where it lies: no room beyond what it holds. One that was never set up is as
     /// it was.
     pub fn opened(self, class: SizeClass) -> Self {
-        let Some(whole) = self.limit.checked_sub(1) else {
+        if self.is_new() {
             return Self::default();
-        };
-        let bottom = Stack::of(whole as usize % PLACES, class).bottom;
-        let top = bottom + 8 * self.held(class) as u32;
+        }
+        let (place, held) = self.closed_as();
+        let top = Stack::of(place, class).bottom + 8 * held as u32;
         Self { top, limit: top }
     }
 
@@ -150,7 +153,7 @@ impl Header {
     #[inline(never)]
     pub fn held(self, class: SizeClass) -> usize {
         if self.is_closed() {
-            return self.limit.saturating_sub(1) as usize / PLACES;
+            return self.closed_as().1;
         }
         (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
     }
@@ -166,7 +169,18 @@ impl Header {
     fn stack(self, class: SizeClass) -> Stack {
         Stack::of(self.place(class), class)
     }
+
+    /// Where a closed stack lies, and how many blocks it holds.
+    fn closed_as(self) -> (usize, usize) {
+        let whole = self.limit as usize;
+        let place = CLOSED_FROM.iter().rposition(|&from| from <= whole).unwrap_or(0);
+        (place, whole.saturating_sub(CLOSED_FROM[place]))
+    }
 }
+
+/// The limit of a closed stack is that of its place, and one more for each block.
+const CLOSED_FROM: [usize; PLACES] =
+    [1, 2 + PLACE_BLOCKS[0], 3 + PLACE_BLOCKS[0] + PLACE_BLOCKS[1]];
 
 /// Offset of the slot that is the top of all stacks that are closed, and of that of those taken, which stay null: behind the smallest
 /// stacks, on the page that stays where it is when the slots of stacks go back to the kernel.
@@ -174,7 +188,7 @@ pub(super) const CLOSED: u32 =
     (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
 const TAKEN: u32 = CLOSED + 8;
 /// A limit of one that is closed lies at or below that.
-const _: () = assert!((STACK_BLOCKS * PLACES + PLACES) as u32 <= CLOSED);
+const _: () = assert!((CLOSED_FROM[FULL] + STACK_BLOCKS_MOST) as u32 <= CLOSED);
 
 /// Where a class's stack may lie in a slab.
 #[derive(Clone, Copy)]
@@ -211,7 +225,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
     while place < PLACES {
         let mut i = 1;
         while let Some(class) = SizeClass::from_index(i) {
-            let mut most = blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
+            let mut most = stack_blocks(class);
             if place < FULL && most > PLACE_BLOCKS[place] {
                 most = PLACE_BLOCKS[place];
             }
@@ -257,6 +271,12 @@ pub(super) fn first_room(class: SizeClass) -> usize {
     FIRST[class.index()] as usize
 }
 
+/// The most blocks that a virtual CPU's stack holds.
+const fn stack_blocks(class: SizeClass) -> usize {
+    let tiny = blocks_in(class, TINY_BYTES, STACK_BLOCKS, STACK_BLOCKS_MOST);
+    blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, tiny)
+}
+
 /// How many blocks of a class make `bytes`, within bounds.
 const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) -> usize {
     let blocks = bytes / class.size();
@@ -272,7 +292,7 @@ const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) ->
 /// How many blocks of a class the stack of one of so many threads may hold: the most while there are
 /// few threads; beyond, all together hold no more, but for a few blocks each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
-    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS);
+    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS_MOST);
     let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
     (full * FULL_SHARES / threads.max(FULL_SHARES)).max(few)
 }
@@ -341,9 +361,9 @@ mod tests {
 
     #[test]
     fn bottoms_of_large_stacks_lie_in_different_lines_of_their_pages() {
-        let large = SizeClass::all().filter(|&class| Stack::of(FULL, class).most == 1024);
+        let large = SizeClass::all().filter(|&class| Stack::of(FULL, class).most >= 1024);
         let mut lines: Vec<_> = large.map(|class| bottom_of(class) % 4096 / 64).collect();
-        assert_eq!(lines.len(), 16);
+        assert_eq!(lines.len(), 13);
         lines.sort_unstable();
         assert!(lines.windows(2).all(|pair| pair[1] - pair[0] >= 4), "{lines:?}");
     }

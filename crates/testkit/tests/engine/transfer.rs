@@ -174,36 +174,43 @@ fn one_cpu_has_none() {
     assert_eq!([1, 2, 3, 4, 20].map(slabs), [1, 4, 6, 8, 36]);
 }
 
-/// One thread allocates and another frees, by turns, so many blocks of this size. How often spans gave or got some.
+/// One thread allocates and another frees, by turns, 128 KiB of blocks of this size. How often spans gave or got some in 200 rounds, after
+/// 1,000 in which room grows.
 fn flow(mode: &'static str, size: usize) -> u64 {
-    const ROUNDS: usize = 200;
+    const ROUNDS: usize = 1_200;
     let engine = Arc::new(Engine::new(FakeOs::default().cpus(2).mode(mode).still()));
+    let calls = || engine.stats().refills + engine.stats().flushes;
+    let mut before = 0;
     let (sender, receiver) = mpsc::sync_channel::<Vec<usize>>(0);
     let consumer = thread::spawn({
         let engine = Arc::clone(&engine);
         move || receiver.into_iter().for_each(|blocks| free(&engine, &blocks))
     });
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         sender.send(allocate(&engine, size, (128 << 10) / size)).unwrap();
+        if round + 200 == ROUNDS {
+            before = calls();
+        }
     }
     drop(sender);
     consumer.join().unwrap();
     engine.check();
-    let stats = engine.stats();
+    let asked = calls() - before;
     engine.trim();
     assert_eq!(engine.stats().cached_bytes, 0);
     engine.check();
-    stats.refills + stats.flushes
+    asked
 }
 
-/// 200 times 128 KiB, of which a thread's cache holds 32 and another one 256.
+/// A thread's cache holds 32 KiB of them and another one 208.
 #[test]
 fn large_batches_of_a_flow_pass_beside_the_spans() {
     let calls = flow("thread", 4096);
     assert!(calls < 100, "spans were asked {calls} times");
-    // Two threads may use the same slot.
-    let calls: Vec<_> = (0..20).map(|_| flow("slot", 4096)).collect();
-    assert!(calls.iter().any(|&calls| calls < 100), "spans were asked {calls:?} times");
+    // Two threads may use the same slot, which hardly ever lasts.
+    let mut calls: Vec<_> = (0..11).map(|_| flow("slot", 4096)).collect();
+    calls.sort_unstable();
+    assert!(calls[5] < 100, "spans were asked {calls:?} times");
 }
 
 /// A thread that allocates much and frees it, again and again, has caches of its own for that and nobody to leave it to.
