@@ -116,10 +116,11 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
             format!("round {} of {}", round - options.warmup + 1, options.runs)
         };
         for turn in 0..contenders.len() {
-            // Each allocator comes first in turn, lest one always finds what another left behind. In
-            // warm-ups the system's comes first: it tells failures of the program from those of others.
-            let first = if warming { 0 } else { (round - options.warmup) as usize };
-            let contender = (first + turn) % contenders.len();
+            // In warm-ups the system's comes first: it tells failures of the program from those of others.
+            let contender = match round.checked_sub(options.warmup) {
+                Some(round) => who(round as usize, turn, contenders.len()),
+                None => turn,
+            };
             progress.begin(&label, &contenders[contender].name);
             let setting = Setting {
                 input: &File::open(&input)?,
@@ -149,6 +150,13 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
         report::print(&findings);
     }
     Ok(())
+}
+
+/// Who comes at this turn of a round, of so many. Lest one always finds what the same other left behind, each comes first in turn, and
+/// the others in their order or, every other round, backwards.
+fn who(round: usize, turn: usize, of: usize) -> usize {
+    let first = round % of;
+    (first + if round.is_multiple_of(2) { turn } else { of - turn }) % of
 }
 
 fn contenders(options: &Options, path: &Path) -> anyhow::Result<Vec<Contender>> {
@@ -258,6 +266,25 @@ mod tests {
         assert_eq!(parse_allocator("a=/b=c.so"), Ok(("a".into(), "/b=c.so".into())));
         for text in ["", "=", "a", "a=", "=b"] {
             assert!(parse_allocator(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_comes_first_as_often_and_after_another_one_each_round() {
+        for of in 1..9 {
+            let orders: Vec<Vec<_>> = (0..2 * of)
+                .map(|round| (0..of).map(|turn| who(round, turn, of)).collect())
+                .collect();
+            for contender in 0..of {
+                assert!(orders.iter().all(|order| order.contains(&contender)), "{orders:?}");
+                let first = orders.iter().filter(|order| order[0] == contender).count();
+                assert_eq!(first, 2, "{orders:?}");
+            }
+            for rounds in orders.windows(2) {
+                let [pairs, next] = [0, 1].map(|nth| rounds[nth].windows(2));
+                let again = pairs.filter(|pair| next.clone().any(|other| other == *pair)).count();
+                assert!(of < 3 || again == 0, "{orders:?}");
+            }
         }
     }
 
