@@ -1,10 +1,10 @@
 //! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
 
-use super::{SEEN_AT, SlabStart};
+use super::{APART, MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
 use crate::size_class::{CLASSES, MIN_ALIGN, SizeClass};
 
 /// The most that one stack holds, in bytes of blocks and in blocks.
-const STACK_BYTES: usize = 208 * 1024;
+const STACK_BYTES: usize = 216 * 1024;
 const STACK_BLOCKS: usize = 1024;
 /// A stack of the smallest blocks may hold more of them, so many bytes: programs free thousands of these and take as many again (decisions/0005).
 const TINY_BYTES: usize = 48 * 1024;
@@ -189,6 +189,8 @@ pub(super) const CLOSED: u32 =
 const TAKEN: u32 = CLOSED + 8;
 /// A limit of one that is closed lies at or below that.
 const _: () = assert!((CLOSED_FROM[FULL] + STACK_BLOCKS_MOST) as u32 <= CLOSED);
+/// Marks and digests lie among the smallest stacks, which no slab has that has those.
+const _: () = assert!(size_of::<SlabStart>() <= MARKS_AT && SEEN_END <= CLOSED as usize);
 
 /// Where a class's stack may lie in a slab.
 #[derive(Clone, Copy)]
@@ -239,7 +241,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
             offset += 8 * (most + 1) + if coloured { 8 * COLOUR } else { 0 };
             i += 1;
         }
-        // The headers, the smallest stacks and the slots of those that are closed share a page.
+        // The headers, the smallest stacks or marks, and the slots of those that are closed share a page.
         if place == 0 {
             assert!(offset == CLOSED as usize);
             offset += 16;
@@ -247,11 +249,11 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
         }
         place += 1;
     }
-    assert!(offset <= SEEN_AT);
+    assert!(offset <= (1 << SLAB_SHIFT) - APART);
     (stacks, offset)
 };
 
-/// Bytes at the start of a slab that are ever used, but for the marks and digests at its end.
+/// Bytes at the start of a slab that are ever used.
 pub(crate) fn used_bytes() -> usize {
     STACKS.1
 }
