@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::cache::SLAB_SHIFT;
+use crate::cache::{SLAB_SHIFT, used_bytes};
 use crate::os::Os;
 use crate::region::{Places, Region, TABLES};
 use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
@@ -17,7 +17,7 @@ use crate::span::Span;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// To be counted up where a reader would misunderstand; sizes speak for themselves.
-const LAYOUT: u32 = 4;
+const LAYOUT: u32 = 5;
 
 /// What lies there.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,8 @@ impl Shape {
         TABLES[1] as u32,
         TABLES[2] as u32,
         TABLES[3] as u32,
-        SLAB_SHIFT,
+        // Where stacks lie in a slab has no other size.
+        SLAB_SHIFT | (used_bytes() as u32) << 8,
         CLASSES as u32,
         UNIT_SHIFT,
         size_of::<usize>() as u32,

@@ -254,7 +254,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
 };
 
 /// Bytes at the start of a slab that are ever used.
-pub(crate) fn used_bytes() -> usize {
+pub(crate) const fn used_bytes() -> usize {
     STACKS.1
 }
 
