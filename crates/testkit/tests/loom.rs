@@ -514,7 +514,7 @@ mod caches_of_cpus {
     }
 
     #[test]
-    #[should_panic(expected = "block 2 is lost")]
+    #[should_panic(expected = "a top is that of a slot of the stack")]
     fn mutant_that_commits_half_a_header() {
         emptied(true, Mistake::HalfCommit);
     }

@@ -88,8 +88,8 @@ impl Header {
         if self.is_new() {
             return Self::default();
         }
-        let (place, held) = self.closed_as();
-        let top = Stack::of(place, class).bottom + 8 * held as u32;
+        let (place, _) = self.closed_as();
+        let top = Stack::of(place, class).bottom + 8 * self.held(class) as u32;
         Self { top, limit: top }
     }
 

@@ -71,7 +71,7 @@ impl Stack {
             None if top < 16 => top / 8,
             None => 0,
         };
-        &self.slots[nth as usize]
+        self.slots.get(nth as usize).expect("a top is that of a slot of the stack")
     }
 
     fn at(&self, top: u32) -> *mut u8 {
