@@ -6,7 +6,8 @@ use crate::size_class::{CLASSES, MIN_ALIGN, SizeClass};
 /// The most that one stack holds, in bytes of blocks and in blocks.
 const STACK_BYTES: usize = 216 * 1024;
 const STACK_BLOCKS: usize = 1024;
-/// A stack of the smallest blocks may hold more of them, so many bytes: programs free thousands of these and take as many again (decisions/0005).
+/// A stack of the smallest blocks may hold more of them, so many bytes: programs free thousands of these and take as many
+/// again (decisions/0005).
 const TINY_BYTES: usize = 48 * 1024;
 const STACK_BLOCKS_MOST: usize = TINY_BYTES / MIN_ALIGN;
 const STACK_BLOCKS_MIN: usize = 4;
@@ -88,8 +89,8 @@ impl Header {
         if self.is_new() {
             return Self::default();
         }
-        let (place, _) = self.closed_as();
-        let top = Stack::of(place, class).bottom + 8 * self.held(class) as u32;
+        let (place, held) = self.closed_as();
+        let top = Stack::of(place, class).bottom + 8 * held as u32;
         Self { top, limit: top }
     }
 
