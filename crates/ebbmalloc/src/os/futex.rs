@@ -3,24 +3,15 @@
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
-use super::linux::keeping_errno;
+use super::syscall::call;
 
 /// Sleeps while `word` holds `expected`; may return early.
 #[cold]
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    keeping_errno(|| {
-        // SAFETY: the word outlives the call; a null timeout waits without limit.
-        unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                word.as_ptr(),
-                operation,
-                expected,
-                ptr::null::<libc::timespec>(),
-            )
-        }
-    });
+    let no_timeout = ptr::null::<libc::timespec>();
+    // SAFETY: the word outlives the call; a null timeout waits without limit.
+    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
 }
 
 /// Wakes one thread that sleeps on `word`.
@@ -29,7 +20,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     // SAFETY: waking reads nothing through the address.
-    keeping_errno(|| unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) });
+    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 
 /// Tells the processor that this is a waiting loop.

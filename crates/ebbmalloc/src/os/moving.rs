@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::linux::keeping_errno;
+use super::syscall::{call, map};
 
 /// Ranges of pages moved so far, and how many may be.
 static MOVES: AtomicU32 = AtomicU32::new(0);
@@ -17,8 +17,7 @@ const MOVES_MAX: u32 = 16_384;
 pub(super) unsafe fn move_pages(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool {
     // Each move leaves up to two more mappings, of which a process has some 65,000 (vm.max_map_count).
     // SAFETY: the caller's: both ranges are ours and nobody looks.
-    MOVES.load(Ordering::Relaxed) < MOVES_MAX
-        && keeping_errno(|| unsafe { move_mapping(from, to, bytes) })
+    MOVES.load(Ordering::Relaxed) < MOVES_MAX && unsafe { move_mapping(from, to, bytes) }
 }
 
 /// # Safety
@@ -27,7 +26,7 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
     const NEITHER_LOST: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
     // SAFETY: the caller's.
     unsafe {
-        let moved = libc::mremap(from, bytes, bytes, NEITHER_LOST, to) == to;
+        let moved = call!(libc::SYS_mremap, from, bytes, bytes, NEITHER_LOST, to) == Ok(to.addr());
         if moved && readable_by_kernel(from) {
             MOVES.fetch_add(1, Ordering::Relaxed);
             return true;
@@ -41,9 +40,8 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
             return moved;
         }
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-        let again = libc::mmap(lost, bytes, access, flags, -1, 0);
-        assert!(again == lost, "the kernel took {bytes} bytes at {lost:p} away");
+        let again = map(lost, bytes, access, libc::MAP_NORESERVE | libc::MAP_FIXED);
+        assert!(again == Ok(lost), "the kernel took {bytes} bytes at {lost:p} away");
         moved
     }
 }
@@ -56,5 +54,5 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
 unsafe fn readable_by_kernel(address: *const c_void) -> bool {
     let (none, size) = (ptr::null_mut::<c_void>(), size_of::<u64>());
     // SAFETY: the caller's; the kernel reads a set of signals, which is empty.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, address, none, size) == 0 }
+    unsafe { call!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, address, none, size) }.is_ok()
 }

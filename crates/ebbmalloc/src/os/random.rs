@@ -1,16 +1,14 @@
 //! Bits that nobody can guess: getrandom(2), or what the kernel gave the process at its start.
 
-use super::linux::keeping_errno;
+use super::syscall::call;
 
 /// As [`super::Os::random`].
 pub(super) fn random() -> u64 {
     let mut bits = 0u64;
     let size = size_of::<u64>();
-    // By number: this may run before the C library is initialised. SAFETY: the kernel fills a number.
-    let got = keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_getrandom, &raw mut bits, size, libc::GRND_NONBLOCK)
-    });
-    if got == size as i64 {
+    // SAFETY: the kernel fills a number.
+    let got = unsafe { call!(libc::SYS_getrandom, &raw mut bits, size, libc::GRND_NONBLOCK) };
+    if got == Ok(size) {
         return bits;
     }
     // Early in the boot, or in a sandbox. SAFETY: asks for an address of 16 random bytes, or 0.
