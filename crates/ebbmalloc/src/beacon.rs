@@ -17,7 +17,7 @@ use crate::span::Span;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// To be counted up where a reader would misunderstand; sizes speak for themselves.
-const LAYOUT: u32 = 5;
+const LAYOUT: u32 = 6;
 
 /// What lies there.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl Beacon {
         text(&self.mode)
     }
 
-    /// All addresses that the heap has reserved, but for the slabs of threads.
+    /// All addresses that the heap has chosen for itself, but for the slabs of threads. Other mappings may lie there.
     pub fn reserved(&self) -> Range<usize> {
         let Places { start, spans, units, .. } = self.places;
         start..spans.saturating_add(units.saturating_mul(size_of::<Span>()))

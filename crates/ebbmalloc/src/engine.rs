@@ -51,7 +51,8 @@ pub struct Engine<O: Os> {
     pub(crate) rounds: Lock<Rounds>,
     pub(crate) samples: Samples,
     pub(crate) os: O,
-    pub(crate) region: Region,
+    /// Has what follows begin a cache line, which the hot path reads.
+    line: CacheLine,
     /// [`Place::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
     /// while operations are counted or blocks are checked.
     pub(crate) hot_area: AtomicIsize,
@@ -59,6 +60,7 @@ pub struct Engine<O: Os> {
     pub(crate) hot_sized_area: AtomicIsize,
     /// Where the hot path finds caches to free to. Written during set-up, before anything is committed, and read only after it.
     hot_place: UnsafeCell<Place>,
+    pub(crate) region: Region,
     /// Written during set-up only, and read only after it.
     setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
@@ -69,6 +71,10 @@ pub struct Engine<O: Os> {
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
 }
+
+/// Takes no room, and begins a cache line.
+#[repr(align(64))]
+struct CacheLine;
 
 /// What set-up finds out and decides.
 #[repr(C)]
@@ -138,10 +144,11 @@ impl<O: Os> Engine<O> {
             rounds: Lock::new(Rounds::new()),
             samples: Samples::new(),
             os,
-            region: Region::unset(),
+            line: CacheLine,
             hot_area: AtomicIsize::new(0),
             hot_sized_area: AtomicIsize::new(0),
             hot_place: UnsafeCell::new(Place::UNSET),
+            region: Region::unset(),
             setup: UnsafeCell::new(Setup {
                 place: Place::UNSET,
                 caches: 0,
@@ -228,7 +235,7 @@ impl<O: Os> Engine<O> {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
-                    format_args!("cannot reserve address space; is `ulimit -v` too low?"),
+                    format_args!("cannot map memory; is `ulimit -v` too low?"),
                 );
             }
             return false;
@@ -458,9 +465,8 @@ mod tests {
     #[test]
     fn what_the_hot_path_reads_is_one_cache_line_and_not_where_it_writes_in_a_page() {
         const PAGE: usize = 4096;
-        let region = offset_of!(Engine<Linux>, region);
-        let begin = region + Region::HOT_AT;
-        let end = offset_of!(Engine<Linux>, hot_place) + size_of::<Place>();
+        let begin = offset_of!(Engine<Linux>, hot_area);
+        let end = offset_of!(Engine<Linux>, region) + Region::HOT_BYTES;
         assert_eq!(begin / 64, (end - 1) / 64, "{begin:#x} to {end:#x}");
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");

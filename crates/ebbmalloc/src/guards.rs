@@ -1,11 +1,11 @@
 //! Guard pages: pages out of reach behind what may be used, so that whoever writes on is stopped.
 //!
-//! Each makes two mappings more of what was one, of which a process has some 65,000 (vm.max_map_count). So there are so many
-//! at most; what comes later has none, and is as good as without but for that.
+//! Each is a gap in what is mapped, which makes two mappings of one, of which a process has some 65,000
+//! (vm.max_map_count). So their number is bounded; what comes later has none, and is as good as without but for that.
 
 use crate::os::Os;
 
-/// The most guards: 24,000 mappings, and as many for moved pages (`os/moving.rs`), leave some to the program.
+/// The most guards: with what moved pages take (`os/moving.rs`) they leave some mappings to the program.
 const MOST: usize = 12_000;
 
 /// How many there are.
@@ -49,7 +49,7 @@ impl Guards {
         units: u32,
     ) -> bool {
         // SAFETY: the caller's.
-        let removed = unsafe { os.commit(start, bytes) };
+        let removed = unsafe { os.commit(start, bytes) }.is_ok();
         self.placed -= removed as usize;
         self.lost += if removed { 0 } else { units as usize };
         removed

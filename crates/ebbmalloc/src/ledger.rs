@@ -185,7 +185,6 @@ impl Ledger {
     pub(crate) fn walk(tables: &mut impl Tables) -> Self {
         let mut ledger = Self::EMPTY;
         let units = tables.committed();
-        ledger.committed = (units * UNIT) as u64;
         // Unit 0 is nobody's, but may be resident.
         let mut unit = 0;
         while unit < units {
@@ -211,6 +210,10 @@ impl Ledger {
         entry: MapEntry,
     ) {
         let bytes = units.len() * UNIT;
+        if matches!(run.state, State::Unmapped | State::Foreign) {
+            return;
+        }
+        self.committed += bytes as u64;
         if let (State::InUse, Some(class)) = (run.state, entry.class())
             && entry.is_first(units.start)
             && let Some(span) = tables.span(units.start, class)
@@ -237,7 +240,7 @@ impl Ledger {
                 State::InUse if run.units > 0 => &mut self.unclear,
                 State::Dirty => &mut self.free_runs,
                 // Never used, or given back.
-                State::InUse | State::Clean => &mut self.huge_pages,
+                _ => &mut self.huge_pages,
             };
             *part += page as u64;
         });

@@ -1,19 +1,33 @@
 //! The page heap: runs of units, handed out by address-ordered best fit, joined when they come
 //! back, and purged (returned to the kernel) when too much free memory stays resident.
 //!
-//! Free runs are of two kinds, which do not join: *dirty* ones are resident and hold old
-//! contents; *clean* ones cost nothing and read as zero. Dirty ones are handed out first.
+//! Free runs are of three kinds, which do not join: *dirty* ones are resident and hold old
+//! contents; *clean* ones are mapped, cost nothing and read as zero; *unmapped* ones are addresses
+//! only, as the host would otherwise see more address space in use than there is memory. They are
+//! handed out in this order. And there are runs of no use, where another mapping lies.
 
 use core::iter;
 use core::num::NonZeroUsize;
 
 use crate::guards::Guards;
-use crate::os::Os;
+use crate::os::{Os, Refusal};
 use crate::region::{Region, UnitIndex};
 use crate::retention::{PageCounts, Retention};
 use crate::run::{Run, State, Tail};
 use crate::run_tree::RunTree;
 use crate::size_class::{SizeClass, UNIT};
+
+/// Clean units up to this many, or one in this many of those in use or dirty, keep their addresses. Of more, half go.
+const CLEAN_KEPT: usize = (16 << 20) / UNIT;
+const CLEAN_KEPT_SHARE: usize = 16;
+/// The most unmapped runs: each takes a mapping, of which a process has some 65,000 (vm.max_map_count).
+const UNMAPPED_RUNS_MAX: usize = 8_192;
+/// Shorter runs are not unmapped, nor mapped again, if they need not be, in units.
+const UNMAP_MIN: u32 = 16;
+/// The first units that are left to another mapping which lies in the way. It may be longer: then twice as many, and so on.
+const SKIP_FIRST: usize = (64 << 20) / UNIT;
+/// How often.
+const SKIPS_MAX: u32 = 20;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +42,7 @@ pub(crate) struct Granted {
 pub(crate) struct Pages {
     dirty: RunTree,
     clean: RunTree,
+    unmapped: RunTree,
     /// Units that were ever handed out, unit 0 included.
     frontier: UnitIndex,
     /// Units that may be in use or dirty, if not as many as there are.
@@ -43,11 +58,12 @@ impl Pages {
         Self {
             dirty: RunTree::new(),
             clean: RunTree::new(),
+            unmapped: RunTree::new(),
             frontier: 0,
             limit: None,
             retention: Retention::new(),
             guards: Guards::new(),
-            counts: PageCounts { in_use: 0, dirty: 0, purged: 0, purges: 0 },
+            counts: PageCounts::NONE,
         }
     }
 
@@ -68,8 +84,10 @@ impl Pages {
             Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
                 let granted = self.take(region, os, units, align).or_else(|| {
-                    // Dirty and clean neighbours do not join; purged, they do.
+                    // Dirty and clean neighbours do not join; purged, they do. And what nobody uses may be what
+                    // the limit of address space lacks.
                     self.purge(region, os, 0);
+                    self.unmap(region, os, 0);
                     self.take(region, os, units, align)
                 })?;
                 (granted, if granted.zeroed { units } else { 0 })
@@ -153,6 +171,7 @@ impl Pages {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
         self.retention.patience.count_gone(os.now_ms(), units);
+        self.unmap_surplus(region, os);
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.
@@ -223,9 +242,9 @@ impl Pages {
             // SAFETY: below the frontier, hence committed; a run begins there, and runs are ours under the lock.
             let run = unsafe { *region.run(at) };
             match run.state {
-                State::InUse => return None,
+                State::InUse | State::Foreign => return None,
                 State::Dirty => dirty += run.units.min(end - at),
-                State::Clean => {}
+                State::Clean | State::Unmapped => {}
             }
             at += run.units;
         }
@@ -241,12 +260,26 @@ impl Pages {
         next: UnitIndex,
         end: UnitIndex,
     ) -> bool {
-        if !region.commit_up_to(os, end as usize) {
+        if region.commit_up_to(os, end as usize).is_err() {
             return false;
         }
         let mut at = next;
         while at < end.min(self.frontier) {
             // SAFETY: as in `dirty_of_free`.
+            let run = unsafe { *region.run(at) };
+            if run.state == State::Unmapped {
+                if self.map_again(region, os, at, at, end.min(at + run.units)).is_err() {
+                    return false;
+                }
+                // It may have joined the one before it.
+                at = next;
+                continue;
+            }
+            at += run.units;
+        }
+        let mut at = next;
+        while at < end.min(self.frontier) {
+            // SAFETY: as above.
             let run = unsafe { *region.run(at) };
             self.remove(region, at);
             let taken = run.units.min(end - at);
@@ -363,6 +396,97 @@ impl Pages {
             self.insert(region, start, excess, State::Clean);
         }
         self.retention.count(&self.counts);
+        self.unmap_surplus(region, os);
+    }
+
+    /// Unmaps clean runs where they are much beside what is in use.
+    fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
+        let resident = self.counts.in_use + self.counts.dirty;
+        let kept = CLEAN_KEPT.max(resident / CLEAN_KEPT_SHARE);
+        if self.counts.clean > kept {
+            self.unmap(region, os, kept / 2);
+        }
+    }
+
+    /// Gives the addresses of clean runs back to the kernel, longest runs first, until at most `keep` units of them are mapped, or
+    /// what is left is too short.
+    #[inline(never)]
+    fn unmap(&mut self, region: &Region, os: &impl Os, keep: usize) {
+        while self.counts.clean > keep && self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
+            let Some((first, units)) = self.clean.longest(region) else {
+                break;
+            };
+            let excess = (self.counts.clean - keep).min(units as usize) as u32;
+            let excess = excess.max(UNMAP_MIN);
+            if excess > units {
+                break;
+            }
+            let start = first + (units - excess);
+            self.remove(region, first);
+            self.mark_in_use(region, start, excess);
+            if excess < units {
+                self.insert(region, first, units - excess, State::Clean);
+            }
+            // SAFETY: the run is free and out of the trees, so nobody uses it.
+            if !unsafe { region.unmap(os, start, excess) } {
+                self.insert(region, start, excess, State::Clean);
+                break;
+            }
+            self.insert(region, start, excess, State::Unmapped);
+        }
+    }
+
+    /// Maps the units from `start` to `end` of the unmapped run at `first`, and some more: the clean run that they lie in then. Where
+    /// another mapping lies there, they are of no use any more.
+    fn map_again(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        start: UnitIndex,
+        end: UnitIndex,
+    ) -> Result<UnitIndex, Refusal> {
+        // SAFETY: the run is in a tree, so its record is current.
+        let run_end = first + unsafe { (*region.run(first)).units };
+        let end = end.max(start + UNMAP_MIN).min(run_end);
+        self.remove(region, first);
+        self.mark_in_use(region, start, end - start);
+        if start > first {
+            self.insert(region, first, start - first, State::Unmapped);
+        }
+        if run_end > end {
+            self.insert(region, end, run_end - end, State::Unmapped);
+        }
+        // SAFETY: they were unmapped.
+        let mapped = unsafe { region.map_again(os, start, end - start) };
+        match mapped {
+            Ok(()) => return Ok(self.insert(region, start, end - start, State::Clean)),
+            Err(Refusal::Memory) => {
+                self.insert(region, start, end - start, State::Unmapped);
+            }
+            Err(Refusal::Addresses) => self.give_up(region, start, end - start),
+        }
+        mapped.map(|()| start)
+    }
+
+    /// Leaves units to the mapping of another that lies there.
+    fn give_up(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.mark(region, first, units, State::Foreign);
+        self.counts.foreign += units as usize;
+    }
+
+    /// Goes on behind a mapping that lies behind what is committed. False where memory or addresses end.
+    fn skip(&mut self, region: &Region, os: &impl Os, units: usize) -> bool {
+        let Some(left) = region.skip(os, units) else {
+            return false;
+        };
+        let frontier = self.frontier.max(1);
+        self.frontier = left.end;
+        self.give_up(region, left.start, left.end - left.start);
+        if frontier < left.start {
+            self.insert(region, frontier, left.start - frontier, State::Clean);
+        }
+        true
     }
 
     /// True if `more` units may become resident; purges as much as that takes.
@@ -382,41 +506,78 @@ impl Pages {
             return None;
         }
         if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, roomy)) {
-            // SAFETY: the run is in a tree, so its record is current.
-            let run = unsafe { *region.run(first) };
+            return self.cut(region, os, first, units, align);
+        }
+        while let Some(first) = self.unmapped.best_fit(region, roomy) {
             let start = region.align_unit(first, align)?;
-            let end = start + units;
-            self.remove(region, first);
-            self.mark_in_use(region, start, units);
-            if start > first {
-                self.insert(region, first, start - first, run.state);
+            let end = start.checked_add(units)?;
+            match self.map_again(region, os, first, start, end) {
+                Ok(first) => return self.cut(region, os, first, units, align),
+                Err(Refusal::Memory) => return None,
+                Err(Refusal::Addresses) => {}
             }
-            if first + run.units > end {
-                self.insert(region, end, first + run.units - end, run.state);
-            }
-            let zeroed = run.state == State::Clean;
-            if zeroed {
-                self.retention.patience.count_back(os.now_ms(), units);
-            }
-            return Some(Granted { first: start, zeroed });
         }
-        let old_frontier = self.frontier.max(1);
-        let start = region.align_unit(old_frontier, align)?;
-        let end = start.checked_add(units)?;
-        if !region.commit_up_to(os, end as usize) {
-            return None;
+        for nth in 0..=SKIPS_MAX {
+            let old_frontier = self.frontier.max(1);
+            let start = region.align_unit(old_frontier, align)?;
+            let end = start.checked_add(units)?;
+            match region.commit_up_to(os, end as usize) {
+                Ok(()) => {
+                    self.frontier = end;
+                    self.mark_in_use(region, start, units);
+                    if start > old_frontier {
+                        self.insert(region, old_frontier, start - old_frontier, State::Clean);
+                    }
+                    return Some(Granted { first: start, zeroed: true });
+                }
+                Err(Refusal::Memory) => return None,
+                Err(Refusal::Addresses) => {
+                    if !self.skip(region, os, SKIP_FIRST << nth) {
+                        return None;
+                    }
+                }
+            }
         }
-        self.frontier = end;
+        None
+    }
+
+    /// Hands out units of the free run at `first`, which has room for them at any alignment.
+    fn cut(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        units: u32,
+        align: u32,
+    ) -> Option<Granted> {
+        // SAFETY: the run is in a tree, so its record is current.
+        let run = unsafe { *region.run(first) };
+        let start = region.align_unit(first, align)?;
+        let end = start + units;
+        self.remove(region, first);
         self.mark_in_use(region, start, units);
-        if start > old_frontier {
-            self.insert(region, old_frontier, start - old_frontier, State::Clean);
+        if start > first {
+            self.insert(region, first, start - first, run.state);
         }
-        Some(Granted { first: start, zeroed: true })
+        if first + run.units > end {
+            self.insert(region, end, first + run.units - end, run.state);
+        }
+        let zeroed = run.state == State::Clean;
+        if zeroed {
+            self.retention.patience.count_back(os.now_ms(), units);
+        }
+        Some(Granted { first: start, zeroed })
     }
 
     /// Adds a free run, joined with its neighbours of the same kind. The neighbours' records must
-    /// be current: what is cut off a run is inserted after the rest was marked in use.
-    fn insert(&mut self, region: &Region, mut first: UnitIndex, mut units: u32, state: State) {
+    /// be current: what is cut off a run is inserted after the rest was marked in use. Where the run begins that it is in now.
+    fn insert(
+        &mut self,
+        region: &Region,
+        mut first: UnitIndex,
+        mut units: u32,
+        state: State,
+    ) -> UnitIndex {
         if first > 1 {
             // SAFETY: the unit before was handed out once, so it is committed.
             let before = unsafe { *region.run(first - 1) };
@@ -441,29 +602,35 @@ impl Pages {
             region.run(first + units - 1).write(run);
             region.run(first).write(run);
         }
-        match state {
-            State::Dirty => {
-                self.counts.dirty += units as usize;
-                self.dirty.insert(region, first);
-            }
-            _ => self.clean.insert(region, first),
-        }
+        self.counts.add(state, units);
+        self.tree(state).insert(region, first);
+        first
     }
 
     fn remove(&mut self, region: &Region, first: UnitIndex) {
         // SAFETY: a free run's record is current.
         let run = unsafe { *region.run(first) };
-        match run.state {
-            State::Dirty => {
-                self.counts.dirty -= run.units as usize;
-                self.dirty.remove(region, first);
-            }
-            _ => self.clean.remove(region, first),
+        self.counts.remove(run.state, run.units);
+        self.tree(run.state).remove(region, first);
+    }
+
+    /// The tree of the free runs of this kind.
+    fn tree(&mut self, state: State) -> &mut RunTree {
+        match state {
+            State::Dirty => &mut self.dirty,
+            State::Clean => &mut self.clean,
+            State::Unmapped => &mut self.unmapped,
+            State::InUse | State::Foreign => unreachable!("no free run"),
         }
     }
 
     fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        let run = Run { state: State::InUse, units, ..Run::default() };
+        self.mark(region, first, units, State::InUse);
+    }
+
+    /// Writes the records of a run that is in no tree.
+    fn mark(&mut self, region: &Region, first: UnitIndex, units: u32, state: State) {
+        let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed and ours under the lock.
         unsafe {
             region.run(first).write(run);
@@ -487,24 +654,29 @@ impl Pages {
 
     /// Panics at the first run that is booked wrongly: for tests. Returns how many units are in use.
     pub fn check(&self, region: &Region) -> usize {
-        let (mut in_use, mut dirty, mut free_runs) = (0, 0, 0);
+        let mut counts = PageCounts::NONE;
+        let mut free_runs = 0;
         let mut last_state = State::InUse;
         for (unit, run) in self.runs(region) {
             // SAFETY: as above.
             let end = unsafe { *region.run(unit + run.units - 1) };
             assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
             match run.state {
-                State::InUse => in_use += run.units as usize,
+                State::InUse => counts.in_use += run.units as usize,
+                State::Foreign => counts.foreign += run.units as usize,
                 state => {
                     assert_ne!(state, last_state, "neighbours at {unit} were not joined");
-                    dirty += if state == State::Dirty { run.units as usize } else { 0 };
+                    counts.add(state, run.units);
                     free_runs += 1;
                 }
             }
             last_state = run.state;
         }
-        assert_eq!((in_use, dirty), (self.counts.in_use, self.counts.dirty), "unit counts");
-        assert_eq!(free_runs, self.dirty.check(region) + self.clean.check(region), "tree sizes");
-        in_use
+        let PageCounts { purged, purges, .. } = self.counts;
+        assert_eq!(PageCounts { purged, purges, ..counts }, self.counts, "unit counts");
+        let trees = [&self.dirty, &self.clean, &self.unmapped];
+        let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
+        assert_eq!(free_runs, in_trees, "tree sizes");
+        counts.in_use
     }
 }

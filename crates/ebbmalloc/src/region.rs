@@ -1,16 +1,19 @@
-//! The region: one reserved range of addresses that all blocks come from, and beside it the
-//! tables that describe it, one entry a unit. Nothing is stored inside the blocks.
+//! The region: the range of addresses that all blocks come from, and beside it the tables that
+//! describe it, one entry a unit. Nothing is stored inside the blocks.
 //!
-//! Units are committed (made usable) from the bottom up, and their table entries with them, so
-//! an entry may be read wherever its unit is committed.
+//! The range is chosen at set-up, and nothing is mapped there: the host sees address space that is
+//! in use, and no more. Units are committed (mapped) from the bottom up, and their table entries
+//! with them, so an entry may be read wherever its unit is below what is committed. Other
+//! mappings may come to lie in the range: the region goes on behind them (`docs/decisions/0031`).
 
+use core::ops::Range;
 use core::ptr;
 // Not `sync`'s, which loom may replace: the tables lie in raw memory.
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::cache::Slab;
 use crate::map::{MapEntry, key_at};
-use crate::os::Os;
+use crate::os::{Os, Refusal};
 use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::span::Span;
@@ -20,39 +23,46 @@ use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
 /// stand for "none".
 pub(crate) type UnitIndex = u32;
 
-/// The largest region: what a 47-bit address space has plenty of.
-const REGION_MAX: usize = 1 << 40;
-/// The smallest that is worth starting with.
-const REGION_MIN: usize = 1 << 22;
-/// The region starts at a multiple of this, so that huge pages could fit.
+/// The largest region, in units: sums of two numbers of units do not wrap.
+const UNITS_MAX: usize = 1 << 30;
+/// The smallest region that is worth starting with, in bytes.
+const REGION_MIN_BYTES: usize = 1 << 22;
+/// The region starts at a multiple of this many bytes, so that huge pages could fit.
 const REGION_ALIGN: usize = 2 << 20;
+/// How many ranges of addresses are tried where another mapping lies at the beginning.
+const ATTEMPTS: u32 = 8;
+/// Memory is committed ahead of need by one part in this many of what is committed.
+const COMMIT_AHEAD_SHARE: usize = 16;
 /// The least that is committed at a time, in units.
 const COMMIT_STEP_MIN: usize = 16;
 /// The most that is committed ahead of need, in units.
-const COMMIT_STEP_MAX: usize = 1024;
+const COMMIT_STEP_MAX: usize = 512;
 
-/// The reserved range and its tables. Its fields are written once, when it is set up, but are
+/// The range of addresses and its tables. Its fields are written once, when it is set up, but are
 /// atomic: a wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
-    map: AtomicPtr<AtomicU32>,
-    runs: AtomicPtr<Run>,
-    spans: AtomicPtr<Span>,
-    slabs: AtomicPtr<Slab>,
-    /// Units that are reserved.
-    units: AtomicUsize,
-    start: AtomicPtr<u8>,
     // What the hot path of `free` reads, which is to be in one cache line.
     /// The address of `start`, negative: to add to what is in a register already takes an instruction less than to subtract from
     /// it what was loaded.
     minus_start: AtomicUsize,
     keys: AtomicPtr<AtomicU64>,
-    /// Bytes at the region's start that may be used. Whoever reads that some may finds the rest
-    /// of the region set up.
+    /// Bytes at the region's start whose table entries may be read. Whoever reads that some may finds the rest of the region
+    /// set up.
     committed: AtomicUsize,
+    // All else.
+    map: AtomicPtr<AtomicU32>,
+    runs: AtomicPtr<Run>,
+    spans: AtomicPtr<Span>,
+    slabs: AtomicPtr<Slab>,
+    /// Units that there are addresses for.
+    units: AtomicUsize,
+    /// For each part: how many bytes at its beginning are mapped, or left to another mapping.
+    mapped: [AtomicUsize; PARTS],
+    start: AtomicPtr<u8>,
 }
 
-/// Addresses of a region's parts; a word that says how many bytes are committed; units reserved.
+/// Addresses of a region's parts; a word that says how many bytes are committed; units that there are addresses for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Places {
@@ -70,10 +80,16 @@ pub struct Places {
 pub(crate) const TABLES: [usize; 4] =
     [size_of::<AtomicU64>(), size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
+/// The parts of a region: the tables, the units themselves, the caches.
+const PARTS: usize = TABLES.len() + 2;
+const SPANS: usize = 3;
+const UNITS: usize = 4;
+const SLABS: usize = 5;
+
 impl Region {
-    /// Offset of what the hot path of `free` reads: all that follows.
+    /// How many bytes at the beginning the hot path of `free` reads.
     #[cfg(test)]
-    pub const HOT_AT: usize = core::mem::offset_of!(Self, minus_start);
+    pub const HOT_BYTES: usize = core::mem::offset_of!(Self, map);
 
     /// Bytes of a unit, and of its entries in the tables.
     pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2] + TABLES[3];
@@ -86,6 +102,7 @@ impl Region {
             spans: AtomicPtr::new(ptr::null_mut()),
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
+            mapped: [const { AtomicUsize::new(0) }; PARTS],
             start: AtomicPtr::new(ptr::null_mut()),
             minus_start: AtomicUsize::new(0),
             keys: AtomicPtr::new(ptr::null_mut()),
@@ -107,41 +124,62 @@ impl Region {
         }
     }
 
-    /// Reserves the largest region that fits, with `slabs` caches.
-    /// False if not even a small one does; may be called again then. One thread at a time.
+    /// Chooses addresses for a region with `slabs` caches, and commits the caches. False if memory is too short; may be called
+    /// again then. One thread at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
-        let page = os.page_size();
         let slab_bytes = slabs * size_of::<Slab>();
-        if self.units() == 0 {
-            // Leave a quarter of a limited address space to stacks, libraries, other mappings.
-            let budget = (os.address_space_left() / 4 * 3).saturating_sub(slab_bytes);
-            let mut units = (budget / Self::UNIT_COST).min(REGION_MAX / UNIT);
-            while self.units() == 0 {
-                // The slabs come next and must be aligned.
-                units -= units % (size_of::<Slab>() / UNIT);
-                if units * UNIT < REGION_MIN {
-                    return false;
-                }
-                // Behind each a page out of reach, so that each is a mapping of its own: `beacon.rs`.
-                let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page) + page);
-                let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
-                match os.reserve(total, REGION_ALIGN) {
-                    Some(start) => self.carve(start.as_ptr(), units, slab_bytes, tables),
-                    None => units /= 2,
-                }
+        for attempt in 0..ATTEMPTS {
+            if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
+                return false;
+            }
+            // The first unit too: a range that begins with another mapping is no good.
+            match self.map(os, UNITS, UNIT).and_then(|()| self.map(os, SLABS, slab_bytes)) {
+                Ok(()) => return true,
+                Err(Refusal::Memory) => return false,
+                Err(Refusal::Addresses) => self.forget(os),
             }
         }
-        // SAFETY: reserved, and not committed before unless that failed.
-        slab_bytes == 0 || unsafe { os.commit(self.slabs().cast(), slab_bytes) }
+        false
     }
 
-    /// Divides what was reserved: units, caches, tables.
+    /// Chooses addresses for the largest region that fits. False if not even a small one does.
+    fn choose(&self, os: &impl Os, slab_bytes: usize, attempt: u32) -> bool {
+        let page = os.page_size();
+        let budget = os.address_space().saturating_sub(slab_bytes);
+        let mut units = (budget / Self::UNIT_COST).min(UNITS_MAX);
+        loop {
+            // The slabs come next and must be aligned.
+            units -= units % (size_of::<Slab>() / UNIT);
+            if units * UNIT < REGION_MIN_BYTES {
+                return false;
+            }
+            // Behind each an unused page, so that each is a mapping of its own: `beacon.rs`.
+            let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page) + page);
+            let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
+            if let Some(start) = os.addresses(total, REGION_ALIGN, attempt) {
+                self.carve(start.as_ptr(), units, slab_bytes, tables);
+                return true;
+            }
+            units /= 2;
+        }
+    }
+
+    /// Undoes [`Region::choose`], and what was mapped there.
+    fn forget(&self, os: &impl Os) {
+        let mapped = self.mapped[UNITS].swap(0, Ordering::Relaxed);
+        if mapped > 0 {
+            // SAFETY: mapped just now, and nobody knows of it.
+            unsafe { os.decommit(self.start(), mapped) };
+        }
+        self.units.store(0, Ordering::Relaxed);
+    }
+
+    /// Divides what was chosen: units, caches, tables.
     fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 4]) {
         let mut next = start;
         let mut carve = |bytes: usize| {
             let part = next;
-            // SAFETY: the parts add up to what was reserved.
-            next = unsafe { next.add(bytes) };
+            next = next.wrapping_add(bytes);
             part
         };
         self.start.store(carve(units * UNIT), Ordering::Relaxed);
@@ -164,12 +202,12 @@ impl Region {
         self.slabs.load(Ordering::Relaxed)
     }
 
-    /// Units that are reserved.
+    /// Units that there are addresses for.
     pub fn units(&self) -> usize {
         self.units.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may be used.
+    /// Bytes whose table entries may be read. All of them may be used that are in no run which is unmapped, or another's.
     #[inline(always)]
     pub fn committed(&self) -> usize {
         self.committed.load(Ordering::Acquire)
@@ -180,42 +218,101 @@ impl Region {
         (Self::UNIT_COST - UNIT) * units
     }
 
-    /// Makes at least the first `units` units usable. False if the region or the memory that the
-    /// kernel grants ends before. The caller holds the lock of the pages.
-    pub fn commit_up_to(&self, os: &impl Os, units: usize) -> bool {
+    /// Makes at least the first `units` units usable. The caller holds the lock of the pages.
+    pub fn commit_up_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
         let now = self.committed() / UNIT;
         if units <= now {
-            return true;
+            return Ok(());
         }
         if units > self.units() {
-            return false;
+            return Err(Refusal::Memory);
         }
-        let step = (now / 8).clamp(COMMIT_STEP_MIN, COMMIT_STEP_MAX);
+        let step = (now / COMMIT_AHEAD_SHARE).clamp(COMMIT_STEP_MIN, COMMIT_STEP_MAX);
         let ahead = units.max((now + step).min(self.units()));
-        self.commit_range(os, now, ahead) || self.commit_range(os, now, units)
+        self.commit_to(os, ahead).or_else(|_| self.commit_to(os, units))
     }
 
-    fn commit_range(&self, os: &impl Os, from: usize, to: usize) -> bool {
+    fn commit_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
+        // The units first: where they are refused, their entries are not needed.
+        self.map(os, UNITS, units * UNIT)?;
+        self.map_entries(os, units, 0..UNITS)?;
+        self.committed.store(units * UNIT, Ordering::Release);
+        Ok(())
+    }
+
+    fn map_entries(
+        &self,
+        os: &impl Os,
+        units: usize,
+        mut tables: Range<usize>,
+    ) -> Result<(), Refusal> {
         let page = os.page_size();
-        let starts = [
-            self.keys.load(Ordering::Relaxed).cast::<u8>(),
-            self.map.load(Ordering::Relaxed).cast(),
-            self.runs.load(Ordering::Relaxed).cast(),
-            self.spans.load(Ordering::Relaxed).cast(),
-        ];
-        let tables = starts.into_iter().zip(TABLES);
-        let parts = tables.chain([(self.start(), UNIT)]);
-        for (start, entry) in parts {
-            let begin = (from * entry).next_multiple_of(page);
-            let end = (to * entry).next_multiple_of(page);
-            // SAFETY: inside the reservation. Committing a range again is harmless: it happens
-            // only where an earlier call failed half-way and nothing was stored there.
-            if end > begin && !unsafe { os.commit(start.add(begin), end - begin) } {
-                return false;
-            }
+        tables.try_for_each(|table| {
+            self.map(os, table, (units * TABLES[table]).next_multiple_of(page))
+        })
+    }
+
+    /// Maps the first bytes of a part, as far as that is not done.
+    fn map(&self, os: &impl Os, part: usize, bytes: usize) -> Result<(), Refusal> {
+        let mapped = self.mapped[part].load(Ordering::Relaxed);
+        if bytes > mapped {
+            // SAFETY: chosen for this part, and not mapped yet.
+            unsafe { os.commit(self.part(part).wrapping_add(mapped), bytes - mapped)? };
+            self.mapped[part].store(bytes, Ordering::Relaxed);
         }
-        self.committed.store(to * UNIT, Ordering::Release);
-        true
+        Ok(())
+    }
+
+    /// Where a part begins.
+    fn part(&self, part: usize) -> *mut u8 {
+        match part {
+            0 => self.keys.load(Ordering::Relaxed).cast(),
+            1 => self.map.load(Ordering::Relaxed).cast(),
+            2 => self.runs.load(Ordering::Relaxed).cast(),
+            SPANS => self.spans.load(Ordering::Relaxed).cast(),
+            UNITS => self.start(),
+            _ => self.slabs().cast(),
+        }
+    }
+
+    /// Leaves `units` units or more behind the committed ones to another mapping that lies there, and commits their entries,
+    /// but for those of spans. The units that are left, or `None` where memory or addresses end. The caller holds
+    /// the lock of the pages.
+    pub fn skip(&self, os: &impl Os, units: usize) -> Option<Range<UnitIndex>> {
+        // Where a page of the table of spans begins.
+        let granule = os.page_size() >> size_of::<Span>().trailing_zeros();
+        let first = self.committed() / UNIT;
+        let end = first.checked_add(units)?.next_multiple_of(granule);
+        if end >= self.units() || self.map_entries(os, end, 0..SPANS).is_err() {
+            return None;
+        }
+        self.mapped[SPANS].store(end * TABLES[SPANS], Ordering::Relaxed);
+        self.mapped[UNITS].store(end * UNIT, Ordering::Relaxed);
+        self.committed.store(end * UNIT, Ordering::Release);
+        Some(first as UnitIndex..end as UnitIndex)
+    }
+
+    /// Gives the addresses of units back to the kernel, and what is there. False if it refuses.
+    ///
+    /// # Safety
+    /// Nobody uses the units, which are mapped.
+    pub unsafe fn unmap(&self, os: &impl Os, first: UnitIndex, units: u32) -> bool {
+        // SAFETY: the caller's.
+        unsafe { os.decommit(self.address(first), units as usize * UNIT) }
+    }
+
+    /// Undoes [`Region::unmap`]; the units read as zero.
+    ///
+    /// # Safety
+    /// The units were unmapped.
+    pub unsafe fn map_again(
+        &self,
+        os: &impl Os,
+        first: UnitIndex,
+        units: u32,
+    ) -> Result<(), Refusal> {
+        // SAFETY: the caller's.
+        unsafe { os.commit(self.address(first), units as usize * UNIT) }
     }
 
     /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them

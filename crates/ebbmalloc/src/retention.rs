@@ -9,6 +9,7 @@
 use crate::os::Os;
 use crate::patience::Patience;
 use crate::pressure::Pressure;
+use crate::run::State;
 use crate::size_class::UNIT;
 
 const fn mib(mib: usize) -> usize {
@@ -41,16 +42,64 @@ const EMPTIED_SHARE: usize = 8;
 const SURPLUS_LEAST: usize = mib(1);
 
 /// What the page heap holds and has done, in units but for `purges`.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCounts {
     /// Handed out now.
     pub in_use: usize,
     /// Free and resident now.
     pub dirty: usize,
+    /// Free, mapped and not resident.
+    pub clean: usize,
+    /// Free, of which nothing is mapped; and in how many runs.
+    pub unmapped: usize,
+    pub unmapped_runs: usize,
+    /// Where another mapping lies, or did.
+    pub foreign: usize,
     /// Returned to the kernel since the start.
     pub purged: usize,
     /// Calls that returned memory to the kernel.
     pub purges: usize,
+}
+
+impl PageCounts {
+    /// Nothing.
+    pub const NONE: Self = Self {
+        in_use: 0,
+        dirty: 0,
+        clean: 0,
+        unmapped: 0,
+        unmapped_runs: 0,
+        foreign: 0,
+        purged: 0,
+        purges: 0,
+    };
+
+    /// There is a free run of this kind more.
+    pub fn add(&mut self, state: State, units: u32) {
+        *self.of(state) += units as usize;
+        self.unmapped_runs += (state == State::Unmapped) as usize;
+    }
+
+    /// There is one less.
+    pub fn remove(&mut self, state: State, units: u32) {
+        *self.of(state) -= units as usize;
+        self.unmapped_runs -= (state == State::Unmapped) as usize;
+    }
+
+    fn of(&mut self, state: State) -> &mut usize {
+        match state {
+            State::InUse => &mut self.in_use,
+            State::Dirty => &mut self.dirty,
+            State::Clean => &mut self.clean,
+            State::Unmapped => &mut self.unmapped,
+            State::Foreign => &mut self.foreign,
+        }
+    }
+
+    /// Units of these first ones that are mapped.
+    pub fn mapped(&self, committed: usize) -> usize {
+        committed - self.unmapped - self.foreign
+    }
 }
 
 /// What decides how much may stay.

@@ -8,16 +8,18 @@ pub struct Run {
     pub(crate) state: State,
     /// What is behind the end of a large block.
     pub(crate) tail: Tail,
+    /// The upper 16 of 48 bits of how many bytes a large block was asked for with.
+    pub(crate) asked_high: u16,
     /// Units in the run; in the first and the last record of a free run.
     pub(crate) units: u32,
-    /// Children in the tree of free runs: the unit where each begins, 0 for none. In use: the bytes that
-    /// a large block was asked for with, 40 bits, and the heap that the run belongs to, 24 bits.
+    /// Children in the tree of free runs: the unit where each begins, 0 for none. In use: the lower bits of the bytes that
+    /// a large block was asked for with, and the heap that the run belongs to.
     pub(crate) left: u32,
     pub(crate) right: u32,
 }
 
-/// Bits of `right` below the heap.
-const HEAP_SHIFT: u32 = 8;
+/// Bits of `left`.
+const LEFT_BITS: u32 = u32::BITS;
 
 /// Bytes that may be used of a large block of no heap that was asked for with this size: OS pages of `page` bytes, and not all
 /// of its units, since what is behind may go back to the kernel.
@@ -32,27 +34,30 @@ impl Run {
         let state = match bytes[0] {
             1 => State::Dirty,
             2 => State::Clean,
+            3 => State::Unmapped,
+            4 => State::Foreign,
             _ => State::InUse,
         };
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
-        Self { state, tail: Tail::New, units: word(4), left: word(8), right: word(12) }
+        let asked_high = u16::from_ne_bytes([bytes[2], bytes[3]]);
+        Self { state, tail: Tail::New, asked_high, units: word(4), left: word(8), right: word(12) }
     }
 
     /// Notes what a run in use was asked for with, for a large block, and which heap it belongs to, 0 for
     /// none. Links are not needed meanwhile.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
-        debug_assert!((bytes as u64) < 1 << 40 && heap < 1 << 24);
+        debug_assert!((bytes as u64) < 1 << (LEFT_BITS + u16::BITS));
         self.tail = Tail::New;
         self.left = bytes as u32;
-        self.right = (bytes as u64 >> 32) as u32 | heap << HEAP_SHIFT;
+        self.asked_high = (bytes as u64 >> LEFT_BITS) as u16;
+        self.right = heap;
     }
 
     /// The bytes that [`Run::note`] noted; 0 before.
     pub(crate) fn asked(&self) -> usize {
-        let upper = self.right & ((1 << HEAP_SHIFT) - 1);
-        (self.left as u64 | (upper as u64) << 32) as usize
+        (self.left as u64 | (self.asked_high as u64) << LEFT_BITS) as usize
     }
 
     /// Bytes that may be used of the large block of no heap that this record is of. For its owner, too, while somebody who has
@@ -62,13 +67,13 @@ impl Run {
     /// The record is valid, and nobody resizes the block.
     pub(crate) unsafe fn usable(record: *const Self, page: usize) -> usize {
         // SAFETY: the caller's.
-        let (left, right) = unsafe { ((*record).left, (*record).right) };
-        large_bytes(Self { left, right, ..Self::default() }.asked(), page)
+        let (left, asked_high) = unsafe { ((*record).left, (*record).asked_high) };
+        large_bytes(Self { left, asked_high, ..Self::default() }.asked(), page)
     }
 
     /// The heap that [`Run::note`] noted; 0 before.
     pub(crate) fn heap(&self) -> u32 {
-        self.right >> HEAP_SHIFT
+        self.right
     }
 }
 
@@ -94,4 +99,8 @@ pub(crate) enum State {
     Dirty,
     /// Free, not resident, reads as zero.
     Clean,
+    /// Free, and nothing is mapped there: another mapping may come to lie there.
+    Unmapped,
+    /// Of no use: another mapping lies there, or did.
+    Foreign,
 }

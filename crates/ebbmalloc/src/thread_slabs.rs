@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::cache::{Seen, Slab, used_bytes};
-use crate::os::{Os, ThreadWords};
+use crate::os::{Os, ThreadWords, choose};
 use crate::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
 /// Threads beyond these are served without a cache.
@@ -59,7 +59,7 @@ struct Slabs {
     start: *mut u8,
     /// Bytes from one to the next: fewer than in a [`Slab`], of which not all is ever used.
     stride: usize,
-    /// For each slab its record, behind the last slab; null before set-up.
+    /// For each slab its record, before the first slab; null before set-up.
     records: *mut Record,
     /// How many there is room for.
     room: usize,
@@ -126,26 +126,18 @@ impl ThreadSlabs {
         }
     }
 
-    /// Reserves address space for slabs, unless that is done; or why not.
+    /// Chooses addresses for slabs, unless that is done; or why not.
     pub fn set_up(&self, os: &impl Os) -> Result<(), &'static str> {
         let mut slabs = self.slabs.lock();
         let page = os.page_size();
         if slabs.start.is_null() {
             let stride = used_bytes().next_multiple_of(page);
-            let room = (os.address_space_left() / ADDRESS_SHARE / stride).min(SLABS_MAX);
-            let bytes = room * stride + records_bytes(room, page);
-            let reserved = if room > 0 { os.reserve(bytes, page) } else { None };
-            slabs.start = reserved.ok_or("too little address space")?.as_ptr();
+            let room = (os.address_space() / ADDRESS_SHARE / stride).min(SLABS_MAX);
+            let records = records_bytes(room, page);
+            let chosen = if room > 0 { choose(os, records + room * stride, records) } else { None };
+            slabs.records = chosen.ok_or("too little memory")?.as_ptr().cast();
+            slabs.start = slabs.records.cast::<u8>().wrapping_add(records);
             (slabs.stride, slabs.room) = (stride, room);
-        }
-        if slabs.records.is_null() {
-            // SAFETY: the records come behind the slabs.
-            let records = unsafe { slabs.start.add(slabs.room * slabs.stride) };
-            // SAFETY: reserved, and not committed before, unless that failed.
-            if !unsafe { os.commit(records, records_bytes(slabs.room, page)) } {
-                return Err("too little memory");
-            }
-            slabs.records = records.cast();
         }
         Ok(())
     }
@@ -322,7 +314,9 @@ impl Slabs {
     fn commit_next(&mut self, os: &impl Os) -> Option<usize> {
         let number = self.committed;
         // SAFETY: reserved, and not committed before, unless that failed.
-        if number == self.room || !unsafe { os.commit(self.slab(number).cast(), self.stride) } {
+        if number == self.room
+            || unsafe { os.commit(self.slab(number).cast(), self.stride) }.is_err()
+        {
             return None;
         }
         self.committed += 1;

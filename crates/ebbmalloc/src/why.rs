@@ -68,7 +68,7 @@ impl<O: Os> Engine<O> {
     /// Makes this heap visible for other processes. False where memory is short.
     pub(crate) fn light_beacon(&self, mode: &str, caches: usize) -> bool {
         let _pages = self.pages.lock();
-        if !self.region.commit_up_to(&self.os, 1) {
+        if self.region.commit_up_to(&self.os, 1).is_err() {
             return false;
         }
         let beacon =

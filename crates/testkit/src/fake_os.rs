@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
 use crate::watch::Watch;
@@ -44,7 +44,9 @@ pub struct FakeOs {
     /// The clock, in milliseconds, and how far a look at it moves it.
     now: AtomicU64,
     tick: u64,
-    /// Where blocks come from, once that is reserved, if somebody wants it watched.
+    /// Bytes of the region, counted from its start, in which other mappings lie.
+    neighbours: Mutex<Vec<Range<usize>>>,
+    /// Where blocks come from, once that is chosen, if somebody wants it watched.
     watch: Option<OnceLock<Watch>>,
     state: Mutex<State>,
 }
@@ -61,6 +63,8 @@ struct Reservation {
     layout: Layout,
     /// For each page, whether it is committed.
     committed: Vec<bool>,
+    /// Whether blocks come from here.
+    is_region: bool,
 }
 
 // SAFETY: the memory belongs to the reservation alone.
@@ -87,6 +91,7 @@ impl Default for FakeOs {
             busy: AtomicBool::new(false),
             now: Default::default(),
             tick: 1,
+            neighbours: Mutex::default(),
             watch: None,
             state: Mutex::default(),
         }
@@ -139,6 +144,11 @@ impl FakeOs {
         self.memory_looks.load(Ordering::Relaxed)
     }
 
+    /// From now on another mapping lies in these bytes of the region, counted from its start.
+    pub fn occupy(&self, bytes: Range<usize>) {
+        self.neighbours.lock().unwrap().push(bytes);
+    }
+
     /// One with this environment variable set.
     pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
         self.environment.push((name, value));
@@ -170,13 +180,13 @@ impl FakeOs {
         self.barriers.load(Ordering::Acquire)
     }
 
-    /// One that refuses these calls of reserve, commit and purge, counted from 0 all together.
+    /// One that refuses these calls of commit, decommit and purge, counted from 0 all together.
     pub fn refusing(self, calls: Range<usize>) -> Self {
         self.faults.refuse(calls);
         self
     }
 
-    /// Which calls of reserve, commit, purge and move are refused.
+    /// Which calls of commit, purge and move are refused.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -186,7 +196,7 @@ impl FakeOs {
         self.faults.heal();
     }
 
-    /// How often reserve, commit, purge and move were called.
+    /// How often commit, decommit, purge and move were called.
     pub fn calls(&self) -> usize {
         self.faults.calls()
     }
@@ -219,11 +229,6 @@ impl FakeOs {
     /// Bytes that were made resident at once.
     pub fn populated(&self) -> usize {
         self.populated.load(Ordering::Relaxed)
-    }
-
-    /// How many reservations were made.
-    pub fn reservations(&self) -> usize {
-        self.state().reservations.len()
     }
 
     /// Whether a page may be accessed.
@@ -351,14 +356,11 @@ impl Os for FakeOs {
         self.page
     }
 
-    fn address_space_left(&self) -> usize {
-        self.space
+    fn address_space(&self) -> usize {
+        self.space / 4 * 3
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        if self.faults.refuses() {
-            return None;
-        }
+    fn addresses(&self, bytes: usize, align: usize, _attempt: u32) -> Option<NonNull<u8>> {
         assert_eq!(bytes % self.page, 0, "a reservation not of whole pages");
         let layout = Layout::from_size_align(bytes, align).ok()?;
         // SAFETY: the size is not zero.
@@ -369,36 +371,39 @@ impl Os for FakeOs {
             unsafe { start.write_bytes(POISON, bytes) };
         }
         let committed = vec![false; bytes / self.page];
-        self.state().reservations.push(Reservation { start: start.as_ptr(), layout, committed });
         // The region is what huge pages would fit in.
-        if let Some(watch) = self.watch.as_ref().filter(|_| align > self.page) {
+        let is_region = align > self.page;
+        let start_of = start.as_ptr();
+        let reservation = Reservation { start: start_of, layout, committed, is_region };
+        self.state().reservations.push(reservation);
+        if let Some(watch) = self.watch.as_ref().filter(|_| is_region) {
             // SAFETY: reservations live as long as the fake, and this one is not in use yet.
             watch.get_or_init(|| unsafe { Watch::new(start.as_ptr(), layout, self.page) });
         }
         Some(start)
     }
 
-    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
         if self.faults.refuses() {
-            return false;
+            return Err(Refusal::Memory);
         }
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
-        for page in pages {
-            let offset = page * self.page;
-            if reservation.committed[page] {
-                // Left over from a call that failed half-way: a kernel would not clear it again.
-                assert!(
-                    is_zero(reservation.bytes(offset, self.page)),
-                    "a used page committed again"
-                );
-            } else {
-                // SAFETY: in the reservation, and not in use before.
-                unsafe { ptr::write_bytes(reservation.start.add(offset), 0, self.page) };
-                reservation.committed[page] = true;
-            }
+        let taken = |range: &Range<usize>| {
+            reservation.is_region
+                && range.start < pages.end * self.page
+                && range.end > pages.start * self.page
+        };
+        if self.neighbours.lock().unwrap().iter().any(taken) {
+            return Err(Refusal::Addresses);
         }
-        true
+        for page in pages {
+            assert!(!reservation.committed[page], "a page committed again");
+            // SAFETY: in the reservation, and not in use before.
+            unsafe { self.clear(reservation.start.add(page * self.page), self.page, None) };
+            reservation.committed[page] = true;
+        }
+        Ok(())
     }
 
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
@@ -409,7 +414,7 @@ impl Os for FakeOs {
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
         committed.fill(refused);
         // SAFETY: in the reservation, and nobody uses the contents any more.
-        unsafe { ptr::write_bytes(start, if refused { SPOILT } else { POISON }, bytes) };
+        unsafe { self.clear(start, bytes, Some(if refused { SPOILT } else { POISON })) };
         !refused
     }
 

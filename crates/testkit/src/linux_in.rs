@@ -1,14 +1,15 @@
 //! The real operating system, in a mode and with as many CPUs as the test chooses.
 
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Engine, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
 use crate::words::Words;
 
-/// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it reserves goes with it.
+/// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it maps goes with it.
 pub struct LinuxIn {
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
@@ -18,8 +19,7 @@ pub struct LinuxIn {
     space: usize,
     faults: Faults,
     while_restarting: Option<fn()>,
-    /// Start and bytes of each reservation.
-    reserved: Reserved,
+    mapped: Mapped,
 }
 
 impl LinuxIn {
@@ -34,7 +34,7 @@ impl LinuxIn {
             space: usize::MAX,
             faults: Faults::default(),
             while_restarting: None,
-            reserved: Reserved::default(),
+            mapped: Mapped::default(),
         }
     }
 
@@ -64,7 +64,7 @@ impl LinuxIn {
         self
     }
 
-    /// Which calls of reserve, commit, purge and move are refused.
+    /// Which calls of commit, decommit, purge and move are refused.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -81,15 +81,38 @@ impl LinuxIn {
     }
 }
 
-/// Start and bytes of each reservation.
+/// What is mapped: starts and bytes.
 #[derive(Default)]
-struct Reserved(Mutex<Vec<(usize, usize)>>);
+struct Mapped(Mutex<BTreeMap<usize, usize>>);
 
-impl Drop for Reserved {
+impl Mapped {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<usize, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A range is mapped no more, which may be a part of several that were.
+    fn remove(&self, start: usize, bytes: usize) {
+        let end = start + bytes;
+        let mut mapped = self.lock();
+        let within = |(&at, &bytes): (&usize, &usize)| at + bytes > start && at < end;
+        let ranges: Vec<_> =
+            mapped.iter().filter(|&(at, bytes)| within((at, bytes))).map(|(&a, &b)| (a, b)).collect();
+        for (at, bytes) in ranges {
+            mapped.remove(&at);
+            if at < start {
+                mapped.insert(at, start - at);
+            }
+            if at + bytes > end {
+                mapped.insert(end, at + bytes - end);
+            }
+        }
+    }
+}
+
+impl Drop for Mapped {
     fn drop(&mut self) {
-        let reserved = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for &mut (start, bytes) in reserved {
-            // SAFETY: reserved for the engine, which goes too.
+        for (&start, &bytes) in self.lock().iter() {
+            // SAFETY: mapped for the engine, which goes too.
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
         }
     }
@@ -117,23 +140,22 @@ impl Os for LinuxIn {
         Linux.page_size()
     }
 
-    fn address_space_left(&self) -> usize {
-        Linux.address_space_left().min(self.space)
+    fn address_space(&self) -> usize {
+        Linux.address_space().min(self.space)
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
+        Linux.addresses(bytes, align, attempt)
+    }
+
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
         if self.faults.refuses() {
-            return None;
+            return Err(Refusal::Memory);
         }
-        let start = Linux.reserve(bytes, align)?;
-        let mut reserved = self.reserved.0.lock().unwrap_or_else(PoisonError::into_inner);
-        reserved.push((start.as_ptr().expose_provenance(), bytes));
-        Some(start)
-    }
-
-    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        !self.faults.refuses() && unsafe { Linux.commit(start, bytes) }
+        unsafe { Linux.commit(start, bytes)? };
+        self.mapped.lock().insert(start.expose_provenance(), bytes);
+        Ok(())
     }
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
@@ -151,7 +173,11 @@ impl Os for LinuxIn {
 
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
-        !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) }
+        let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };
+        if done {
+            self.mapped.remove(start.addr(), bytes);
+        }
+        done
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {

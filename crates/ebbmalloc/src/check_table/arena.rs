@@ -2,7 +2,7 @@
 
 use core::ptr;
 
-use crate::os::Os;
+use crate::os::{Os, choose};
 
 /// A place in the arena, in grains from its start; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +45,12 @@ impl Arena {
     /// Reserves: the rest of a limited address space is for others. False if there is too little.
     pub fn set_up(&mut self, os: &impl Os) -> bool {
         let page = os.page_size();
-        let mut bytes = MOST.min(os.address_space_left() / 8) / page * page;
-        while self.start.is_null() && bytes >= LEAST {
-            if let Some(start) = os.reserve(bytes, page) {
-                (self.start, self.reserved) = (start.as_ptr(), bytes);
-            }
-            bytes = bytes / 2 / page * page;
+        let bytes = MOST.min(os.address_space() / 8) / page * page;
+        if self.start.is_null()
+            && bytes >= LEAST
+            && let Some(start) = choose(os, bytes, page)
+        {
+            (self.start, self.reserved, self.committed) = (start.as_ptr(), bytes, page);
         }
         !self.start.is_null()
     }
@@ -79,7 +79,7 @@ impl Arena {
 
     fn commit(&mut self, os: &impl Os, end: usize) -> bool {
         // SAFETY: reserved, and nothing lies there yet.
-        let done = unsafe { os.commit(self.start.add(self.committed), end - self.committed) };
+        let done = unsafe { os.commit(self.start.add(self.committed), end - self.committed) }.is_ok();
         if done {
             self.committed = end;
         }

@@ -12,7 +12,7 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
+    Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
     moving, own_area, random, release, rseq_area, stack, threads,
 };
 
@@ -73,22 +73,15 @@ impl<P: Process> Os for LinuxFor<P> {
         size.max(1)
     }
 
-    fn address_space_left(&self) -> usize {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: fills the struct that it is given.
-        let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) } == 0;
-        if !known || limit.rlim_cur == libc::RLIM_INFINITY {
-            return usize::MAX;
-        }
-        let used = status_pages(0) * self.page_size();
-        (limit.rlim_cur as usize).saturating_sub(used)
+    fn address_space(&self) -> usize {
+        mapping::address_space()
     }
 
-    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>> {
-        mapping::reserve(bytes, align)
+    fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
+        mapping::addresses(bytes, align, attempt)
     }
 
-    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool {
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
         // SAFETY: the caller's.
         unsafe { mapping::commit(start.cast(), bytes) }
     }
@@ -365,19 +358,19 @@ mod tests {
     }
 
     #[test]
-    fn reserved_memory_is_aligned_zero_and_purgeable() {
+    fn committed_memory_is_aligned_zero_and_purgeable() {
         let page = Linux.page_size();
-        let start = Linux.reserve(16 * page, 1 << 21).unwrap().as_ptr();
+        let start = Linux.addresses(16 * page, 1 << 21, 0).unwrap().as_ptr();
         assert_eq!(start.addr() % (1 << 21), 0);
-        // SAFETY: the range was just reserved.
+        // SAFETY: the range was just chosen.
         unsafe {
-            assert!(Linux.commit(start, page));
+            Linux.commit(start, page).unwrap();
             assert_eq!(start.read(), 0);
             start.write(7);
             assert!(Linux.purge(start, page));
             assert_eq!(start.read(), 0);
         }
-        assert!(Linux.reserve(usize::MAX / 2, 1 << 16).is_none());
+        assert!(Linux.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
     }
 
     #[test]
@@ -387,11 +380,11 @@ mod tests {
             return;
         }
         let page = Linux.page_size();
-        let start = Linux.reserve(4 * page, page).unwrap().as_ptr();
+        let start = Linux.addresses(4 * page, page, 0).unwrap().as_ptr();
         let mut resident = [false; 4];
-        // SAFETY: the range was just reserved.
+        // SAFETY: the range was just chosen.
         unsafe {
-            assert!(Linux.commit(start, 4 * page));
+            Linux.commit(start, 4 * page).unwrap();
             start.add(page).write(7);
             Linux.populate(start.add(page), 2 * page);
             Linux.resident(start.addr(), &mut resident);
@@ -401,13 +394,13 @@ mod tests {
     }
 
     #[test]
-    fn reserved_memory_is_not_for_huge_pages() {
+    fn committed_memory_is_not_for_huge_pages() {
         if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
             return;
         }
-        let start = Linux.reserve(8 << 20, 1 << 21).unwrap().as_ptr();
-        // SAFETY: the range was just reserved.
-        assert!(unsafe { Linux.commit(start, 4 << 20) });
+        let start = Linux.addresses(8 << 20, 1 << 21, 0).unwrap().as_ptr();
+        // SAFETY: the range was just chosen.
+        unsafe { Linux.commit(start, 4 << 20) }.unwrap();
         let mappings = fs::read_to_string("/proc/self/smaps").unwrap();
         let (_, mapping) = mappings.split_once(&format!("{:x}-", start.addr())).unwrap();
         let flags = mapping.lines().find(|line| line.starts_with("VmFlags:")).unwrap();

@@ -1,39 +1,90 @@
-//! Address space, and memory in it: mmap(2), mprotect(2), madvise(2).
+//! Memory at addresses that the engine chooses: mmap(2), munmap(2), madvise(2).
+//!
+//! Where in the address space: of T bytes that a process may have (128 TiB on x86-64), the kernel puts the program at two
+//! thirds, the stack and all mappings whose place it chooses at the top, and other runtimes like the bottom. The
+//! region lies between a quarter and five eighths of T, what else the engine needs in the eighth below a
+//! quarter. Sanitizers forbid both to all but themselves: then it is below what the kernel maps.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::syscall::{advise, map, protect, unmap};
+use super::Refusal;
+use super::syscall::{advise, map, unmap};
 
-/// As [`super::Os::reserve`].
-pub(super) fn reserve(bytes: usize, align: usize) -> Option<NonNull<u8>> {
-    let padded = bytes.checked_add(align)?;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let start = unsafe { map(ptr::null_mut(), padded, libc::PROT_NONE, libc::MAP_NORESERVE).ok()? };
-    let start = start.cast::<u8>();
-    let before = start.align_offset(align);
-    // SAFETY: both ends lie in the mapping just made and nobody knows them.
-    unsafe {
-        let aligned = start.add(before);
-        if before > 0 {
-            unmap(start.cast(), before);
-        }
-        if align > before {
-            unmap(aligned.add(bytes).cast(), align - before);
-        }
-        // Fails where there are no huge pages: docs/decisions/0008-no-huge-pages.md.
-        let _ = advise(aligned.cast(), bytes, libc::MADV_NOHUGEPAGE);
-        NonNull::new(aligned)
-    }
+/// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
+const GRANULE: usize = 2 << 20;
+/// Attempts from this one on are below what the kernel maps.
+const UPPER_FROM: u32 = 4;
+
+/// Bytes that a process may have addresses for, a power of two: the stack lies at their end, and libraries not far below.
+fn space() -> usize {
+    let on_the_stack = 0_u8;
+    let highest = ptr::from_ref(&on_the_stack).addr().max(ptr::from_ref(&CALLS).addr());
+    highest.next_power_of_two()
+}
+
+/// As [`super::Os::address_space`].
+pub(super) fn address_space() -> usize {
+    space() / 4
+}
+
+/// As [`super::Os::addresses`].
+pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
+    let space = space();
+    // The most bytes, where to begin, and in how many bytes from there on.
+    let (most, from, within) = if attempt >= UPPER_FROM {
+        (space / 256, space - space / 256 * 3, space / 256)
+    } else if bytes > space / 64 {
+        (space / 4 + space / 64, space / 4, space / 8)
+    } else {
+        (space / 64, space / 8, space / 8 - space / 64)
+    };
+    let granule = align.max(GRANULE);
+    let place = from.next_multiple_of(granule) + spread() % (within / granule) * granule;
+    (bytes <= most).then(|| NonNull::new(ptr::with_exposed_provenance_mut(place)))?
+}
+
+/// How often addresses were chosen.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A number for each call, as random as the addresses that the kernel chose for this process: for that it takes no system call,
+/// and where they are always the same, as under a debugger, so are these.
+fn spread() -> usize {
+    let nth = CALLS.fetch_add(1, Ordering::Relaxed);
+    let on_the_stack = 0_u8;
+    // Several copies of the engine may live in a process.
+    let ours = ptr::from_ref(&CALLS).addr();
+    let mut bits = (ours as u64).rotate_left(32) ^ ptr::from_ref(&on_the_stack).addr() as u64;
+    bits = bits.wrapping_add(nth as u64);
+    // The finalizer of MurmurHash3, by Austin Appleby: each bit changes half of all.
+    bits = (bits ^ (bits >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    bits = (bits ^ (bits >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (bits ^ (bits >> 33)) as usize
 }
 
 /// As [`super::Os::commit`].
 ///
 /// # Safety
 /// As for that.
-pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's: the range is ours.
-    unsafe { protect(start, bytes, libc::PROT_READ | libc::PROT_WRITE) }
+pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refusal> {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping where there is none touches nothing that exists.
+    match unsafe { map(start, bytes, access, libc::MAP_FIXED_NOREPLACE) } {
+        Ok(mapped) if mapped == start => {
+            // Fails where there are no huge pages: docs/decisions/0008-no-huge-pages.md.
+            // SAFETY: ours.
+            let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
+            Ok(())
+        }
+        Ok(elsewhere) => {
+            // Before Linux 4.17 the address is a hint. SAFETY: just mapped.
+            unsafe { unmap(elsewhere, bytes) };
+            Err(Refusal::Addresses)
+        }
+        Err(libc::EEXIST) => Err(Refusal::Addresses),
+        Err(_) => Err(Refusal::Memory),
+    }
 }
 
 /// As [`super::Os::decommit`].
@@ -42,16 +93,7 @@ pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> bool {
 /// As for that.
 pub(super) unsafe fn decommit(start: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the caller's: the range is ours and its contents are dead.
-    unsafe {
-        protect(start, bytes, libc::PROT_NONE) && {
-            // Refused for locked memory only, which must be cleared by hand.
-            let purged = purge(start, bytes);
-            purged || {
-                commit(start, bytes);
-                false
-            }
-        }
-    }
+    unsafe { unmap(start, bytes) }
 }
 
 /// As [`super::Os::purge`].
@@ -60,7 +102,11 @@ pub(super) unsafe fn decommit(start: *mut c_void, bytes: usize) -> bool {
 /// As for that.
 pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the caller's: the range is ours and its contents are dead.
-    unsafe { advise(start, bytes, libc::MADV_DONTNEED) }.is_ok()
+    unsafe {
+        advise(start, bytes, libc::MADV_DONTNEED).is_ok()
+            // Locked memory, by mlockall(2) for instance. Linux 5.18 and later.
+            || advise(start, bytes, libc::MADV_DONTNEED_LOCKED).is_ok()
+    }
 }
 
 /// As [`super::Os::populate`].

@@ -63,8 +63,34 @@ impl RseqArea {
     pub(crate) const MM_CID: isize = 24;
 }
 
+/// Why addresses could not be committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// Memory is short, or a limit of the process is reached.
+    Memory,
+    /// Another mapping lies there.
+    Addresses,
+}
+
+/// How many ranges of addresses [`choose`] tries.
+const ATTEMPTS: u32 = 8;
+
+/// Chooses `bytes` of addresses at the beginning of a page, and commits the first of them; `None` if memory is short.
+pub(crate) fn choose(os: &impl Os, bytes: usize, first: usize) -> Option<NonNull<u8>> {
+    for attempt in 0..ATTEMPTS {
+        let start = os.addresses(bytes, os.page_size(), attempt)?;
+        // SAFETY: just chosen.
+        match unsafe { os.commit(start.as_ptr(), first) } {
+            Ok(()) => return Some(start),
+            Err(Refusal::Memory) => return None,
+            Err(Refusal::Addresses) => {}
+        }
+    }
+    None
+}
+
 /// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
-/// in what `reserve` returned and start and end on OS pages.
+/// in what `addresses` returned and start and end on OS pages.
 pub trait Os: Sync {
     /// What the process does for the one engine that lies on this; none in tests, where there are many.
     fn hooks(&self) -> Option<&'static Hooks> {
@@ -74,20 +100,25 @@ pub trait Os: Sync {
     /// Bytes in an OS page.
     fn page_size(&self) -> usize;
 
-    /// How many bytes of address space this process may still reserve.
-    fn address_space_left(&self) -> usize;
+    /// The most bytes that it makes sense to ask [`Os::addresses`] for.
+    fn address_space(&self) -> usize;
 
-    /// Reserves `bytes` of inaccessible address space at a multiple of `align`, a power of two. The
-    /// kernel backs what is committed there page by page, not by huge pages of its own accord.
-    fn reserve(&self, bytes: usize, align: usize) -> Option<NonNull<u8>>;
+    /// Chooses `bytes` of addresses at a multiple of `align`, a power of two, that the engine may commit, and that are likely
+    /// to stay free until then. Nothing is mapped there: another mapping may be there, or come. `attempt` counts
+    /// from 0, and each is likely to have another answer.
+    fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>>;
 
-    /// Makes a reserved range readable and writable; it reads as zero. False if the kernel refuses.
+    /// Maps chosen addresses, readable and writable; the range reads as zero. The kernel backs it page by page, not by
+    /// huge pages of its own accord.
+    ///
+    /// # Errors
+    /// Nothing is mapped then.
     ///
     /// # Safety
-    /// The range was reserved and is not committed yet.
-    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> bool;
+    /// The range was chosen and is not committed.
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal>;
 
-    /// Undoes [`Os::commit`]: whoever touches the range is stopped. What was there is lost. False if the kernel
+    /// Undoes [`Os::commit`]: an access to the range is refused. What was there is lost. False if the kernel
     /// refuses, and then the range is as it was but for its contents, which are unspecified.
     ///
     /// # Safety

@@ -189,7 +189,7 @@ unsafe extern "C" fn leave(round: *mut c_void) {
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
-    use super::super::mapping;
+    use super::super::syscall::{map, unmap};
     use super::*;
 
     #[test]
@@ -204,9 +204,11 @@ mod tests {
     #[test]
     fn words_that_nobody_may_read_are_not_gone() {
         let bytes = 64 << 10;
-        let hidden = mapping::reserve(bytes, bytes).unwrap();
-        assert!(may_be(hidden.as_ptr().cast(), 0));
-        // SAFETY: reserved above, and nobody else knows of it.
-        unsafe { libc::munmap(hidden.as_ptr().cast(), bytes) };
+        // SAFETY: a new mapping, and nobody else knows of it.
+        unsafe {
+            let hidden = map(ptr::null_mut(), bytes, libc::PROT_NONE, 0).unwrap();
+            assert!(may_be(hidden.cast(), 0));
+            unmap(hidden, bytes);
+        }
     }
 }

@@ -8,7 +8,7 @@ use core::ptr;
 
 use super::{Fault, NONE, Record, State, Trace};
 use crate::check_table::{CANARY, damage};
-use crate::os::Os;
+use crate::os::{Os, choose};
 use crate::random::Random;
 
 /// So many slots at most, and so many bytes in all their pages, but a few where pages are large.
@@ -61,14 +61,10 @@ impl Slots {
         let slots = (BYTES_MOST / page).clamp(SLOTS_LEAST, SLOTS_MOST);
         let table = (slots * size_of::<Record>()).next_multiple_of(page);
         let bytes = (2 * slots + 1) * page;
-        let records = os.reserve(table + bytes, page)?.as_ptr();
-        // SAFETY: just reserved.
-        if !unsafe { os.commit(records, table) } {
-            return None;
-        }
+        let records = choose(os, table + bytes, table)?.as_ptr();
         (self.page, self.slots, self.records) = (page, slots, records.cast());
         (self.oldest, self.newest) = (NONE, NONE);
-        // SAFETY: in the reservation.
+        // SAFETY: in what was chosen.
         self.start = unsafe { records.add(table) };
         self.random = Random::new(os.random());
         Some((self.start.addr(), bytes))
@@ -81,7 +77,7 @@ impl Slots {
     }
 
     fn page_of(&self, slot: usize) -> *mut u8 {
-        // SAFETY: in the reservation.
+        // SAFETY: in what was chosen.
         unsafe { self.start.add((2 * slot + 1) * self.page) }
     }
 
@@ -106,7 +102,7 @@ impl Slots {
         let slot = if fresh { self.used } else { self.oldest as usize };
         let page = self.page_of(slot);
         // SAFETY: nobody uses it.
-        if !unsafe { os.commit(page, self.page) } {
+        if unsafe { os.commit(page, self.page) }.is_err() {
             return ptr::null_mut();
         }
         match fresh {

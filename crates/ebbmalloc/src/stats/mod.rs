@@ -88,7 +88,7 @@ impl<O: Os> Engine<O> {
         stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
         stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
         let committed = self.region.committed();
-        stats.committed_bytes = committed as u64;
+        stats.committed_bytes = (counts.mapped(committed / UNIT) * UNIT) as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
         stats.slab_bytes = self.slab_places().iter().map(|&(_, bytes)| bytes as u64).sum();
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;

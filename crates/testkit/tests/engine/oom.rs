@@ -54,8 +54,6 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
             "null for {size} bytes of an empty region, {calls:?}"
         );
     }
-    let reservations = if mode == "thread" { 2 } else { 1 };
-    assert!(os.reservations() <= reservations, "reserved {} times, {calls:?}", os.reservations());
     made
 }
 
@@ -106,7 +104,7 @@ fn a_region_that_cannot_be_reserved_is_told_once() {
     assert_eq!(engine.stats().committed_bytes, 0);
     engine.check();
     let printed = engine.os().printed();
-    assert_eq!(printed.matches("cannot reserve address space").count(), 1, "{printed}");
+    assert_eq!(printed.matches("cannot map memory").count(), 1, "{printed}");
     engine.os().heal();
     assert!(!engine.alloc(1).is_null());
     engine.check();

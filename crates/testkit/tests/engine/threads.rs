@@ -407,12 +407,12 @@ fn caches_shrink_as_threads_come() {
 }
 
 #[test]
-fn without_address_space_for_caches_slots_serve() {
+fn without_memory_for_caches_slots_serve() {
     let engine = Engine::new(FakeOs::default().refusing(0..1).mode("thread"));
     use_cache(&engine);
     assert_eq!(engine.stats().choice.mode, "slot");
     let printed = engine.os().printed();
-    let told = "EBB_MODE=thread is not possible: too little address space; using slot";
+    let told = "EBB_MODE=thread is not possible: too little memory; using slot";
     assert_eq!(printed.matches(told).count(), 1, "{printed}");
 }
 
