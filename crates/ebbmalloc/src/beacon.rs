@@ -6,7 +6,6 @@
 //! mappings finds the beacon of every copy of the engine: preloaded, linked or stripped.
 
 use core::mem::MaybeUninit;
-use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::cache::{SLAB_SHIFT, used_bytes};
@@ -96,12 +95,6 @@ impl Beacon {
     /// "percpu", "thread" or "slot".
     pub fn mode(&self) -> &str {
         text(&self.mode)
-    }
-
-    /// All addresses that the heap has chosen for itself, but for the slabs of threads. Other mappings may lie there.
-    pub fn reserved(&self) -> Range<usize> {
-        let Places { start, spans, units, .. } = self.places;
-        start..spans.saturating_add(units.saturating_mul(size_of::<Span>()))
     }
 
     /// What an engine would light.

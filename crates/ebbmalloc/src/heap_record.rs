@@ -15,7 +15,7 @@ use crate::map::MapEntry;
 use crate::pages::Pages;
 use crate::quarantine::Quarantine;
 use crate::random::Random;
-use crate::region::{Region, UnitIndex};
+use crate::region::{Region, UNITS_MAX, UnitIndex};
 use crate::size_class::{CLASSES, UNIT};
 use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
 
@@ -23,8 +23,9 @@ use crate::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeapId(u64);
 
-/// Bits of a unit's index.
-const UNIT_BITS: u32 = 24;
+/// Bits of a unit's index: enough for the largest region.
+const UNIT_BITS: u32 = 30;
+const _: () = assert!(UNITS_MAX <= 1 << UNIT_BITS);
 
 impl HeapId {
     fn new(number: u64, unit: UnitIndex) -> Self {
@@ -45,7 +46,7 @@ impl HeapId {
         (self.0 & ((1 << UNIT_BITS) - 1)) as UnitIndex
     }
 
-    /// Wraps around where it has no more bits: after 10^12 heaps.
+    /// Wraps around where it has no more bits: after 10^10 heaps.
     pub(crate) fn number(self) -> u64 {
         self.0 >> UNIT_BITS
     }

@@ -18,13 +18,10 @@ use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-
-/// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
-/// stand for "none".
-pub(crate) type UnitIndex = u32;
+pub(crate) use crate::units::UnitIndex;
 
 /// The largest region, in units: sums of two numbers of units do not wrap.
-const UNITS_MAX: usize = 1 << 30;
+pub(crate) const UNITS_MAX: usize = 1 << 30;
 /// The smallest region that is worth starting with, in bytes.
 const REGION_MIN_BYTES: usize = 1 << 22;
 /// The region starts at a multiple of this many bytes, so that huge pages could fit.

@@ -132,6 +132,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
                 resident +=
                     self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut held);
             }
+            let shown = Shown { committed: shown.committed.min(shown.room), ..shown };
             for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
                 resident += page as u64
             });

@@ -65,6 +65,8 @@ struct Slabs {
     room: usize,
     /// How many are committed; always the lowest.
     committed: usize,
+    /// How many bytes of records are committed.
+    record_bytes: usize,
     /// By shelf, the number of the first slab plus 1; 0 for none.
     heads: [u32; 3],
     warm: u32,
@@ -88,14 +90,14 @@ impl Shown {
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
-    /// Bytes that the records take, in whole pages.
+    /// Bytes that the records of committed slabs take, in whole pages.
     pub fn records_bytes(&self, page: usize) -> usize {
-        if self.records == 0 { 0 } else { records_bytes(self.room, page) }
+        if self.records == 0 { 0 } else { records_bytes(self.committed.max(1), page) }
     }
 }
 
-fn records_bytes(room: usize, page: usize) -> usize {
-    (room * size_of::<Record>()).next_multiple_of(page)
+fn records_bytes(slabs: usize, page: usize) -> usize {
+    (slabs * size_of::<Record>()).next_multiple_of(page)
 }
 
 /// Some slabs. While the value lives, no thread gets one of them, or gives it up.
@@ -134,10 +136,10 @@ impl ThreadSlabs {
             let stride = used_bytes().next_multiple_of(page);
             let room = (os.address_space() / ADDRESS_SHARE / stride).min(SLABS_MAX);
             let records = records_bytes(room, page);
-            let chosen = if room > 0 { choose(os, records + room * stride, records) } else { None };
+            let chosen = if room > 0 { choose(os, records + room * stride, page) } else { None };
             slabs.records = chosen.ok_or("too little memory")?.as_ptr().cast();
             slabs.start = slabs.records.cast::<u8>().wrapping_add(records);
-            (slabs.stride, slabs.room) = (stride, room);
+            (slabs.stride, slabs.room, slabs.record_bytes) = (stride, room, page);
         }
         Ok(())
     }
@@ -280,6 +282,7 @@ impl Slabs {
         records: ptr::null_mut(),
         room: 0,
         committed: 0,
+        record_bytes: 0,
         heads: [0; 3],
         warm: 0,
     };
@@ -312,8 +315,17 @@ impl Slabs {
     }
 
     fn commit_next(&mut self, os: &impl Os) -> Option<usize> {
-        let number = self.committed;
-        // SAFETY: reserved, and not committed before, unless that failed.
+        let (number, page) = (self.committed, os.page_size());
+        let records = records_bytes(number + 1, page);
+        if number < self.room && records > self.record_bytes {
+            // SAFETY: chosen, and not committed before, unless that failed.
+            unsafe {
+                let more = self.records.cast::<u8>().add(self.record_bytes);
+                os.commit(more, records - self.record_bytes).ok()?;
+            }
+            self.record_bytes = records;
+        }
+        // SAFETY: as above.
         if number == self.room
             || unsafe { os.commit(self.slab(number).cast(), self.stride) }.is_err()
         {

@@ -89,7 +89,6 @@ impl Report {
         }
         let mut ledger = Ledger::EMPTY;
         let mut heaps = Vec::new();
-        let mut reserved = Vec::new();
         let mut notes = Vec::new();
         for heap in process.heaps(&before) {
             match heap {
@@ -101,7 +100,6 @@ impl Report {
                         committed_bytes: one.committed,
                     });
                     ledger.add(&one);
-                    reserved.push(beacon.reserved());
                 }
                 Heap::OtherVersion(version) => notes.push(format!(
                     "A heap of ebbmalloc {version} is in this process, which this program ({}) cannot read: its memory \
@@ -122,8 +120,7 @@ impl Report {
         let mut rest: Vec<(Group, String, u64)> = Vec::new();
         for (mapping, group, name) in smaps::grouped(&mappings, exe, &pointers) {
             let begins = |range: &std::ops::Range<usize>| range.contains(&mapping.range.start);
-            let whole = reserved.iter().any(begins) || ours.iter().any(begins);
-            let group = if whole { Group::Ours } else { group };
+            let group = if ours.iter().any(begins) { Group::Ours } else { group };
             let bytes = smaps::less(mapping, &ours);
             let arenas = if python && group == Group::Anonymous && mapping.is_private_memory() {
                 pymalloc::resident(&mut process, &mapping.range).min(bytes)

@@ -11,6 +11,7 @@ use super::file::write_all;
 use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
+use super::syscall::call;
 use super::{
     Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
     moving, own_area, random, release, rseq_area, stack, threads,
@@ -111,17 +112,16 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
         let page = self.page_size();
-        let mut known = [0; 256];
-        for (nth, pages) in pages.chunks_mut(known.len()).enumerate() {
-            let start = ptr::with_exposed_provenance_mut(address + nth * known.len() * page);
-            // SAFETY: mincore(2) fills a byte a page, of which the lowest bit counts.
-            keeping_errno(|| unsafe {
-                let told = libc::mincore(start, pages.len() * page, known.as_mut_ptr()) == 0;
-                pages
-                    .iter_mut()
-                    .zip(&known)
-                    .for_each(|(page, known)| *page = told && known & 1 == 1);
-            });
+        for (nth, pages) in pages.chunks_mut(MINCORE_PAGES).enumerate() {
+            let start = address + nth * MINCORE_PAGES * page;
+            if !mincore(start, page, pages) {
+                // Not all of it is mapped.
+                for (nth, one) in pages.chunks_mut(1).enumerate() {
+                    if !mincore(start + nth * page, page, one) {
+                        one[0] = false;
+                    }
+                }
+            }
         }
     }
 
@@ -334,6 +334,22 @@ fn file_of(descriptor: c_int) -> Option<u64> {
         (result, status.assume_init())
     };
     (result == 0).then(|| status.st_ino.wrapping_mul(31).wrapping_add(status.st_dev))
+}
+
+/// How many pages [`mincore`] is asked about at a time.
+const MINCORE_PAGES: usize = 256;
+
+/// Sets which of at most [`MINCORE_PAGES`] pages of `page` bytes are resident: mincore(2). False where not all of them are
+/// mapped.
+fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
+    let mut known = [0_u8; MINCORE_PAGES];
+    let bytes = pages.len() * page;
+    // SAFETY: fills a byte a page, of which the lowest bit counts.
+    let told = unsafe { call!(libc::SYS_mincore, address, bytes, known.as_mut_ptr()) }.is_ok();
+    if told {
+        pages.iter_mut().zip(&known).for_each(|(page, known)| *page = known & 1 == 1);
+    }
+    told
 }
 
 /// The time on one of the kernel's clocks.

@@ -121,15 +121,6 @@ pub(super) unsafe fn unmap(start: *mut c_void, bytes: usize) -> bool {
     unsafe { call!(libc::SYS_munmap, start, bytes) }.is_ok()
 }
 
-/// Sets what may be done with mapped pages: mprotect(2).
-///
-/// # Safety
-/// The range is the caller's.
-pub(super) unsafe fn protect(start: *mut c_void, bytes: usize, access: c_int) -> bool {
-    // SAFETY: the caller's.
-    unsafe { call!(libc::SYS_mprotect, start, bytes, access) }.is_ok()
-}
-
 /// Tells the kernel how memory is used: madvise(2).
 ///
 /// # Safety
@@ -159,13 +150,13 @@ mod tests {
             *libc::__errno_location() = 4321;
             assert_eq!(call!(libc::SYS_getpid), Ok(std::process::id() as usize));
             assert_eq!(call!(libc::SYS_close, NO_FILE), Err(libc::EBADF));
-            let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             // The offset of a mapping must be a multiple of the page size, also where there is no file.
             let odd = call!(libc::SYS_mmap, 0_usize, page, access, flags, NO_FILE, 1_usize);
             assert_eq!(odd, Err(libc::EINVAL));
             let start = map(core::ptr::null_mut(), page, access, 0).unwrap();
             assert_eq!(start.cast::<u8>().read(), 0);
-            assert!(protect(start, page, access | libc::PROT_WRITE));
             start.cast::<u8>().write(1);
             assert_eq!(advise(start, page, libc::MADV_DONTNEED), Ok(()));
             assert_eq!(start.cast::<u8>().read(), 0);
