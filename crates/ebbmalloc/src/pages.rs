@@ -26,7 +26,7 @@ const UNMAPPED_RUNS_MAX: usize = 8_192;
 /// Shorter runs are not unmapped, nor mapped again, if they need not be, in units.
 const UNMAP_MIN: u32 = 16;
 /// The first units that are left to another mapping which lies in the way. It may be longer: then twice as many, and so on.
-const SKIP_FIRST: usize = (64 << 20) / UNIT;
+const SKIP_FIRST: usize = (16 << 20) / UNIT;
 /// How often.
 const SKIPS_MAX: u32 = 20;
 
@@ -91,7 +91,11 @@ impl Pages {
                     self.purge(region, os, 0);
                     self.unmap(region, os, 0);
                     self.take(region, os, units, align)
-                })?;
+                });
+                let Some(granted) = granted else {
+                    self.retention.refuse(in_use);
+                    return None;
+                };
                 (granted, if granted.zeroed { units.get() } else { 0 })
             }
         };

@@ -38,6 +38,8 @@ const PEAK_SHARE: usize = 8;
 const LOOK_FROM: usize = mib(4);
 pub(crate) const LOOK_SHARE: usize = 64;
 const EMPTIED_SHARE: usize = 8;
+/// Where the kernel has refused memory, one part in this many of what it would have taken stays free: the rest is for the host.
+const REFUSED_SHARE: usize = 4;
 /// What is not worth halving.
 const SURPLUS_LEAST: usize = mib(1);
 
@@ -115,6 +117,8 @@ pub(crate) struct Retention {
     /// caches keep too much.
     grown: usize,
     look_at: usize,
+    /// Units that could not be in use together, as the kernel refused what they would have taken; the most for none.
+    refused: usize,
     pub patience: Patience,
     pub pressure: Pressure,
 }
@@ -129,6 +133,7 @@ impl Retention {
             peak: 0,
             grown: 0,
             look_at: 0,
+            refused: usize::MAX,
             patience: Patience::new(),
             pressure: Pressure::new(),
         }
@@ -148,8 +153,22 @@ impl Retention {
         self.look_at = self.grown + counts.in_use / EMPTIED_SHARE;
     }
 
+    /// The kernel has refused what would have made as many units as this be in use: a limit of the process is near, and what is
+    /// free here is lacking elsewhere in it.
+    pub fn refuse(&mut self, units: usize) {
+        self.refused = units;
+    }
+
+    /// How much may stay dirty, as far as memory that was refused says.
+    fn share_of_refused(&self, in_use: usize) -> usize {
+        self.refused.saturating_sub(in_use) / REFUSED_SHARE
+    }
+
     /// There is less dirty memory, or more in use.
     pub fn count(&mut self, counts: &PageCounts) {
+        if counts.in_use > self.refused {
+            self.refused = usize::MAX;
+        }
         self.peak = self.peak.max(counts.in_use);
         self.dirty_low = self.dirty_low.min(counts.dirty);
     }
@@ -162,6 +181,7 @@ impl Retention {
         let slack = self.slack();
         let usual = if self.watched { self.peak + slack - in_use } else { self.hard(in_use) };
         let most = self.pressure.allowance(os, in_use + dirty, usual);
+        let most = most.min(self.share_of_refused(in_use));
         (dirty > most).then_some(most - (most / 2).min(slack / 2))
     }
 
@@ -175,6 +195,7 @@ impl Retention {
             SOFT.max(in_use / SOFT_SHARE)
         };
         let soft = self.pressure.allowance(os, in_use + dirty, usual);
+        let soft = soft.min(self.share_of_refused(in_use));
         if dirty <= soft {
             return None;
         }

@@ -46,6 +46,8 @@ pub struct FakeOs {
     tick: u64,
     /// Bytes of the region, counted from its start, in which other mappings lie.
     neighbours: Mutex<Vec<Range<usize>>>,
+    /// How many more regions begin with another mapping.
+    no_regions: AtomicUsize,
     /// Where blocks come from, once that is chosen, if somebody wants it watched.
     watch: Option<OnceLock<Watch>>,
     state: Mutex<State>,
@@ -65,6 +67,8 @@ struct Reservation {
     committed: Vec<bool>,
     /// Whether blocks come from here.
     is_region: bool,
+    /// Whether another mapping lies here.
+    is_taken: bool,
 }
 
 // SAFETY: the memory belongs to the reservation alone.
@@ -92,6 +96,7 @@ impl Default for FakeOs {
             now: Default::default(),
             tick: 1,
             neighbours: Mutex::default(),
+            no_regions: AtomicUsize::new(0),
             watch: None,
             state: Mutex::default(),
         }
@@ -147,6 +152,23 @@ impl FakeOs {
     /// From now on another mapping lies in these bytes of the region, counted from its start.
     pub fn occupy(&self, bytes: Range<usize>) {
         self.neighbours.lock().unwrap().push(bytes);
+    }
+
+    /// In the ranges that are chosen for the first `regions` regions lies another mapping.
+    pub fn occupy_first(&self, regions: usize) {
+        self.no_regions.store(regions, Ordering::Relaxed);
+    }
+
+    /// Where an address lies in the region, in bytes from its start.
+    pub fn region_offset(&self, address: *mut u8) -> usize {
+        address.addr() - self.region_address(0).addr()
+    }
+
+    /// The address of a byte of the region.
+    pub fn region_address(&self, offset: usize) -> *mut u8 {
+        let state = self.state();
+        let region = state.reservations.iter().rfind(|reservation| reservation.is_region);
+        region.expect("no region").start.wrapping_add(offset)
     }
 
     /// One with this environment variable set.
@@ -374,7 +396,10 @@ impl Os for FakeOs {
         // The region is what huge pages would fit in.
         let is_region = align > self.page;
         let start_of = start.as_ptr();
-        let reservation = Reservation { start: start_of, layout, committed, is_region };
+        let left = self.no_regions.load(Ordering::Relaxed);
+        let is_taken = is_region && left > 0;
+        self.no_regions.store(left - is_taken as usize, Ordering::Relaxed);
+        let reservation = Reservation { start: start_of, layout, committed, is_region, is_taken };
         self.state().reservations.push(reservation);
         if let Some(watch) = self.watch.as_ref().filter(|_| is_region) {
             // SAFETY: reservations live as long as the fake, and this one is not in use yet.
@@ -394,7 +419,7 @@ impl Os for FakeOs {
                 && range.start < pages.end * self.page
                 && range.end > pages.start * self.page
         };
-        if self.neighbours.lock().unwrap().iter().any(taken) {
+        if reservation.is_taken || self.neighbours.lock().unwrap().iter().any(taken) {
             return Err(Refusal::Addresses);
         }
         for page in pages {

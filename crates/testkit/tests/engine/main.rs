@@ -3,6 +3,7 @@
 //! (`interrupts`, `ledger`, `moving`), or that other tools run (`loom`, `miri`).
 #![cfg(not(any(miri, loom)))]
 
+mod addresses;
 mod audit;
 mod check;
 mod fuzz;

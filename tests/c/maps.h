@@ -1,0 +1,41 @@
+/* What the contract programs ask about their own address space. */
+#pragma once
+
+#include "check.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MIB = 1 << 20 };
+
+/* A value of /proc/self/status, in MiB; -1 where it is not there. */
+__attribute__((unused)) static long status_mib(const char *name) {
+    char line[256];
+    long kib = -1024;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status != NULL);
+    while (fgets(line, sizeof line, status))
+        if (strncmp(line, name, strlen(name)) == 0) sscanf(line + strlen(name), ": %ld", &kib);
+    fclose(status);
+    return kib / 1024;
+}
+
+/* The mapping that an address lies in. */
+struct mapping {
+    unsigned long start, end;
+};
+
+__attribute__((unused)) static struct mapping mapping_of(const void *address) {
+    char line[512];
+    struct mapping found = {0, 0};
+    FILE *maps = fopen("/proc/self/maps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof line, maps)) {
+        struct mapping one;
+        if (sscanf(line, "%lx-%lx", &one.start, &one.end) == 2 && one.start <= (unsigned long)address &&
+            (unsigned long)address < one.end)
+            found = one;
+    }
+    fclose(maps);
+    CHECK(found.end != 0);
+    return found;
+}
