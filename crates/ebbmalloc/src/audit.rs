@@ -16,13 +16,13 @@ use crate::central::CentralCounts;
 use crate::check_table::State as BlockState;
 use crate::engine::Engine;
 use crate::heap_record::HeapRecord;
-use crate::large::units_for;
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::run::{Run, State};
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Span;
+use crate::units::Units;
 
 /// What was found on the way.
 struct Found {
@@ -159,7 +159,7 @@ impl<O: Os> Engine<O> {
                 MapEntry::HEAP => found.heap_units += run.units as usize,
                 MapEntry::LARGE => {
                     let guard = if self.hardening() { self.os.page_size() } else { 0 };
-                    let expected = units_for(run.asked() + guard);
+                    let expected = Units::for_bytes(run.asked() + guard).map(Units::get);
                     assert_eq!(expected, Some(run.units), "large block at {first}");
                     found.large_blocks += 1;
                     found.large_units += run.units as usize;

@@ -7,11 +7,11 @@ use core::sync::atomic::{AtomicIsize, Ordering};
 use crate::cache::{OwnedStack, bottom_of};
 use crate::engine::Engine;
 use crate::front::thread::Ready;
-use crate::large::units_for;
 use crate::os::Os;
 use crate::rseq::{self, Place};
 use crate::run::large_bytes;
-use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
+use crate::size_class::{MIN_ALIGN, SizeClass};
+use crate::units::Units;
 
 /// Others that come on top of a block from elsewhere, where a cache is in use: as many as a program may take before it gives
 /// some back.
@@ -161,7 +161,8 @@ impl<O: Os> Engine<O> {
                 return false;
             }
             let units = self.units_of(found.first);
-            return class == found.class && (class.is_some() || units_for(size) == Some(units));
+            return class == found.class
+                && (class.is_some() || Units::for_bytes(size) == Units::new(units));
         }
         if self.is_sampled(block) {
             self.size_sampled(block, "resize");
@@ -368,11 +369,11 @@ impl<O: Os> Engine<O> {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_at_home(size, align);
         }
-        if let Some(units) = units_for(size) {
-            self.reuse_before_growth(units);
+        if let Some(units) = Units::for_bytes(size) {
+            self.reuse_before_growth(units.get());
         }
         let mut granted = self.alloc_large(size, align);
-        if granted.0.is_null() && self.ready() && self.could_hold(size) {
+        if granted.0.is_null() && self.ready() && self.could_hold(size, align) {
             self.flush_all();
             granted = self.alloc_large(size, align);
         }
@@ -415,7 +416,7 @@ impl<O: Os> Engine<O> {
         }
         // Of a heap's block all of its units may be used.
         let given = match self.heap_block(block) {
-            Some(_) => units_for(size).map_or(usize::MAX, |units| units as usize * UNIT),
+            Some(_) => Units::for_bytes(size).map_or(usize::MAX, Units::bytes),
             None => self.usable_for(size, None),
         };
         self.check_size(block, given);

@@ -15,6 +15,7 @@ use crate::size_class::{SizeClass, UNIT};
 use crate::span::{Order, Span};
 use crate::streak::Asked;
 use crate::sync::{Guard, Lock, const_fn};
+use crate::units::Units;
 use hardened::{harden, unguard};
 
 /// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
@@ -426,7 +427,7 @@ impl ClassSpans {
                 true => class.random_span_units(),
                 false => pages.span_units(region, class),
             };
-            let granted = pages.alloc(region, os, units, 1)?;
+            let granted = pages.alloc(region, os, Units::new(units)?, Units::ONE)?;
             pages.note(region, granted.first, 0, self.heap);
             (granted, units)
         };

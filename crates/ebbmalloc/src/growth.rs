@@ -14,6 +14,7 @@ use crate::os::Os;
 use crate::retention::LOOK_SHARE;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::sync::Ordering;
+use crate::units::Units;
 
 /// Much is one part in so many of what is in use.
 const MUCH_SHARE: usize = 32;
@@ -36,7 +37,9 @@ impl<O: Os> Engine<O> {
     /// Looks now and then only.
     #[inline(never)]
     pub(crate) fn reuse_before_growth(&self, units: u32) {
-        if self.pages.lock().would_grow(&self.region, units) {
+        if let Some(length) = Units::new(units)
+            && self.pages.lock().would_grow(&self.region, length)
+        {
             self.look_for(units);
         }
     }

@@ -8,7 +8,6 @@ use core::ptr;
 use crate::central::{ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
-use crate::large::units_for;
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::pages::Granted;
@@ -17,6 +16,7 @@ use crate::size_class::{SizeClass, UNIT};
 use crate::span::Order;
 use crate::sync::Guard;
 use crate::text::Line;
+use crate::units::Units;
 
 /// A block of a heap.
 #[derive(Clone, Copy)]
@@ -43,8 +43,10 @@ impl<O: Os> Engine<O> {
     pub fn new_heap(&self, limit: usize) -> Option<HeapId> {
         let mut granted = None;
         if self.ready() {
-            let units = self.heap_units();
-            let alloc = || self.pages.lock().alloc(&self.region, &self.os, units, 1);
+            let alloc = || {
+                let units = Units::new(self.heap_units())?;
+                self.pages.lock().alloc(&self.region, &self.os, units, Units::ONE)
+            };
             granted = alloc().or_else(|| {
                 self.flush_all();
                 alloc()
@@ -318,9 +320,9 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
-        let bytes = units_for(size).ok_or(Short::OfMemory)? as usize * UNIT;
+        let bytes = Units::for_bytes(size).ok_or(Short::OfMemory)?.bytes();
         let mut contents = self.contents_for(heap, bytes, replaced)?;
-        let (granted, _) = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
+        let granted = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
         drop(contents);
@@ -393,8 +395,8 @@ impl<O: Os> Engine<O> {
 
     /// Resizes a large block without copying; null if that is not possible.
     fn resize_in_heap(&self, block: HeapBlock, size: usize, align: usize) -> *mut u8 {
-        let (units, wanted) = ((block.usable / UNIT) as u32, units_for(size));
-        let Some(bytes) = wanted.map(|units| units as usize * UNIT) else {
+        let units = (block.usable / UNIT) as u32;
+        let Some(bytes) = Units::for_bytes(size).map(Units::bytes) else {
             return ptr::null_mut();
         };
         let Ok(mut contents) = self.contents_for(block.heap, bytes, block.usable) else {

@@ -10,36 +10,27 @@ use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT};
+use crate::units::{UnitRange, Units};
 
 /// From so many units on, moving a block's pages beats copying it.
 pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
-
-/// Units that hold so many bytes, one at least; none if they cannot be counted.
-pub(crate) fn units_for(bytes: usize) -> Option<u32> {
-    u32::try_from(bytes.max(1).div_ceil(UNIT)).ok()
-}
 
 impl<O: Os> Engine<O> {
     /// A run of its own for a block, and whether it reads as zero; null if there is no room.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
         match self.large_run(size, align, 0) {
-            Some((granted, _)) => (self.region.address(granted.first), granted.zeroed),
+            Some(granted) => (self.region.address(granted.first), granted.zeroed),
             None => (ptr::null_mut(), false),
         }
     }
 
-    /// The same for a block of this heap, 0 for none, as a run; and its units.
+    /// The same for a block of this heap, 0 for none, as a run.
     #[inline(never)]
-    pub(crate) fn large_run(
-        &self,
-        size: usize,
-        align: usize,
-        heap: UnitIndex,
-    ) -> Option<(Granted, u32)> {
+    pub(crate) fn large_run(&self, size: usize, align: usize, heap: UnitIndex) -> Option<Granted> {
         if size > isize::MAX as usize || !self.ready() {
             return None;
         }
-        let (units, align) = (units_for(size)?, units_for(align)?);
+        let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
         let mut pages = self.pages.lock();
         let granted = pages.alloc(&self.region, &self.os, units, align)?;
         match granted.zeroed {
@@ -49,17 +40,20 @@ impl<O: Os> Engine<O> {
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
-        self.totals.add_large(units);
+        self.totals.add_large(units.get());
         if self.counting() {
-            self.count_alloc(units as usize * UNIT);
+            self.count_alloc(units.bytes());
         }
-        Some((granted, units))
+        Some(granted)
     }
 
-    /// Whether there could be room for a block of this size if there were no other.
-    pub(crate) fn could_hold(&self, size: usize) -> bool {
-        let units = units_for(size);
-        units.is_some_and(|units| self.pages.lock().could_hold(&self.region, units))
+    /// Whether there could be room for a large block of this size and alignment if there were no other. If not, nothing is
+    /// given up for it.
+    pub(crate) fn could_hold(&self, size: usize, align: usize) -> bool {
+        let (Some(units), Some(align)) = (Units::for_bytes(size), Units::for_bytes(align)) else {
+            return false;
+        };
+        self.ready() && self.pages.lock().could_hold(&self.region, units, align)
     }
 
     /// Frees a large block of no heap; an address that is none stops the program.
@@ -80,21 +74,20 @@ impl<O: Os> Engine<O> {
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
     #[inline(never)]
     pub(crate) fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
-        let Some(wanted) = units_for(size) else {
+        let (Some(run), Some(wanted)) = (UnitRange::of(first, units), Units::for_bytes(size))
+        else {
             return false;
         };
         let mut pages = self.pages.lock();
         let heap = pages.heap_of(&self.region, first);
-        if wanted < units {
-            pages.shrink(&self.region, &self.os, first, units, wanted);
-        } else if wanted > units
-            && !pages.extend(&self.region, &self.os, first, units, wanted - units)
-        {
+        if wanted < run.length() {
+            pages.shrink(&self.region, &self.os, run, wanted);
+        } else if wanted > run.length() && !pages.extend(&self.region, &self.os, run, wanted) {
             return false;
         }
         pages.note(&self.region, first, size, heap);
         drop(pages);
-        self.count_resized(units, wanted);
+        self.count_resized(run.length(), wanted);
         true
     }
 
@@ -107,15 +100,18 @@ impl<O: Os> Engine<O> {
         size: usize,
         align: usize,
     ) -> *mut u8 {
-        let (Some(wanted), Some(align)) = (units_for(size), units_for(align)) else {
+        let (Some(run), Some(wanted), Some(align)) =
+            (UnitRange::of(first, units), Units::for_bytes(size), Units::for_bytes(align))
+        else {
             return ptr::null_mut();
         };
-        if units < MOVE_UNITS || wanted <= units {
+        let length = run.length();
+        if length.get() < MOVE_UNITS || wanted <= length {
             return ptr::null_mut();
         }
         let region = &self.region;
         let mut pages = self.pages.lock();
-        let granted = pages.alloc_clean(region, &self.os, (units, wanted), align);
+        let granted = pages.alloc_clean(region, &self.os, (length, wanted), align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
@@ -124,23 +120,23 @@ impl<O: Os> Engine<O> {
         drop(pages);
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
-        if !unsafe { self.os.move_pages(region.address(first), block, units as usize * UNIT) } {
-            self.pages.lock().free_clean(region, &self.os, target, wanted);
+        if !unsafe { self.os.move_pages(region.address(first), block, length.bytes()) } {
+            self.pages.lock().free_clean(region, &self.os, target, wanted.get());
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
-        self.count_resized(units, wanted);
+        self.count_resized(length, wanted);
         self.pages.lock().free_clean(region, &self.os, first, units);
         block
     }
 
-    fn count_resized(&self, units: u32, wanted: u32) {
-        self.totals.remove_large(units);
-        self.totals.add_large(wanted);
+    fn count_resized(&self, from: Units, to: Units) {
+        self.totals.remove_large(from.get());
+        self.totals.add_large(to.get());
         if self.counting() {
-            self.count_free(units as usize * UNIT);
-            self.count_alloc(wanted as usize * UNIT);
+            self.count_free(from.bytes());
+            self.count_alloc(to.bytes());
         }
     }
 

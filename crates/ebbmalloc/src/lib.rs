@@ -225,6 +225,7 @@ mod stats;
 #[cfg(not(loom))]
 mod totals;
 mod transfer;
+mod units;
 #[cfg(not(loom))]
 mod why;
 

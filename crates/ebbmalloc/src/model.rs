@@ -20,6 +20,7 @@ use crate::span::Order;
 pub use crate::sync::Lock;
 use crate::thread_slabs::ThreadSlabs;
 use crate::transfer::Transfers;
+use crate::units::Units;
 
 mod stacks;
 pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};
@@ -233,7 +234,8 @@ impl<O: Os> HeapLayers<O> {
 
     /// Makes a heap, as `Engine::new_heap`.
     pub fn make(&self) -> HeapId {
-        let granted = self.pages.lock().alloc(&self.region, &self.os, 1, 1).expect("room");
+        let granted =
+            self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE).expect("room");
         self.heaps.lock().add(&self.region, granted.first, usize::MAX)
     }
 

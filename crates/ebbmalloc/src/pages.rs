@@ -9,11 +9,12 @@ use core::num::NonZeroUsize;
 
 use crate::guards::Guards;
 use crate::os::Os;
-use crate::region::{Region, UnitIndex};
+use crate::region::Region;
 use crate::retention::{PageCounts, Retention};
 use crate::run::{Run, State, Tail};
 use crate::run_tree::RunTree;
 use crate::size_class::{SizeClass, UNIT};
+use crate::units::{UnitIndex, UnitRange, Units};
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -57,13 +58,14 @@ impl Pages {
         &mut self,
         region: &Region,
         os: &impl Os,
-        units: u32,
-        align: u32,
+        units: Units,
+        align: Units,
     ) -> Option<Granted> {
-        if self.counts.in_use + units as usize > self.most() || !self.could_hold(region, units) {
+        let in_use = self.counts.in_use + units.get() as usize;
+        if in_use > self.most() || !self.could_hold(region, units, align) {
             return None;
         }
-        let longer = if align == 1 { self.take_longer(region, os, units) } else { None };
+        let longer = if align == Units::ONE { self.take_longer(region, os, units) } else { None };
         let (granted, grown) = match longer {
             Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
@@ -72,10 +74,10 @@ impl Pages {
                     self.purge(region, os, 0);
                     self.take(region, os, units, align)
                 })?;
-                (granted, if granted.zeroed { units } else { 0 })
+                (granted, if granted.zeroed { units.get() } else { 0 })
             }
         };
-        self.count_use(units);
+        self.count_use(units.get());
         self.make_up_for_growth(region, os, grown);
         Some(granted)
     }
@@ -94,16 +96,21 @@ impl Pages {
         }
     }
 
-    /// Whether there could be so many units if nothing else were there: if not, it is of no use to make room.
-    pub fn could_hold(&self, region: &Region, units: u32) -> bool {
-        units as usize <= region.units().min(self.most())
+    /// Whether there could be so many units, at a multiple of `align`, if nothing else were there: if not, it is of no use to
+    /// make room, and so nothing is given up.
+    pub fn could_hold(&self, region: &Region, units: Units, align: Units) -> bool {
+        let first = region.align_unit(1, align.get());
+        let all = first.and_then(|first| UnitRange::new(first, units));
+        all.is_some_and(|all| all.end() as usize <= region.units())
+            && units.get() as usize <= self.most()
     }
 
     /// Whether a run of so many units would take memory that is not resident, and it is time to look
     /// whether caches keep too much: [`Retention::is_look_due`].
-    pub fn would_grow(&mut self, region: &Region, units: u32) -> bool {
-        self.dirty.best_fit(region, units).is_none()
-            && self.retention.is_look_due(&self.counts, units)
+    pub fn would_grow(&mut self, region: &Region, units: Units) -> bool {
+        self.could_hold(region, units, Units::ONE)
+            && self.dirty.best_fit(region, units.get()).is_none()
+            && self.retention.is_look_due(&self.counts, units.get())
     }
 
     /// Caches were emptied, or asked in vain: [`Retention::put_off_look`].
@@ -132,18 +139,21 @@ impl Pages {
         &mut self,
         region: &Region,
         os: &impl Os,
-        (from, units): (u32, u32),
-        align: u32,
+        (from, units): (Units, Units),
+        align: Units,
     ) -> Option<Granted> {
-        if self.dirty.best_fit(region, units).is_some() {
+        if !self.could_hold(region, units, align)
+            || self.dirty.best_fit(region, units.get()).is_some()
+        {
             return None;
         }
+        let from = from.get();
         // The limit is for pages, and those of `from` only change their place.
         self.counts.in_use -= from as usize;
         let granted = self.take(region, os, units, align);
         self.counts.in_use += from as usize;
         let granted = granted?;
-        self.count_use(units);
+        self.count_use(units.get());
         Some(granted)
     }
 
@@ -166,18 +176,16 @@ impl Pages {
         }
     }
 
-    /// Makes the run of `units` units at `first` longer by `more`, if what follows it is free: dirty, clean,
-    /// behind the frontier, or one after the other.
-    pub fn extend(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        first: UnitIndex,
-        units: u32,
-        more: u32,
-    ) -> bool {
-        let next = first + units;
-        let end = next + more;
+    /// Makes a run in use longer, up to `longer` units, if what follows it is free: dirty, clean, behind the frontier, or
+    /// one after the other.
+    pub fn extend(&mut self, region: &Region, os: &impl Os, run: UnitRange, longer: Units) -> bool {
+        let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
+            return false;
+        };
+        let (next, end, more) = (run.end(), all.end(), more.get());
+        if end as usize > region.units() {
+            return false;
+        }
         let Some(dirty) = self.dirty_of_free(region, next, end) else {
             return false;
         };
@@ -186,7 +194,7 @@ impl Pages {
         }
         let taken = self.take_free(region, os, next, end);
         if taken {
-            self.mark_in_use(region, first, units + more);
+            self.mark_in_use(region, run.first(), longer.get());
             self.count_use(more);
             self.make_up_for_growth(region, os, more - dirty);
         }
@@ -199,10 +207,10 @@ impl Pages {
         &mut self,
         region: &Region,
         os: &impl Os,
-        units: u32,
+        units: Units,
     ) -> Option<(UnitIndex, u32)> {
         let (first, longest) = self.dirty.longest(region)?;
-        let end = first.checked_add(units)?;
+        let (end, units) = (UnitRange::new(first, units)?.end(), units.get());
         if longest >= units || longest < units - longest {
             return None;
         }
@@ -263,17 +271,12 @@ impl Pages {
         true
     }
 
-    /// Gives the end of a run back, so that `keep` of its `units` units remain.
-    pub fn shrink(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        first: UnitIndex,
-        units: u32,
-        keep: u32,
-    ) {
-        self.mark_in_use(region, first, keep);
-        self.free(region, os, first + keep, units - keep);
+    /// Gives the end of a run back, so that `keep` of its units remain, if it has more.
+    pub fn shrink(&mut self, region: &Region, os: &impl Os, run: UnitRange, keep: Units) {
+        if let Some(rest) = run.behind(keep) {
+            self.mark_in_use(region, run.first(), keep.get());
+            self.free(region, os, rest.first(), rest.length().get());
+        }
     }
 
     /// Notes what a run in use was asked for with, and which heap it belongs to: [`Run::note`].
@@ -375,7 +378,14 @@ impl Pages {
     }
 
     #[inline(never)]
-    fn take(&mut self, region: &Region, os: &impl Os, units: u32, align: u32) -> Option<Granted> {
+    fn take(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        length: Units,
+        align: Units,
+    ) -> Option<Granted> {
+        let (units, align) = (length.get(), align.get());
         let roomy = units.checked_add(align - 1)?;
         let dirty = self.dirty.best_fit(region, roomy);
         if dirty.is_none() && !self.admit(region, os, units) {
@@ -385,7 +395,7 @@ impl Pages {
             // SAFETY: the run is in a tree, so its record is current.
             let run = unsafe { *region.run(first) };
             let start = region.align_unit(first, align)?;
-            let end = start + units;
+            let end = UnitRange::new(start, length)?.end();
             self.remove(region, first);
             self.mark_in_use(region, start, units);
             if start > first {
@@ -402,7 +412,7 @@ impl Pages {
         }
         let old_frontier = self.frontier.max(1);
         let start = region.align_unit(old_frontier, align)?;
-        let end = start.checked_add(units)?;
+        let end = UnitRange::new(start, length)?.end();
         if !region.commit_up_to(os, end as usize) {
             return None;
         }

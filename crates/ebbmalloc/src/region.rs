@@ -15,10 +15,7 @@ use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
-
-/// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
-/// stand for "none".
-pub(crate) type UnitIndex = u32;
+pub(crate) use crate::units::UnitIndex;
 
 /// The largest region: what a 47-bit address space has plenty of.
 const REGION_MAX: usize = 1 << 40;

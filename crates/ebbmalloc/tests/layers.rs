@@ -5,11 +5,12 @@ use std::fs;
 use std::path::Path;
 
 /// Lowest first. Modules in one line belong together and may use each other.
-const LAYERS: [&[&str]; 40] = [
+const LAYERS: [&[&str]; 41] = [
     &["os", "sync", "random", "prefetch"],
     &["text"],
     &["options"],
     &["size_class"],
+    &["units"],
     &["seal"],
     &["streak"],
     &["cache"],

@@ -17,6 +17,7 @@ use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::text::Line;
+use crate::units::Units;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
 const CANARY_LEAST: usize = 16;
@@ -62,7 +63,7 @@ impl<O: Os> Engine<O> {
     /// there is no memory for checking.
     pub(crate) fn set_up_check(&self) -> UnitIndex {
         let table = self.check_table.lock().set_up(&self.os);
-        let alloc = || self.pages.lock().alloc(&self.region, &self.os, 1, 1);
+        let alloc = || self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE);
         match if table { alloc() } else { None } {
             Some(Granted { first, .. }) => {
                 self.heaps.lock().add(&self.region, first, usize::MAX).unit()

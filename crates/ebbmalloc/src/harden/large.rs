@@ -5,12 +5,13 @@ use super::report::Fault;
 use crate::engine::Engine;
 use crate::heap_record::Contents;
 use crate::heaps::{HeapBlock, Short};
-use crate::large::{MOVE_UNITS, units_for};
+use crate::large::MOVE_UNITS;
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::UnitIndex;
 use crate::seal::{check_fill, fill};
 use crate::size_class::UNIT;
+use crate::units::Units;
 
 /// From so many bytes on, giving pages back beats clearing them.
 const PURGE_LEAST: usize = 256 << 10;
@@ -22,8 +23,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Units for a block of this size and its guard.
-    fn guarded_units(&self, size: usize) -> Option<u32> {
-        units_for(size.checked_add(self.os.page_size())?)
+    fn guarded_units(&self, size: usize) -> Option<Units> {
+        Units::for_bytes(size.checked_add(self.os.page_size())?)
     }
 
     /// Where the bytes end that are looked at behind a block's end.
@@ -43,10 +44,10 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
-        let room = self.guarded_units(size).ok_or(Short::OfMemory)? as usize * UNIT;
+        let room = self.guarded_units(size).ok_or(Short::OfMemory)?.bytes();
         let mut contents = self.contents_for(heap, room, replaced)?;
         let padded = size + self.os.page_size();
-        let (granted, _) = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
+        let granted = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));
         let reach = self.reach(size);
         // SAFETY: the run is ours yet, with its records.
@@ -167,7 +168,7 @@ impl<O: Os> Engine<O> {
     pub(super) fn resize_large_hardened(&self, block: &HeapBlock, old: usize, size: usize) -> bool {
         let (first, address) = (block.first, block.address);
         let (from, to) = (self.reach(old), self.reach(size));
-        let same = self.guarded_units(size) == Some((block.usable / UNIT) as u32);
+        let same = self.guarded_units(size).map(Units::bytes) == Some(block.usable);
         // SAFETY: the block is the program's, which waits, and out of reach from there on if it is guarded.
         unsafe {
             if !same || to < from || !(*self.region.span(first)).guarded {

@@ -23,6 +23,7 @@ use crate::size_class::{SizeClass, UNIT};
 use crate::span::Owner;
 use crate::sync::Guard;
 use crate::text::Line;
+use crate::units::Units;
 use report::Fault;
 pub(crate) use report::Mistake;
 
@@ -51,7 +52,8 @@ impl<O: Os> Engine<O> {
         }
         let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, HOMES_MOST) as u32);
         let alloc = |count| {
-            let granted = self.pages.lock().alloc(&self.region, &self.os, units * count, 1)?;
+            let all = Units::new(units * count)?;
+            let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
             Some((granted, count))
         };
         let Some((Granted { first, zeroed }, count)) = alloc(most).or_else(|| alloc(1)) else {

@@ -1,0 +1,161 @@
+//! Lengths and ranges in units. Sizes that a program asks for become lengths here and nowhere else, and only checked operations
+//! make a length or a range: so no sum of a place and a length wraps, and none is cut off.
+
+use crate::size_class::UNIT;
+
+/// The number of a unit, counted from the region's start. Unit 0 is never handed out, so 0 can
+/// stand for "none".
+pub(crate) type UnitIndex = u32;
+
+/// A length in units: one at least. In bytes it is below 2^48.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Units(u32);
+
+impl Units {
+    pub const ONE: Self = Self(1);
+
+    /// So many units; `None` for 0.
+    #[inline]
+    pub const fn new(units: u32) -> Option<Self> {
+        if units == 0 { None } else { Some(Self(units)) }
+    }
+
+    /// The fewest units that hold so many bytes; one for 0. `None` if units do not count as far.
+    #[inline]
+    pub const fn for_bytes(bytes: usize) -> Option<Self> {
+        let units = bytes.div_ceil(UNIT);
+        if units > u32::MAX as usize {
+            return None;
+        }
+        if units == 0 { Some(Self::ONE) } else { Some(Self(units as u32)) }
+    }
+
+    /// The number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// In bytes.
+    #[inline]
+    pub const fn bytes(self) -> usize {
+        self.0 as usize * UNIT
+    }
+
+    /// What is left without `less`; `None` if that is all of it, or more.
+    #[inline]
+    pub const fn minus(self, less: Self) -> Option<Self> {
+        if self.0 > less.0 { Some(Self(self.0 - less.0)) } else { None }
+    }
+}
+
+/// Consecutive units, of which the end can be counted too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UnitRange {
+    first: UnitIndex,
+    length: Units,
+}
+
+impl UnitRange {
+    /// From this unit on; `None` if its end cannot be counted.
+    #[inline]
+    pub const fn new(first: UnitIndex, length: Units) -> Option<Self> {
+        match first.checked_add(length.0) {
+            Some(_) => Some(Self { first, length }),
+            None => None,
+        }
+    }
+
+    /// As [`UnitRange::new`], for a number of units that stands in a record; `None` for 0 too.
+    #[inline]
+    pub const fn of(first: UnitIndex, units: u32) -> Option<Self> {
+        match Units::new(units) {
+            Some(length) => Self::new(first, length),
+            None => None,
+        }
+    }
+
+    /// The same from the same unit on, but this long; `None` if its end cannot be counted.
+    #[inline]
+    pub const fn resized(self, length: Units) -> Option<Self> {
+        Self::new(self.first, length)
+    }
+
+    #[inline]
+    pub const fn first(self) -> UnitIndex {
+        self.first
+    }
+
+    #[inline]
+    pub const fn length(self) -> Units {
+        self.length
+    }
+
+    /// The unit behind the last.
+    #[inline]
+    pub const fn end(self) -> UnitIndex {
+        // By `new`, that is no more than there is.
+        self.first + self.length.0
+    }
+
+    /// What is behind the first `keep` units; `None` if that is nothing.
+    #[inline]
+    pub const fn behind(self, keep: Units) -> Option<Self> {
+        match self.length.minus(keep) {
+            Some(length) => Some(Self { first: self.first + keep.0, length }),
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Around each power of two, and around each place where a product with [`UNIT`] would wrap.
+    fn borders() -> impl Iterator<Item = usize> {
+        let around =
+            |at: usize| (0..4).flat_map(move |by| [at.wrapping_sub(by), at.wrapping_add(by)]);
+        let powers = (0..usize::BITS).map(|bit| 1 << bit);
+        powers.flat_map(move |at| [at, at - UNIT.min(at), at.wrapping_add(UNIT)]).flat_map(around)
+    }
+
+    #[test]
+    fn lengths_hold_what_they_are_for_or_there_is_none() {
+        for bytes in borders() {
+            match Units::for_bytes(bytes) {
+                Some(units) => {
+                    assert!(units.bytes() >= bytes && units.bytes() - bytes.max(1) < UNIT);
+                    assert!(units.get() > 0);
+                }
+                None => assert!(bytes > u32::MAX as usize * UNIT, "{bytes:#x}"),
+            }
+        }
+        assert_eq!(Units::for_bytes(u32::MAX as usize * UNIT), Units::new(u32::MAX));
+        assert_eq!(Units::for_bytes(u32::MAX as usize * UNIT + 1), None);
+        assert_eq!(Units::for_bytes(usize::MAX), None);
+    }
+
+    #[test]
+    fn sums_and_ends_are_right_or_there_are_none() {
+        let some = || borders().map(|at| at as u32);
+        for first in some() {
+            for units in some() {
+                let end = first as u64 + units as u64;
+                let range = UnitRange::of(first, units);
+                let can_be = units > 0 && end <= u32::MAX as u64;
+                assert_eq!(range.map(|range| range.end() as u64), can_be.then_some(end));
+                let (Some(one), Some(other)) = (Units::new(first), Units::new(units)) else {
+                    continue;
+                };
+                let rest = one.minus(other).map(|rest| rest.get());
+                assert_eq!(rest, first.checked_sub(units).filter(|&rest| rest > 0));
+                if let Some(range) = range {
+                    let behind = range.behind(one);
+                    assert!(behind.is_none_or(|behind| behind.end() == range.end()));
+                    assert_eq!(behind.map(|behind| behind.length()), other.minus(one));
+                }
+            }
+        }
+    }
+}
