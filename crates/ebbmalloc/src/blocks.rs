@@ -169,7 +169,8 @@ impl<O: Os> Engine<O> {
             return false;
         }
         let (first, units) = self.large_units(block, "resize");
-        let resized = class.is_none() && self.resize_large(first, units, size);
+        let is_aligned = align <= MIN_ALIGN || block.addr().is_multiple_of(align);
+        let resized = class.is_none() && is_aligned && self.resize_large(first, units, size);
         if resized {
             self.call_scavenger();
         }
@@ -379,8 +380,9 @@ impl<O: Os> Engine<O> {
         }
         if granted.0.is_null() {
             self.os.out_of_memory();
+        } else {
+            self.want_scavenger();
         }
-        self.want_scavenger();
         granted
     }
 
