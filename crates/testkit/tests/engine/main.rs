@@ -16,6 +16,7 @@ mod oom;
 mod purge;
 mod room;
 mod sample;
+mod sizes;
 mod spans;
 mod streak;
 mod threads;
