@@ -44,6 +44,20 @@ pub fn is_absurd(size: usize) -> bool {
     size >= 1 << 47
 }
 
+/// One of these that no process can have, for a block at this address: the same for the same `pick`. Cheap.
+pub fn absurd(address: usize, pick: usize) -> usize {
+    const STEPS: [usize; 8] = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1, 2 * UNIT];
+    let (kind, rest) = (pick % 4, pick / 4);
+    let (step, nth) = (STEPS[rest % STEPS.len()], rest / STEPS.len());
+    let size = match kind {
+        0 => (1usize << (48 + nth % 16)).wrapping_sub(step),
+        1 => (1usize << (47 + nth % 17)).wrapping_add(step),
+        2 => (UNITS - nth % (2 * FIRST)) * UNIT - step % 2,
+        _ => 0usize.wrapping_sub(address).wrapping_sub(step),
+    };
+    if is_absurd(size) { size } else { usize::MAX - step }
+}
+
 /// All alignments that there are.
 pub fn alignments() -> impl DoubleEndedIterator<Item = usize> {
     (0..usize::BITS).map(|bit| 1 << bit)
