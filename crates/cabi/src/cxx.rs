@@ -99,6 +99,13 @@ macro_rules! base {
     };
 }
 
+/// An alignment as the engine takes it. One above the largest power of two is none that a type could have, nor a block: it becomes
+/// that, which is beyond all memory.
+#[inline(always)]
+fn power_of_two(align: usize) -> usize {
+    align.checked_next_power_of_two().unwrap_or(1 << (usize::BITS - 1))
+}
+
 /// Allocates, and throws `std::bad_alloc` where that fails for good.
 #[inline(always)]
 unsafe fn allocate(size: usize, align: usize) -> *mut c_void {
@@ -234,7 +241,7 @@ pub unsafe extern "C-unwind" fn new(size: usize) -> *mut c_void {
 /// `new(size, align)`.
 pub unsafe extern "C-unwind" fn aligned_new(size: usize, align: usize) -> *mut c_void {
     // SAFETY: exceptions may pass.
-    unsafe { allocate(size, align.next_power_of_two()) }
+    unsafe { allocate(size, power_of_two(align)) }
 }
 
 /// `delete(block)`.
@@ -300,10 +307,10 @@ sized! {
     sized_array_delete() => array_delete,
         own array_delete = ebb_own_ZdaPv, delete = ebb_own_ZdlPv; align MIN_ALIGN;
     sized_aligned_delete(align) => aligned_delete,
-        own aligned_delete = ebb_own_ZdlPvSt11align_val_t; align align.next_power_of_two();
+        own aligned_delete = ebb_own_ZdlPvSt11align_val_t; align power_of_two(align);
     sized_aligned_array_delete(align) => aligned_array_delete,
         own aligned_array_delete = ebb_own_ZdaPvSt11align_val_t, aligned_delete = ebb_own_ZdlPvSt11align_val_t;
-        align align.next_power_of_two();
+        align power_of_two(align);
 }
 
 /// Defines forms of `new` that give null instead of throwing. Whatever a replaced `new` or a
@@ -341,7 +348,7 @@ nothrow! {
     nothrow_new(size) = "_ZnwmRKSt9nothrow_t", align MIN_ALIGN;
     nothrow_array_new(size) = "_ZnamRKSt9nothrow_t", align MIN_ALIGN;
     nothrow_aligned_new(size, align) = "_ZnwmSt11align_val_tRKSt9nothrow_t",
-        align align.next_power_of_two();
+        align power_of_two(align);
     nothrow_aligned_array_new(size, align) = "_ZnamSt11align_val_tRKSt9nothrow_t",
-        align align.next_power_of_two();
+        align power_of_two(align);
 }

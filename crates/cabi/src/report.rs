@@ -3,7 +3,7 @@
 
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
-use core::slice;
+use core::ptr;
 
 use engine::{ENGINE, Stats};
 
@@ -148,33 +148,37 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
 }
 
 /// A buffer that takes what fits, and counts the rest.
-struct Cut<'a> {
-    /// Without the zero byte at the end.
-    room: &'a mut [u8],
+struct Cut {
+    start: *mut u8,
+    /// With the zero byte at the end. Nothing is written behind the text: as with snprintf(3), there may be less memory than said.
+    room: usize,
     length: usize,
 }
 
-impl Cut<'_> {
+impl Cut {
     /// # Safety
-    /// So many bytes may be written there; for 0, the address may be any.
-    unsafe fn new(buffer: *mut u8, bytes: usize) -> Self {
-        if bytes == 0 {
-            return Self { room: &mut [], length: 0 };
+    /// As much of the text as fits into so many bytes may be written there; for 0, the address may be any.
+    unsafe fn new(start: *mut u8, room: usize) -> Self {
+        let cut = Self { start, room, length: 0 };
+        if room > 0 {
+            // SAFETY: the caller's.
+            unsafe { start.write(0) };
         }
-        // SAFETY: the caller's; written before it is read.
-        let room = unsafe {
-            buffer.write_bytes(0, bytes);
-            slice::from_raw_parts_mut(buffer, bytes - 1)
-        };
-        Self { room, length: 0 }
+        cut
     }
 }
 
-impl Write for Cut<'_> {
+impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if let Some(room) = self.room.get_mut(self.length..) {
-            let fitting = text.len().min(room.len());
-            room[..fitting].copy_from_slice(&text.as_bytes()[..fitting]);
+        let left = self.room.saturating_sub(self.length).saturating_sub(1);
+        let fitting = text.len().min(left);
+        if fitting > 0 {
+            // SAFETY: the contract of `new`: this much, and the zero byte, is within the room.
+            unsafe {
+                let end = self.start.add(self.length);
+                ptr::copy_nonoverlapping(text.as_ptr(), end, fitting);
+                end.add(fitting).write(0);
+            }
         }
         self.length += text.len();
         Ok(())

@@ -155,21 +155,23 @@ impl<O: Os> Engine<O> {
         if let Some(old) = self.class_at(block) {
             return Some(old) == class;
         }
+        // Those of a class are, if they are of that which has the alignment.
+        let is_aligned = align <= MIN_ALIGN || block.addr().is_multiple_of(align);
         if let Some(found) = self.heap_block(block) {
             if self.all_in_heaps() {
                 self.size_in_heap(found, "resize");
                 return false;
             }
             let units = self.units_of(found.first);
-            return class == found.class
-                && (class.is_some() || Units::for_bytes(size) == Units::new(units));
+            let fits = || is_aligned && Units::for_bytes(size) == Units::new(units);
+            return class == found.class && (class.is_some() || fits());
         }
         if self.is_sampled(block) {
             self.size_sampled(block, "resize");
             return false;
         }
         let (first, units) = self.large_units(block, "resize");
-        let resized = class.is_none() && self.resize_large(first, units, size);
+        let resized = class.is_none() && is_aligned && self.resize_large(first, units, size);
         if resized {
             self.call_scavenger();
         }
@@ -379,8 +381,9 @@ impl<O: Os> Engine<O> {
         }
         if granted.0.is_null() {
             self.os.out_of_memory();
+        } else {
+            self.want_scavenger();
         }
-        self.want_scavenger();
         granted
     }
 

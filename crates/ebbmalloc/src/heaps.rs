@@ -278,13 +278,24 @@ impl<O: Os> Engine<O> {
         };
         let granted = alloc().or_else(|short| match short {
             // Free blocks in caches may be all that keeps memory from being free.
-            Short::OfMemory => {
+            Short::OfMemory if self.could_have(heap, size, align) => {
                 self.flush_all();
                 alloc()
             }
-            Short::ByLimit => Err(short),
+            _ => Err(short),
         });
         granted.ok()
+    }
+
+    /// Whether the heap could have a block of this size and alignment if there were no other. If not, nothing is given up for it.
+    #[cold]
+    pub(crate) fn could_have(&self, heap: UnitIndex, size: usize, align: usize) -> bool {
+        let bytes = match SizeClass::of_aligned(size, align) {
+            Some(class) => Some(class.size()),
+            None if self.could_hold(size, align) => Units::for_bytes(size).map(Units::bytes),
+            None => None,
+        };
+        bytes.is_some_and(|bytes| bytes <= self.contents_of(heap).limit)
     }
 
     fn alloc_small_in(

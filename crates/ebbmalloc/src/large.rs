@@ -192,7 +192,8 @@ impl<O: Os> Engine<O> {
                     // SAFETY: committed; the process is about to end, so a torn read is no loss.
                     Some(first)
                         if region.entry(first as usize).of_anyone() == MapEntry::LARGE
-                            && first + unsafe { (*region.run(first)).units } > unit =>
+                            && UnitRange::of(first, unsafe { (*region.run(first)).units })
+                                .is_some_and(|run| run.end() > unit) =>
                     {
                         "interior pointer"
                     }

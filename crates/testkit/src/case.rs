@@ -106,6 +106,7 @@ fn op(u: &mut Unstructured) -> Result<Op> {
         26 => Op::Remap { nth, size: size(u)? },
         27 => Op::UsableSize { nth },
         28 => Op::Trim,
+        29 => Op::Absurd { nth, pick: u.int_in_range(0..=0xffff)? },
         _ => Op::HandOver { nth },
     })
 }

@@ -11,6 +11,7 @@
 //! - `room.rs`: what caches hold is bounded, and goes where it is needed
 //! - `purge.rs`: free memory goes back, sooner where memory gets short, but not what is wanted again at once
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
+//! - `sizes.rs`: sizes and alignments around each place where arithmetic on them could wrap
 //! - `heaps.rs`: heaps: several, by several threads, at limits, short of memory, misused
 //! - `oom.rs`: every single call of the operating system fails once
 //! - `watch.rs`: an engine that reads or writes free memory would be seen
@@ -29,6 +30,8 @@ mod words;
 pub use fake_os::FakeOs;
 pub use faults::Faults;
 
+#[cfg(not(loom))]
+pub mod borders;
 #[cfg(not(loom))]
 mod case;
 #[cfg(not(loom))]

@@ -52,6 +52,13 @@ pub enum Op {
         /// Which.
         nth: usize,
     },
+    /// Asks for more than any process can have, for a new block or for one that there is. Nothing comes of it.
+    Absurd {
+        /// Which.
+        nth: usize,
+        /// Which size, and by which call.
+        pick: usize,
+    },
     /// Gives free memory back.
     Trim,
     /// Gives a block to somebody else.
@@ -112,6 +119,7 @@ impl Iterator for Program {
             28 => Op::UsableSize { nth },
             29..31 => Op::HandOver { nth },
             _ if self.below(8) == 0 => Op::Trim,
+            _ if nth.is_multiple_of(4) => Op::Absurd { nth, pick: nth / 4 },
             _ => Op::UsableSize { nth },
         })
     }

@@ -5,7 +5,7 @@ use std::ptr;
 use ebbmalloc::{Engine, HeapId, Os};
 
 use crate::watch::{Watch, Wrote};
-use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow};
+use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow, borders};
 
 /// An operating system of which a test knows when the engine may be short of memory.
 pub trait TestOs: Os {
@@ -144,6 +144,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
                     self.shadow.insert(block);
                 }
             }
+            Op::Absurd { nth, pick } => self.absurd(nth, pick),
             Op::Trim => {
                 self.engine.trim();
                 self.shadow.check();
@@ -224,6 +225,50 @@ impl<'a, O: TestOs> Worker<'a, O> {
         }
         let new = Block::new(start, size, old.align, self.engine.usable_size(start));
         self.resized(&old, new);
+    }
+
+    /// What no process can have is refused, whatever is asked and of which block, which stays as it was.
+    fn absurd(&mut self, nth: usize, pick: usize) {
+        let block = self.shadow.take(nth);
+        let (start, align) =
+            block.as_ref().map_or((ptr::null_mut(), 1), |block| (block.start, block.align));
+        let (way, pick) = (pick % 8, pick / 8);
+        let size = borders::absurd(start.addr(), pick);
+        // As absurd as the size.
+        let wide = 1 << (47 + pick % 17);
+        let engine = self.engine;
+        let of_block = block.as_ref().and_then(|block| block.heap);
+        let (told, granted) = match (way, self.heap) {
+            (0, None) => (true, engine.alloc_zeroed(size)),
+            (1, None) => (true, engine.alloc_aligned(size, 1 << (pick % 64))),
+            (2, None) => (true, engine.alloc_aligned(pick % 100_000, wide)),
+            (0, Some((heap, _))) => (true, engine.heap_alloc_zeroed(heap, size, 1, "a test")),
+            (1, Some((heap, _))) => {
+                (true, engine.heap_alloc(heap, size, 1 << (pick % 64), "a test"))
+            }
+            (2, Some((heap, _))) => (true, engine.heap_alloc(heap, pick % 100_000, wide, "a test")),
+            _ if start.is_null() => (true, engine.alloc(size)),
+            // SAFETY: out of the shadow, so nobody's; it stays as it was.
+            _ => unsafe {
+                match (way, of_block) {
+                    (3, _) if engine.resize(start, size, align) => (false, start),
+                    (3, _) => (false, ptr::null_mut()),
+                    (4, _) => (false, engine.remap(start, size, align)),
+                    (5, Some(heap)) => {
+                        (true, engine.heap_realloc(heap, start, size, align, "a test"))
+                    }
+                    (6, _) => (true, engine.realloc(start, pick % 100_000, wide)),
+                    _ => (true, engine.realloc(start, size, align)),
+                }
+            },
+        };
+        assert!(granted.is_null(), "{size:#x} bytes by way {way}, of {block:?}");
+        self.nulls += told as usize;
+        if let Some(block) = block {
+            block.check();
+            assert_eq!(engine.usable_size(block.start), block.usable);
+            self.shadow.insert(block);
+        }
     }
 
     /// Any block may be refused, whatever memory there is.

@@ -94,6 +94,9 @@ impl<O: Os> Engine<O> {
     ) -> Option<(*mut u8, bool)> {
         let padded = size.checked_add(CANARY_LEAST)?;
         let granted = self.alloc_unchecked(heap, padded, align, replaced).or_else(|| {
+            if !self.could_have(heap, padded, align) {
+                return None;
+            }
             self.leave_quarantine(0);
             self.alloc_unchecked(heap, padded, align, replaced)
         });

@@ -16,15 +16,28 @@ use crate::units::Units;
 /// From so many bytes on, giving pages back beats clearing them.
 const PURGE_LEAST: usize = 256 << 10;
 
+/// How a large block lies in its run, counted from the run's start.
+struct Room {
+    /// Bytes that are in reach, where the block is guarded: whole pages.
+    reach: usize,
+    /// The block's size and that of its guard.
+    padded: usize,
+    units: Units,
+}
+
 impl<O: Os> Engine<O> {
-    /// Bytes at the beginning of a large block's run that are in reach, where it is guarded.
-    fn reach(&self, size: usize) -> usize {
-        size.next_multiple_of(self.os.page_size())
+    /// How a large block of this size lies in its run; `None` where no run is so long.
+    fn room_for(&self, size: usize) -> Option<Room> {
+        let page = self.os.page_size();
+        let padded = size.checked_add(page)?;
+        let units = Units::for_bytes(padded)?;
+        // Less than `padded`.
+        Some(Room { reach: size.next_multiple_of(page), padded, units })
     }
 
-    /// Units for a block of this size and its guard.
-    fn guarded_units(&self, size: usize) -> Option<Units> {
-        Units::for_bytes(size.checked_add(self.os.page_size())?)
+    /// [`Room::reach`] of a block in use.
+    fn reach(&self, size: usize) -> usize {
+        self.room_for(size).map_or(0, |room| room.reach)
     }
 
     /// Where the bytes end that are looked at behind a block's end.
@@ -44,12 +57,11 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Result<(*mut u8, bool), Short> {
-        let room = self.guarded_units(size).ok_or(Short::OfMemory)?.bytes();
+        let Room { reach, padded, units } = self.room_for(size).ok_or(Short::OfMemory)?;
+        let room = units.bytes();
         let mut contents = self.contents_for(heap, room, replaced)?;
-        let padded = size + self.os.page_size();
         let granted = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));
-        let reach = self.reach(size);
         // SAFETY: the run is ours yet, with its records.
         unsafe {
             let mut pages = self.pages.lock();
@@ -167,8 +179,10 @@ impl<O: Os> Engine<O> {
     /// Resizes a large block within its run, if it does not have less pages then. Its heap is locked.
     pub(super) fn resize_large_hardened(&self, block: &HeapBlock, old: usize, size: usize) -> bool {
         let (first, address) = (block.first, block.address);
-        let (from, to) = (self.reach(old), self.reach(size));
-        let same = self.guarded_units(size).map(Units::bytes) == Some(block.usable);
+        let Some(Room { reach: to, units, .. }) = self.room_for(size) else {
+            return false;
+        };
+        let (from, same) = (self.reach(old), units.bytes() == block.usable);
         // SAFETY: the block is the program's, which waits, and out of reach from there on if it is guarded.
         unsafe {
             if !same || to < from || !(*self.region.span(first)).guarded {

@@ -122,7 +122,12 @@ impl<O: Os> Engine<O> {
             None => self.alloc_large_hardened(heap, size, align, replaced),
         };
         let granted = alloc().or_else(|short| {
+            // A small block has its class, whatever is behind it.
+            let padded = size.checked_add(if class.is_some() { SEAL } else { self.os.page_size() });
             match short {
+                _ if !padded.is_some_and(|padded| self.could_have(heap, padded, align)) => {
+                    return Err(short);
+                }
                 Short::OfMemory => self.empty_quarantines(),
                 Short::ByLimit => {
                     let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);

@@ -17,6 +17,7 @@ mod oom;
 mod purge;
 mod room;
 mod sample;
+mod sizes;
 mod spans;
 mod streak;
 mod threads;
