@@ -233,10 +233,7 @@ impl<O: Os> Engine<O> {
         }
         if !reserved || !self.light_beacon(mode.name(), slabs) {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
-                Line::print(
-                    &self.os,
-                    format_args!("cannot map memory; is `ulimit -v` too low?"),
-                );
+                Line::print(&self.os, format_args!("cannot map memory; is `ulimit -v` too low?"));
             }
             return false;
         }

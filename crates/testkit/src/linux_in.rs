@@ -95,8 +95,11 @@ impl Mapped {
         let end = start + bytes;
         let mut mapped = self.lock();
         let within = |(&at, &bytes): (&usize, &usize)| at + bytes > start && at < end;
-        let ranges: Vec<_> =
-            mapped.iter().filter(|&(at, bytes)| within((at, bytes))).map(|(&a, &b)| (a, b)).collect();
+        let ranges: Vec<_> = mapped
+            .iter()
+            .filter(|&(at, bytes)| within((at, bytes)))
+            .map(|(&a, &b)| (a, b))
+            .collect();
         for (at, bytes) in ranges {
             mapped.remove(&at);
             if at < start {

@@ -79,7 +79,8 @@ impl Arena {
 
     fn commit(&mut self, os: &impl Os, end: usize) -> bool {
         // SAFETY: reserved, and nothing lies there yet.
-        let done = unsafe { os.commit(self.start.add(self.committed), end - self.committed) }.is_ok();
+        let done =
+            unsafe { os.commit(self.start.add(self.committed), end - self.committed) }.is_ok();
         if done {
             self.committed = end;
         }

@@ -5,6 +5,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::linux::keeping_errno;
+use super::syscall::call;
 use super::weak::weak;
 
 /// Bytes of address space for the thread's stack, of which it touches a page or two. The C library puts
@@ -43,7 +44,7 @@ pub(super) fn pass_barrier() -> bool {
 fn membarrier<const N: usize>(commands: [c_int; N]) -> bool {
     commands.iter().all(|&command| {
         // SAFETY: touches no memory.
-        keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
+        unsafe { call!(libc::SYS_membarrier, command, 0, 0) }.is_ok()
     })
 }
 
@@ -77,25 +78,32 @@ pub(super) fn start(work: extern "C" fn()) -> bool {
 
 /// Runs `work` while no signal interrupts the calling thread. What it starts inherits that.
 fn without_signals<R>(work: impl FnOnce() -> R) -> R {
-    let (mut all, mut before) =
-        (MaybeUninit::<libc::sigset_t>::uninit(), MaybeUninit::<libc::sigset_t>::uninit());
-    // SAFETY: each call fills or reads what it is given; the mask is that of this thread, and put back.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        let result = work();
-        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
-        result
-    }
+    let before = mask(!RESERVED);
+    let result = work();
+    mask(before);
+    result
+}
+
+/// Signals that the C library has for itself, and by which it makes all threads change their user, for example:
+/// the first two or three of the kernel's real-time signals. Signal n is bit n - 1.
+const RESERVED: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+
+/// Has these signals wait in the calling thread, and no others; which did before.
+fn mask(signals: u64) -> u64 {
+    let mut before = 0_u64;
+    let (new, old, bytes) = (&raw const signals, &raw mut before, size_of::<u64>());
+    // SAFETY: the kernel reads one set and fills the other.
+    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, bytes) };
+    before
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     // SAFETY: names this thread, by a text that ends with a null byte; and gives it the usual priority, which all
     // zero bytes mean, as whoever started it may have a higher one. By the system call: musl's function refuses.
     unsafe {
-        libc::prctl(libc::PR_SET_NAME, c"ebb-scavenger".as_ptr());
+        let _ = call!(libc::SYS_prctl, libc::PR_SET_NAME, c"ebb-scavenger".as_ptr());
         let normal: libc::sched_param = mem::zeroed();
-        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const normal);
+        let _ = call!(libc::SYS_sched_setscheduler, 0, libc::SCHED_OTHER, &raw const normal);
     }
     // SAFETY: `start` was given a function of this type.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
@@ -125,5 +133,5 @@ fn told_single() -> Option<bool> {
 
 fn not_first() -> bool {
     // SAFETY: both ask for a number.
-    unsafe { libc::syscall(libc::SYS_gettid) != libc::c_long::from(libc::getpid()) }
+    unsafe { call!(libc::SYS_gettid) != call!(libc::SYS_getpid) }
 }

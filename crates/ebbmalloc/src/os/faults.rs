@@ -5,6 +5,7 @@ use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
+use super::end::{raise, reset};
 use super::linux::keeping_errno;
 use crate::sync::{AtomicPtr, Ordering};
 
@@ -69,11 +70,9 @@ unsafe fn go_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
             libc::SIG_DFL | libc::SIG_IGN => {
                 // The access is tried again as we return, and then ends the process; a signal that
                 // somebody sent has to be sent once more.
-                let mut default: libc::sigaction = mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &default, ptr::null_mut());
+                reset(signal);
                 if !by_access {
-                    libc::raise(signal);
+                    raise(signal);
                 }
             }
             handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {

@@ -1,20 +1,21 @@
 //! Linux, through libc. Nothing here needs the C library to be initialised: the first block may
 //! be asked for by the dynamic loader, before any constructor has run.
 
-use core::ffi::{CStr, c_char, c_int};
+use core::ffi::{c_char, c_int};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::file::write_all;
+use super::file::{duplicate, status, write_all};
 use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::syscall::call;
+use super::thread_pointer::thread_pointer;
 use super::{
-    Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
-    moving, own_area, random, release, rseq_area, stack, threads,
+    Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary, background, clock, end,
+    faults, fork, mapping, memory, moving, own_area, random, release, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -68,10 +69,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn page_size(&self) -> usize {
-        // SAFETY: reads a number.
-        let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-        // Never 0, so nobody who divides by it has to ask.
-        size.max(1)
+        page_size()
     }
 
     fn address_space(&self) -> usize {
@@ -153,8 +151,8 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn thread_key(&self) -> usize {
-        // SAFETY: reads the thread pointer. Descriptors lie at least a page apart.
-        unsafe { libc::pthread_self() as usize >> 12 }
+        // Descriptors lie at least a page apart.
+        thread_pointer() >> 12
     }
 
     #[inline(always)]
@@ -207,11 +205,11 @@ impl<P: Process> Os for LinuxFor<P> {
         let time =
             libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
         // SAFETY: reads the time.
-        keeping_errno(|| unsafe { libc::nanosleep(&time, ptr::null_mut()) });
+        let _ = unsafe { call!(libc::SYS_nanosleep, &raw const time, 0_usize) };
     }
 
     fn now_ms(&self) -> u64 {
-        let now = clock(libc::CLOCK_MONOTONIC_COARSE);
+        let now = clock::time(libc::CLOCK_MONOTONIC_COARSE);
         now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
@@ -227,13 +225,14 @@ impl<P: Process> Os for LinuxFor<P> {
             }
             let mut entry = environ;
             while !(*entry).is_null() {
-                let text = CStr::from_ptr(*entry).to_bytes();
-                if let Some(value) = text.strip_prefix(name.as_bytes())
-                    && let Some((b'=', value)) = value.split_first()
-                {
-                    let length = value.len().min(buffer.len());
-                    buffer[..length].copy_from_slice(&value[..length]);
-                    return Some(length);
+                let at = |nth: usize| *(*entry).cast::<u8>().add(nth);
+                // A name has no zero byte, so this ends at that of the entry.
+                let is = |(nth, &byte)| at(nth) == byte;
+                let known = name.as_bytes().iter().enumerate().all(is);
+                if known && at(name.len()) == b'=' {
+                    let value = (name.len() + 1..).map(at).take_while(|&byte| byte != 0);
+                    let room = buffer.iter_mut().zip(value);
+                    return Some(room.map(|(place, byte)| *place = byte).count());
                 }
                 entry = entry.add(1);
             }
@@ -242,14 +241,12 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn print(&self, text: &[u8]) {
-        keeping_errno(|| {
-            let copy = COPY.load(Ordering::Relaxed);
-            if !write_all(libc::STDERR_FILENO, text)
-                && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
-            {
-                write_all(copy, text);
-            }
-        });
+        let copy = COPY.load(Ordering::Relaxed);
+        if !write_all(libc::STDERR_FILENO, text)
+            && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
+        {
+            write_all(copy, text);
+        }
     }
 
     fn out_of_memory(&self) {
@@ -259,7 +256,7 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn thread_id(&self) -> u32 {
         // SAFETY: asks for a number.
-        unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+        unsafe { call!(libc::SYS_gettid) }.map_or(0, |id| id as u32)
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -275,8 +272,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn abort(&self) -> ! {
-        // SAFETY: has no preconditions.
-        unsafe { libc::abort() }
+        end::abort()
     }
 
     fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
@@ -297,10 +293,10 @@ impl<P: Process> Os for LinuxFor<P> {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
         // SAFETY: fills the struct that it is given; all zero bytes are valid.
         let usage = unsafe {
-            libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+            let _ = call!(libc::SYS_getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
         };
-        let now = clock(libc::CLOCK_BOOTTIME);
+        let now = clock::time(libc::CLOCK_BOOTTIME);
         let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
         let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
         Usage {
@@ -317,9 +313,9 @@ impl<P: Process> Os for LinuxFor<P> {
 
 /// Keeps a duplicate of standard error, out of the way of programs that expect low numbers.
 fn keep_stderr() {
-    // SAFETY: plain system call.
-    let copy = unsafe { libc::fcntl(libc::STDERR_FILENO, libc::F_DUPFD_CLOEXEC, 200) };
-    if let Some(file) = file_of(copy) {
+    if let Some(copy) = duplicate(libc::STDERR_FILENO, 200)
+        && let Some(file) = file_of(copy)
+    {
         COPY_FILE.store(file, Ordering::Relaxed);
         COPY.store(copy, Ordering::Relaxed);
     }
@@ -327,13 +323,9 @@ fn keep_stderr() {
 
 /// A number that tells the open file of a descriptor from others; `None` if it is not open.
 fn file_of(descriptor: c_int) -> Option<u64> {
-    let mut status = MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: fills the struct that it is given; all zero bytes are valid.
-    let (result, status) = unsafe {
-        let result = libc::fstat(descriptor, status.as_mut_ptr());
-        (result, status.assume_init())
-    };
-    (result == 0).then(|| status.st_ino.wrapping_mul(31).wrapping_add(status.st_dev))
+    let status = status(descriptor, c"")?;
+    let device = (status.stx_dev_major as u64) << 32 | status.stx_dev_minor as u64;
+    Some(status.stx_ino.wrapping_mul(31).wrapping_add(device))
 }
 
 /// How many pages [`mincore`] is asked about at a time.
@@ -352,14 +344,10 @@ fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
     told
 }
 
-/// The time on one of the kernel's clocks.
-fn clock(id: libc::clockid_t) -> libc::timespec {
-    let mut now = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: fills the struct that it is given; all zero bytes are valid.
-    unsafe {
-        libc::clock_gettime(id, now.as_mut_ptr());
-        now.assume_init()
-    }
+/// Bytes in an OS page; never 0, so that nobody who divides by it has to ask.
+pub(super) fn page_size() -> usize {
+    const ONLY: usize = 4096;
+    if cfg!(target_arch = "x86_64") { ONLY } else { auxiliary::value(libc::AT_PAGESZ).max(ONLY) }
 }
 
 #[cfg(test)]

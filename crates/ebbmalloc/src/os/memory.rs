@@ -4,8 +4,8 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-use super::linux::keeping_errno;
 use super::proc::read_file;
+use super::syscall::call;
 
 /// What counts as use of a group, and goes before a process is killed or has to wait.
 const RECLAIMABLE: [&[u8]; 3] = [b"inactive_file ", b"active_file ", b"slab_reclaimable "];
@@ -19,7 +19,7 @@ fn machine() -> u64 {
     let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
     // SAFETY: fills the struct that it is given; all zero bytes are valid.
     let info = unsafe {
-        keeping_errno(|| libc::sysinfo(info.as_mut_ptr()));
+        let _ = call!(libc::SYS_sysinfo, info.as_mut_ptr());
         info.assume_init()
     };
     match info.totalram * info.mem_unit as u64 {

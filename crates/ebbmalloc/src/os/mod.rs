@@ -14,7 +14,10 @@ mod loom_park;
 #[cfg(loom)]
 pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
+mod auxiliary;
 mod background;
+mod clock;
+mod end;
 mod faults;
 mod file;
 mod fork;
@@ -30,6 +33,7 @@ mod release;
 mod rseq_area;
 mod stack;
 mod syscall;
+mod thread_pointer;
 mod threads;
 mod weak;
 pub use hooks::Hooks;

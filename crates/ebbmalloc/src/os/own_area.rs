@@ -6,7 +6,8 @@
 use core::ffi::c_int;
 
 use super::ThreadWords;
-use super::linux::keeping_errno;
+use super::auxiliary;
+use super::syscall::call;
 
 /// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
 /// multiple of. It has room for `mm_cid`.
@@ -96,7 +97,7 @@ pub(crate) fn own_area() -> (isize, *mut u32) {
 
 /// Registers the calling thread's own area; else the error that the kernel gives.
 pub(super) fn register() -> Result<(), c_int> {
-    match call(0) {
+    match rseq(0) {
         // Done before.
         Err(libc::EBUSY) => Ok(()),
         result => result,
@@ -106,23 +107,18 @@ pub(super) fn register() -> Result<(), c_int> {
 /// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1.
 pub(super) fn unregister() {
     // Where it was not registered, nothing happens.
-    let _ = call(UNREGISTER);
+    let _ = rseq(UNREGISTER);
 }
 
-fn call(flags: c_int) -> Result<(), c_int> {
-    call_with(length(features(), auxiliary(AT_RSEQ_ALIGN)), flags)
+fn rseq(flags: c_int) -> Result<(), c_int> {
+    call_with(length(features(), auxiliary::value(AT_RSEQ_ALIGN)), flags)
 }
 
 /// rseq(2) for the own area, of which the kernel gets `bytes`, at most as many as there are.
 fn call_with(bytes: usize, flags: c_int) -> Result<(), c_int> {
     let (_, area) = own_area();
     // SAFETY: the area is as long as said, and stays until the thread has unregistered it.
-    keeping_errno(|| unsafe {
-        match libc::syscall(libc::SYS_rseq, area, bytes, flags, SIGNATURE) {
-            0 => Ok(()),
-            _ => Err(*libc::__errno_location()),
-        }
-    })
+    unsafe { call!(libc::SYS_rseq, area, bytes, flags, SIGNATURE) }.map(|_| ())
 }
 
 /// How many bytes to register with a kernel that fills `features` and wants this alignment: all that it fills, if
@@ -136,21 +132,13 @@ const fn length(features: usize, align: usize) -> usize {
 
 /// How many bytes of a thread's area the kernel fills; 0 where it does not say.
 pub(super) fn features() -> usize {
-    auxiliary(AT_RSEQ_FEATURE_SIZE)
-}
-
-fn auxiliary(key: libc::c_ulong) -> usize {
-    // SAFETY: reads a number from the auxiliary vector.
-    keeping_errno(|| unsafe { libc::getauxval(key) }) as usize
+    auxiliary::value(AT_RSEQ_FEATURE_SIZE)
 }
 
 /// The error that the kernel gives to whoever asks it for nothing: EINVAL where it has rseq.
 pub(super) fn refusal() -> c_int {
     // SAFETY: an area of no bytes is never registered.
-    keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_rseq, core::ptr::null_mut::<u8>(), 0, 0, 0);
-        *libc::__errno_location()
-    })
+    unsafe { call!(libc::SYS_rseq, 0, 0, 0, 0) }.err().unwrap_or(0)
 }
 
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
@@ -199,7 +187,7 @@ mod tests {
         // The kernel knows how many bytes it was given, and takes no other number.
         register().unwrap();
         for bytes in FIRST..=BYTES {
-            let ours = bytes == length(features(), auxiliary(AT_RSEQ_ALIGN));
+            let ours = bytes == length(features(), auxiliary::value(AT_RSEQ_ALIGN));
             let answer = if ours { libc::EBUSY } else { libc::EINVAL };
             assert_eq!(call_with(bytes, 0), Err(answer), "{bytes} bytes");
         }

@@ -3,27 +3,20 @@
 use core::ffi::CStr;
 
 use super::file;
-use super::linux::keeping_errno;
+use super::syscall::call;
 
 /// Reads the start of a file; what could be read, empty if nothing.
 pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
-    keeping_errno(|| {
-        let Some(file) = file::open(path) else { return &buffer[..0] };
-        let n = file::read(file, buffer);
-        file::close(file);
-        &buffer[..n]
-    })
+    let Some(file) = file::open(path) else { return &buffer[..0] };
+    let n = file::read(file, buffer);
+    file::close(file);
+    &buffer[..n]
 }
 
 /// True if the calling thread is the last one of the process. The first may be gone and still count.
 pub(super) fn is_alone() -> bool {
-    // SAFETY: fills the struct that it is given; all zero bytes are valid.
-    let links = keeping_errno(|| unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        (libc::stat(c"/proc/self/task".as_ptr(), &mut status) == 0).then_some(status.st_nlink)
-    });
     // A directory for each thread, and two links of its own.
-    match links {
+    match file::status(libc::AT_FDCWD, c"/proc/self/task").map(|status| status.stx_nlink) {
         Some(3) => true,
         Some(4) => {
             let mut text = [0; 64];
@@ -44,7 +37,7 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
     // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
     let mut matched = Some(0);
     let mut length = 0;
-    keeping_errno(|| {
+    {
         let file = file::open(c"/proc/self/environ")?;
         let mut found = None;
         'file: loop {
@@ -73,7 +66,7 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
         }
         file::close(file);
         found
-    })
+    }
 }
 
 /// The unsigned decimal numbers in a text, in order.
@@ -96,6 +89,9 @@ pub(super) fn status_pages(index: usize) -> usize {
     numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
 }
 
+/// What times in /proc count in, on all 64-bit machines that the engine runs on (`USER_HZ`).
+const TICKS_PER_SECOND: u64 = 100;
+
 /// When this process started, in microseconds since boot: field 22 of proc_pid_stat(5), which
 /// counts in ticks. The name in field 2 may contain anything, so counting starts behind it.
 pub(super) fn start_us() -> Option<u64> {
@@ -103,19 +99,16 @@ pub(super) fn start_us() -> Option<u64> {
     let text = read_file(c"/proc/self/stat", &mut text);
     let after_name = text.iter().rposition(|&byte| byte == b')')?;
     let field = text[after_name..].split(|&byte| byte == b' ').nth(20)?;
-    // SAFETY: reads a number.
-    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as u64;
-    Some(numbers(field).next()? as u64 * (1_000_000 / ticks_per_second.max(1)))
+    Some(numbers(field).next()? as u64 * (1_000_000 / TICKS_PER_SECOND))
 }
 
 /// How many CPUs this thread may run on, counted up to the last of them.
 pub(super) fn affinity_cpus() -> usize {
     let mut mask = [0u64; 128];
     // SAFETY: the kernel fills at most as many bytes as said.
-    let filled = keeping_errno(|| unsafe {
-        libc::syscall(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr())
-    });
-    if filled <= 0 {
+    let filled =
+        unsafe { call!(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
+    if filled.is_err() {
         return 1;
     }
     let last = mask.iter().rposition(|&word| word != 0).unwrap_or(0);

@@ -1,5 +1,8 @@
 //! Bits that nobody can guess: getrandom(2), or what the kernel gave the process at its start.
 
+use core::ptr;
+
+use super::auxiliary;
 use super::syscall::call;
 
 /// As [`super::Os::random`].
@@ -11,8 +14,8 @@ pub(super) fn random() -> u64 {
     if got == Ok(size) {
         return bits;
     }
-    // Early in the boot, or in a sandbox. SAFETY: asks for an address of 16 random bytes, or 0.
-    let given = unsafe { libc::getauxval(libc::AT_RANDOM) } as *const u64;
+    // Early in the boot, or in a sandbox: the address of 16 random bytes, or 0.
+    let given = ptr::with_exposed_provenance::<u64>(auxiliary::value(libc::AT_RANDOM));
     if given.is_null() {
         return 0;
     }

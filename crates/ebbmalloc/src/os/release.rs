@@ -1,10 +1,9 @@
 //! Which kernel this is, and whether it restarts sequences.
 
-use core::ffi::CStr;
 use core::ops::Range;
 
-use super::linux::keeping_errno;
 use super::proc::{numbers, read_file};
+use super::syscall::call;
 
 /// As 6.12.107: zeros where the kernel does not say.
 type Release = [u32; 3];
@@ -39,11 +38,11 @@ fn is_mended(signature: &[u8]) -> bool {
 
 fn release() -> Release {
     // SAFETY: fills the struct that it is given, with texts that end in a null byte.
-    keeping_errno(|| unsafe {
+    unsafe {
         let mut names: libc::utsname = core::mem::zeroed();
-        libc::uname(&mut names);
-        parse(CStr::from_ptr(names.release.as_ptr()).to_bytes())
-    })
+        let _ = call!(libc::SYS_uname, &raw mut names);
+        parse(&names.release.map(|byte| byte as u8))
+    }
 }
 
 fn parse(text: &[u8]) -> Release {

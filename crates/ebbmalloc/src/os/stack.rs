@@ -5,6 +5,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
+use super::auxiliary;
 use super::weak::weak;
 use crate::sync::{AtomicPtr, AtomicU8, Ordering};
 
@@ -47,8 +48,7 @@ pub(crate) fn destructors_run() {
 
 /// Whether nobody has loaded the program: it is static as a whole.
 fn is_static() -> bool {
-    // SAFETY: takes no memory.
-    unsafe { libc::getauxval(libc::AT_BASE) == 0 }
+    auxiliary::value(libc::AT_BASE) == 0
 }
 
 /// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.

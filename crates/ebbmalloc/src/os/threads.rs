@@ -6,7 +6,8 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
-use super::linux::keeping_errno;
+use super::linux::{keeping_errno, page_size};
+use super::syscall::call;
 
 /// What a thread keeps for the engine: all zero in a new thread. Mostly the thread and its signal
 /// handlers look, for whom nothing but the compiler need be kept in order; others by [`Os::may_be`].
@@ -42,30 +43,23 @@ pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     // Where the word has this value, wakes none of those that wait for it, and moves none to another.
     let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
     let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
-    let equal = keeping_errno(|| {
-        // SAFETY: nothing is written, and nobody waits. The address of this thread's errno is valid while the thread lives.
-        unsafe {
-            match libc::syscall(libc::SYS_futex, word, operation, none, none, word, state) {
-                -1 if *libc::__errno_location() == libc::EAGAIN => false,
-                // Where memory is short the kernel may just have failed to get the page.
-                -1 if *libc::__errno_location() == libc::EFAULT => is_mapped(word.addr()),
-                _ => true,
-            }
-        }
-    });
+    // SAFETY: nothing is written, and nobody waits.
+    let equal = match unsafe { call!(libc::SYS_futex, word, operation, none, none, word, state) } {
+        Err(libc::EAGAIN) => false,
+        // Where memory is short the kernel may just have failed to get the page.
+        Err(libc::EFAULT) => is_mapped(word.addr()),
+        _ => true,
+    };
     fence(Ordering::Acquire);
     equal
 }
 
-/// False if nothing is mapped at this address for certain. May change `errno`.
+/// False if nothing is mapped at this address for certain.
 fn is_mapped(address: usize) -> bool {
-    let mut resident = 0;
-    // SAFETY: fills a byte for the page; the address of this thread's errno is valid while the thread lives.
-    unsafe {
-        let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
-        let start = ptr::without_provenance_mut(address / page * page);
-        libc::mincore(start, page, &mut resident) == 0 || *libc::__errno_location() != libc::ENOMEM
-    }
+    let (page, mut resident) = (page_size(), 0_u8);
+    // SAFETY: fills a byte for the page.
+    let told = unsafe { call!(libc::SYS_mincore, address / page * page, page, &raw mut resident) };
+    told != Err(libc::ENOMEM)
 }
 
 /// The name of the words of each thread: one of each version of this crate in a program.
@@ -137,41 +131,52 @@ pub(super) fn words() -> *const ThreadWords {
     &raw const NONE
 }
 
-/// The key whose destructor is called when a thread exits; `NO_KEY` before there is one.
+/// The key whose destructor is called when a thread exits; `NO_KEY` before the first thread is watched: the C library's
+/// function may be another library's that allocates, which set-up could not serve.
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
 const NO_KEY: u32 = u32::MAX;
 /// What the destructor calls.
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Has `exit` called in threads that are watched; or why that is not possible.
+/// Has `exit` called in threads that are watched; or why that is not possible, as far as that is known by now.
 pub(super) fn prepare(exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
     if cfg!(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64")))) {
         return Err("no variables of threads for this architecture yet");
     }
     let Some(exit) = exit else { return Ok(()) };
     EXIT.store(exit as *mut c_void, Ordering::Relaxed);
-    if KEY.load(Ordering::Relaxed) == NO_KEY {
-        let mut key = NO_KEY;
-        // SAFETY: fills the key; the function lives as long as the program.
-        if keeping_errno(|| unsafe { libc::pthread_key_create(&mut key, Some(leave)) }) != 0 {
-            return Err("no key for the data of threads is left");
-        }
-        KEY.store(key, Ordering::Relaxed);
-    }
     Ok(())
 }
 
-/// Watches the calling thread. False if the C library has no memory for that, for which it may
+/// The key; `NO_KEY` where the C library has none left. Threads may come here at a time.
+fn key() -> u32 {
+    let mut key = KEY.load(Ordering::Relaxed);
+    if key == NO_KEY {
+        // SAFETY: fills the key; the function lives as long as the program. A key too many is given back.
+        unsafe {
+            if libc::pthread_key_create(&mut key, Some(leave)) != 0 {
+                return NO_KEY;
+            }
+            let (order, other) = (Ordering::Relaxed, Ordering::Relaxed);
+            if let Err(first) = KEY.compare_exchange(NO_KEY, key, order, other) {
+                libc::pthread_key_delete(key);
+                key = first;
+            }
+        }
+    }
+    key
+}
+
+/// Watches the calling thread. False if the C library has no key or no memory for that, for which it may
 /// ask the engine.
 pub(super) fn watch() -> bool {
     watch_round(1)
 }
 
 fn watch_round(round: usize) -> bool {
-    let key = KEY.load(Ordering::Relaxed);
     let value = ptr::without_provenance(round);
     // SAFETY: the key was created, or there is none and the call fails.
-    keeping_errno(|| unsafe { libc::pthread_setspecific(key, value) }) == 0
+    keeping_errno(|| unsafe { libc::pthread_setspecific(key(), value) }) == 0
 }
 
 /// Called when a watched thread exits. Destructors run in rounds, of which there are at least

@@ -1,0 +1,224 @@
+// Another preloaded library may stand in for any function of the C library, find the real one by dlsym, and allocate
+// meanwhile, as glibc's own malloc lets it: from set-up to exit nothing hangs or crashes, whichever of the two
+// libraries comes first. Each function in turn is one that allocates, in a process of its own.
+// expect: exit 0
+// ways: preload
+// plugin: load
+// harden: too
+#define _GNU_SOURCE
+// What the engine might call, or called once.
+#define MEMORY(F) F(mmap) F(munmap) F(mprotect) F(madvise) F(mremap) F(mincore) F(mlock) F(brk) F(sbrk)
+#define FILES(F) \
+    F(open) F(open64) F(openat) F(read) F(pread64) F(write) F(writev) F(close) F(fcntl) F(fcntl64) F(fstat) F(stat) \
+    F(statx) F(fstatat) F(access) F(readlink) F(fwrite) F(fputs) F(fflush)
+#define PROCESS(F) \
+    F(syscall) F(sysconf) F(getpagesize) F(getauxval) F(getenv) F(secure_getenv) F(getpid) F(gettid) F(getuid) F(uname) \
+    F(sysinfo) F(prctl) F(getrlimit) F(getrlimit64) F(prlimit) F(prlimit64) F(getrusage) F(getrandom) F(kill) \
+    F(raise) F(abort) F(sched_getcpu) F(sched_getaffinity) F(sched_yield) F(sched_setscheduler) F(get_nprocs) \
+    F(get_nprocs_conf) F(sigaction) F(sigfillset) F(sigemptyset) F(sigaddset) F(sigdelset) F(sigprocmask) F(sigaltstack) \
+    F(__cxa_atexit) F(__cxa_finalize) F(__register_atfork) F(__errno_location)
+#define TIMES(F) F(clock_gettime) F(gettimeofday) F(time) F(nanosleep) F(clock_nanosleep) F(usleep)
+#define THREADS(F) \
+    F(pthread_create) F(pthread_join) F(pthread_self) F(pthread_sigmask) F(pthread_key_create) F(pthread_key_delete) \
+    F(pthread_setspecific) F(pthread_getspecific) F(pthread_mutex_lock) F(pthread_mutex_unlock) F(pthread_once) \
+    F(pthread_attr_init) F(pthread_attr_destroy) F(pthread_attr_setstacksize) F(pthread_attr_getstacksize) \
+    F(pthread_attr_setdetachstate) F(pthread_kill)
+#define LOADER(F) F(dlopen) F(dlsym) F(dladdr) F(dl_iterate_phdr)
+#define ALL(F) MEMORY(F) FILES(F) PROCESS(F) TIMES(F) THREADS(F) LOADER(F)
+// These are written anew, as the loader needs them to find the real ones.
+#define BYTES(F) F(memcpy) F(memmove) F(memset) F(memcmp) F(bcmp) F(strlen)
+
+#ifdef PLUGIN
+
+typedef unsigned long word;
+extern void *__libc_stack_end;
+void *malloc(word), *realloc(void *, word), *calloc(word, word), *dlvsym(void *, const char *, const char *);
+void free(void *);
+#define BARE __attribute__((optimize("no-tree-loop-distribute-patterns")))
+
+BARE static int same(const char *a, const char *b) {
+    while (*a && *a == *b) a++, b++;
+    return *a == *b;
+}
+
+// The value of INTERPOSED, from the stack that the kernel made: the C library may not know it yet.
+BARE static const char *chosen(void) {
+    char **word = (char **)__libc_stack_end + 1;
+    while (*word++) {}
+    for (; *word; word++) {
+        const char *name = "INTERPOSED=", *entry = *word;
+        while (*name && *name == *entry) name++, entry++;
+        if (!*name) return entry;
+    }
+    return "";
+}
+
+static void churn(const char *name) {
+    static __thread int within;
+    if (within || !same(name, chosen())) return;
+    within = 1;
+    char *block = malloc(37);
+    block[36] = 1;
+    block = realloc(block, 3000);
+    block[2999] = 1;
+    free(block);
+    char *zeros = calloc(1, 200000);
+    if (zeros[199999]) __builtin_trap();
+    free(zeros);
+    within = 0;
+}
+
+typedef word any(word, word, word, word, word, word, word, word);
+
+static any *find(const char *name) {
+    static void *(*look)(void *, const char *);
+    const char *versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (int i = 0; !look; i++) look = (void *(*)(void *, const char *))dlvsym((void *)-1, "dlsym", versions[i]);
+    return (any *)look((void *)-1, name);
+}
+
+// Arguments and results are words, of which there may be too many.
+#define STAND_IN(NAME) \
+    any in_place_of_##NAME __asm__(#NAME); \
+    word in_place_of_##NAME(word a, word b, word c, word d, word e, word f, word g, word h) { \
+        static any *real; \
+        if (!real) real = find(#NAME); \
+        churn(#NAME); \
+        return real ? real(a, b, c, d, e, f, g, h) : 0; \
+    }
+ALL(STAND_IN)
+
+BARE void *memmove(void *to, const void *from, word bytes) {
+    churn("memmove");
+    char *t = to;
+    const char *f = from;
+    if (t < f) for (word i = 0; i < bytes; i++) t[i] = f[i];
+    else while (bytes--) t[bytes] = f[bytes];
+    return to;
+}
+BARE void *memcpy(void *to, const void *from, word bytes) {
+    churn("memcpy");
+    for (word i = 0; i < bytes; i++) ((char *)to)[i] = ((const char *)from)[i];
+    return to;
+}
+BARE void *memset(void *to, int byte, word bytes) {
+    churn("memset");
+    for (word i = 0; i < bytes; i++) ((char *)to)[i] = byte;
+    return to;
+}
+BARE static int compare(const unsigned char *a, const unsigned char *b, word bytes) {
+    for (word i = 0; i < bytes; i++) if (a[i] != b[i]) return a[i] - b[i];
+    return 0;
+}
+int memcmp(const void *a, const void *b, word bytes) { return churn("memcmp"), compare(a, b, bytes); }
+int bcmp(const void *a, const void *b, word bytes) { return churn("bcmp"), compare(a, b, bytes); }
+BARE word strlen(const char *text) {
+    churn("strlen");
+    word length = 0;
+    while (text[length]) length++;
+    return length;
+}
+
+#else
+
+#include "check.h"
+#include <malloc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NAME(F) #F,
+static const char *const names[] = {ALL(NAME) BYTES(NAME)};
+enum { NAMES = sizeof names / sizeof *names, KEPT = 400 };
+
+static void *work(void *number) {
+    char *kept[KEPT];
+    unsigned seed = (long)number;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < KEPT; i++) {
+            seed = seed * 1103515245 + 12345;
+            size_t bytes = (seed >> 8) % (i % 50 ? 3000 : 300000) + 1;
+            CHECK((kept[i] = malloc(bytes)));
+            kept[i][0] = kept[i][bytes - 1] = 1;
+        }
+        for (int i = 0; i < KEPT; i++) {
+            if (i % 3 == 0) CHECK((kept[i] = realloc(kept[i], 5000 + i * 300)));
+            free(kept[i]);
+        }
+    }
+    return NULL;
+}
+
+static int run_interposed(void) {
+    // As much as a scavenger starts for.
+    char *large = malloc(1), *aligned;
+    pthread_t threads[3];
+    for (long i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
+    for (int i = 1; i < 8; i++) CHECK((large = realloc(large, (size_t)i << 20)));
+    for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK((aligned = aligned_alloc(1 << 16, 1 << 16)));
+    free(aligned);
+    malloc_trim(0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        work(NULL);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    free(large);
+    return 0;
+}
+
+// With options or without, both libraries in turn being the first.
+static pid_t start(char *self, const char *name, const char *preload, int told) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child) return child;
+    // What hangs ends.
+    alarm(getenv("EBB_CHECK") ? 40 : 20);
+    setenv("INTERPOSED", name, 1);
+    setenv("LD_PRELOAD", preload, 1);
+    if (told) {
+        setenv("EBB_STATS", "1", 1);
+        setenv("EBB_EXPLAIN", "1", 1);
+        setenv("EBB_SAMPLE", "64", 1);
+    } else {
+        unsetenv("EBB_STATS");
+    }
+    if (!freopen("/dev/null", "w", stderr)) _exit(2);
+    execl(self, self, "interposed", NULL);
+    _exit(77);
+}
+
+int main(int count, char **arguments) {
+    if (count > 1) return run_interposed();
+    const char *library = getenv("LD_PRELOAD");
+    if (!library) return fputs("the library is not preloaded by its variable\n", stderr), 77;
+    int failures = 0;
+    char preload[2][8192];
+    snprintf(preload[0], sizeof preload[0], "%s:%s", PLUGIN_PATH, library);
+    snprintf(preload[1], sizeof preload[1], "%s:%s", library, PLUGIN_PATH);
+    for (int i = 0; i < NAMES; i++) {
+        pid_t children[2];
+        for (int told = 0; told < 2; told++) {
+            children[told] = start(arguments[0], names[i], preload[(i + told) % 2], told);
+        }
+        for (int told = 0; told < 2; told++) {
+            int status;
+            CHECK(waitpid(children[told], &status, 0) == children[told]);
+            if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+                return fputs("programs that are run from here do not start\n", stderr), 77;
+            }
+            if (status) {
+                fprintf(stderr, "%s allocates%s: %#x\n", names[i], told ? ", and options are set" : "", status);
+                failures++;
+            }
+        }
+    }
+    CHECK(failures == 0);
+    return 0;
+}
+#endif
