@@ -12,7 +12,7 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
+    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, futex, mapping, memory,
     moving, own_area, random, release, rseq_area, stack, threads,
 };
 
@@ -112,8 +112,8 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
     }
 
-    fn memory(&self) -> (u64, u64) {
-        memory::memory()
+    fn memory_limit(&self) -> Option<u64> {
+        memory::limit()
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
@@ -174,12 +174,14 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::may_be(words, state)
     }
 
-    fn prepare_stops(&self) {
-        background::prepare_stops();
+    fn can_stop(&self) -> bool {
+        // membarrier(2) would do both also while others run. But a filter of system calls may kill for it, and
+        // nothing that filters allow tells whether there is one: decisions/0031.
+        background::is_single()
     }
 
     fn pass_barrier(&self) -> bool {
-        background::pass_barrier()
+        self.can_stop()
     }
 
     fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
@@ -191,7 +193,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn restart_sequences(&self) -> bool {
-        background::restart_sequences()
+        self.can_stop()
     }
 
     fn is_threaded(&self, forked: bool) -> bool {
@@ -211,10 +213,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn sleep_ms(&self, ms: u32) {
-        let time =
-            libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
-        // SAFETY: reads the time.
-        keeping_errno(|| unsafe { libc::nanosleep(&time, ptr::null_mut()) });
+        futex::sleep_ms(ms);
     }
 
     fn now_ms(&self) -> u64 {

@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
+use super::futex;
 use super::linux::keeping_errno;
 
 /// What a thread keeps for the engine: all zero in a new thread. Mostly the thread and its signal
@@ -39,33 +40,28 @@ impl ThreadWords {
 /// without a call of the destructor below was not seen to leave. (It first allocated in one of the last rounds of
 /// those, or ended by the bare system call.)
 pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
-    // Where the word has this value, wakes none of those that wait for it, and moves none to another.
-    let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
     let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
-    let equal = keeping_errno(|| {
-        // SAFETY: nothing is written, and nobody waits. The address of this thread's errno is valid while the thread lives.
-        unsafe {
-            match libc::syscall(libc::SYS_futex, word, operation, none, none, word, state) {
-                -1 if *libc::__errno_location() == libc::EAGAIN => false,
-                // Where memory is short the kernel may just have failed to get the page.
-                -1 if *libc::__errno_location() == libc::EFAULT => is_mapped(word.addr()),
-                _ => true,
-            }
-        }
-    });
+    let may_be = match futex::holds(word.cast(), state) {
+        Ok(equal) => equal,
+        // Where memory is short the kernel may just have failed to get the page.
+        Err(libc::EFAULT) => is_mapped(word.addr()),
+        Err(_) => true,
+    };
     fence(Ordering::Acquire);
-    equal
+    may_be
 }
 
-/// False if nothing is mapped at this address for certain. May change `errno`.
+/// False if nothing is mapped at this address for certain. By mremap(2) of a page to the same size, which does
+/// nothing, and which filters of system calls allow, other than mincore(2).
 fn is_mapped(address: usize) -> bool {
-    let mut resident = 0;
-    // SAFETY: fills a byte for the page; the address of this thread's errno is valid while the thread lives.
-    unsafe {
+    // SAFETY: the mapping, if there is one, stays as it is; the address of this thread's errno is valid while
+    // the thread lives.
+    keeping_errno(|| unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
         let start = ptr::without_provenance_mut(address / page * page);
-        libc::mincore(start, page, &mut resident) == 0 || *libc::__errno_location() != libc::ENOMEM
-    }
+        libc::mremap(start, page, page, 0) != libc::MAP_FAILED
+            || *libc::__errno_location() != libc::EFAULT
+    })
 }
 
 /// The name of the words of each thread: one of each version of this crate in a program.
