@@ -213,7 +213,9 @@ impl<O: Os> Engine<O> {
                 // SAFETY: a slab of this engine, which nobody uses meanwhile.
                 let stack = unsafe { OwnedStack::new(slab, class) };
                 let mut header = stack.header();
-                assert!(!header.is_closed(), "a stack of {class:?} is closed");
+                // Some stay closed for a while: `drain.rs`.
+                assert!(!header.is_taken(), "a stack of {class:?} is taken");
+                header = if header.is_closed() { header.opened(class) } else { header };
                 let mut block = [ptr::null_mut()];
                 while stack.take(&mut header, &mut block) > 0 {
                     work(block[0], class);

@@ -2,24 +2,27 @@
 //! cache to the kernel.
 //!
 //! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. Headers are closed by a
-//! swap; then the kernel restarts what is in progress on any CPU (membarrier(2), a command for
-//! restartable sequences), once for all caches. A header that still is closed then was closed in time: a
-//! sequence begun before would have stored its own in its place, or is restarted and finds it closed.
-//! So what the stack holds may be ours until the header is opened again. The idea to stop single CPUs that way is
-//! tcmalloc's; that a header alone can say so, and the sequences need not ask, is because one that is
-//! closed looks empty to a pop and full to a push.
+//! swap; then the sequences in progress must end. A header that still is closed afterwards was closed in
+//! time: a sequence begun before would have stored its own in its place, or is restarted and finds it closed.
+//! So what the stack holds may be ours until the header is opened again. That a header alone can say so, and
+//! the sequences need not ask, is because one that is closed looks empty to a pop and full to a push.
 //!
-//! Who empties may lose its CPU for long, where thousands of threads wait for one. So whoever needs a stack meanwhile opens it again, and it
-//! stays as it is: it is in use. Hence one that is closed still is *taken* before it is emptied, and from then on nobody else opens it.
+//! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But it says
+//! that it is busy before it loads a header, and that it is not after it has stored one. Headers are closed;
+//! then these stores must become visible. An owner that is not busy now is done with what it began before,
+//! and what it begins later finds a header closed that still is: ours. One that is busy may be about to store
+//! what it made of a header from before, so its stacks are opened again, and left alone until the next time.
 //!
-//! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But it says that it is busy before it loads a
-//! header, and that it is not after it has stored one. Headers are closed; then all threads pass a barrier (membarrier(2), another
-//! command). An owner that is not busy now is done with whatever it began before the barrier, and what it begins after that finds a
-//! header closed that still is: ours. One that is busy may be about to store what it made of a header from before, so its
-//! stacks are opened again, and left alone until the next time. That is Dekker's algorithm, of which the owner's
-//! half costs nothing (Dice, Huang, Yang, "Asymmetric Dekker Synchronization", 2001).
+//! The drainer makes no system call to stop others (decisions/0031): a filter of system calls, which a
+//! program may have installed since the start, may kill for it. In a process with one thread there is nobody
+//! to stop. Else a stack stays closed for [`settle_ms`] first, and whoever needs it meanwhile opens it again,
+//! as it was: it is in use. Only rounds close such stacks, those that nobody has used since the last round.
+//!
+//! The drainer may be descheduled. So a stack that is closed still is *taken* before it is emptied, and from
+//! then on nobody else opens it.
 
 use core::ptr;
+use core::sync::atomic::AtomicU32;
 
 use crate::cache::{
     Header, OwnedStack, Seen, Slab, has_changed, header_of, lock_of, seen_of, used_bytes,
@@ -33,6 +36,13 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Blocks that are taken at a time.
 const BATCH: usize = 64;
+/// How long stacks of virtual CPUs stay closed before they are emptied while others run, in milliseconds. A
+/// sequence takes some nanoseconds, and is restarted if its thread loses the CPU. Linux runs its watchdog in
+/// place of whatever has a CPU every four seconds, also where a hypervisor has stopped the CPU meanwhile.
+const SETTLE_PERCPU_MS: u32 = 5000;
+/// The same for stacks of threads: until what a processor has stored is visible to others, which takes
+/// microseconds at most.
+const SETTLE_THREAD_MS: u32 = 100;
 
 /// Which stacks to empty.
 #[derive(Clone, Copy)]
@@ -74,30 +84,35 @@ impl<O: Os> Engine<O> {
                 let seen = |slab| (slab, unsafe { seen_of(slab) }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(seen);
                 let stop = || self.os.restart_sequences();
-                in_use | self.drain_under_work(slabs, which, stop, |_| true)
+                in_use | self.drain_under_work(slabs, which, SETTLE_PERCPU_MS, stop, |_| true)
             }
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
                 let rests = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
-                    in_use | self.drain_under_work(|| batch.owned(), which, stop, rests)
+                    let slabs = || batch.owned();
+                    in_use | self.drain_under_work(slabs, which, SETTLE_THREAD_MS, stop, rests)
                 })
             }
         }
     }
 
-    /// The same for some slabs on which others work meanwhile. `stop` sees to it that nobody has a header from before any more who does
-    /// not say so, or fails; `rests` tells that of an owner.
+    /// The same for some slabs on which others may work meanwhile. `stop` sees to it that nobody has a header
+    /// from before any more who does not say so, or fails; `rests` tells that of an owner.
     fn drain_under_work<'a, I>(
         &self,
         slabs: impl Fn() -> I,
         which: Which,
+        settle_ms: u32,
         stop: impl Fn() -> bool,
         rests: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
         I: Iterator<Item = (*mut Slab, &'a Seen, *const ThreadWords)>,
     {
+        if !self.os.can_stop() {
+            return self.drain_settled(slabs, which, settle_ms, rests);
+        }
         let (mut in_use, mut any_closed) = (false, false);
         for (slab, seen, _) in slabs() {
             let (any_set_up, any) = close_chosen(slab, seen, which);
@@ -107,16 +122,53 @@ impl<O: Os> Engine<O> {
         if any_closed {
             let stopped = stop();
             for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
-                if stopped && rests(owner) {
-                    self.empty_closed(slab);
-                } else {
-                    reopen_all(slab);
-                }
+                self.empty_if(stopped && rests(owner), slab);
             }
             // Where nobody can be stopped there is nothing to wait for either.
             in_use &= stopped;
         }
         in_use
+    }
+
+    /// The same where nobody can be stopped: empties stacks that have stayed closed for long enough. Rounds
+    /// close others then.
+    #[inline(never)]
+    fn drain_settled<'a, I>(
+        &self,
+        slabs: impl Fn() -> I,
+        which: Which,
+        settle_ms: u32,
+        rests: impl Fn(*const ThreadWords) -> bool,
+    ) -> bool
+    where
+        I: Iterator<Item = (*mut Slab, &'a Seen, *const ThreadWords)>,
+    {
+        let mut in_use = false;
+        let now_ms = self.os.now_ms() as u32;
+        for (slab, seen, owner) in slabs() {
+            if is_any_closed(slab) {
+                if now_ms.wrapping_sub(closed_at(seen).load(Ordering::Relaxed)) < settle_ms {
+                    in_use = true;
+                    continue;
+                }
+                self.empty_if(rests(owner), slab);
+            }
+            if matches!(which, Which::Unused) {
+                // Before the stacks are closed: until then nobody reads it.
+                closed_at(seen).store(now_ms, Ordering::Relaxed);
+                in_use |= close_chosen(slab, seen, which).0;
+            }
+        }
+        in_use
+    }
+
+    /// Empties the closed stacks of a slab if they are ours, or else opens them again.
+    fn empty_if(&self, ours: bool, slab: *mut Slab) {
+        if ours {
+            self.empty_closed(slab);
+        } else {
+            reopen_all(slab);
+        }
     }
 
     /// Gives back what closed stacks hold, if nobody has opened them again, and opens them, empty: one after the other, or
@@ -192,6 +244,13 @@ fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| header(slab, class).is_closed())
 }
 
+/// When stacks of the slab were last closed to stay so for a while, in milliseconds by the clock of the operating
+/// system below, of which these are the lower bits. Under the lock of the rounds.
+fn closed_at(seen: &Seen) -> &AtomicU32 {
+    // No class has this index.
+    &seen[0]
+}
+
 fn is_any_set_up(slab: *mut Slab) -> bool {
     SizeClass::all().any(|class| !header(slab, class).is_new())
 }
@@ -246,7 +305,7 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
 
 /// Opens closed stacks again, as [`reopen`].
 #[inline(never)]
-fn reopen_all(slab: *mut Slab) {
+pub(crate) fn reopen_all(slab: *mut Slab) {
     SizeClass::all().for_each(|class| reopen(slab, class));
 }
 

@@ -214,9 +214,6 @@ impl<O: Os> Engine<O> {
             Line::print(&self.os, text);
         }
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
-        if mode != Mode::Slot {
-            self.os.prepare_stops();
-        }
         let caches = self.os.cpus();
         let transfers = transfer::count(caches);
         let slabs = caches + transfers;
@@ -245,7 +242,9 @@ impl<O: Os> Engine<O> {
         if TELLING && setup.options.explain == ExplainChoice::On {
             Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
-        self.set_limit(setup.options.limit);
+        let memory = self.os.memory_limit();
+        self.pages.lock().retention.pressure.set_limit(memory);
+        self.set_limit(setup.options.limit, memory);
         (setup.care, setup.homes) = self.set_up_care(&setup.options);
         match setup.care {
             Care::None => self.set_up_samples(setup.options.sample),
@@ -279,12 +278,12 @@ impl<O: Os> Engine<O> {
         true
     }
 
-    fn set_limit(&self, choice: LimitChoice) {
+    fn set_limit(&self, choice: LimitChoice, memory: Option<u64>) {
         let bytes = match choice {
             LimitChoice::None => return,
             LimitChoice::Bytes(bytes) => Some(bytes),
             LimitChoice::Percent(share) => {
-                self.os.memory_limit().map(|all| (all as u128 * share as u128 / 100) as u64)
+                memory.map(|all| (all as u128 * share as u128 / 100) as u64)
             }
         };
         match bytes {

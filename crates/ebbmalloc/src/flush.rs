@@ -5,7 +5,7 @@ use core::ptr;
 
 use crate::cache::{self, OwnedStack, Slab};
 use crate::central::{BadBlock, ClassSpans};
-use crate::drain::Which;
+use crate::drain::{self, Which};
 use crate::engine::Engine;
 use crate::front::thread;
 use crate::os::Os;
@@ -76,6 +76,8 @@ impl<O: Os> Engine<O> {
     /// Gives all blocks in a slab back that nobody else uses.
     #[inline(never)]
     fn flush_slab(&self, slab: *mut Slab) {
+        // A round may have closed some, which whoever it was then leaves alone: the slab is nobody's.
+        drain::reopen_all(slab);
         for class in SizeClass::all() {
             // SAFETY: the callers': it is theirs alone.
             let mut stack = unsafe { OwnedStack::new(slab, class) };

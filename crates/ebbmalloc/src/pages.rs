@@ -112,7 +112,7 @@ impl Pages {
     /// So many units became resident: where much is already, some that is free goes.
     fn make_up_for_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
         if units > 0
-            && let Some(keep) = self.retention.after_growth(os, &self.counts, units)
+            && let Some(keep) = self.retention.after_growth(&self.counts, units)
         {
             self.purge(region, os, keep);
         }

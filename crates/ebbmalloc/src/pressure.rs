@@ -1,52 +1,42 @@
-//! Free memory where memory as a whole gets short: how much less of it may stay resident the
-//! nearer the control group, or the process alone, comes to what the group or the machine has.
+//! Free memory where memory as a whole gets short: how much less of it may stay resident the nearer this
+//! heap comes to what its control group or the machine has.
+//!
+//! Set-up finds that out, once: later a filter of system calls may kill who opens files (decisions/0031).
+//! So a limit that changes meanwhile is not seen, nor what other processes of the group use.
 
-use crate::os::Os;
 use crate::region::Region;
-use crate::size_class::UNIT;
 
-/// With so many units resident it is time to find out what there is; below, reading files would
-/// cost small programs more than it gains them.
-const LOOK_FROM: usize = (16 << 20) / UNIT;
-/// Not to look again for so many milliseconds.
-const LOOK_EVERY: u64 = 2000;
 /// Shares of the limit, in percent: from the first on less may stay, from the second on nothing.
 const EASE: u128 = 80;
 const FULL: u128 = 95;
 
-/// What memory there is, once it matters.
+/// What memory there is.
 pub(crate) struct Pressure {
-    /// In bytes; 0 before it was looked up, `u64::MAX` where nothing says.
+    /// In bytes; 0 where nothing says.
     limit: u64,
-    /// Units of it that were not this heap's when that was looked up: other processes', and what this one has beside.
-    others: usize,
-    /// When to look again.
-    due: u64,
 }
 
 impl Pressure {
     pub const fn new() -> Self {
-        Self { limit: 0, others: 0, due: 0 }
+        Self { limit: 0 }
+    }
+
+    /// Set-up has found out how much memory there is, in bytes.
+    pub fn set_limit(&mut self, limit: Option<u64>) {
+        self.limit = limit.unwrap_or(0);
     }
 
     /// How many units may stay dirty with so many resident, where `usual` would do with memory in plenty.
-    pub fn allowance(&mut self, os: &impl Os, resident: usize, usual: usize) -> usize {
-        if resident < LOOK_FROM {
-            return usual;
+    pub fn allowance(&self, resident: usize, usual: usize) -> usize {
+        match self.limit {
+            0 => usual,
+            limit => dirty_allowance(resident, units(limit), usual),
         }
-        let now = os.now_ms();
-        if now >= self.due {
-            self.due = now + LOOK_EVERY;
-            let (limit, used) = os.memory();
-            self.limit = limit;
-            self.others = units(used).saturating_sub(resident);
-        }
-        dirty_allowance(resident + self.others, units(self.limit), usual)
     }
 
     /// What was found out, in bytes; 0 for nothing.
     pub fn known(&self) -> usize {
-        if self.limit == u64::MAX { 0 } else { self.limit as usize }
+        self.limit as usize
     }
 }
 

@@ -175,12 +175,12 @@ impl Retention {
 
     /// How much is to stay, if some is to go now that so many units became resident.
     #[inline(never)] // Three ways lead here, none of which is hot.
-    pub fn after_growth(&mut self, os: &impl Os, counts: &PageCounts, units: u32) -> Option<usize> {
+    pub fn after_growth(&mut self, counts: &PageCounts, units: u32) -> Option<usize> {
         self.grown += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
         let slack = self.slack();
         let usual = if self.watched { self.peak + slack - in_use } else { self.hard(in_use) };
-        let most = self.pressure.allowance(os, in_use + dirty, usual);
+        let most = self.pressure.allowance(in_use + dirty, usual);
         let most = most.min(self.share_of_refused(in_use));
         (dirty > most).then_some(most - (most / 2).min(slack / 2))
     }
@@ -194,7 +194,7 @@ impl Retention {
         } else {
             SOFT.max(in_use / SOFT_SHARE)
         };
-        let soft = self.pressure.allowance(os, in_use + dirty, usual);
+        let soft = self.pressure.allowance(in_use + dirty, usual);
         let soft = soft.min(self.share_of_refused(in_use));
         if dirty <= soft {
             return None;

@@ -8,11 +8,11 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
-use crate::Faults;
 use crate::watch::Watch;
 use crate::words::{self, Words};
+use crate::{Faults, membarrier};
 
 /// What memory that is not committed is filled with, so that a read of it shows.
 const POISON: u8 = 0xdb;
@@ -25,9 +25,8 @@ pub struct FakeOs {
     page: usize,
     space: usize,
     cpus: usize,
-    /// What there is for the process, and what the group uses of it; and how often that was asked.
-    memory: [AtomicU64; 2],
-    memory_looks: AtomicUsize,
+    /// What there is for the process.
+    memory: Option<u64>,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
     faults: Faults,
@@ -80,8 +79,7 @@ impl Default for FakeOs {
             page: 4096,
             space: 24 << 20,
             cpus: 2,
-            memory: [u64::MAX, 0].map(AtomicU64::new),
-            memory_looks: AtomicUsize::new(0),
+            memory: None,
             environment: vec![("EBB_MODE", "slot")],
             words: Words::new(),
             faults: Faults::default(),
@@ -134,19 +132,7 @@ impl FakeOs {
 
     /// One whose process may have `bytes` of memory.
     pub fn memory(self, bytes: u64) -> Self {
-        self.set_memory(bytes, 0);
-        self
-    }
-
-    /// From now on the process may have `bytes` of memory, of which its group uses so many.
-    pub fn set_memory(&self, bytes: u64, used: u64) {
-        self.memory[0].store(bytes, Ordering::Relaxed);
-        self.memory[1].store(used, Ordering::Relaxed);
-    }
-
-    /// How often the engine asked how much memory there is.
-    pub fn memory_looks(&self) -> usize {
-        self.memory_looks.load(Ordering::Relaxed)
+        Self { memory: Some(bytes), ..self }
     }
 
     /// From now on another mapping lies in these bytes of the region, counted from its start.
@@ -485,9 +471,8 @@ impl Os for FakeOs {
         true
     }
 
-    fn memory(&self) -> (u64, u64) {
-        self.memory_looks.fetch_add(1, Ordering::Relaxed);
-        (self.memory[0].load(Ordering::Relaxed), self.memory[1].load(Ordering::Relaxed))
+    fn memory_limit(&self) -> Option<u64> {
+        self.memory
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
@@ -538,12 +523,14 @@ impl Os for FakeOs {
         self.busy.load(Ordering::Relaxed) || words::may_be(words, state)
     }
 
-    fn prepare_stops(&self) {}
+    fn can_stop(&self) -> bool {
+        self.barrier != Some(false)
+    }
 
     fn pass_barrier(&self) -> bool {
         self.barriers.fetch_add(1, Ordering::Release);
         // Miri has none for real threads.
-        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && Linux.pass_barrier())
+        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {

@@ -25,6 +25,7 @@
 mod fake_os;
 mod faults;
 #[cfg_attr(loom, allow(dead_code, reason = "models have no workers"))]
+mod membarrier;
 mod watch;
 mod words;
 pub use fake_os::FakeOs;

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::{Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
-use crate::Faults;
 use crate::words::Words;
+use crate::{Faults, membarrier};
 
 /// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it maps goes with it.
 pub struct LinuxIn {
@@ -188,8 +188,8 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
-    fn memory(&self) -> (u64, u64) {
-        Linux.memory()
+    fn memory_limit(&self) -> Option<u64> {
+        Linux.memory_limit()
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
@@ -236,12 +236,12 @@ impl Os for LinuxIn {
         Linux.may_be(words, state)
     }
 
-    fn prepare_stops(&self) {
-        Linux.prepare_stops();
+    fn can_stop(&self) -> bool {
+        true
     }
 
     fn pass_barrier(&self) -> bool {
-        Linux.pass_barrier()
+        membarrier::pass()
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
@@ -287,7 +287,7 @@ impl Os for LinuxIn {
 
     fn restart_sequences(&self) -> bool {
         self.while_restarting.inspect(|call| call());
-        Linux.restart_sequences()
+        membarrier::restart_sequences()
     }
 
     fn is_threaded(&self, forked: bool) -> bool {

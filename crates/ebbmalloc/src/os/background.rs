@@ -1,52 +1,18 @@
 //! A thread of the engine's own, and what it needs to work behind the back of a program.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::mem::{self, MaybeUninit};
 use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::linux::keeping_errno;
 use super::syscall::call;
+use super::thread_pointer::thread_pointer;
 use super::weak::weak;
 
 /// Bytes of address space for the thread's stack, of which it touches a page or two. The C library puts
 /// the thread's variables there too; where these are large, the second will do.
 const STACKS: [usize; 2] = [256 << 10, 8 << 20];
-
-/// membarrier(2).
-const PRIVATE_EXPEDITED: c_int = 1 << 3;
-const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
-const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
-const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
-
-/// Registers the process for the two commands below. While it has one thread, that takes a microsecond; later the kernel has
-/// the caller wait for a grace period of RCU, some 20 ms (`membarrier_register_private_expedited` in `kernel/sched/membarrier.c`),
-/// and so it is left to the first command.
-pub(super) fn prepare_stops() {
-    if is_threaded(false) {
-        return;
-    }
-    // Kernels without one of them say so again when it is asked for.
-    membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ]);
-    membarrier([REGISTER_PRIVATE_EXPEDITED]);
-}
-
-/// Starts over all restartable sequences in progress: Linux 5.10 and later.
-pub(super) fn restart_sequences() -> bool {
-    membarrier([REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ])
-}
-
-/// Has all threads that run pass a barrier, as the others have since they ran: Linux 4.14 and later.
-pub(super) fn pass_barrier() -> bool {
-    membarrier([REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED])
-}
-
-/// True if all of these are done. A command that registers costs nothing the second time.
-fn membarrier<const N: usize>(commands: [c_int; N]) -> bool {
-    commands.iter().all(|&command| {
-        // SAFETY: touches no memory.
-        unsafe { call!(libc::SYS_membarrier, command, 0, 0) }.is_ok()
-    })
-}
 
 /// Starts a thread that runs `work` with all signals blocked, and which nobody waits for.
 pub(super) fn start(work: extern "C" fn()) -> bool {
@@ -110,13 +76,28 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork;
-/// where nobody does, whoever asks is one of several if it is not the first.
+/// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork if its parent
+/// had threads; where nobody does, whoever asks is one of several if it is not the first. Makes no system call.
 pub(super) fn is_threaded(forked: bool) -> bool {
     match told_single() {
-        Some(single) if !forked => !single,
-        _ => not_first(),
+        Some(single) if single || !forked => !single,
+        _ => thread_pointer() != FIRST.load(Ordering::Relaxed),
     }
+}
+
+/// The first thread of the process; 0 where set-up was in another.
+static FIRST: AtomicUsize = AtomicUsize::new(0);
+
+/// Takes down which thread is the first: at set-up.
+pub(super) fn note_first() {
+    // SAFETY: both ask for a number.
+    let is_first = unsafe { call!(libc::SYS_gettid) == call!(libc::SYS_getpid) };
+    FIRST.store(if is_first { thread_pointer() } else { 0 }, Ordering::Relaxed);
+}
+
+/// The same in the child of a fork, which has no other.
+pub(super) extern "C" fn note_first_in_child() {
+    FIRST.store(thread_pointer(), Ordering::Relaxed);
 }
 
 /// True only if the process has one thread for certain: glibc never says so where it is not.
@@ -129,9 +110,4 @@ fn told_single() -> Option<bool> {
     let single = weak!("__libc_single_threaded");
     // SAFETY: the C library's variable, which may change at any time.
     (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
-}
-
-fn not_first() -> bool {
-    // SAFETY: both ask for a number.
-    unsafe { call!(libc::SYS_gettid) != call!(libc::SYS_getpid) }
 }

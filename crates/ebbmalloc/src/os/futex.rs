@@ -1,5 +1,6 @@
-//! Sleeping and waking on a word: futex(2).
+//! Sleeping and waking on a word, and asking the kernel what it reads there: futex(2).
 
+use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
@@ -12,6 +13,29 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
     let no_timeout = ptr::null::<libc::timespec>();
     // SAFETY: the word outlives the call; a null timeout waits without limit.
     let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
+}
+
+/// Sleeps for so many milliseconds. By this call, as a filter of system calls that lets threads wait allows it.
+#[cold]
+pub(super) fn sleep_ms(ms: u32) {
+    let word = AtomicU32::new(0);
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
+    // SAFETY: the word and the time outlive the call.
+    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, 0, &raw const time) };
+}
+
+/// What the kernel says of this word, which it reads: whether it holds `value`, or else an error, EFAULT where
+/// it cannot be read. Nobody waits for the word, so nothing happens there.
+pub(super) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
+    // Where the word has this value, wakes none of those that wait for it, and moves none to another.
+    let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
+    // SAFETY: nothing is written.
+    match unsafe { call!(libc::SYS_futex, word, operation, none, none, word, value) } {
+        Err(libc::EAGAIN) => Ok(false),
+        Err(error) => Err(error),
+        Ok(_) => Ok(true),
+    }
 }
 
 /// Wakes one thread that sleeps on `word`.

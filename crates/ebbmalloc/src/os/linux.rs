@@ -15,7 +15,8 @@ use super::syscall::call;
 use super::thread_pointer::thread_pointer;
 use super::{
     Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary, background, clock, end,
-    faults, fork, mapping, memory, moving, own_area, random, release, rseq_area, stack, threads,
+    faults, fork, futex, mapping, memory, moving, own_area, random, release, rseq_area, stack,
+    threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -104,8 +105,8 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
     }
 
-    fn memory(&self) -> (u64, u64) {
-        memory::memory()
+    fn memory_limit(&self) -> Option<u64> {
+        memory::limit()
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
@@ -165,12 +166,14 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::may_be(words, state)
     }
 
-    fn prepare_stops(&self) {
-        background::prepare_stops();
+    fn can_stop(&self) -> bool {
+        // membarrier(2) would do both also while others run. But a filter of system calls may kill for it, and
+        // nothing that filters allow tells whether there is one: decisions/0031.
+        background::is_single()
     }
 
     fn pass_barrier(&self) -> bool {
-        background::pass_barrier()
+        self.can_stop()
     }
 
     fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
@@ -182,7 +185,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn restart_sequences(&self) -> bool {
-        background::restart_sequences()
+        self.can_stop()
     }
 
     fn is_threaded(&self, forked: bool) -> bool {
@@ -202,10 +205,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn sleep_ms(&self, ms: u32) {
-        let time =
-            libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
-        // SAFETY: reads the time.
-        let _ = unsafe { call!(libc::SYS_nanosleep, &raw const time, 0_usize) };
+        futex::sleep_ms(ms);
     }
 
     fn now_ms(&self) -> u64 {

@@ -7,12 +7,9 @@ use core::mem::MaybeUninit;
 use super::proc::read_file;
 use super::syscall::call;
 
-/// What counts as use of a group, and goes before a process is killed or has to wait.
-const RECLAIMABLE: [&[u8]; 3] = [b"inactive_file ", b"active_file ", b"slab_reclaimable "];
-
-/// The least limit, and what is used of it. Nothing says what is used of the machine.
-pub(super) fn memory() -> (u64, u64) {
-    of_groups(b"").min((machine(), 0))
+/// The least limit.
+pub(super) fn limit() -> Option<u64> {
+    Some(of_groups(b"").min(machine())).filter(|&limit| limit < u64::MAX)
 }
 
 fn machine() -> u64 {
@@ -30,7 +27,7 @@ fn machine() -> u64 {
 
 /// The same of the groups that this process is in, for a root directory other than `/` in
 /// tests. A line of /proc/self/cgroup is `number:controllers:path`; version 2 names no controllers.
-fn of_groups(root: &[u8]) -> (u64, u64) {
+fn of_groups(root: &[u8]) -> u64 {
     let mut text = [0; 4096];
     let groups = read(&[root, b"/proc/self/cgroup"], &mut text);
     let memory_of = |line: &[u8]| {
@@ -44,44 +41,25 @@ fn of_groups(root: &[u8]) -> (u64, u64) {
             None
         }
     };
-    lines(groups).filter_map(memory_of).fold((u64::MAX, 0), Ord::min)
+    lines(groups).filter_map(memory_of).fold(u64::MAX, Ord::min)
 }
 
 /// The least limit of a group and of those around it, up to where the hierarchy is mounted. In
 /// a container the path may be that outside, of which nothing is there but the top.
-fn least([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> (u64, u64) {
+fn least([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> u64 {
     let mut at = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
-    let (mut least, mut group) = (u64::MAX, at[2]);
+    let mut least = u64::MAX;
     loop {
         for limit in limits {
             at[3] = limit;
             let limit = number(&at);
-            // Of two groups with the same limit, the outer one has no less in use.
-            if limit > 0 && limit <= least {
-                (least, group) = (limit, at[2]);
-            }
+            least = if limit > 0 { least.min(limit) } else { least };
         }
         let Some(parent) = at[2].iter().rposition(|&byte| byte == b'/') else {
-            break;
+            return least;
         };
         at[2] = &at[2][..parent];
     }
-    if least == u64::MAX {
-        return (least, 0);
-    }
-    // Pages of files count as use until others need the memory, and most groups that have run for long are full
-    // of them. So what counts here is the rest; where version 1 is, nothing does.
-    at[2] = group;
-    at[3] = b"/memory.current";
-    let mut used = number(&at);
-    at[3] = b"/memory.stat";
-    let mut text = [0; 1024];
-    let text = read(&at, &mut text);
-    let reclaimable = |line: &&[u8]| RECLAIMABLE.iter().any(|name| line.starts_with(name));
-    for line in lines(text).filter(reclaimable) {
-        used = used.saturating_sub(cut(line, b' ').map_or(0, |(_, value)| parse(value)));
-    }
-    (least, used)
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -148,7 +126,7 @@ mod tests {
             Self(root)
         }
 
-        fn memory(&self) -> (u64, u64) {
+        fn limit(&self) -> u64 {
             of_groups(self.0.to_str().unwrap().as_bytes())
         }
     }
@@ -160,9 +138,7 @@ mod tests {
     }
 
     fn limit(name: &str, files: &[(&str, &str)]) -> Option<u64> {
-        let (limit, used) = Root::new(name, files).memory();
-        assert_eq!(used, 0);
-        Some(limit).filter(|&limit| limit < u64::MAX)
+        Some(Root::new(name, files).limit()).filter(|&limit| limit < u64::MAX)
     }
 
     const GROUP: &str = "proc/self/cgroup";
@@ -189,35 +165,6 @@ mod tests {
         assert_eq!(limit("max-first", &[own, max("1000\n"), high("1100\n")]), Some(1000));
         assert_eq!(limit("max-only", &[own, max("1000\n"), high("max\n")]), Some(1000));
         assert_eq!(limit("outer", &[own, max("1000\n"), high("900\n"), outer("800")]), Some(800));
-    }
-
-    #[test]
-    fn what_the_group_with_the_least_limit_uses() {
-        let stat = "anon 500\nfile 300\nkernel 60\ninactive_anon 100\ninactive_file 150\nactive_file 50\n\
-            unevictable 1\nslab_reclaimable 20\nslab_unreclaimable 10\nslab 30\nworkingset_refault_file 9\n";
-        let own = (GROUP, "0::/a/b\n");
-        let (max, high) = ("sys/fs/cgroup/a/b/memory.max", "sys/fs/cgroup/a/memory.high");
-        let inner = [
-            ("sys/fs/cgroup/a/b/memory.current", "860\n"),
-            ("sys/fs/cgroup/a/b/memory.stat", stat),
-        ];
-        let outer = [
-            ("sys/fs/cgroup/a/memory.current", "900\n"),
-            ("sys/fs/cgroup/a/memory.stat", "active_file 70\n"),
-        ];
-        let used = |name, max_bytes, high_bytes| {
-            let limits = [own, (max, max_bytes), (high, high_bytes)];
-            Root::new(name, &[&limits[..], &inner, &outer].concat()).memory()
-        };
-        assert_eq!(used("inner", "1000\n", "max\n"), (1000, 640));
-        assert_eq!(used("around", "1000\n", "950\n"), (950, 830));
-        assert_eq!(used("alike", "950\n", "950\n"), (950, 830));
-        assert_eq!(used("no-limit", "max\n", "max\n"), (u64::MAX, 0));
-        let some = |name, files: &[_]| {
-            Root::new(name, &[&[own, (max, "1000\n")], files].concat()).memory()
-        };
-        assert_eq!(some("no-stat", &inner[..1]), (1000, 860));
-        assert_eq!(some("no-current", &inner[1..]), (1000, 0));
     }
 
     #[test]
@@ -258,7 +205,7 @@ mod tests {
     #[test]
     fn this_machine_has_memory() {
         let all = machine();
-        assert!(all > 1 << 20 && all < u64::MAX && super::memory().0 <= all);
+        assert!(all > 1 << 20 && all < u64::MAX && super::limit() <= Some(all));
     }
 
     #[test]
@@ -266,7 +213,7 @@ mod tests {
         // SAFETY: this thread's errno.
         unsafe {
             *libc::__errno_location() = 4321;
-            super::memory();
+            super::limit();
             assert_eq!(*libc::__errno_location(), 4321);
         }
     }

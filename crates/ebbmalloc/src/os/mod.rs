@@ -5,7 +5,7 @@
 
 use core::ptr::NonNull;
 
-#[cfg(not(loom))]
+#[cfg_attr(loom, allow(dead_code, reason = "models park threads themselves"))]
 mod futex;
 #[cfg(not(loom))]
 pub(crate) use futex::{futex_wait, futex_wake, spin_hint};
@@ -147,15 +147,9 @@ pub trait Os: Sync {
     /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
 
-    /// How much memory this process may have, by its control groups or because the machine has no more, and how much
-    /// the group that this is the limit of uses and cannot do without, this process included. In bytes; the most
-    /// and 0 where nothing says. Reads files, so not to be asked often.
-    fn memory(&self) -> (u64, u64);
-
-    /// The first of these, as far as it is known.
-    fn memory_limit(&self) -> Option<u64> {
-        Some(self.memory().0).filter(|&limit| limit < u64::MAX)
-    }
+    /// How much memory this process may have, by its control groups or because the machine has no more, in
+    /// bytes, as far as that is known. Reads files: for set-up.
+    fn memory_limit(&self) -> Option<u64>;
 
     /// Sets which of the pages from an address on are resident: all of them lie in what was reserved. Where
     /// that cannot be told, none is.
@@ -191,9 +185,9 @@ pub trait Os: Sync {
     /// place of whose words there is something else, means nothing.
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
 
-    /// Does what [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) need once, if that is
-    /// cheap, as it is while the process has one thread. Otherwise the first of them does it.
-    fn prepare_stops(&self);
+    /// Whether [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) can be had
+    /// now. Makes no system call, nor do they.
+    fn can_stop(&self) -> bool;
 
     /// Has all threads of this process pass a barrier: all that such a thread did before is seen afterwards, and what it reads after it is
     /// no older than what the caller stored before. False where that cannot be.

@@ -1,9 +1,9 @@
 //! Moving pages from one range of addresses to another, which copies nothing.
 
 use core::ffi::{c_int, c_void};
-use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::futex;
 use super::syscall::{call, map};
 
 /// Ranges of pages moved so far, and how many may be.
@@ -46,13 +46,7 @@ unsafe fn move_mapping(from: *mut c_void, to: *mut c_void, bytes: usize) -> bool
     }
 }
 
-/// Whether system calls can read here, where the memory holds zeros if it is mapped. Asked by a call that every
-/// sandbox allows: to block no signal.
-///
-/// # Safety
-/// The memory is the caller's.
-unsafe fn readable_by_kernel(address: *const c_void) -> bool {
-    let (none, size) = (ptr::null_mut::<c_void>(), size_of::<u64>());
-    // SAFETY: the caller's; the kernel reads a set of signals, which is empty.
-    unsafe { call!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, address, none, size) }.is_ok()
+/// Whether system calls can read here. Asked by a call that filters of system calls allow.
+fn readable_by_kernel(address: *const c_void) -> bool {
+    futex::holds(address.cast(), 0) != Err(libc::EFAULT)
 }

@@ -6,6 +6,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
+use super::futex;
 use super::linux::{keeping_errno, page_size};
 use super::syscall::call;
 
@@ -40,26 +41,24 @@ impl ThreadWords {
 /// without a call of the destructor below was not seen to leave. (It first allocated in one of the last rounds of
 /// those, or ended by the bare system call.)
 pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
-    // Where the word has this value, wakes none of those that wait for it, and moves none to another.
-    let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
     let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
-    // SAFETY: nothing is written, and nobody waits.
-    let equal = match unsafe { call!(libc::SYS_futex, word, operation, none, none, word, state) } {
-        Err(libc::EAGAIN) => false,
+    let may_be = match futex::holds(word.cast(), state) {
+        Ok(equal) => equal,
         // Where memory is short the kernel may just have failed to get the page.
         Err(libc::EFAULT) => is_mapped(word.addr()),
-        _ => true,
+        Err(_) => true,
     };
     fence(Ordering::Acquire);
-    equal
+    may_be
 }
 
-/// False if nothing is mapped at this address for certain.
+/// False if nothing is mapped at this address for certain. By mremap(2) of a page to the same size, which does
+/// nothing, and which filters of system calls allow, other than mincore(2).
 fn is_mapped(address: usize) -> bool {
-    let (page, mut resident) = (page_size(), 0_u8);
-    // SAFETY: fills a byte for the page.
-    let told = unsafe { call!(libc::SYS_mincore, address / page * page, page, &raw mut resident) };
-    told != Err(libc::ENOMEM)
+    let page = page_size();
+    // SAFETY: the mapping, if there is one, stays as it is.
+    let told = unsafe { call!(libc::SYS_mremap, address / page * page, page, page, 0_usize) };
+    told != Err(libc::EFAULT)
 }
 
 /// The name of the words of each thread: one of each version of this crate in a program.

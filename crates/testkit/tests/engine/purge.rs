@@ -271,57 +271,6 @@ fn the_nearer_the_limit_the_less_stays() {
     assert_eq!(most_dirty(of(62), 62), 0);
 }
 
-#[test]
-fn what_others_use_of_the_limit_counts() {
-    let with_others = |mib: u64| {
-        let os = FakeOs::default().still();
-        // That is looked up with 16 MiB in use.
-        os.set_memory(64 << 20, (16 + mib) << 20);
-        most_dirty(os, 40)
-    };
-    assert_eq!(with_others(0), 4 * MIB);
-    let between = with_others(16);
-    assert!((2 * MIB..4 * MIB).contains(&between), "{between}");
-    assert_eq!(with_others(24), 0);
-}
-
-/// In use: 40 MiB, and one of 1 MiB that comes and goes now and then.
-#[test]
-fn a_limit_that_changes_is_seen_after_a_while() {
-    let engine = Engine::new(FakeOs::default().cpus(1).space(160 * MIB).still().memory(1 << 30));
-    assert!(!engine.alloc(40 * MIB).is_null());
-    let dirty_after = |ms| {
-        engine.os().sleep_ms(ms);
-        // SAFETY: freed once.
-        unsafe { engine.free(engine.alloc(MIB)) };
-        engine.stats().dirty_bytes as usize
-    };
-    assert_eq!(dirty_after(0), MIB);
-    engine.os().set_memory(42 << 20, 0);
-    assert_eq!([dirty_after(1), dirty_after(1998), dirty_after(1)], [MIB, MIB, 0]);
-    // The same where somebody else comes, and leaves again.
-    engine.os().set_memory(1 << 30, 990 << 20);
-    assert_eq!([dirty_after(1999), dirty_after(1)], [0, 0]);
-    engine.os().set_memory(1 << 30, 0);
-    assert_eq!([dirty_after(1999), dirty_after(1)], [0, MIB]);
-    engine.check();
-}
-
-#[test]
-fn memory_is_not_asked_for_all_the_time() {
-    let engine = Engine::new(FakeOs::default().cpus(1).space(160 * MIB).still().memory(42 << 20));
-    assert!(!engine.alloc(40 * MIB).is_null());
-    for _ in 0..400 {
-        engine.os().sleep_ms(20);
-        // Grows, and gives back, each time.
-        // SAFETY: freed once.
-        unsafe { engine.free(engine.alloc(MIB)) };
-        engine.idle();
-    }
-    assert!(engine.os().purges() >= 400);
-    assert_eq!(engine.os().memory_looks(), 5);
-}
-
 /// What is free lies in pieces that fit nothing that is asked for, and nothing is freed meanwhile.
 #[test]
 fn growth_near_the_limit_takes_from_what_is_free() {
@@ -345,20 +294,6 @@ fn growth_near_the_limit_takes_from_what_is_free() {
         let (used, dirty) = (stats.large_bytes, stats.dirty_bytes);
         assert!(used > 61 << 20 && used < 64 << 20, "{used}");
         assert_eq!(dirty, 0, "grown in place: {grow_in_place}");
-    }
-}
-
-#[test]
-fn what_there_is_is_looked_up_where_it_matters() {
-    let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB).memory(64 << 20));
-    let mut block = engine.alloc(MIB);
-    for (size, known) in [(15 * MIB, false), (17 * MIB, true)] {
-        // SAFETY: a live block, and one freed at once.
-        unsafe {
-            block = engine.realloc(block, size, 16);
-            engine.free(engine.alloc(100_000));
-        }
-        assert_eq!(engine.stats().memory_bytes > 0, known, "at {size} bytes");
     }
 }
 
