@@ -29,6 +29,7 @@ mod random;
 mod release;
 mod rseq_area;
 mod stack;
+mod thread_variable;
 mod threads;
 mod weak;
 pub use hooks::Hooks;

@@ -5,6 +5,7 @@ use core::ffi::c_int;
 
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
+use super::thread_variable::is_static;
 use super::weak::weak;
 use super::{Os, RseqArea};
 
@@ -25,6 +26,9 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     let offset = weak!("__rseq_offset").cast::<isize>();
     let size = weak!("__rseq_size").cast::<u32>();
     let (offset, ours) = if offset.is_null() || size.is_null() {
+        if !is_static() {
+            return Err(NO_AREA);
+        }
         // Tried, and undone: a thread registers when its exit is watched.
         register().map_err(|error| if error == libc::EINVAL { TAKEN } else { reason(error) })?;
         unregister();
@@ -46,6 +50,8 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
+/// Sequences want an area at the same distance from the thread pointer in all threads.
+const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has no room for areas of its own";
 const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
