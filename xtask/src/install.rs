@@ -87,10 +87,12 @@ impl Tree {
         copy(&versioned, &lib.join(&name), 0o755)?;
         link(&name, &lib.join(SONAME))?;
         link(SONAME, &lib.join("libebbmalloc.so"))?;
-        copy(&release.join("libebbmalloc.a"), &lib.join("libebbmalloc.a"), 0o644)?;
         let object = target.join("install/ebbmalloc.o");
         object::make(&release.join("libebbmalloc.a"), &versioned, &object)?;
         copy(&object, &lib.join("ebbmalloc.o"), 0o644)?;
+        let archive = target.join("install/libebbmalloc.a");
+        object::archive(&object, &archive)?;
+        copy(&archive, &lib.join("libebbmalloc.a"), 0o644)?;
 
         for header in ["ebbmalloc.h", "ebbmalloc_new.hpp"] {
             let from = root.join("crates/capi/include").join(header);

@@ -24,9 +24,21 @@ pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
     let list = object.with_extension("names");
     fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())
         .with_context(|| format!("cannot write {}", list.display()))?;
-    output(
-        Command::new("objcopy").arg("--keep-global-symbols").arg(&list).arg(&whole).arg(object),
-    )?;
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(NO_BITCODE).arg("--keep-global-symbols").arg(&list).arg(&whole).arg(object);
+    output(&mut objcopy)?;
+    Ok(())
+}
+
+/// Has `objcopy` leave out what Rust's own library brings for link-time optimization by the same compiler. The linkers'
+/// plugin of another LLVM takes these sections for code of its own, and stops at what it cannot read.
+const NO_BITCODE: [&str; 2] = ["--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
+
+/// Writes `archive` with this object alone in it.
+pub fn archive(object: &Path, archive: &Path) -> Result<()> {
+    let _ = fs::remove_file(archive);
+    // The same bytes whenever it is made.
+    output(Command::new("ar").arg("rcsD").arg(archive).arg(object))?;
     Ok(())
 }
 

@@ -34,6 +34,7 @@ mod rseq_area;
 mod stack;
 mod syscall;
 mod thread_pointer;
+mod thread_variable;
 mod threads;
 mod weak;
 pub use hooks::Hooks;

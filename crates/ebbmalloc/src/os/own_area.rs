@@ -8,6 +8,8 @@ use core::ffi::c_int;
 use super::ThreadWords;
 use super::auxiliary;
 use super::syscall::call;
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+use super::{thread_pointer::thread_pointer, thread_variable::thread_variable};
 
 /// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
 /// multiple of. It has room for `mm_cid`.
@@ -53,40 +55,12 @@ core::arch::global_asm!(
     first = const FIRST,
 );
 
-/// The area's distance from the thread pointer, the same in all threads; and where it is in this one.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+/// The calling thread's area, and its distance from the thread pointer, which is the same in all threads where
+/// `thread_variable::is_static` says so.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 pub(crate) fn own_area() -> (isize, *mut u32) {
-    let (offset, thread): (isize, *mut u8);
-    // SAFETY: the word that the thread pointer points to is its own address; the distance is in
-    // the global offset table.
-    unsafe {
-        core::arch::asm!(
-            concat!("mov {offset}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
-            "mov {thread}, qword ptr fs:[0]",
-            offset = out(reg) offset,
-            thread = out(reg) thread,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    (offset, thread.wrapping_offset(offset).cast())
-}
-
-/// As above.
-#[cfg(all(target_arch = "aarch64", not(any(miri, loom))))]
-pub(crate) fn own_area() -> (isize, *mut u32) {
-    let (offset, thread): (isize, *mut u8);
-    // SAFETY: as above; here a register holds the thread pointer.
-    unsafe {
-        core::arch::asm!(
-            concat!("adrp {offset}, :gottprel:", symbol!()),
-            concat!("ldr {offset}, [{offset}, :gottprel_lo12:", symbol!(), "]"),
-            "mrs {thread}, tpidr_el0",
-            offset = out(reg) offset,
-            thread = out(reg) thread,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    (offset, thread.wrapping_offset(offset).cast())
+    let area = thread_variable!(symbol!());
+    (area.addr().wrapping_sub(thread_pointer()) as isize, area.cast())
 }
 
 /// None; and no sequences that would use it.

@@ -1,10 +1,12 @@
 //! Who registers threads for restartable sequences, and where their areas are: the C library, by the symbols
 //! that glibc has since 2.35 (its manual, "Restartable Sequences"); or else this crate.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
+use core::mem;
 
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
+use super::thread_variable::is_static;
 use super::weak::weak;
 use super::{Os, RseqArea};
 
@@ -22,11 +24,15 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     if !SEQUENCES {
         return Err("no restartable sequences for this architecture yet");
     }
+    name_loader();
     let offset = weak!("__rseq_offset").cast::<isize>();
     let size = weak!("__rseq_size").cast::<u32>();
     let (offset, ours) = if offset.is_null() || size.is_null() {
+        if !is_static() {
+            return Err(NO_AREA);
+        }
         // Tried, and undone: a thread registers when its exit is watched.
-        register().map_err(|error| if error == libc::EINVAL { TAKEN } else { reason(error) })?;
+        register().map_err(|error| if error == libc::EINVAL { taken() } else { reason(error) })?;
         unregister();
         (own_area().0, true)
     } else {
@@ -46,7 +52,59 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
+/// Has the linker look for symbols in the dynamic loader, where glibc has those of rseq: mold takes a weak one from a
+/// library only if the program names another symbol there.
+fn name_loader() {
+    // SAFETY: reads a word that the linker or the loader has filled.
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
+    unsafe {
+        core::arch::asm!(
+            "mov {address}, qword ptr [rip + __libc_stack_end@GOTPCREL]",
+            address = out(reg) _,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(all(target_arch = "aarch64", target_env = "gnu", not(any(miri, loom))))]
+    unsafe {
+        core::arch::asm!(
+            "adrp {address}, :got:__libc_stack_end",
+            "ldr {address}, [{address}, :got_lo12:__libc_stack_end]",
+            address = out(reg) _,
+            options(readonly, nostack, preserves_flags),
+        );
+    }
+}
+
+/// Why it is not known where an area is that the kernel has already.
+fn taken() -> &'static str {
+    let version = weak!("gnu_get_libc_version");
+    if version.is_null() {
+        return TAKEN;
+    }
+    // SAFETY: a function of glibc's that returns a text, "2.36", which stays.
+    let version = unsafe {
+        let version: extern "C" fn() -> *const c_char = mem::transmute(version);
+        CStr::from_ptr(version())
+    };
+    if has_rseq(version.to_bytes()) { LEFT_OUT } else { TAKEN }
+}
+
+/// Whether glibc of that version registers rseq and says where: since 2.35.
+fn has_rseq(version: &[u8]) -> bool {
+    let mut numbers = version.split(|byte| !byte.is_ascii_digit()).map(|digits| {
+        digits.iter().fold(0_u32, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
+        })
+    });
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= [2, 35]
+}
+
+/// Sequences want an area at the same distance from the thread pointer in all threads.
+const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has no room for areas of its own";
 const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
+const LEFT_OUT: &str =
+    "glibc has registered rseq, but this program was linked without its symbol __rseq_offset";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
 
@@ -67,5 +125,20 @@ fn reason(error: c_int) -> &'static str {
         libc::EACCES => "rseq is refused (EACCES), as by a filter of system calls (seccomp)",
         libc::EINVAL => "glibc did not register rseq, though the kernel has it",
         _ => "rseq is refused",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_rseq;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for version in ["2.35", "2.36.9000", "2.100", "3.0"] {
+            assert!(has_rseq(version.as_bytes()), "{version}");
+        }
+        for version in ["2.34", "2.9", "1.99", "", "two"] {
+            assert!(!has_rseq(version.as_bytes()), "{version}");
+        }
     }
 }

@@ -9,6 +9,8 @@ use core::{mem, ptr};
 use super::futex;
 use super::linux::{keeping_errno, page_size};
 use super::syscall::call;
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+use super::thread_variable::thread_variable;
 
 /// What a thread keeps for the engine: all zero in a new thread. Mostly the thread and its signal
 /// handlers look, for whom nothing but the compiler need be kept in order; others by [`Os::may_be`].
@@ -84,43 +86,11 @@ core::arch::global_asm!(
     size = const size_of::<ThreadWords>(),
 );
 
-/// The calling thread's words. Their distance from the thread pointer is known once the program
-/// or the library is loaded ("initial-exec"), so this takes no call.
-#[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
+/// The calling thread's words.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 #[inline(always)]
 pub(super) fn words() -> *const ThreadWords {
-    let words: *const ThreadWords;
-    // SAFETY: the word that the thread pointer points to is its own address; the distance is in
-    // the global offset table. Both stay the same while the thread lives.
-    unsafe {
-        core::arch::asm!(
-            "mov {words}, qword ptr fs:[0]",
-            concat!("add {words}, qword ptr [rip + ", symbol!(), "@GOTTPOFF]"),
-            words = out(reg) words,
-            options(pure, nomem, nostack),
-        );
-    }
-    words
-}
-
-/// As above.
-#[cfg(all(target_arch = "aarch64", not(any(miri, loom))))]
-#[inline(always)]
-pub(super) fn words() -> *const ThreadWords {
-    let words: *const ThreadWords;
-    // SAFETY: as above; here a register holds the thread pointer.
-    unsafe {
-        core::arch::asm!(
-            concat!("adrp {distance}, :gottprel:", symbol!()),
-            concat!("ldr {distance}, [{distance}, :gottprel_lo12:", symbol!(), "]"),
-            "mrs {words}, tpidr_el0",
-            "add {words}, {words}, {distance}",
-            words = out(reg) words,
-            distance = out(reg) _,
-            options(pure, nomem, nostack),
-        );
-    }
-    words
+    thread_variable!(symbol!()).cast()
 }
 
 /// No thread has words here: [`prepare`] says so, and nothing is ever stored in these.
