@@ -70,8 +70,8 @@ test "too much is refused" {
     }
 }
 
-/// Sizes and alignments that no process can have, around each power of two from 2^47 on, and around
-/// each place where arithmetic on a size and the place of a block would wrap.
+// Sizes and alignments that no process can have, around each power of two from 2^47 on, and around
+// each place where arithmetic on a size and the place of a block would wrap.
 test "what no process can have is refused, and blocks stay as they were" {
     const unit = 64 << 10;
     for ([_]u6{ 0, 4, 12, 17 }) |log2| {
