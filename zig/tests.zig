@@ -70,6 +70,46 @@ test "too much is refused" {
     }
 }
 
+// Sizes and alignments that no process can have, around each power of two from 2^47 on, and around
+// each place where arithmetic on a size and the place of a block would wrap.
+test "what no process can have is refused, and blocks stay as they were" {
+    const unit = 64 << 10;
+    for ([_]u6{ 0, 4, 12, 17 }) |log2| {
+        const alignment: Alignment = @fromBackingInt(log2);
+        for ([_]usize{ 1, 100, 40_000, unit, unit + 1, 1 << 20 }) |len| {
+            const start = allocator.rawAlloc(len, alignment, 0) orelse return error.OutOfMemory;
+            const behind = try allocator.alloc(u8, 300_000);
+            const block: Block = .{ .memory = start[0..len], .alignment = alignment };
+            block.fill();
+            for ([_]usize{ 0, 1, 24, 4096, unit - 1, unit, unit + 1 }) |step| {
+                for (47..64) |bit| {
+                    const power = @as(usize, 1) << @intCast(bit);
+                    try refused(block, power +% step);
+                    if (bit > 47) try refused(block, power - step);
+                }
+                try refused(block, 0 -% @intFromPtr(start) -% step);
+                try refused(block, (1 << 63) - @intFromPtr(start) + step);
+            }
+            for (0..90) |first| try refused(block, (1 << 48) - first * unit);
+            try refused(block, std.math.maxInt(usize));
+            try block.check();
+            allocator.free(behind);
+            allocator.rawFree(block.memory, alignment, 0);
+        }
+    }
+    for (47..64) |log2| {
+        const alignment: Alignment = @fromBackingInt(@as(u6, @intCast(log2)));
+        for ([_]usize{ 1, 100, 100_000, std.math.maxInt(usize) }) |len|
+            try testing.expectEqual(null, allocator.rawAlloc(len, alignment, 0));
+    }
+}
+
+fn refused(block: Block, len: usize) !void {
+    try testing.expectEqual(null, allocator.rawAlloc(len, block.alignment, 0));
+    try testing.expect(!allocator.rawResize(block.memory, block.alignment, len, 0));
+    try testing.expectEqual(null, allocator.rawRemap(block.memory, block.alignment, len, 0));
+}
+
 /// A block as the allocator sees it, filled with a byte of its own.
 const Block = struct {
     memory: []u8,

@@ -1,5 +1,6 @@
-// Sizes and alignments that no process can have are refused, by each function of malloc.h and each form of operator new: NULL and
-// ENOMEM, or bad_alloc. Blocks of each sort stay as they were, and nothing is given up.
+// Sizes and alignments that no process can have are refused, by each function of malloc.h and each
+// form of operator new: NULL and ENOMEM, or bad_alloc. Blocks of each sort stay as they were, and
+// nothing is given up.
 // expect: exit 0
 // harden: too
 #include "sizes.h"
@@ -19,7 +20,8 @@ template <class Call> static bool throws(Call call) {
 
 static void no_new(size_t size, void *) {
     const std::nothrow_t &quiet = std::nothrow;
-    CHECK(::operator new(OPAQUE(size), quiet) == nullptr && ::operator new[](OPAQUE(size), quiet) == nullptr);
+    CHECK(::operator new(OPAQUE(size), quiet) == nullptr);
+    CHECK(::operator new[](OPAQUE(size), quiet) == nullptr);
     for (size_t bits = 3; bits <= 24; bits += 7) {
         auto align = align_val_t((size_t)1 << bits);
         CHECK(::operator new(OPAQUE(size), align, quiet) == nullptr);
@@ -42,8 +44,9 @@ static void no_new_at(size_t align) {
 }
 
 int main() {
-    struct face names = {malloc, calloc, realloc, reallocarray, aligned_alloc, memalign, posix_memalign, valloc, pvalloc,
-                         malloc_usable_size, free};
+    struct face names = {malloc,   calloc,         realloc, reallocarray, aligned_alloc,
+                         memalign, posix_memalign, valloc,  pvalloc,      malloc_usable_size,
+                         free};
     void *block = malloc(1 << 20), *gap = malloc(1 << 20), *behind = malloc(1 << 20);
     free(gap);
     CHECK(throws([] { return ::operator new(OPAQUE(SIZE_MAX)); }));
@@ -51,7 +54,8 @@ int main() {
     each_absurd(block, no_new_block, (face = &names, nullptr));
     no_alignment();
     struct mallinfo2 after = mallinfo2();
-    CHECK(before.uordblks == after.uordblks && before.fordblks == after.fordblks && before.hblkhd == after.hblkhd);
+    CHECK(before.uordblks == after.uordblks && before.fordblks == after.fordblks);
+    CHECK(before.hblkhd == after.hblkhd);
     each_absurd(block, no_new, nullptr);
     for (unsigned bit = 47; bit < 64; bit++) no_new_at((size_t)1 << bit);
     free(block);

@@ -1,12 +1,14 @@
-/* Sizes that no process can have, around each place where arithmetic on them could wrap or be cut off: asked for new blocks, and
-   for blocks of each sort that are resized. Each is refused, and leaves the block as it was. */
+/* Sizes that no process can have, around each place where arithmetic on them could wrap or be cut
+   off: asked for new blocks, and for blocks of each sort that are resized. Each is refused, and
+   leaves the block as it was. */
 #pragma once
 
 #include "check.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* What the page heap counts in, in bytes, and blocks of these programs lie in the first so many of it. */
+/* UNIT: what the page heap counts in, in bytes. Blocks of these programs lie in the first UNITS
+   units. */
 enum { UNIT = 64 << 10, UNITS = 90 };
 
 /* The functions of malloc(3), by whatever names. */
@@ -30,9 +32,10 @@ struct kept {
     size_t size, usable, alignment;
 };
 
-/* Calls `work` with sizes that are beyond all address spaces, and others with which a block at this address would end around the end
-   of one, or of what units count. */
-__attribute__((unused)) static void each_absurd(const void *block, void (*work)(size_t size, void *with), void *with) {
+/* Calls `work` with sizes that are beyond all address spaces, and with those by which a block at
+   this address would end around the end of one, or of what units count. */
+__attribute__((unused)) static void each_absurd(const void *block, void (*work)(size_t, void *),
+                                                void *with) {
     static const size_t steps[] = {0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1};
     for (unsigned step = 0; step < sizeof steps / sizeof *steps; step++) {
         /* 2^47 to 2^64, which is 0 here. */
@@ -51,7 +54,8 @@ __attribute__((unused)) static void each_absurd(const void *block, void (*work)(
     }
 }
 
-__attribute__((unused)) static struct kept keep(void *block, size_t size, size_t alignment, size_t (*usable_size)(void *)) {
+__attribute__((unused)) static struct kept keep(void *block, size_t size, size_t alignment,
+                                                size_t (*usable_size)(void *)) {
     struct kept kept = {block, size, 0, alignment};
     CHECK(block != NULL && aligned_to(block, alignment));
     kept.usable = usable_size(block);
@@ -94,7 +98,8 @@ __attribute__((unused)) static void no_resized_block(size_t size, void *with) {
 /* Alignments that no block can have, which with small sizes are as impossible as sizes. */
 __attribute__((unused)) static void no_alignment(void) {
     for (unsigned bit = 47; bit < 64; bit++) {
-        const size_t alignment = (size_t)1 << bit, sizes[] = {0, 1, 100, 70000, 1 << 20, SIZE_MAX / 2, SIZE_MAX};
+        const size_t alignment = (size_t)1 << bit;
+        const size_t sizes[] = {0, 1, 100, 70000, 1 << 20, SIZE_MAX / 2, SIZE_MAX};
         for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             void *out = NULL;
             REFUSED(face->aligned_alloc(alignment, sizes[i]));
@@ -115,7 +120,8 @@ __attribute__((unused)) static struct kept block_of(unsigned sort) {
     if (sort < 8) return keep(face->malloc(sizes[sort]), sizes[sort], 16, face->usable_size);
     if (sort == 8) return keep(face->memalign(4096, 100), 100, 4096, face->usable_size);
     if (sort == 9) return keep(face->memalign(2 * UNIT, 100), 100, 2 * UNIT, face->usable_size);
-    if (sort == 10) return keep(face->memalign(1 << 20, 200000), 200000, 1 << 20, face->usable_size);
+    if (sort == 10)
+        return keep(face->memalign(1 << 20, 200000), 200000, 1 << 20, face->usable_size);
     size_t size = 1 << 20;
     void *first = face->malloc(size), *block = first, *in_the_way[64] = {0};
     for (unsigned i = 0; i < 64 && block == first; i++) {

@@ -99,8 +99,8 @@ macro_rules! base {
     };
 }
 
-/// An alignment as the engine takes it. One above the largest power of two is none that a type could have, nor a block: it becomes
-/// that, which is beyond all memory.
+/// An alignment as the engine takes it. One above the largest power of two is none that a type
+/// could have, nor a block: it becomes that, which is beyond all memory.
 #[inline(always)]
 fn power_of_two(align: usize) -> usize {
     align.checked_next_power_of_two().unwrap_or(1 << (usize::BITS - 1))

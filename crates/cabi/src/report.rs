@@ -150,14 +150,16 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
 /// A buffer that takes what fits, and counts the rest.
 struct Cut {
     start: *mut u8,
-    /// With the zero byte at the end. Nothing is written behind the text: as with snprintf(3), there may be less memory than said.
+    /// With the zero byte at the end. Nothing is written behind the text: as with snprintf(3),
+    /// there may be less memory than said.
     room: usize,
     length: usize,
 }
 
 impl Cut {
     /// # Safety
-    /// As much of the text as fits into so many bytes may be written there; for 0, the address may be any.
+    /// As much of the text as fits into so many bytes may be written there; for 0, the address may
+    /// be any.
     unsafe fn new(start: *mut u8, room: usize) -> Self {
         let cut = Self { start, room, length: 0 };
         if room > 0 {

@@ -287,7 +287,8 @@ impl<O: Os> Engine<O> {
         granted.ok()
     }
 
-    /// Whether the heap could have a block of this size and alignment if there were no other. If not, nothing is given up for it.
+    /// Whether the heap could have a block of this size and alignment if there were no other. If
+    /// not, nothing is given up for it.
     #[cold]
     pub(crate) fn could_have(&self, heap: UnitIndex, size: usize, align: usize) -> bool {
         let bytes = match SizeClass::of_aligned(size, align) {

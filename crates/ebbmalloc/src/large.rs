@@ -47,8 +47,8 @@ impl<O: Os> Engine<O> {
         Some(granted)
     }
 
-    /// Whether there could be room for a large block of this size and alignment if there were no other. If not, nothing is
-    /// given up for it.
+    /// Whether there could be room for a large block of this size and alignment if there were no
+    /// other. If not, nothing is given up for it.
     pub(crate) fn could_hold(&self, size: usize, align: usize) -> bool {
         let (Some(units), Some(align)) = (Units::for_bytes(size), Units::for_bytes(align)) else {
             return false;

@@ -118,8 +118,8 @@ impl Pages {
         }
     }
 
-    /// Whether there could be so many units, at a multiple of `align`, if nothing else were there: if not, it is of no use to
-    /// make room, and so nothing is given up.
+    /// Whether there could be so many units, at a multiple of `align`, if nothing else were there:
+    /// if not, it is of no use to make room, and so nothing is given up.
     pub fn could_hold(&self, region: &Region, units: Units, align: Units) -> bool {
         let first = region.align_unit(1, align.get());
         let all = first.and_then(|first| UnitRange::new(first, units));
@@ -199,8 +199,8 @@ impl Pages {
         }
     }
 
-    /// Makes a run in use longer, up to `longer` units, if what follows it is free: dirty, clean, behind the frontier, or
-    /// one after the other.
+    /// Makes a run in use longer, up to `longer` units, if what follows it is free: dirty, clean,
+    /// behind the frontier, or one after the other.
     pub fn extend(&mut self, region: &Region, os: &impl Os, run: UnitRange, longer: Units) -> bool {
         let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
             return false;

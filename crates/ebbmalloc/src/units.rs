@@ -1,5 +1,6 @@
-//! Lengths and ranges in units. Sizes that a program asks for become lengths here and nowhere else, and only checked operations
-//! make a length or a range: so no sum of a place and a length wraps, and none is cut off.
+//! Lengths and ranges in units. Sizes that a program asks for become lengths here and nowhere else,
+//! and only checked operations make a length or a range: so no sum of a place and a length wraps,
+//! and none is cut off.
 
 use crate::size_class::UNIT;
 

@@ -1,5 +1,5 @@
-//! Sizes and alignments that no process can have, from Rust: an error by each way to ask, the block as it was, and a heap that is well,
-//! in each mode.
+//! Sizes and alignments that no process can have, from Rust: an error by each way to ask, the block
+//! as it was, and a heap that is well, in each mode.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::VecDeque;
@@ -13,11 +13,12 @@ use ebbmalloc::{ENGINE, EbbMalloc, Heap};
 static GLOBAL: EbbMalloc = EbbMalloc;
 
 const UNIT: usize = 64 << 10;
-/// Beyond what layouts may have: the callers' contract forbids it, and nothing must come of it all the same.
+/// Beyond what layouts may have: the callers' contract forbids it, and nothing must come of it all
+/// the same.
 const LAYOUT_MOST: usize = isize::MAX as usize;
 
-/// Around each power of two from 2^47 on, and where a block of the first few units would end around the end of what units count, or
-/// that at this address around the end of all addresses.
+/// Around each power of two from 2^47 on, and where a block of the first few units would end around
+/// the end of what units count, or that at this address around the end of all addresses.
 fn absurd(address: usize) -> impl Iterator<Item = usize> {
     let steps = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1];
     let powers = (47..=64).map(|bit| (1u128 << bit) as usize);

@@ -17,8 +17,8 @@ pub fn powers() -> impl Iterator<Item = usize> {
     (0..usize::BITS).flat_map(move |bit| around(1 << bit))
 }
 
-/// Sizes with which a block at this address would end around the end of what units count, or of one of the address spaces that
-/// there are.
+/// Sizes with which a block at this address would end around the end of what units count, or of one
+/// of the address spaces that there are.
 pub fn ends(address: usize) -> impl Iterator<Item = usize> {
     let units = (0..FIRST).flat_map(|first| {
         let size = (UNITS - first) * UNIT;
@@ -44,7 +44,8 @@ pub fn is_absurd(size: usize) -> bool {
     size >= 1 << 47
 }
 
-/// One of these that no process can have, for a block at this address: the same for the same `pick`. Cheap.
+/// One of these that no process can have, for a block at this address: the same for the same
+/// `pick`. Cheap.
 pub fn absurd(address: usize, pick: usize) -> usize {
     const STEPS: [usize; 8] = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1, 2 * UNIT];
     let (kind, rest) = (pick % 4, pick / 4);

@@ -52,7 +52,8 @@ pub enum Op {
         /// Which.
         nth: usize,
     },
-    /// Asks for more than any process can have, for a new block or for one that there is. Nothing comes of it.
+    /// Asks for more than any process can have, for a new block or for one that there is. Nothing
+    /// comes of it.
     Absurd {
         /// Which.
         nth: usize,

@@ -227,7 +227,8 @@ impl<'a, O: TestOs> Worker<'a, O> {
         self.resized(&old, new);
     }
 
-    /// What no process can have is refused, whatever is asked and of which block, which stays as it was.
+    /// What no process can have is refused, whatever is asked and of which block, which stays as it
+    /// was.
     fn absurd(&mut self, nth: usize, pick: usize) {
         let block = self.shadow.take(nth);
         let (start, align) =

@@ -1,5 +1,6 @@
-//! Sizes and alignments around each place where arithmetic on them could wrap, or be cut off: of new blocks, and of blocks of every
-//! sort that are resized. What cannot be is refused, costs nothing, and leaves everything as it was.
+//! Sizes and alignments around each place where arithmetic on them could wrap, or be cut off: of
+//! new blocks, and of blocks of every sort that are resized. What cannot be is refused, costs
+//! nothing, and leaves everything as it was.
 
 use ebbmalloc::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, TestOs, borders};
@@ -135,7 +136,8 @@ impl<O: TestOs> Tested<'_, O> {
         ]
     }
 
-    /// What `ask` asks for cannot be: null, of which the platform is told if so many times, and nothing has changed.
+    /// What `ask` asks for cannot be: null, of which the platform is told if so many times, and
+    /// nothing has changed.
     fn refused(&self, told: usize, what: impl Fn() -> String, ask: impl FnOnce() -> *mut u8) {
         let os = self.engine.os();
         let (calls, shortages) = (os.faults().calls(), os.shortages());
