@@ -1,7 +1,7 @@
-//! Copying, filling and comparing for the engine itself, which does so with locks held: the C library's functions may be
-//! another library's that allocates. Where everything is compiled as one (the release profile has `lto`), calls of these names go
-//! here, as the assembler finds them first; nobody outside sees them. What programs ask to be copied or cleared goes to the C
-//! library by other names (`os/bytes.rs`).
+//! Copying, filling and comparing for the engine itself, which does so with locks held: the C library's
+//! functions may be another library's that allocates. These are local symbols. Where everything is compiled as one
+//! object (the release profile has `lto`), the assembler resolves the compiler's calls of these names to them.
+//! What programs ask to be copied or cleared goes to the C library by other names (`os/bytes.rs`).
 
 // Ranges do not overlap; each ends with a store that may repeat some of the one before.
 #[cfg(target_arch = "x86_64")]
