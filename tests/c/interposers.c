@@ -6,27 +6,25 @@
 // plugin: load
 // harden: too
 #define _GNU_SOURCE
-// What the engine might call, or called once.
-#define MEMORY(F) F(mmap) F(munmap) F(mprotect) F(madvise) F(mremap) F(mincore) F(mlock) F(brk) F(sbrk)
-#define FILES(F) \
-    F(open) F(open64) F(openat) F(read) F(pread64) F(write) F(writev) F(close) F(fcntl) F(fcntl64) F(fstat) F(stat) \
-    F(statx) F(fstatat) F(access) F(readlink) F(fwrite) F(fputs) F(fflush)
-#define PROCESS(F) \
-    F(syscall) F(sysconf) F(getpagesize) F(getauxval) F(getenv) F(secure_getenv) F(getpid) F(gettid) F(getuid) F(uname) \
-    F(sysinfo) F(prctl) F(getrlimit) F(getrlimit64) F(prlimit) F(prlimit64) F(getrusage) F(getrandom) F(kill) \
-    F(raise) F(abort) F(sched_getcpu) F(sched_getaffinity) F(sched_yield) F(sched_setscheduler) F(get_nprocs) \
-    F(get_nprocs_conf) F(sigaction) F(sigfillset) F(sigemptyset) F(sigaddset) F(sigdelset) F(sigprocmask) F(sigaltstack) \
-    F(__cxa_atexit) F(__cxa_finalize) F(__register_atfork) F(__errno_location)
-#define TIMES(F) F(clock_gettime) F(gettimeofday) F(time) F(nanosleep) F(clock_nanosleep) F(usleep)
-#define THREADS(F) \
-    F(pthread_create) F(pthread_join) F(pthread_self) F(pthread_sigmask) F(pthread_key_create) F(pthread_key_delete) \
-    F(pthread_setspecific) F(pthread_getspecific) F(pthread_mutex_lock) F(pthread_mutex_unlock) F(pthread_once) \
-    F(pthread_attr_init) F(pthread_attr_destroy) F(pthread_attr_setstacksize) F(pthread_attr_getstacksize) \
-    F(pthread_attr_setdetachstate) F(pthread_kill)
-#define LOADER(F) F(dlopen) F(dlsym) F(dladdr) F(dl_iterate_phdr)
-#define ALL(F) MEMORY(F) FILES(F) PROCESS(F) TIMES(F) THREADS(F) LOADER(F)
+// What an allocator calls most likely, all that the engine does call among it.
+#define LIKELY(F) \
+    F(mmap) F(munmap) F(mprotect) F(madvise) F(mremap) F(open) F(read) F(write) F(close) F(fcntl) F(syscall) F(sysconf) \
+    F(getauxval) F(getenv) F(getpid) F(prctl) F(getrlimit) F(clock_gettime) F(nanosleep) F(sched_getaffinity) F(abort) \
+    F(sigaction) F(pthread_sigmask) F(pthread_self) F(pthread_create) F(pthread_key_create) F(pthread_key_delete) \
+    F(pthread_setspecific) F(pthread_attr_init) F(pthread_attr_destroy) F(pthread_attr_setstacksize) \
+    F(pthread_attr_setdetachstate) F(__cxa_atexit) F(__register_atfork) F(__errno_location) F(dlopen) F(dlsym) \
+    F(dladdr) F(dl_iterate_phdr) F(fwrite)
+// With LONG in the environment, these too.
+#define UNLIKELY(F) \
+    F(mincore) F(mlock) F(brk) F(sbrk) F(open64) F(openat) F(pread64) F(writev) F(fcntl64) F(fstat) F(stat) F(statx) \
+    F(fstatat) F(access) F(readlink) F(fputs) F(fflush) F(getpagesize) F(secure_getenv) F(gettid) F(getuid) F(uname) \
+    F(sysinfo) F(getrlimit64) F(prlimit) F(prlimit64) F(getrusage) F(getrandom) F(kill) F(raise) F(sched_getcpu) \
+    F(sched_yield) F(sched_setscheduler) F(get_nprocs) F(get_nprocs_conf) F(sigfillset) F(sigemptyset) F(sigaddset) \
+    F(sigdelset) F(sigprocmask) F(sigaltstack) F(__cxa_finalize) F(gettimeofday) F(time) F(clock_nanosleep) F(usleep) \
+    F(pthread_join) F(pthread_getspecific) F(pthread_mutex_lock) F(pthread_mutex_unlock) F(pthread_once) \
+    F(pthread_attr_getstacksize) F(pthread_kill)
 // These are written anew, as the loader needs them to find the real ones.
-#define BYTES(F) F(memcpy) F(memmove) F(memset) F(memcmp) F(bcmp) F(strlen)
+#define BYTES(F) F(memcpy) F(memmove) F(memset) F(memcmp) F(bcmp) F(bzero) F(strlen)
 
 #ifdef PLUGIN
 
@@ -86,7 +84,8 @@ static any *find(const char *name) {
         churn(#NAME); \
         return real ? real(a, b, c, d, e, f, g, h) : 0; \
     }
-ALL(STAND_IN)
+LIKELY(STAND_IN)
+UNLIKELY(STAND_IN)
 
 BARE void *memmove(void *to, const void *from, word bytes) {
     churn("memmove");
@@ -105,6 +104,10 @@ BARE void *memset(void *to, int byte, word bytes) {
     churn("memset");
     for (word i = 0; i < bytes; i++) ((char *)to)[i] = byte;
     return to;
+}
+BARE void bzero(void *to, word bytes) {
+    churn("bzero");
+    for (word i = 0; i < bytes; i++) ((char *)to)[i] = 0;
 }
 BARE static int compare(const unsigned char *a, const unsigned char *b, word bytes) {
     for (word i = 0; i < bytes; i++) if (a[i] != b[i]) return a[i] - b[i];
@@ -129,20 +132,24 @@ BARE word strlen(const char *text) {
 #include <unistd.h>
 
 #define NAME(F) #F,
-static const char *const names[] = {ALL(NAME) BYTES(NAME)};
-enum { NAMES = sizeof names / sizeof *names, KEPT = 400 };
+static const char *const names[] = {LIKELY(NAME) BYTES(NAME) UNLIKELY(NAME)};
+enum { ALL = sizeof names / sizeof *names, KEPT = 400 };
+#define ONE(F) +1
+enum { QUICK = 0 LIKELY(ONE) BYTES(ONE) };
 
 static void *work(void *number) {
     char *kept[KEPT];
     unsigned seed = (long)number;
+    // Each call notes a stack of calls there.
+    int kept_now = getenv("EBB_CHECK") ? 20 : KEPT;
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < KEPT; i++) {
+        for (int i = 0; i < kept_now; i++) {
             seed = seed * 1103515245 + 12345;
             size_t bytes = (seed >> 8) % (i % 50 ? 3000 : 300000) + 1;
             CHECK((kept[i] = malloc(bytes)));
             kept[i][0] = kept[i][bytes - 1] = 1;
         }
-        for (int i = 0; i < KEPT; i++) {
+        for (int i = 0; i < kept_now; i++) {
             if (i % 3 == 0) CHECK((kept[i] = realloc(kept[i], 5000 + i * 300)));
             free(kept[i]);
         }
@@ -178,7 +185,7 @@ static pid_t start(char *self, const char *name, const char *preload, int told) 
     CHECK(child >= 0);
     if (child) return child;
     // What hangs ends.
-    alarm(getenv("EBB_CHECK") ? 40 : 20);
+    alarm(30);
     setenv("INTERPOSED", name, 1);
     setenv("LD_PRELOAD", preload, 1);
     if (told) {
@@ -201,19 +208,24 @@ int main(int count, char **arguments) {
     char preload[2][8192];
     snprintf(preload[0], sizeof preload[0], "%s:%s", PLUGIN_PATH, library);
     snprintf(preload[1], sizeof preload[1], "%s:%s", library, PLUGIN_PATH);
-    for (int i = 0; i < NAMES; i++) {
-        pid_t children[2];
-        for (int told = 0; told < 2; told++) {
-            children[told] = start(arguments[0], names[i], preload[(i + told) % 2], told);
+    // Two at a time. In a quick run each function has one of two orders, and options at every second.
+    int runs = getenv("LONG") ? 4 * ALL : QUICK;
+    for (int i = 0; i < runs; i += 2) {
+        pid_t children[2] = {0};
+        const char *name[2];
+        for (int k = 0; k < 2 && i + k < runs; k++) {
+            int order = i / 2 % 2, told = k;
+            name[k] = runs == QUICK ? names[i + k] : names[i / 4];
+            children[k] = start(arguments[0], name[k], preload[order], told);
         }
-        for (int told = 0; told < 2; told++) {
+        for (int k = 0; k < 2 && children[k]; k++) {
             int status;
-            CHECK(waitpid(children[told], &status, 0) == children[told]);
+            CHECK(waitpid(children[k], &status, 0) == children[k]);
             if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
                 return fputs("programs that are run from here do not start\n", stderr), 77;
             }
             if (status) {
-                fprintf(stderr, "%s allocates%s: %#x\n", names[i], told ? ", and options are set" : "", status);
+                fprintf(stderr, "%s allocates%s: %#x\n", name[k], k ? ", and options are set" : "", status);
                 failures++;
             }
         }

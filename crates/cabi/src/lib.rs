@@ -17,6 +17,7 @@
 
 use engine::ENGINE;
 
+mod bytes;
 pub mod cxx;
 mod heap;
 mod malloc;

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicIsize, Ordering};
 use crate::cache::{OwnedStack, bottom_of};
 use crate::engine::Engine;
 use crate::front::thread::Ready;
-use crate::os::Os;
+use crate::os::{Os, clear, copy};
 use crate::rseq::{self, Place};
 use crate::run::large_bytes;
 use crate::size_class::{MIN_ALIGN, SizeClass};
@@ -41,7 +41,7 @@ impl<O: Os> Engine<O> {
             let exact = self.knows_size_of(block);
             let bytes = if exact { size } else { self.usable_for(size, class) };
             // SAFETY: the block has as many bytes and is ours until we return it.
-            unsafe { ptr::write_bytes(block, 0, bytes) };
+            unsafe { clear(block, bytes) };
         }
         block
     }
@@ -235,7 +235,7 @@ impl<O: Os> Engine<O> {
         if !new.is_null() {
             // SAFETY: both blocks are as large, and distinct.
             unsafe {
-                ptr::copy_nonoverlapping(block, new, old_size.min(size));
+                copy(block, new, old_size.min(size));
                 self.free(block);
             }
         }

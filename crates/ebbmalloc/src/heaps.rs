@@ -9,7 +9,7 @@ use crate::central::{ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
 use crate::map::MapEntry;
-use crate::os::Os;
+use crate::os::{Os, clear, copy};
 use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::size_class::{SizeClass, UNIT};
@@ -130,7 +130,7 @@ impl<O: Os> Engine<O> {
         let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
         if !zeroed && !block.is_null() {
             // SAFETY: the block has `size` bytes and is ours until we return it.
-            unsafe { ptr::write_bytes(block, 0, size) };
+            unsafe { clear(block, size) };
         }
         block
     }
@@ -399,7 +399,7 @@ impl<O: Os> Engine<O> {
         let new = self.alloc_in(block.heap, size, align, block.usable).0;
         if !new.is_null() {
             // SAFETY: both blocks are as large, and distinct.
-            unsafe { ptr::copy_nonoverlapping(block.address, new, block.usable.min(size)) };
+            unsafe { copy(block.address, new, block.usable.min(size)) };
             self.free_in_heap(block, operation);
         }
         new

@@ -1,5 +1,6 @@
-//! The time, from the code that the kernel maps into each process for that (vdso(7)): quick, not kept from programs by filters of
-//! system calls, and the same where another library has replaced `clock_gettime` (by one that allocates, or lies).
+//! The time, from the code that the kernel maps into each process for that (vdso(7)): quick, not kept from
+//! programs by filters of system calls, and the same where another library has replaced `clock_gettime` (by one
+//! that allocates, or lies).
 
 use core::ffi::c_int;
 use core::mem;

@@ -16,6 +16,7 @@ pub(crate) use loom_park::{futex_wait, futex_wake, spin_hint};
 
 mod auxiliary;
 mod background;
+mod bytes;
 mod clock;
 mod end;
 mod faults;
@@ -37,6 +38,7 @@ mod thread_pointer;
 mod thread_variable;
 mod threads;
 mod weak;
+pub(crate) use bytes::{clear, copy};
 pub use hooks::Hooks;
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]

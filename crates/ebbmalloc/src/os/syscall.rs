@@ -3,8 +3,8 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Makes a system call: its number, then up to six arguments, which are numbers or thin pointers. The result is what the kernel
-/// returns, or the number of the error. Unsafe, as the call may do anything.
+/// Makes a system call: its number, then up to six arguments, which are numbers or thin pointers. The result is
+/// what the kernel returns, or the number of the error. Unsafe, as the call may do anything.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
