@@ -130,7 +130,7 @@ impl<O: Os> Engine<O> {
         let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
         if !zeroed && !block.is_null() {
             // SAFETY: the block has `size` bytes and is ours until we return it.
-            unsafe { ptr::write_bytes(block, 0, size) };
+            unsafe { self.clear(block, size) };
         }
         block
     }

@@ -141,12 +141,14 @@ pub trait Os: Sync {
     /// stays. Does nothing where the kernel cannot (before Linux 5.14).
     fn populate(&self, start: *mut u8, bytes: usize);
 
-    /// Moves the memory behind a committed range to another, whose contents are lost; the first range reads
-    /// as zero afterwards. False where that is not possible, and then nothing has happened.
+    /// Moves the memory behind a committed range to the beginning of another of `room` bytes, whose contents are lost and
+    /// which reads as zero behind that; the first range is not committed any more. The kernel keeps the second
+    /// apart from its neighbours, as a mapping of its own. False where that is not possible, and then nothing has
+    /// happened, but that the contents of the second range are lost.
     ///
     /// # Safety
-    /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
+    /// The ranges are committed and apart, and nobody else uses them; the first lies in one mapping, and is not longer.
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool;
 
     /// How much memory this process may have, by its control groups or because the machine has no more, in
     /// bytes, as far as that is known. Reads files: for set-up.
