@@ -12,6 +12,16 @@ use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT};
 use crate::units::{UnitRange, Units};
 
+/// What became of pages that were to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    /// Nothing, as the kernel refused.
+    No,
+    Yes,
+    /// They have, but some of the addresses where they were are still mapped: nobody can use these.
+    Stuck,
+}
+
 /// From so many units on, moving a block's pages beats copying it.
 pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
 
@@ -57,6 +67,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// How much of this memory to write zeros to, which begins at an OS page: [`Zeroing::to_write`](crate::zeroing::Zeroing::to_write).
+    ///
+    /// # Safety
+    /// The memory is the caller's, and committed.
+    unsafe fn to_write(&self, start: *mut u8, bytes: usize) -> usize {
+        let page = self.os.page_size();
+        // SAFETY: the caller's.
+        self.zeroing.to_write(bytes, page, |nth| unsafe { self.os.has_data(start.add(nth * page)) })
+    }
+
     /// Has memory of a block read as zero. Long memory that nobody seems to have touched goes back to the kernel.
     ///
     /// # Safety
@@ -67,7 +87,7 @@ impl<O: Os> Engine<O> {
         let whole = (bytes - before) / page * page;
         // SAFETY: the caller's; whole pages of that memory are looked at, and given back.
         let gone = unsafe {
-            let written = before + self.zeroing.to_write(start.add(before), whole, page);
+            let written = before + self.to_write(start.add(before), whole);
             let gone = before + whole - written;
             if gone == 0 || !self.os.purge(start.add(written), gone) {
                 return start.write_bytes(0, bytes);
@@ -120,8 +140,7 @@ impl<O: Os> Engine<O> {
         // SAFETY: a run in use whose block is given up.
         unsafe {
             // What lies behind the block's end may have gone before.
-            let (usable, page) = (self.large_size(first), self.os.page_size());
-            self.zeroing.to_write(start, usable, page) == 0 && self.os.purge(start, bytes)
+            self.to_write(start, self.large_size(first)) == 0 && self.os.purge(start, bytes)
         }
     }
 
@@ -174,19 +193,25 @@ impl<O: Os> Engine<O> {
         drop(pages);
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
-        if !unsafe { self.move_run((first, length.bytes()), (target, wanted.bytes())) } {
+        let moved = unsafe { self.move_run((first, length.bytes()), (target, wanted.bytes())) };
+        if moved == Moved::No {
             self.pages.lock().free_untouched(region, &self.os, target, wanted.get());
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_resized(length, wanted);
-        self.pages.lock().free_moved(region, &self.os, first, units);
+        let mut pages = self.pages.lock();
+        match moved {
+            Moved::Stuck => pages.lose(region, first, units),
+            _ => pages.free_moved(region, &self.os, first, units),
+        }
+        drop(pages);
         block
     }
 
     /// Moves the pages of the first `bytes` bytes of a run to the beginning of another, whose first `room` bytes may be used
-    /// then; the addresses where they were are mapped no more. False, and nothing happened, where the kernel refuses.
+    /// then; the addresses where they were are mapped no more.
     ///
     /// # Safety
     /// Both are in use, mapped in whole OS pages, and the caller's; the second is as long at least.
@@ -194,11 +219,11 @@ impl<O: Os> Engine<O> {
         &self,
         (first, bytes): (UnitIndex, usize),
         (target, room): (UnitIndex, usize),
-    ) -> bool {
+    ) -> Moved {
         let (region, os) = (&self.region, &self.os);
         let units = |bytes: usize| bytes.div_ceil(UNIT) as u32;
         let end = first + units(bytes);
-        let mut at = first;
+        let (mut at, mut gone) = (first, true);
         // The kernel moves pages of one mapping only, before Linux 6.17.
         while at < end {
             let next = self.pages.lock().mapping_end(region, at..end);
@@ -211,11 +236,11 @@ impl<O: Os> Engine<O> {
             unsafe {
                 if !os.move_pages(source, block, length, more) {
                     if at == first {
-                        return false;
+                        return Moved::No;
                     }
                     // There is no way back. What could not be moved is copied.
                     ptr::copy_nonoverlapping(source, block, bytes - done);
-                    let _ = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
+                    gone = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
                     break;
                 }
             }
@@ -223,7 +248,7 @@ impl<O: Os> Engine<O> {
             at = next;
         }
         self.pages.lock().note_mapping(region, first..end, false);
-        true
+        if gone { Moved::Yes } else { Moved::Stuck }
     }
 
     fn count_resized(&self, from: Units, to: Units) {

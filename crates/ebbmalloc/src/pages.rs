@@ -28,8 +28,8 @@ const UNMAPPED_RUNS_MAX: usize = 8_192;
 const UNMAP_MIN: u32 = 16;
 /// The first units that are left to another mapping which lies in the way. It may be longer: then twice as many, and so on.
 const SKIP_FIRST: usize = (16 << 20) / UNIT;
-/// The most mappings that begin within the region, as pages have moved there. A process has some 65,000 (vm.max_map_count).
-const MAPPINGS_MAX: usize = 16_384;
+/// The most mappings to which pages have moved. Each takes another behind it, and a process has some 65,000 (vm.max_map_count).
+const MOVED_MAX: usize = 8_192;
 /// How often.
 const SKIPS_MAX: u32 = 20;
 
@@ -54,7 +54,7 @@ pub(crate) struct Pages {
     pub retention: Retention,
     pub guards: Guards,
     pub counts: PageCounts,
-    /// Units marked as the beginning of a mapping.
+    /// Mappings to which pages have moved: units marked as the beginning of one.
     mappings: usize,
 }
 
@@ -413,12 +413,11 @@ impl Pages {
         }
         let (start, end) = (units.start, units.end);
         for unit in units {
-            let before = start > 1 && unit == start && self.marks(region, start - 1).moved();
-            self.mark_mapping(region, unit, moved, unit == start && (moved || before));
+            self.mark_mapping(region, unit, moved, moved && unit == start);
         }
-        if (end as usize) < region.committed() / UNIT {
-            let behind = self.marks(region, end).moved();
-            self.mark_mapping(region, end, behind, moved || behind);
+        // What is left of one that began before.
+        if (end as usize) < region.committed() / UNIT && self.marks(region, end).moved() {
+            self.mark_mapping(region, end, true, true);
         }
     }
 
@@ -434,20 +433,27 @@ impl Pages {
         self.mappings > 0 && units.any(|unit| self.marks(region, unit).moved())
     }
 
-    /// Where the mapping ends that the first of these units lies in; none of them, or the end of all.
+    /// The units at which mappings begin, behind the first of these.
+    fn later_mappings(
+        &self,
+        region: &Region,
+        units: Range<UnitIndex>,
+    ) -> impl Iterator<Item = UnitIndex> {
+        let later = if self.mappings == 0 { 0..0 } else { units.start + 1..units.end };
+        later.filter(move |&unit| {
+            let marks = self.marks(region, unit);
+            marks.begins() || marks.moved() != self.marks(region, unit - 1).moved()
+        })
+    }
+
+    /// Where the mapping ends that the first of these units lies in, or all of them do.
     pub fn mapping_end(&self, region: &Region, units: Range<UnitIndex>) -> UnitIndex {
-        let mut later = if self.mappings == 0 { 0..0 } else { units.start + 1..units.end };
-        later.find(|&unit| self.marks(region, unit).begins()).unwrap_or(units.end)
+        self.later_mappings(region, units.clone()).next().unwrap_or(units.end)
     }
 
     /// Whether pages of these units may move, one mapping after the other.
     fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
-        if self.mappings == 0 {
-            return true;
-        }
-        let begin = units.filter(|&unit| self.marks(region, unit).begins()).count();
-        // A mapping more has two ends.
-        self.mappings + begin + 2 <= MAPPINGS_MAX
+        self.mappings + self.later_mappings(region, units).count() < MOVED_MAX
     }
 
     /// Takes the note back: a run that joins the one before it keeps its old record.
@@ -577,6 +583,13 @@ impl Pages {
             Err(Refusal::Addresses) => self.give_up(region, start, end - start),
         }
         mapped.map(|()| start)
+    }
+
+    /// Takes a run back that is of no use any more.
+    pub fn lose(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.disown(region, first);
+        self.counts.in_use -= units as usize;
+        self.give_up(region, first, units);
     }
 
     /// Leaves units to the mapping of another that lies there.

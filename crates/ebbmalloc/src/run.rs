@@ -110,7 +110,7 @@ impl Marks {
     const ZEROS: u8 = 1 << 2;
     /// Of each unit: its pages moved there, so it lies in a mapping of the kernel's that is not that of the region.
     const MOVED: u8 = 1 << 3;
-    /// Of each unit: it does not lie in the mapping of the unit before.
+    /// Of each such unit: it is the first of its mapping.
     const BEGINS: u8 = 1 << 4;
 
     /// Only what stays while runs come and go.

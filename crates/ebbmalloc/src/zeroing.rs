@@ -36,12 +36,9 @@ impl Zeroing {
         }
     }
 
-    /// How many bytes at the beginning of this memory to write zeros to, whole pages or all; the rest is to go
-    /// back to the kernel.
-    ///
-    /// # Safety
-    /// The memory is the caller's, may be read, and begins at an OS page of `page` bytes.
-    pub unsafe fn to_write(&self, start: *const u8, bytes: usize, page: usize) -> usize {
+    /// How many of so many bytes to write zeros to, from the beginning on: whole pages of `page` bytes, or all. The rest is to
+    /// go back to the kernel. `has_data` tells of each page whether there is anything but zeros.
+    pub fn to_write(&self, bytes: usize, page: usize, has_data: impl Fn(usize) -> bool) -> usize {
         if bytes <= UNIT || bytes < PLACES * page {
             return bytes;
         }
@@ -53,8 +50,7 @@ impl Zeroing {
             set(times, skips - 1);
             return 0;
         }
-        // SAFETY: the caller's.
-        let (places, end) = unsafe { self.places_with_data(start, bytes, page) };
+        let (places, end) = self.places_with_data(bytes.div_ceil(page), has_data);
         if places < PLACES_LEAST {
             let bits = (times + 1).saturating_sub(SPARSE_SURE).min(SKIPS_BITS_MAX);
             set(
@@ -67,19 +63,13 @@ impl Zeroing {
         if places == PLACES { bytes } else { end * page }
     }
 
-    /// In how many places there is data, up to the first without; and about where data ends, in pages.
-    ///
-    /// # Safety
-    /// As for [`Zeroing::to_write`].
-    unsafe fn places_with_data(
+    /// In how many places of so many pages there is data, up to the first without; and about where data ends, in pages.
+    fn places_with_data(
         &self,
-        start: *const u8,
-        bytes: usize,
-        page: usize,
+        all_pages: usize,
+        has_data: impl Fn(usize) -> bool,
     ) -> (usize, usize) {
-        // SAFETY: the caller's; all pages lie in the memory.
-        let has_data = |nth: usize| unsafe { has_data(start.add(nth * page), page) };
-        let piece_pages = bytes / page / PLACES;
+        let piece_pages = all_pages / PLACES;
         let place_pages = PLACE_PAGES.min(piece_pages);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut end = 0;
@@ -102,7 +92,7 @@ impl Zeroing {
             }
             end = first + place_pages;
         }
-        (PLACES, bytes.div_ceil(page))
+        (PLACES, all_pages)
     }
 }
 
@@ -111,16 +101,6 @@ fn mixed(mut number: u32) -> u32 {
     number = (number ^ number >> 16).wrapping_mul(0x7feb_352d);
     number = (number ^ number >> 15).wrapping_mul(0x846c_a68b);
     number ^ number >> 16
-}
-
-/// Whether not all bytes of a page are zero.
-///
-/// # Safety
-/// The page may be read, and nobody writes there.
-unsafe fn has_data(start: *const u8, page: usize) -> bool {
-    let words = start.cast::<u64>();
-    // SAFETY: the caller's.
-    (0..page / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
 }
 
 #[cfg(test)]
@@ -133,12 +113,8 @@ mod tests {
 
     /// What is to be written of so many pages, some of which hold data, this many times.
     fn written(pages: usize, times: usize, has_data: impl Fn(usize) -> bool) -> Vec<usize> {
-        let mut memory = std::vec![0u64; pages * PAGE / 8];
-        (0..pages).filter(|&page| has_data(page)).for_each(|page| memory[page * PAGE / 8 + 77] = 1);
         let zeroing = Zeroing::new();
-        // SAFETY: the memory is ours; that it begins at a page does not matter here.
-        let turn = |_| unsafe { zeroing.to_write(memory.as_ptr().cast(), pages * PAGE, PAGE) };
-        (0..times).map(turn).map(|bytes| bytes / PAGE).collect()
+        (0..times).map(|_| zeroing.to_write(pages * PAGE, PAGE, &has_data) / PAGE).collect()
     }
 
     #[test]
@@ -178,15 +154,10 @@ mod tests {
     #[test]
     fn a_program_that_changes_its_ways_is_noticed() {
         let zeroing = Zeroing::new();
-        let mut memory = std::vec![0u64; 64 * PAGE / 8];
-        // SAFETY: as above.
-        let turn =
-            |memory: &[u64]| unsafe { zeroing.to_write(memory.as_ptr().cast(), 64 * PAGE, PAGE) };
-        (0..5000).for_each(|_| assert_eq!(turn(&memory), 0));
-        memory.fill(1);
-        let noticed = (0..300).position(|_| turn(&memory) > 0).unwrap();
+        let turn = |data: bool| zeroing.to_write(64 * PAGE, PAGE, |_| data);
+        (0..5000).for_each(|_| assert_eq!(turn(false), 0));
+        let noticed = (0..300).position(|_| turn(true) > 0).unwrap();
         assert!(noticed <= 255, "after {noticed} times");
-        memory.fill(0);
-        assert_eq!(turn(&memory), 0);
+        assert_eq!(turn(false), 0);
     }
 }

@@ -275,17 +275,17 @@ impl FakeOs {
         self.state().reservations.iter().map(touched).sum::<usize>() * self.page
     }
 
-    /// How many mappings a kernel would have for what is committed, where the engine's blocks are.
-    pub fn mappings(&self) -> usize {
+    /// How many mappings a kernel would have to which pages have moved.
+    pub fn moved_mappings(&self) -> usize {
         let state = self.state();
-        let Some(region) = state.reservations.iter().find(|reservation| reservation.is_region)
-        else {
-            return 0;
+        let mappings = |reservation: &Reservation| {
+            let pages = reservation.committed.iter().zip(&reservation.moves);
+            let mut found: Vec<_> =
+                pages.map(|(&committed, &nth)| if committed { nth } else { 0 }).collect();
+            found.dedup();
+            found.iter().filter(|&&nth| nth > 0).count()
         };
-        let pages = region.committed.iter().zip(&region.moves);
-        let found: Vec<_> = pages.map(|(committed, nth)| committed.then_some(nth)).collect();
-        let begins = |&page: &usize| page == 0 || found[page - 1] != found[page];
-        (0..found.len()).filter(|&page| found[page].is_some()).filter(begins).count()
+        state.reservations.iter().map(mappings).sum()
     }
 
     /// All that was printed.
@@ -456,6 +456,15 @@ impl Os for FakeOs {
         unsafe { self.clear(start, bytes, refused.then_some(SPOILT)) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
+    }
+
+    unsafe fn has_data(&self, page: *const u8) -> bool {
+        match self.watch().filter(|_| cfg!(miri)) {
+            // To Miri it holds nothing.
+            Some(watch) => !watch.is_purged(page),
+            // SAFETY: the caller's.
+            None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
+        }
     }
 
     fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}

@@ -5,7 +5,7 @@ use super::report::Fault;
 use crate::engine::Engine;
 use crate::heap_record::Contents;
 use crate::heaps::{HeapBlock, Short};
-use crate::large::MOVE_UNITS;
+use crate::large::{MOVE_UNITS, Moved};
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::UnitIndex;
@@ -138,6 +138,19 @@ impl<O: Os> Engine<O> {
         contents.quarantine.push_large(first, units);
     }
 
+    /// Forgets a large block whose addresses cannot be used any more.
+    fn lose_large(&self, contents: &mut Contents, block: &HeapBlock) {
+        let (first, units) = (block.first, (block.usable / UNIT) as u32);
+        contents.unlink(&self.region, first);
+        contents.used -= block.usable;
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.totals.remove_large(units);
+        if self.counting() {
+            self.count_free(block.usable);
+        }
+        self.pages.lock().lose(&self.region, first, units);
+    }
+
     /// Gives all large blocks back that a heap holds back.
     pub(super) fn release_large(&self, contents: &mut Contents) {
         loop {
@@ -219,18 +232,27 @@ impl<O: Os> Engine<O> {
         let bytes = self.reach(old);
         let worth = size > old && bytes >= MOVE_UNITS as usize * UNIT;
         let first = (self.region.offset(new) / UNIT) as UnitIndex;
+        let moved;
         // SAFETY: two blocks in use, one of them ours yet and the other the program's, which waits.
         unsafe {
             // All of a block that is guarded is out of reach once its pages are gone.
             let worth = worth && (*self.region.span(block.first)).guarded;
-            if !worth || !self.move_run((block.first, bytes), (first, self.reach(size))) {
+            if !worth {
+                return false;
+            }
+            moved = self.move_run((block.first, bytes), (first, self.reach(size)));
+            if moved == Moved::No {
                 return false;
             }
             new.add(old).write_bytes(0, bytes.min(size) - old);
             fill(self.setup().secret, new, size, self.fill_end(first, size));
         }
         let mut contents = self.contents_of(block.heap);
-        self.retire_large(&mut contents, block, old, true);
+        if moved == Moved::Stuck {
+            self.lose_large(&mut contents, block);
+        } else {
+            self.retire_large(&mut contents, block, old, true);
+        }
         true
     }
 }

@@ -137,6 +137,16 @@ pub trait Os: Sync {
     /// Nobody uses the range's contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
+    /// Whether a committed page holds anything but zeros.
+    ///
+    /// # Safety
+    /// Nobody uses the page.
+    unsafe fn has_data(&self, page: *const u8) -> bool {
+        let words = page.cast::<u64>();
+        // SAFETY: the caller's.
+        (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
+    }
+
     /// Makes a committed range resident at once, which is quicker than page by page as it is touched. What it contains
     /// stays. Does nothing where the kernel cannot (before Linux 5.14).
     fn populate(&self, start: *mut u8, bytes: usize);
