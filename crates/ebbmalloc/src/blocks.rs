@@ -41,7 +41,15 @@ impl<O: Os> Engine<O> {
             let exact = self.knows_size_of(block);
             let bytes = if exact { size } else { self.usable_for(size, class) };
             // SAFETY: the block has as many bytes and is ours until we return it.
-            unsafe { clear(block, bytes) };
+            unsafe {
+                match class {
+                    Some(_) => clear(block, bytes),
+                    None => self.clear(block, bytes),
+                }
+            }
+        }
+        if class.is_none() {
+            self.note_zeros(block);
         }
         block
     }
@@ -61,6 +69,22 @@ impl<O: Os> Engine<O> {
             Some(class) => self.alloc_small::<true>(size, class),
             None => self.alloc_large_slow(size, align).0,
         }
+    }
+
+    /// As [`Engine::alloc_aligned`], and the first `size` bytes are zero.
+    pub fn alloc_aligned_zeroed(&self, size: usize, align: usize) -> *mut u8 {
+        if align <= MIN_ALIGN {
+            return self.alloc_zeroed(size);
+        }
+        let (block, zeroed) = match SizeClass::of_aligned(size, align) {
+            Some(class) => (self.alloc_small::<true>(size, class), false),
+            None => self.alloc_large_slow(size, align),
+        };
+        if !zeroed && !block.is_null() {
+            // SAFETY: as above.
+            unsafe { self.clear(block, size) };
+        }
+        block
     }
 
     /// Frees a block. An address that is none stops the program.

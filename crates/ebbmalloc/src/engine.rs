@@ -25,6 +25,7 @@ use crate::text::Line;
 use crate::thread_slabs::ThreadSlabs;
 use crate::totals::Totals;
 use crate::transfer;
+use crate::zeroing::Zeroing;
 
 /// Not set up yet.
 const COLD: u32 = 0;
@@ -66,6 +67,7 @@ pub struct Engine<O: Os> {
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) totals: Totals,
     pub(crate) thread_slabs: ThreadSlabs,
+    pub(crate) zeroing: Zeroing,
     /// What check mode knows. No other lock is taken while this is held.
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
@@ -165,6 +167,7 @@ impl<O: Os> Engine<O> {
             centrals: [const { Central::new() }; CLASSES],
             totals: Totals::new(),
             thread_slabs: ThreadSlabs::new(),
+            zeroing: Zeroing::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
         }

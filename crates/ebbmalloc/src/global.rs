@@ -4,7 +4,6 @@ use core::alloc::{GlobalAlloc, Layout};
 
 use crate::engine::Engine;
 use crate::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
-use crate::size_class::MIN_ALIGN;
 use crate::stats::Stats;
 
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
@@ -175,17 +174,7 @@ unsafe impl GlobalAlloc for EbbMalloc {
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if layout.align() <= MIN_ALIGN {
-            return ENGINE.alloc_zeroed(layout.size());
-        }
-        // SAFETY: the caller's for the call; a block has as many bytes as were asked for.
-        unsafe {
-            let block = self.alloc(layout);
-            if !block.is_null() {
-                block.write_bytes(0, layout.size());
-            }
-            block
-        }
+        ENGINE.alloc_aligned_zeroed(layout.size(), layout.align())
     }
 
     #[inline(never)]

@@ -9,7 +9,7 @@ use crate::central::{ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::heap_record::{Contents, HeapId, HeapRecord, find, of_block};
 use crate::map::MapEntry;
-use crate::os::{Os, clear, copy};
+use crate::os::{Os, copy};
 use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::size_class::{SizeClass, UNIT};
@@ -130,7 +130,7 @@ impl<O: Os> Engine<O> {
         let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
         if !zeroed && !block.is_null() {
             // SAFETY: the block has `size` bytes and is ours until we return it.
-            unsafe { clear(block, size) };
+            unsafe { self.clear(block, size) };
         }
         block
     }

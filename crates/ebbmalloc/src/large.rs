@@ -5,12 +5,22 @@ use core::ptr;
 
 use crate::engine::Engine;
 use crate::map::MapEntry;
-use crate::os::Os;
+use crate::os::{Os, clear};
 use crate::pages::Granted;
 use crate::region::UnitIndex;
 use crate::run::Run;
 use crate::size_class::{SizeClass, UNIT};
 use crate::units::{UnitRange, Units};
+
+/// What became of pages that were to move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Moved {
+    /// Nothing, as the kernel refused.
+    No,
+    Yes,
+    /// They have, but some of the addresses where they were are still mapped: nobody can use these.
+    Stuck,
+}
 
 /// From so many units on, moving a block's pages beats copying it.
 pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
@@ -47,6 +57,48 @@ impl<O: Os> Engine<O> {
         Some(granted)
     }
 
+    /// Notes that a large block, if it is one of no heap, was handed out as zeros.
+    pub(crate) fn note_zeros(&self, block: *mut u8) {
+        if let Some(offset) = self.region.committed_offset(block) {
+            let first = (offset / UNIT) as UnitIndex;
+            if self.region.entry(first as usize) == MapEntry::LARGE {
+                self.pages.lock().note_zeros(&self.region, first);
+            }
+        }
+    }
+
+    /// How much of this memory to write zeros to, which begins at an OS page: [`Zeroing::to_write`](crate::zeroing::Zeroing::to_write).
+    ///
+    /// # Safety
+    /// The memory is the caller's, and committed.
+    unsafe fn to_write(&self, start: *mut u8, bytes: usize) -> usize {
+        let page = self.os.page_size();
+        // SAFETY: the caller's.
+        self.zeroing.to_write(bytes, page, |nth| unsafe { self.os.has_data(start.add(nth * page)) })
+    }
+
+    /// Has memory of a block read as zero. Long memory that nobody seems to have touched goes back to the kernel.
+    ///
+    /// # Safety
+    /// The memory is the caller's, and committed.
+    pub(crate) unsafe fn clear(&self, start: *mut u8, bytes: usize) {
+        let page = self.os.page_size();
+        let before = start.align_offset(page).min(bytes);
+        let whole = (bytes - before) / page * page;
+        // SAFETY: the caller's; whole pages of that memory are looked at, and given back.
+        let gone = unsafe {
+            let written = before + self.to_write(start.add(before), whole);
+            let gone = before + whole - written;
+            if gone == 0 || !self.os.purge(start.add(written), gone) {
+                return clear(start, bytes);
+            }
+            clear(start, written);
+            clear(start.add(before + whole), bytes - before - whole);
+            gone
+        };
+        self.pages.lock().count_purge(gone / UNIT);
+    }
+
     /// Whether there could be room for a large block of this size and alignment if there were no
     /// other. If not, nothing is given up for it.
     pub(crate) fn could_hold(&self, size: usize, align: usize) -> bool {
@@ -68,7 +120,28 @@ impl<O: Os> Engine<O> {
         if self.counting() {
             self.count_free(units as usize * UNIT);
         }
-        self.pages.lock().free(&self.region, &self.os, first, units);
+        let mut pages = self.pages.lock();
+        if !pages.has_zeros(&self.region, first) {
+            return pages.free(&self.region, &self.os, first, units);
+        }
+        drop(pages);
+        let untouched = self.untouched(first, units);
+        let mut pages = self.pages.lock();
+        match untouched {
+            true => pages.free_untouched(&self.region, &self.os, first, units),
+            false => pages.free(&self.region, &self.os, first, units),
+        }
+    }
+
+    /// Whether nobody seems to have touched a run that was handed out as zeros; and then what is resident of it goes
+    /// back to the kernel. Otherwise it would count as resident memory that is free.
+    fn untouched(&self, first: UnitIndex, units: u32) -> bool {
+        let (start, bytes) = (self.region.address(first), units as usize * UNIT);
+        // SAFETY: a run in use whose block is given up.
+        unsafe {
+            // What lies behind the block's end may have gone before.
+            self.to_write(start, self.large_size(first)) == 0 && self.os.purge(start, bytes)
+        }
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
@@ -111,7 +184,7 @@ impl<O: Os> Engine<O> {
         }
         let region = &self.region;
         let mut pages = self.pages.lock();
-        let granted = pages.alloc_clean(region, &self.os, (length, wanted), align);
+        let granted = pages.alloc_to_move(region, &self.os, run, wanted, align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
@@ -120,15 +193,62 @@ impl<O: Os> Engine<O> {
         drop(pages);
         let block = region.address(target);
         // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
-        if !unsafe { self.os.move_pages(region.address(first), block, length.bytes()) } {
-            self.pages.lock().free_clean(region, &self.os, target, wanted.get());
+        let moved = unsafe { self.move_run((first, length.bytes()), (target, wanted.bytes())) };
+        if moved == Moved::No {
+            self.pages.lock().free_untouched(region, &self.os, target, wanted.get());
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_resized(length, wanted);
-        self.pages.lock().free_clean(region, &self.os, first, units);
+        let mut pages = self.pages.lock();
+        match moved {
+            Moved::Stuck => pages.lose(region, first, units),
+            _ => pages.free_moved(region, &self.os, first, units),
+        }
+        drop(pages);
         block
+    }
+
+    /// Moves the pages of the first `bytes` bytes of a run to the beginning of another, whose first `room` bytes may be used
+    /// then; the addresses where they were are mapped no more.
+    ///
+    /// # Safety
+    /// Both are in use, mapped in whole OS pages, and the caller's; the second is as long at least.
+    pub(crate) unsafe fn move_run(
+        &self,
+        (first, bytes): (UnitIndex, usize),
+        (target, room): (UnitIndex, usize),
+    ) -> Moved {
+        let (region, os) = (&self.region, &self.os);
+        let units = |bytes: usize| bytes.div_ceil(UNIT) as u32;
+        let end = first + units(bytes);
+        let (mut at, mut gone) = (first, true);
+        // The kernel moves pages of one mapping only, before Linux 6.17.
+        while at < end {
+            let next = self.pages.lock().mapping_end(region, at..end);
+            let done = (at - first) as usize * UNIT;
+            let length = (bytes - done).min((next - at) as usize * UNIT);
+            let more = if next == end { room - done } else { length };
+            let to = target + (at - first);
+            let (source, block) = (region.address(at), region.address(to));
+            // SAFETY: the caller's.
+            unsafe {
+                if !os.move_pages(source, block, length, more) {
+                    if at == first {
+                        return Moved::No;
+                    }
+                    // There is no way back. What could not be moved is copied.
+                    ptr::copy_nonoverlapping(source, block, bytes - done);
+                    gone = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
+                    break;
+                }
+            }
+            self.pages.lock().note_mapping(region, to..to + units(more), true);
+            at = next;
+        }
+        self.pages.lock().note_mapping(region, first..end, false);
+        if gone { Moved::Yes } else { Moved::Stuck }
     }
 
     fn count_resized(&self, from: Units, to: Units) {

@@ -88,6 +88,7 @@
 //! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
 //! - `pressure`, `patience`, `retention`: how much free memory stays; how much less where it gets short, and more where
 //!   it is soon wanted back
+//! - `zeroing`: zeros for large blocks
 //! - `run_tree`, `guards`, `pages`: runs of units, and pages out of reach
 //! - `central`: the spans of one size class
 //! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
@@ -228,6 +229,8 @@ mod transfer;
 mod units;
 #[cfg(not(loom))]
 mod why;
+#[cfg(not(loom))]
+mod zeroing;
 
 #[cfg(loom)]
 #[doc(hidden)]

@@ -8,12 +8,13 @@
 
 use core::iter;
 use core::num::NonZeroUsize;
+use core::ops::Range;
 
 use crate::guards::Guards;
 use crate::os::{Os, Refusal};
 use crate::region::Region;
 use crate::retention::{PageCounts, Retention};
-use crate::run::{Run, State, Tail};
+use crate::run::{Marks, Run, State, Tail};
 use crate::run_tree::RunTree;
 use crate::size_class::{SizeClass, UNIT};
 use crate::units::{UnitIndex, UnitRange, Units};
@@ -27,6 +28,8 @@ const UNMAPPED_RUNS_MAX: usize = 8_192;
 const UNMAP_MIN: u32 = 16;
 /// The first units that are left to another mapping which lies in the way. It may be longer: then twice as many, and so on.
 const SKIP_FIRST: usize = (16 << 20) / UNIT;
+/// The most mappings to which pages have moved. Each takes another behind it, and a process has some 65,000 (vm.max_map_count).
+const MOVED_MAX: usize = 8_192;
 /// How often.
 const SKIPS_MAX: u32 = 20;
 
@@ -51,6 +54,8 @@ pub(crate) struct Pages {
     pub retention: Retention,
     pub guards: Guards,
     pub counts: PageCounts,
+    /// Mappings to which pages have moved: units marked as the beginning of one.
+    mappings: usize,
 }
 
 impl Pages {
@@ -65,6 +70,7 @@ impl Pages {
             retention: Retention::new(),
             guards: Guards::new(),
             counts: PageCounts::NONE,
+            mappings: 0,
         }
     }
 
@@ -157,19 +163,21 @@ impl Pages {
     /// As [`Pages::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
     /// that is not resident, and none where resident memory would do, into which copying is quicker than to let
     /// both be purged.
-    pub fn alloc_clean(
+    pub fn alloc_to_move(
         &mut self,
         region: &Region,
         os: &impl Os,
-        (from, units): (Units, Units),
+        run: UnitRange,
+        units: Units,
         align: Units,
     ) -> Option<Granted> {
         if !self.could_hold(region, units, align)
+            || !self.may_move(region, run.first()..run.end())
             || self.dirty.best_fit(region, units.get()).is_some()
         {
             return None;
         }
-        let from = from.get();
+        let from = run.length().get();
         // The limit is for pages, and those of `from` only change their place.
         self.counts.in_use -= from as usize;
         let granted = self.take(region, os, units, align);
@@ -179,7 +187,32 @@ impl Pages {
         Some(granted)
     }
 
-    /// Takes a run back whose pages were moved away.
+    /// Takes a run back whose pages were moved away, and its addresses with them.
+    pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
+        self.disown(region, first);
+        self.counts.in_use -= units as usize;
+        self.retention.patience.count_gone(os.now_ms(), units);
+        if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
+            self.insert(region, first, units, State::Unmapped);
+            return;
+        }
+        // SAFETY: nothing is mapped there.
+        match unsafe { region.map_again(os, first, units) } {
+            Ok(()) => self.insert(region, first, units, State::Clean),
+            Err(Refusal::Memory) => self.insert(region, first, units, State::Unmapped),
+            Err(Refusal::Addresses) => return self.give_up(region, first, units),
+        };
+    }
+
+    /// Takes a run back whose pages nobody has touched, as far as anybody knows, or that went back to the kernel since.
+    pub fn free_untouched(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
+        self.disown(region, first);
+        self.counts.in_use -= units as usize;
+        self.insert(region, first, units, State::Clean);
+        self.unmap_surplus(region, os);
+    }
+
+    /// Takes a run back whose pages went back to the kernel.
     pub fn free_clean(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.disown(region, first);
         self.counts.in_use -= units as usize;
@@ -326,7 +359,7 @@ impl Pages {
     pub fn note_clean(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
         self.note(region, first, bytes, heap);
         // SAFETY: as above.
-        unsafe { (*region.run(first)).tail = Tail::Gone }
+        unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_tail(Tail::Gone) }
     }
 
     /// Returns the OS pages behind the end of a large block to the kernel, once for each size that it has: nobody may
@@ -341,20 +374,86 @@ impl Pages {
         let run = region.run(first);
         // SAFETY: as above.
         let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).tail, Run::usable(run, os.page_size())) };
+            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, os.page_size())) };
         let looked = match tail {
             Tail::Gone => return 0,
             Tail::New if only_quiet => Tail::Seen,
             Tail::New | Tail::Seen => Tail::Gone,
         };
         // SAFETY: as above; the block's owner, who may read the record without the lock, does not read this.
-        unsafe { (*run).tail = looked };
+        unsafe { (*run).marks = (*run).marks.with_tail(looked) };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
         if looked == Tail::Seen || bytes == 0 {
             return 0;
         }
         // SAFETY: whole pages of the run, all behind what may be used of the block.
         if unsafe { os.purge(region.address(first).add(usable), bytes) } { bytes } else { 0 }
+    }
+
+    /// Notes that a run in use was handed out as zeros.
+    pub fn note_zeros(&mut self, region: &Region, first: UnitIndex) {
+        // SAFETY: as above.
+        unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_zeros() }
+    }
+
+    /// Whether it was.
+    pub fn has_zeros(&self, region: &Region, first: UnitIndex) -> bool {
+        self.marks(region, first).zeros()
+    }
+
+    fn marks(&self, region: &Region, unit: UnitIndex) -> Marks {
+        // SAFETY: a committed unit, whose record is ours under the lock.
+        unsafe { (*region.run(unit)).marks }
+    }
+
+    /// Notes that these units are a mapping of their own, to which pages were `moved`; or of the region's again.
+    pub fn note_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
+        if !moved && self.mappings == 0 {
+            return;
+        }
+        let (start, end) = (units.start, units.end);
+        for unit in units {
+            self.mark_mapping(region, unit, moved, moved && unit == start);
+        }
+        // What is left of one that began before.
+        if (end as usize) < region.committed() / UNIT && self.marks(region, end).moved() {
+            self.mark_mapping(region, end, true, true);
+        }
+    }
+
+    fn mark_mapping(&mut self, region: &Region, unit: UnitIndex, moved: bool, begins: bool) {
+        let old = self.marks(region, unit);
+        self.mappings = self.mappings + begins as usize - old.begins() as usize;
+        // SAFETY: as in `marks`.
+        unsafe { (*region.run(unit)).marks = old.with_mapping(moved, begins) }
+    }
+
+    /// Whether pages have moved to some of these units.
+    fn has_moved(&self, region: &Region, mut units: Range<UnitIndex>) -> bool {
+        self.mappings > 0 && units.any(|unit| self.marks(region, unit).moved())
+    }
+
+    /// The units at which mappings begin, behind the first of these.
+    fn later_mappings(
+        &self,
+        region: &Region,
+        units: Range<UnitIndex>,
+    ) -> impl Iterator<Item = UnitIndex> {
+        let later = if self.mappings == 0 { 0..0 } else { units.start + 1..units.end };
+        later.filter(move |&unit| {
+            let marks = self.marks(region, unit);
+            marks.begins() || marks.moved() != self.marks(region, unit - 1).moved()
+        })
+    }
+
+    /// Where the mapping ends that the first of these units lies in, or all of them do.
+    pub fn mapping_end(&self, region: &Region, units: Range<UnitIndex>) -> UnitIndex {
+        self.later_mappings(region, units.clone()).next().unwrap_or(units.end)
+    }
+
+    /// Whether pages of these units may move, one mapping after the other.
+    fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
+        self.mappings + self.later_mappings(region, units).count() < MOVED_MAX
     }
 
     /// Takes the note back: a run that joins the one before it keeps its old record.
@@ -389,9 +488,14 @@ impl Pages {
             if excess < units {
                 self.insert(region, first, units - excess, State::Dirty);
             }
-            let bytes = excess as usize * UNIT;
+            let all = start..start + excess;
+            // Where pages have moved, the mapping goes with them: so their number follows the blocks that live.
             // SAFETY: the run is free and out of the trees, so nobody uses it.
-            if !unsafe { os.purge(region.address(start), bytes) } {
+            let unmapped = self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
+                && self.has_moved(region, all.clone())
+                && unsafe { region.unmap(os, start, excess) };
+            // SAFETY: as above.
+            if !unmapped && !unsafe { os.purge(region.address(start), excess as usize * UNIT) } {
                 // The kernel refuses (locked memory, say): the rest would fare no better.
                 self.insert(region, start, excess, State::Dirty);
                 break;
@@ -400,7 +504,11 @@ impl Pages {
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
             self.retention.patience.count_gone(os.now_ms(), excess);
-            self.insert(region, start, excess, State::Clean);
+            if unmapped {
+                self.note_mapping(region, all, false);
+            }
+            let state = if unmapped { State::Unmapped } else { State::Clean };
+            self.insert(region, start, excess, state);
         }
         self.retention.count(&self.counts);
         self.unmap_surplus(region, os);
@@ -439,6 +547,7 @@ impl Pages {
                 self.insert(region, start, excess, State::Clean);
                 break;
             }
+            self.note_mapping(region, start..start + excess, false);
             self.insert(region, start, excess, State::Unmapped);
         }
     }
@@ -476,6 +585,13 @@ impl Pages {
         mapped.map(|()| start)
     }
 
+    /// Takes a run back that is of no use any more.
+    pub fn lose(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.disown(region, first);
+        self.counts.in_use -= units as usize;
+        self.give_up(region, first, units);
+    }
+
     /// Leaves units to the mapping of another that lies there.
     fn give_up(&mut self, region: &Region, first: UnitIndex, units: u32) {
         self.mark(region, first, units, State::Foreign);
@@ -494,6 +610,12 @@ impl Pages {
             self.insert(region, frontier, left.start - frontier, State::Clean);
         }
         true
+    }
+
+    /// Pages of a run in use went back to the kernel, as many as so many units have.
+    pub fn count_purge(&mut self, units: usize) {
+        self.counts.purged += units;
+        self.counts.purges += 1;
     }
 
     /// True if `more` units may become resident; purges as much as that takes.
@@ -613,8 +735,8 @@ impl Pages {
         let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed, and nobody else looks: we hold the lock.
         unsafe {
-            region.run(first + units - 1).write(run);
-            region.run(first).write(run);
+            Run::replace(region.run(first + units - 1), run);
+            Run::replace(region.run(first), run);
         }
         self.counts.add(state, units);
         self.tree(state).insert(region, first);
@@ -647,8 +769,8 @@ impl Pages {
         let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed and ours under the lock.
         unsafe {
-            region.run(first).write(run);
-            region.run(first + units - 1).write(run);
+            Run::replace(region.run(first), run);
+            Run::replace(region.run(first + units - 1), run);
         }
     }
 
@@ -691,6 +813,9 @@ impl Pages {
         let trees = [&self.dirty, &self.clean, &self.unmapped];
         let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
         assert_eq!(free_runs, in_trees, "tree sizes");
+        let committed = 1..(region.committed() / UNIT) as UnitIndex;
+        let begin = committed.filter(|&unit| self.marks(region, unit).begins()).count();
+        assert_eq!(begin, self.mappings, "mappings");
         counts.in_use
     }
 }

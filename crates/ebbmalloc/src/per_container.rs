@@ -6,7 +6,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 
-use crate::global::EbbMalloc;
+use crate::global::{ENGINE, EbbMalloc};
 use crate::heap::Heap;
 
 /// Where blocks of one byte and more come from. The methods are those of `Allocator`, null for an error.
@@ -145,7 +145,7 @@ pub(crate) unsafe fn grow_zeroed(
     unsafe {
         let grown = resize(source, block, old, new)?;
         let more = new.size() - old.size();
-        grown.as_ptr().cast::<u8>().add(old.size()).write_bytes(0, more);
+        ENGINE.clear(grown.as_ptr().cast::<u8>().add(old.size()), more);
         Some(grown)
     }
 }

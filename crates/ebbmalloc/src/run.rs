@@ -6,8 +6,7 @@
 #[repr(C)]
 pub struct Run {
     pub(crate) state: State,
-    /// What is behind the end of a large block.
-    pub(crate) tail: Tail,
+    pub(crate) marks: Marks,
     /// The upper 16 of 48 bits of how many bytes a large block was asked for with.
     pub(crate) asked_high: u16,
     /// Units in the run; in the first and the last record of a free run.
@@ -42,17 +41,27 @@ impl Run {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let asked_high = u16::from_ne_bytes([bytes[2], bytes[3]]);
-        Self { state, tail: Tail::New, asked_high, units: word(4), left: word(8), right: word(12) }
+        let (marks, units) = (Marks::default(), word(4));
+        Self { state, marks, asked_high, units, left: word(8), right: word(12) }
     }
 
     /// Notes what a run in use was asked for with, for a large block, and which heap it belongs to, 0 for
     /// none. Links are not needed meanwhile.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
         debug_assert!((bytes as u64) < 1 << (LEFT_BITS + u16::BITS));
-        self.tail = Tail::New;
+        self.marks = self.marks.of_mapping();
         self.left = bytes as u32;
         self.asked_high = (bytes as u64 >> LEFT_BITS) as u16;
         self.right = heap;
+    }
+
+    /// Writes a record, but for what is known of the unit's mapping.
+    ///
+    /// # Safety
+    /// The record is valid, and the caller's.
+    pub(crate) unsafe fn replace(record: *mut Self, run: Self) {
+        // SAFETY: the caller's.
+        unsafe { *record = Self { marks: (*record).marks.of_mapping(), ..run } }
     }
 
     /// The bytes that [`Run::note`] noted; 0 before.
@@ -87,6 +96,63 @@ pub(crate) enum Tail {
     Seen,
     /// They are not resident.
     Gone,
+}
+
+/// What is known beside: bits. Only whoever has the lock of the page heap reads or writes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// Of a run in use, in its first record: [`Tail`].
+    const TAIL: u8 = 0b11;
+    /// Of a run in use, in its first record: it was handed out as zeros.
+    const ZEROS: u8 = 1 << 2;
+    /// Of each unit: its pages moved there, so it lies in a mapping of the kernel's that is not that of the region.
+    const MOVED: u8 = 1 << 3;
+    /// Of each such unit: it is the first of its mapping.
+    const BEGINS: u8 = 1 << 4;
+
+    /// Only what stays while runs come and go.
+    fn of_mapping(self) -> Self {
+        Self(self.0 & (Self::MOVED | Self::BEGINS))
+    }
+
+    fn with(self, bit: u8, set: bool) -> Self {
+        Self(if set { self.0 | bit } else { self.0 & !bit })
+    }
+
+    pub fn tail(self) -> Tail {
+        match self.0 & Self::TAIL {
+            0 => Tail::New,
+            1 => Tail::Seen,
+            _ => Tail::Gone,
+        }
+    }
+
+    pub fn with_tail(self, tail: Tail) -> Self {
+        Self(self.0 & !Self::TAIL | tail as u8)
+    }
+
+    pub fn zeros(self) -> bool {
+        self.0 & Self::ZEROS != 0
+    }
+
+    pub fn with_zeros(self) -> Self {
+        self.with(Self::ZEROS, true)
+    }
+
+    pub fn moved(self) -> bool {
+        self.0 & Self::MOVED != 0
+    }
+
+    pub fn begins(self) -> bool {
+        self.0 & Self::BEGINS != 0
+    }
+
+    pub fn with_mapping(self, moved: bool, begins: bool) -> Self {
+        self.with(Self::MOVED, moved).with(Self::BEGINS, begins)
+    }
 }
 
 /// What a run is used for. All zero bytes are a unit that was never used.

@@ -22,7 +22,7 @@ const LAYERS: [&[&str]; 41] = [
     &["map"],
     &["region"],
     &["beacon", "ledger", "remote"],
-    &["run_tree", "pressure", "patience"],
+    &["run_tree", "pressure", "patience", "zeroing"],
     &["retention"],
     &["guards"],
     &["pages"],

@@ -64,6 +64,8 @@ struct Reservation {
     layout: Layout,
     /// For each page, whether it is committed.
     committed: Vec<bool>,
+    /// For each page, which move of pages brought it there, 0 for none: what the kernel has a mapping for.
+    moves: Vec<usize>,
     /// Whether blocks come from here.
     is_region: bool,
     /// Whether another mapping lies here.
@@ -273,6 +275,19 @@ impl FakeOs {
         self.state().reservations.iter().map(touched).sum::<usize>() * self.page
     }
 
+    /// How many mappings a kernel would have to which pages have moved.
+    pub fn moved_mappings(&self) -> usize {
+        let state = self.state();
+        let mappings = |reservation: &Reservation| {
+            let pages = reservation.committed.iter().zip(&reservation.moves);
+            let mut found: Vec<_> =
+                pages.map(|(&committed, &nth)| if committed { nth } else { 0 }).collect();
+            found.dedup();
+            found.iter().filter(|&&nth| nth > 0).count()
+        };
+        state.reservations.iter().map(mappings).sum()
+    }
+
     /// All that was printed.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
@@ -379,13 +394,15 @@ impl Os for FakeOs {
             unsafe { start.write_bytes(POISON, bytes) };
         }
         let committed = vec![false; bytes / self.page];
+        let moves = vec![0; bytes / self.page];
         // The region is what huge pages would fit in.
         let is_region = align > self.page;
         let start_of = start.as_ptr();
         let left = self.no_regions.load(Ordering::Relaxed);
         let is_taken = is_region && left > 0;
         self.no_regions.store(left - is_taken as usize, Ordering::Relaxed);
-        let reservation = Reservation { start: start_of, layout, committed, is_region, is_taken };
+        let reservation =
+            Reservation { start: start_of, layout, committed, moves, is_region, is_taken };
         self.state().reservations.push(reservation);
         if let Some(watch) = self.watch.as_ref().filter(|_| is_region) {
             // SAFETY: reservations live as long as the fake, and this one is not in use yet.
@@ -413,6 +430,7 @@ impl Os for FakeOs {
             // SAFETY: in the reservation, and not in use before.
             unsafe { self.clear(reservation.start.add(page * self.page), self.page, None) };
             reservation.committed[page] = true;
+            reservation.moves[page] = 0;
         }
         Ok(())
     }
@@ -440,6 +458,15 @@ impl Os for FakeOs {
         !refused
     }
 
+    unsafe fn has_data(&self, page: *const u8) -> bool {
+        match self.watch().filter(|_| cfg!(miri)) {
+            // To Miri it holds nothing.
+            Some(watch) => !watch.is_purged(page),
+            // SAFETY: the caller's.
+            None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
+        }
+    }
+
     fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
 
     fn populate(&self, start: *mut u8, bytes: usize) {
@@ -451,23 +478,35 @@ impl Os for FakeOs {
         self.while_populating.inspect(|call| call());
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         if self.faults.refuses() {
             return false;
         }
+        let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
-        for range in [from, to] {
-            let (reservation, pages) = state.pages_of(self.page, range, bytes);
-            assert!(reservation.committed[pages].iter().all(|&c| c), "moved what is not committed");
+        for (start, length) in [(from, bytes), (to, room)] {
+            let (reservation, pages) = state.pages_of(self.page, start, length);
+            let all = &reservation.committed[pages];
+            assert!(all.iter().all(|&c| c), "moved what is not committed");
         }
         // SAFETY: committed, and the caller's; that they are apart is checked.
         unsafe {
-            assert!(from.addr().abs_diff(to.addr()) >= bytes, "moved onto itself");
+            let behind = to.addr() >= from.addr() + bytes;
+            assert!(behind || from.addr() >= to.addr() + room, "moved onto itself");
             ptr::copy_nonoverlapping(from, to, bytes);
             self.watch().inspect(|watch| watch.move_pages(from, to, bytes));
-            self.clear(from, bytes, None);
+            self.clear(from, bytes, Some(POISON));
+            if room > bytes {
+                self.clear(to.add(bytes), room - bytes, None);
+            }
         }
-        self.moves.fetch_add(1, Ordering::Relaxed);
+        let (reservation, pages) = state.pages_of(self.page, from, bytes);
+        let moves = &reservation.moves[pages.clone()];
+        // As the kernel before Linux 6.17.
+        assert!(moves.iter().all(|&nth| nth == moves[0]), "moved two mappings at once");
+        reservation.committed[pages].fill(false);
+        let (reservation, pages) = state.pages_of(self.page, to, room);
+        reservation.moves[pages].fill(nth);
         true
     }
 

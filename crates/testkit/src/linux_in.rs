@@ -169,9 +169,9 @@ impl Os for LinuxIn {
         Linux.populate(start, bytes);
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         // SAFETY: the caller's.
-        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes) }
+        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
     }
 
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {

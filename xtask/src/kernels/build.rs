@@ -21,8 +21,8 @@ const MUSL_TESTS: [(&str, &[&str]); 2] = [
 ];
 /// What the names of these end in.
 pub const MUSL: &str = "_musl";
-/// Contract programs that have threads, signals and forks.
-const C: [&str; 8] = [
+/// Contract programs that have threads, signals and forks, or whose pages move.
+const C: [&str; 9] = [
     "migration",
     "stress",
     "signals",
@@ -31,6 +31,7 @@ const C: [&str; 8] = [
     "unregistered",
     "scavenger",
     "group",
+    "moves",
 ];
 /// The name of the contract program `stress`, static as a whole.
 pub const STATIC: &str = "stress_static";

@@ -5,7 +5,7 @@ use super::report::Fault;
 use crate::engine::Engine;
 use crate::heap_record::Contents;
 use crate::heaps::{HeapBlock, Short};
-use crate::large::MOVE_UNITS;
+use crate::large::{MOVE_UNITS, Moved};
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::UnitIndex;
@@ -70,9 +70,9 @@ impl<O: Os> Engine<O> {
             drop(pages);
             (*self.region.span(first)).guarded = guarded;
             if !granted.zeroed {
-                self.clear(block, if guarded { reach } else { room });
+                self.clear_run(block, if guarded { reach } else { room });
             } else if !guarded {
-                self.clear(block.add(reach), room - reach); // Unspecified, where the kernel refused.
+                self.clear_run(block.add(reach), room - reach); // Unspecified, where the kernel refused.
             }
             fill(self.setup().secret, block, size, self.fill_end(first, size));
         }
@@ -87,7 +87,7 @@ impl<O: Os> Engine<O> {
     ///
     /// # Safety
     /// They are committed and the caller's.
-    unsafe fn clear(&self, start: *mut u8, bytes: usize) {
+    unsafe fn clear_run(&self, start: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
         unsafe {
             if bytes < PURGE_LEAST || !self.os.purge(start, bytes) {
@@ -107,13 +107,19 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Puts a large block that was freed out of reach, and in quarantine.
-    pub(super) fn retire_large(&self, contents: &mut Contents, block: &HeapBlock, size: usize) {
+    /// Puts a large block that was freed out of reach, where its pages have not `moved`, and in quarantine.
+    pub(super) fn retire_large(
+        &self,
+        contents: &mut Contents,
+        block: &HeapBlock,
+        size: usize,
+        moved: bool,
+    ) {
         let (first, units) = (block.first, (block.usable / UNIT) as u32);
         contents.unlink(&self.region, first);
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        let reach = self.reach(size);
+        let reach = if moved { 0 } else { self.reach(size) };
         // SAFETY: the program has given it up.
         let hidden = unsafe {
             let guarded = (*self.region.span(first)).guarded;
@@ -130,6 +136,19 @@ impl<O: Os> Engine<O> {
             self.give_back_large(oldest, 0);
         }
         contents.quarantine.push_large(first, units);
+    }
+
+    /// Forgets a large block whose addresses cannot be used any more.
+    fn lose_large(&self, contents: &mut Contents, block: &HeapBlock) {
+        let (first, units) = (block.first, (block.usable / UNIT) as u32);
+        contents.unlink(&self.region, first);
+        contents.used -= block.usable;
+        self.region.set_entry(first, MapEntry::LARGE_FREED);
+        self.totals.remove_large(units);
+        if self.counting() {
+            self.count_free(block.usable);
+        }
+        self.pages.lock().lose(&self.region, first, units);
     }
 
     /// Gives all large blocks back that a heap holds back.
@@ -157,6 +176,9 @@ impl<O: Os> Engine<O> {
         unsafe {
             let guarded = (*self.region.span(first)).guarded;
             let (hidden, length) = (block.add(reach), bytes - reach);
+            if guarded && reach == 0 {
+                pages.note_mapping(&self.region, first..first + units, false);
+            }
             if guarded && !pages.guards.remove(&self.os, hidden, length, units) {
                 self.region.set_entry(first, MapEntry::NONE);
                 return;
@@ -209,17 +231,28 @@ impl<O: Os> Engine<O> {
     ) -> bool {
         let bytes = self.reach(old);
         let worth = size > old && bytes >= MOVE_UNITS as usize * UNIT;
+        let first = (self.region.offset(new) / UNIT) as UnitIndex;
+        let moved;
         // SAFETY: two blocks in use, one of them ours yet and the other the program's, which waits.
         unsafe {
-            if !worth || !self.os.move_pages(block.address, new, bytes) {
+            // All of a block that is guarded is out of reach once its pages are gone.
+            let worth = worth && (*self.region.span(block.first)).guarded;
+            if !worth {
+                return false;
+            }
+            moved = self.move_run((block.first, bytes), (first, self.reach(size)));
+            if moved == Moved::No {
                 return false;
             }
             new.add(old).write_bytes(0, bytes.min(size) - old);
-            let first = (self.region.offset(new) / UNIT) as UnitIndex;
             fill(self.setup().secret, new, size, self.fill_end(first, size));
         }
         let mut contents = self.contents_of(block.heap);
-        self.retire_large(&mut contents, block, old);
+        if moved == Moved::Stuck {
+            self.lose_large(&mut contents, block);
+        } else {
+            self.retire_large(&mut contents, block, old, true);
+        }
         true
     }
 }

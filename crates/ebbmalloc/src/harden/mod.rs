@@ -249,7 +249,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn free_hardened(&self, block: HeapBlock, given: Option<usize>, operation: &str) {
         let (mut contents, size) = self.judged(&block, given, operation);
         let Some(class) = block.class else {
-            self.retire_large(&mut contents, &block, size);
+            self.retire_large(&mut contents, &block, size, false);
             drop(contents);
             return self.call_scavenger();
         };

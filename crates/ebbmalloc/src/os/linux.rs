@@ -100,9 +100,9 @@ impl<P: Process> Os for LinuxFor<P> {
         mapping::populate(start.cast(), bytes);
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool {
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         // SAFETY: the caller's.
-        unsafe { moving::move_pages(from.cast(), to.cast(), bytes) }
+        unsafe { moving::move_pages(from.cast(), to.cast(), bytes, room) }
     }
 
     fn memory_limit(&self) -> Option<u64> {

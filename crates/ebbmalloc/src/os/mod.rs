@@ -139,16 +139,28 @@ pub trait Os: Sync {
     /// Nobody uses the range's contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
+    /// Whether a committed page holds anything but zeros.
+    ///
+    /// # Safety
+    /// Nobody uses the page.
+    unsafe fn has_data(&self, page: *const u8) -> bool {
+        let words = page.cast::<u64>();
+        // SAFETY: the caller's.
+        (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
+    }
+
     /// Makes a committed range resident at once, which is quicker than page by page as it is touched. What it contains
     /// stays. Does nothing where the kernel cannot (before Linux 5.14).
     fn populate(&self, start: *mut u8, bytes: usize);
 
-    /// Moves the memory behind a committed range to another, whose contents are lost; the first range reads
-    /// as zero afterwards. False where that is not possible, and then nothing has happened.
+    /// Moves the memory behind a committed range to the beginning of another of `room` bytes, whose contents are lost and
+    /// which reads as zero behind that; the first range is not committed any more. The kernel keeps the second
+    /// apart from its neighbours, as a mapping of its own. False where that is not possible, and then nothing has
+    /// happened, but that the contents of the second range are lost.
     ///
     /// # Safety
-    /// The ranges are committed and apart, at multiples of the page size, and nobody else uses them.
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize) -> bool;
+    /// The ranges are committed and apart, and nobody else uses them; the first lies in one mapping, and is not longer.
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool;
 
     /// How much memory this process may have, by its control groups or because the machine has no more, in
     /// bytes, as far as that is known. Reads files: for set-up.

@@ -383,3 +383,51 @@ fn behind_a_large_block_that_was_never_used_there_is_nothing() {
     assert_eq!((engine.stats().dug_bytes, engine.os().purges()), (0, 0));
     engine.check_with(&[block]);
 }
+
+/// A block of zeros, of which so many bytes are used; how many bytes of free memory are resident once it is freed.
+fn left_by_zeros(engine: &Engine<FakeOs>, size: usize, used: usize) -> usize {
+    let block = engine.alloc_zeroed(size);
+    // SAFETY: a live block of that size, freed once.
+    unsafe {
+        assert!(std::slice::from_raw_parts(block, size).iter().all(|&byte| byte == 0));
+        block.write_bytes(1, used);
+        engine.free(block);
+    }
+    engine.check();
+    engine.stats().dirty_bytes as usize
+}
+
+#[test]
+fn zeros_that_nobody_used_do_not_stay() {
+    for size in [MIB / 8, MIB, 20 * MIB] {
+        let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+        (0..20).for_each(|_| assert_eq!(left_by_zeros(&engine, size, 1), 0, "{size} bytes"));
+        // What is used as a whole stays, as ever, as soon as that is noticed.
+        let noticed = |_: &i32| left_by_zeros(&engine, size, size) >= size;
+        assert!((0..300).any(|turn| noticed(&turn)), "{size} bytes");
+        assert!((0..20).all(|turn| noticed(&turn)), "{size} bytes");
+    }
+}
+
+#[test]
+fn zeros_where_nothing_was_used_are_not_written() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
+    // Resident, as far as anybody knows.
+    // SAFETY: freed once.
+    unsafe { engine.free(engine.alloc(20 * MIB)) };
+    let purged = |engine: &Engine<FakeOs>| engine.stats().purged_bytes as usize;
+    let before = purged(&engine);
+    let block = engine.alloc_zeroed(20 * MIB);
+    assert_eq!(purged(&engine) - before, 20 * MIB);
+    // SAFETY: a live block of that size, freed once.
+    unsafe {
+        block.write_bytes(1, 20 * MIB);
+        engine.free(block);
+    }
+    // What was used is written, and not given back: it is resident already.
+    let before = purged(&engine);
+    let block = engine.alloc_zeroed(20 * MIB);
+    assert_eq!(purged(&engine), before);
+    // SAFETY: as above.
+    unsafe { engine.free(block) }
+}

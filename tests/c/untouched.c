@@ -1,0 +1,101 @@
+// Memory that the program does not touch does not become resident, however often large blocks of zeros come and go, and whatever
+// was in their place before.
+// expect: exit 0
+// check: no what was freed waits there
+#include "check.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+enum { TURNS = 60, MIB = 1 << 20 };
+
+static long faults(void) {
+    struct rusage usage;
+    CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_minflt;
+}
+
+// A line of /proc/self/status, in KiB.
+static long status(const char *name) {
+    char line[200];
+    long value = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    CHECK(file != NULL);
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0) value = atol(line + strlen(name));
+    fclose(file);
+    CHECK(value >= 0);
+    return value;
+}
+
+static void take(size_t size) {
+    char *zeros = calloc(1, size);
+    CHECK(zeros != NULL && zeros[size / 2] == 0);
+    OPAQUE(zeros)[0] = 1;
+    free(zeros);
+}
+
+// One size again and again; growing; by turns; at random; several at once; beside blocks that are used.
+static void many(size_t size) {
+    uint32_t state = 7;
+    for (int turn = 0; turn < TURNS; turn++) take(size);
+    for (int turn = 0; turn < TURNS; turn++) take(size / 2 + size / 2 * turn / TURNS);
+    for (int turn = 0; turn < TURNS; turn++) take(turn % 2 ? size : size / 3);
+    for (int turn = 0; turn < TURNS; turn++) take(size / 2 + random32(&state) % (size / 2));
+    for (int turn = 0; turn < TURNS; turn++) {
+        char *some[8];
+        for (int i = 0; i < 8; i++) CHECK((some[i] = calloc(size / 8, 1)) != NULL);
+        for (int i = 0; i < 8; i++) free(some[i]);
+    }
+    for (int turn = 0; turn < TURNS; turn++) {
+        // Not touched either.
+        free(OPAQUE(malloc(size)));
+        take(size);
+    }
+}
+
+static void *thread(void *size) {
+    many((size_t)size);
+    return NULL;
+}
+
+int main(void) {
+    take(MIB);
+    static const size_t sizes[] = {MIB, 8 * MIB, 200 * MIB, (size_t)2048 * MIB};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        long before = faults(), peak = status("VmHWM:");
+        many(sizes[i]);
+        // One page a block is touched, and one more looked at.
+        long most = (15 * TURNS + 50) * 2;
+        CHECK(faults() - before < most);
+        CHECK(status("VmHWM:") - peak < 4096);
+    }
+
+    // A block that was used is in the way, once.
+    size_t size = 32 * MIB;
+    char *used = malloc(size);
+    CHECK(used != NULL);
+    memset(used, 1, size);
+    free(used);
+    long before = faults();
+    many(size);
+    CHECK(status("VmHWM:") < 64 * 1024 && status("VmRSS:") < 24 * 1024);
+    // As many as are resident already, at most.
+    CHECK(faults() - before < 15 * TURNS * 2 + 8192);
+
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, thread, (void *)(size_t)(16 * MIB)) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(status("VmHWM:") < 64 * 1024);
+
+    // Blocks of zeros that are used as a whole keep their pages meanwhile.
+    for (int turn = 0; turn < 600; turn++) {
+        // The program was known for not touching them.
+        if (turn == 300) before = faults();
+        CHECK((used = calloc(1, MIB / 2)) != NULL);
+        memset(OPAQUE(used), 1, MIB / 2);
+        free(used);
+    }
+    CHECK(faults() - before < 128 * 10);
+    return 0;
+}
