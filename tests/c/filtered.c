@@ -1,6 +1,6 @@
 // Under a filter of system calls that knows only what allocators need, installed at any time and in any thread, the library makes no other
-// call: not while blocks come and go, nor while threads start and end, nor in its own thread. And it starts and works under the list of
-// systemd's `SystemCallFilter=@system-service`.
+// call. That holds while blocks come and go, while threads start and end, and in the library's own thread. It also starts and works under the
+// list of systemd's `SystemCallFilter=@system-service`.
 // expect: exit 0
 // ways: preload
 // check: no it asks for the number of the thread with each call

@@ -42,7 +42,7 @@ const BATCH: usize = 64;
 const SETTLE_PERCPU_MS: u32 = 5000;
 /// The same for stacks of threads: until what a processor has stored is visible to others, which takes
 /// microseconds at most.
-const SETTLE_THREAD_MS: u32 = 100;
+const SETTLE_THREAD_MS: u32 = 20;
 
 /// Which stacks to empty.
 #[derive(Clone, Copy)]
@@ -93,6 +93,25 @@ impl<O: Os> Engine<O> {
                     let slabs = || batch.owned();
                     in_use | self.drain_under_work(slabs, which, SETTLE_THREAD_MS, stop, rests)
                 })
+            }
+        }
+    }
+
+    /// Empties all caches of threads that are not at work on theirs, also where nobody can be stopped: takes a moment
+    /// then. The caller holds the lock of the rounds.
+    pub(crate) fn drain_threads(&self) {
+        if self.setup().mode != Mode::Thread || self.os.can_stop() {
+            return;
+        }
+        for batch in self.thread_slabs.batches() {
+            batch.owned().for_each(|(slab, seen, _)| {
+                close_chosen(slab, seen, Which::All);
+            });
+        }
+        self.os.sleep_ms(SETTLE_THREAD_MS);
+        for batch in self.thread_slabs.batches() {
+            for (slab, _, owner) in batch.owned().filter(|&(slab, ..)| is_any_closed(slab)) {
+                self.empty_if(thread::is_at_rest(&self.os, owner), slab);
             }
         }
     }

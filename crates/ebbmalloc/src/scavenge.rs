@@ -179,6 +179,7 @@ impl<O: Os> Engine<O> {
         }
         self.flush_all();
         let mut rounds = self.rounds.lock();
+        self.drain_threads();
         rounds.quiet = 0;
         let dug = self.dig(0..self.region.committed() / UNIT, false);
         let mut pages = self.pages.lock();

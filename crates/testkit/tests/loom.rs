@@ -591,6 +591,12 @@ mod emptied_thread_caches {
     }
 
     #[test]
+    #[should_panic(expected = "is lost")]
+    fn mutant_that_leaves_a_closed_stack() {
+        emptied(true, Mistake::LeavesClosed);
+    }
+
+    #[test]
     #[should_panic(expected = "block 1 is lost")]
     fn mutant_that_empties_what_was_opened_again() {
         emptied(false, Mistake::NotTaken);

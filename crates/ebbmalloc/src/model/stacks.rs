@@ -25,6 +25,8 @@ pub enum Mistake {
     EndUnordered,
     /// A thread that leaves takes what its cache holds while it still may be emptied.
     LeavesUnseen,
+    /// A thread that leaves does not open its stack, which may be closed.
+    LeavesClosed,
     /// Whoever empties the cache does not take the stack first.
     NotTaken,
 }
@@ -239,6 +241,9 @@ impl ThreadCache {
         if self.mistake != Mistake::LeavesUnseen {
             *self.owned.lock() = false;
         }
+        if self.mistake != Mistake::LeavesClosed {
+            self.stack.reopen();
+        }
         let header = self.stack.header(Ordering::Relaxed);
         if header.is_closed() {
             return Vec::new();
@@ -287,14 +292,21 @@ impl Emptied for ThreadCache {
         self.with(|header| (grown(header), ()));
     }
 
+    /// In two rounds. The time between them, after which what was stored before is visible, is the barrier.
     fn empty(&self) -> Vec<*mut u8> {
+        {
+            let owned = self.owned.lock();
+            if !*owned {
+                return Vec::new();
+            }
+            self.stack.change(|header| Some(header.closed(self.stack.class)));
+        }
+        if self.mistake != Mistake::NoBarrier {
+            self.pass_barrier();
+        }
         let owned = self.owned.lock();
         if !*owned {
             return Vec::new();
-        }
-        self.stack.change(|header| Some(header.closed(self.stack.class)));
-        if self.mistake != Mistake::NoBarrier {
-            self.pass_barrier();
         }
         let busy = self.state.load(Ordering::Acquire) == BUSY;
         if !busy || self.mistake == Mistake::BusyIgnored {

@@ -3,7 +3,6 @@
 use core::ffi::c_void;
 use core::mem::{self, MaybeUninit};
 use core::ptr;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::linux::keeping_errno;
 use super::syscall::call;
@@ -76,28 +75,13 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork if its parent
-/// had threads; where nobody does, whoever asks is one of several if it is not the first. Makes no system call.
+/// False while the process has one thread. glibc says so since 2.32, but not in the child of a fork;
+/// where nobody does, whoever asks is one of several if it is not the first.
 pub(super) fn is_threaded(forked: bool) -> bool {
     match told_single() {
-        Some(single) if single || !forked => !single,
-        _ => thread_pointer() != FIRST.load(Ordering::Relaxed),
+        Some(single) if !forked => !single,
+        _ => not_first(),
     }
-}
-
-/// The first thread of the process; 0 where set-up was in another.
-static FIRST: AtomicUsize = AtomicUsize::new(0);
-
-/// Takes down which thread is the first: at set-up.
-pub(super) fn note_first() {
-    // SAFETY: both ask for a number.
-    let is_first = unsafe { call!(libc::SYS_gettid) == call!(libc::SYS_getpid) };
-    FIRST.store(if is_first { thread_pointer() } else { 0 }, Ordering::Relaxed);
-}
-
-/// The same in the child of a fork, which has no other.
-pub(super) extern "C" fn note_first_in_child() {
-    FIRST.store(thread_pointer(), Ordering::Relaxed);
 }
 
 /// True only if the process has one thread for certain: glibc never says so where it is not.
@@ -110,4 +94,9 @@ fn told_single() -> Option<bool> {
     let single = weak!("__libc_single_threaded");
     // SAFETY: the C library's variable, which may change at any time.
     (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
+}
+
+fn not_first() -> bool {
+    // SAFETY: both ask for a number.
+    unsafe { libc::syscall(libc::SYS_gettid) != libc::c_long::from(libc::getpid()) }
 }

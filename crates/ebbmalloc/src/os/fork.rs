@@ -3,7 +3,6 @@
 use core::ffi::c_int;
 use core::mem::transmute;
 
-use super::background;
 use super::linux::keeping_errno;
 use super::weak::weak;
 
@@ -25,8 +24,6 @@ pub(super) fn at_fork(before: extern "C" fn(), parent: extern "C" fn(), child: e
     // SAFETY: the functions live as long as the program (the library is never unloaded). Hooks before a fork are
     // called in the opposite order, so those that are registered last get their lock first, and give it back last.
     keeping_errno(|| unsafe {
-        background::note_first();
-        pthread_atfork(None, None, Some(background::note_first_in_child));
         pthread_atfork(Some(before), Some(parent), Some(child));
         if glibc {
             pthread_atfork(Some(lock_streams), Some(unlock_streams), Some(reset_streams));
