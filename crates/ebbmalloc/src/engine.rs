@@ -401,14 +401,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// As [`Engine::after_fork`], in the child: it has no scavenger, and caches of threads that it
+    /// As [`Engine::after_fork`], in the child: it has no scavenger and one thread, and caches of threads that it
     /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
         if self.hardening() {
             self.reseed();
         }
-        self.scavenger.end_in_child();
+        self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.forks_alone.load(Ordering::Relaxed);
         if threaded
             && self.state.load(Ordering::Acquire) == READY

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::file::write_all;
 use super::proc::{
-    affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
+    affinity_cpus, highest_number, initial_environment, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
+    Bell, Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
     moving, own_area, random, release, rseq_area, stack, threads,
 };
 
@@ -182,7 +182,7 @@ impl<P: Process> Os for LinuxFor<P> {
         background::pass_barrier()
     }
 
-    fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         threads::prepare(exit)
     }
 
@@ -194,20 +194,20 @@ impl<P: Process> Os for LinuxFor<P> {
         background::restart_sequences()
     }
 
-    fn is_threaded(&self, forked: bool) -> bool {
-        background::is_threaded(forked)
+    fn is_first(&self) -> bool {
+        background::is_first()
     }
 
     fn is_single(&self) -> bool {
         background::is_single()
     }
 
-    fn start_thread(&self, work: extern "C" fn()) -> bool {
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         background::start(work)
     }
 
-    fn is_alone(&self) -> bool {
-        is_alone()
+    fn join_thread(&self, thread: usize) {
+        background::join(thread);
     }
 
     fn sleep_ms(&self, ms: u32) {
@@ -215,6 +215,14 @@ impl<P: Process> Os for LinuxFor<P> {
             libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
         // SAFETY: reads the time.
         keeping_errno(|| unsafe { libc::nanosleep(&time, ptr::null_mut()) });
+    }
+
+    fn doze_ms(&self, bell: &Bell, ms: u32) {
+        background::doze_ms(bell, ms);
+    }
+
+    fn ring(&self, bell: &Bell) {
+        background::ring(bell);
     }
 
     fn now_ms(&self) -> u64 {
