@@ -11,7 +11,7 @@ use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
 use crate::mode::{Choice, Decision, Mode, own_caches};
-use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice, TELLING};
+use crate::options::{ExplainChoice, LimitChoice, Options, ScavengerChoice, StatsChoice, TELLING};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
@@ -253,6 +253,11 @@ impl<O: Os> Engine<O> {
         setup.own_caches = own_caches(setup.options.mode, caches);
         let area = setup.place.area;
         let watched = counted || setup.care != Care::None;
+        if setup.options.scavenger == ScavengerChoice::Off {
+            self.scavenger.never();
+        } else {
+            self.look_for_first(self.os.thread_words());
+        }
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);

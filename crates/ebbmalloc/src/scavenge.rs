@@ -11,7 +11,6 @@ use crate::central::ClassSpans;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::map::MapEntry;
-use crate::options::ScavengerChoice;
 use crate::os::{Os, ThreadWords};
 use crate::region::UnitIndex;
 use crate::scavenger::Rounds;
@@ -46,7 +45,7 @@ impl<O: Os> Engine<O> {
         if words.is_new_company() {
             self.enter_company(words);
         }
-        if self.scavenger.is_wanted()
+        if self.scavenger.is_wanted(words)
             && self.region.committed() >= STARTS_AT * UNIT
             && self.is_due(&self.scavenger.start_due, LOOK)
         {
@@ -59,14 +58,8 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn enter_company(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if self.scavenger.is_off() {
+        if self.scavenger.is_off() || self.look_for_first(words) {
             return;
-        }
-        if self.setup().options.scavenger == ScavengerChoice::Off {
-            return self.scavenger.never();
-        }
-        if self.os.is_first() {
-            return words.come_first();
         }
         // Watching the thread may allocate.
         words.go();
@@ -74,6 +67,17 @@ impl<O: Os> Engine<O> {
             self.scavenger.arrive();
             words.come();
         }
+    }
+
+    /// Whether the calling thread, which has these words, is the first of the process, as is found out once. Set-up mostly
+    /// does, since then system calls are free.
+    pub(crate) fn look_for_first(&self, words: &ThreadWords) -> bool {
+        let asks = self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
+        let is_first = asks && self.os.is_first();
+        if is_first {
+            self.scavenger.come_first(words);
+        }
+        is_first
     }
 
     /// The calling thread exits. The last one takes the scavenger along.
@@ -109,6 +113,10 @@ impl<O: Os> Engine<O> {
         if !self.is_worth_watching() {
             return;
         }
+        if words.is_first() && self.scavenger.replace_thread() {
+            // From a thread that may have CPUs and a priority of its own.
+            self.stop_scavenger();
+        }
         let may_start = self.scavenger.threads_min(words);
         let Some(ended) = may_start.and_then(|threads| self.scavenger.begin(threads)) else {
             return;
@@ -116,6 +124,7 @@ impl<O: Os> Engine<O> {
         if ended {
             self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
         }
+        self.scavenger.start_from(words);
         self.scavenger.bell.store(0, Ordering::Relaxed);
         let Some(thread) = self.os.start_thread(hooks.scavenge) else {
             return self.scavenger.never();

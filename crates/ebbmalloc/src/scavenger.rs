@@ -13,7 +13,7 @@
 
 use crate::os::{Bell, ThreadWords};
 use crate::region::UnitIndex;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn};
+use crate::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn};
 
 /// There is no scavenger.
 const NONE: u32 = 0;
@@ -52,6 +52,10 @@ pub struct Scavenger {
     pub(crate) bell: Bell,
     /// How often other threads than the first have wanted one.
     wanted: AtomicU8,
+    /// Whether it is known which thread is the first of the process: its words say so.
+    pub(crate) has_first: AtomicBool,
+    /// Whether another thread than the first has started it.
+    by_other: AtomicBool,
     /// The thread's handle: written by who starts it, read by who joins it.
     pub(crate) thread: AtomicUsize,
     /// While there is none: when the next round is due, and when to think of starting one, in
@@ -68,6 +72,8 @@ impl Scavenger {
                 word: AtomicU32::new(NONE),
                 bell: Bell::new(0),
                 wanted: AtomicU8::new(0),
+                has_first: AtomicBool::new(false),
+                by_other: AtomicBool::new(false),
                 thread: AtomicUsize::new(0),
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
@@ -79,10 +85,14 @@ impl Scavenger {
         self.word.load(Ordering::Relaxed) & STATE
     }
 
-    /// True where one may be started.
+    /// True where one may be started, by the thread with these words.
     #[inline]
-    pub fn is_wanted(&self) -> bool {
-        matches!(self.state(), NONE | ENDED)
+    pub(crate) fn is_wanted(&self, words: &ThreadWords) -> bool {
+        match self.state() {
+            NONE | ENDED => true,
+            AWAKE | CALLED => self.by_other.load(Ordering::Relaxed) && words.is_first(),
+            _ => false,
+        }
     }
 
     /// True where there is one.
@@ -129,10 +139,14 @@ impl Scavenger {
 
     /// It was started. False if all threads have left meanwhile: then the caller stops it.
     pub fn begun(&self) -> bool {
-        let begun = self.replace(|_, threads| {
-            Some((if threads == 0 { STOPPING } else { CALLED }, threads))
-        });
+        let begun = self
+            .replace(|_, threads| Some((if threads == 0 { STOPPING } else { CALLED }, threads)));
         begun.is_some_and(|(_, threads)| threads > 0)
+    }
+
+    /// The first thread is to start it in place of the thread that did. True if there is one, and the caller stops it.
+    pub fn replace_thread(&self) -> bool {
+        self.change(AWAKE, STOPPING) || self.change(CALLED, STOPPING)
     }
 
     /// Whether it is to end, and be joined.
@@ -156,9 +170,15 @@ impl Scavenger {
         self.change(AWAKE, ENDED)
     }
 
+    /// The thread with these words is the first of the process.
+    pub(crate) fn come_first(&self, words: &ThreadWords) {
+        words.company.store(FIRST, Ordering::Relaxed);
+        self.has_first.store(true, Ordering::Relaxed);
+    }
+
     /// In the child of a fork, in its only thread: there may have been one in its parent, but not here.
     pub fn end_in_child(&self, words: &ThreadWords) {
-        words.company.store(FIRST, Ordering::Relaxed);
+        self.come_first(words);
         self.replace(|state, _| Some((if state == NEVER { NEVER } else { NONE }, 0)));
     }
 
@@ -185,6 +205,11 @@ impl Scavenger {
             }
             _ => None,
         }
+    }
+
+    /// The thread with these words starts it.
+    pub(crate) fn start_from(&self, words: &ThreadWords) {
+        self.by_other.store(!words.is_first(), Ordering::Relaxed);
     }
 
     /// Changes the state; false if it was another.
@@ -214,9 +239,8 @@ impl ThreadWords {
         self.company.load(Ordering::Relaxed) == NEW
     }
 
-    /// The thread is the first of the process.
-    pub(crate) fn come_first(&self) {
-        self.company.store(FIRST, Ordering::Relaxed);
+    pub(crate) fn is_first(&self) -> bool {
+        self.company.load(Ordering::Relaxed) == FIRST
     }
 
     /// The thread counts.

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::Bell;
 use super::linux::keeping_errno;
@@ -130,13 +130,7 @@ pub(super) fn ring(bell: &Bell) {
 
 /// Whether the calling thread is the first of the process.
 pub(super) fn is_first() -> bool {
-    // Once the first thread has asked, others need not ask the kernel.
-    static HAS_ASKED: AtomicBool = AtomicBool::new(false);
-    let first = is_single() || !HAS_ASKED.load(Ordering::Relaxed) && !not_first();
-    if first {
-        HAS_ASKED.store(true, Ordering::Relaxed);
-    }
-    first
+    is_single() || !not_first()
 }
 
 /// False while the process has one thread. glibc says so since 2.32; where nobody does, whoever asks is one of

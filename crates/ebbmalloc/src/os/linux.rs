@@ -12,8 +12,8 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, read_file, start_us, status_pages,
 };
 use super::{
-    Bell, Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
-    moving, own_area, random, release, rseq_area, stack, threads,
+    Bell, Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping,
+    memory, moving, own_area, random, release, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.

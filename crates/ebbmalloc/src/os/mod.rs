@@ -176,7 +176,7 @@ pub trait Os: Sync {
     /// thread of this process is in one that began before. False where it cannot.
     fn restart_sequences(&self) -> bool;
 
-    /// Whether the calling thread is the first of the process. Asked once in each thread; not in the child of a fork.
+    /// Whether the calling thread is the first of the process.
     fn is_first(&self) -> bool;
 
     /// True only if this process has one thread for certain.
