@@ -23,6 +23,8 @@ const ROUND: u32 = 200;
 const LONG_ROUND: u32 = 1000;
 /// The same where nothing goes back, and much is in use.
 const WATCH_ROUND: u32 = 2000;
+/// The most such rounds. Who does nothing for longer has a thread again when it next allocates in bulk.
+const WATCH_ROUNDS_MAX: u32 = 5;
 /// The rounds in which all spans are looked at once, unless there are very many.
 const CYCLE: usize = 5;
 /// The most units that a round looks at, and that it returns: a fork waits for its end.
@@ -171,7 +173,7 @@ impl<O: Os> Engine<O> {
     pub fn scavenge(&self) {
         // Handlers of the program's may run on it, and allocate.
         self.os.thread_words().go();
-        let mut wait = ROUND;
+        let (mut wait, mut watched) = (ROUND, 0);
         self.rounds.lock().quiet = 0;
         loop {
             self.os.doze_ms(&self.scavenger.bell, wait);
@@ -182,14 +184,14 @@ impl<O: Os> Engine<O> {
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);
             if rounds.quiet < QUIET {
-                wait = ROUND;
+                (wait, watched) = (ROUND, 0);
             } else if rounds.caches_used {
                 // Whoever works within caches does not call, but will leave them full.
                 wait = LONG_ROUND;
-            } else if self.is_worth_watching() {
+            } else if watched < WATCH_ROUNDS_MAX && self.is_worth_watching() {
                 // It may be freed at once and any time, by a program that then does nothing more; and frees
                 // start no thread.
-                wait = WATCH_ROUND;
+                (wait, watched) = (WATCH_ROUND, watched + 1);
             } else if self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
                 break;

@@ -223,7 +223,7 @@ impl Scavenger {
         loop {
             let old = (word & STATE, word / THREAD);
             let (state, threads) = to(old.0, old.1)?;
-            let new = threads * THREAD | state;
+            let new = (threads * THREAD) | state;
             match self.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(old),
                 Err(found) => word = found,
