@@ -171,7 +171,7 @@ static long run(int threaded, long first, long end, long *hit) {
 
 int main(int count, char **arguments) {
     (void)count;
-    // The scavenger blocks signals, as a thread of a library should, and so cannot be trapped.
+    // The calls of the scavenger would be counted too, when it happens to make them.
     if (getenv("EBB_SCAVENGER") == NULL) {
         setenv("EBB_SCAVENGER", "0", 1);
         execv("/proc/self/exe", arguments);

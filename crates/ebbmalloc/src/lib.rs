@@ -254,7 +254,9 @@ pub use options::{
     CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
     ScavengerChoice, StatsChoice,
 };
-pub use os::{Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+pub use os::{
+    Bell, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords, Usage,
+};
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]

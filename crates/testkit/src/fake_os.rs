@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Bell, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::watch::Watch;
 use crate::words::{self, Words};
@@ -572,7 +572,7 @@ impl Os for FakeOs {
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
     }
 
-    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -622,7 +622,7 @@ impl Os for FakeOs {
         false
     }
 
-    fn is_threaded(&self, _: bool) -> bool {
+    fn is_first(&self) -> bool {
         false
     }
 
@@ -630,13 +630,17 @@ impl Os for FakeOs {
         false
     }
 
-    fn start_thread(&self, _: extern "C" fn()) -> bool {
-        false
+    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
+        None
     }
 
-    fn is_alone(&self) -> bool {
-        false
+    fn join_thread(&self, _: usize) {}
+
+    fn doze_ms(&self, _: &Bell, ms: u32) {
+        self.sleep_ms(ms);
     }
+
+    fn ring(&self, _: &Bell) {}
 
     fn sleep_ms(&self, ms: u32) {
         self.now.fetch_add(ms as u64, Ordering::Relaxed);

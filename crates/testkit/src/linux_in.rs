@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Bell, Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::words::Words;
 use crate::{Faults, membarrier};
@@ -244,7 +244,7 @@ impl Os for LinuxIn {
         membarrier::pass()
     }
 
-    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         // Threads of tests say themselves when they leave.
         Ok(())
     }
@@ -290,24 +290,32 @@ impl Os for LinuxIn {
         membarrier::restart_sequences()
     }
 
-    fn is_threaded(&self, forked: bool) -> bool {
-        Linux.is_threaded(forked)
+    fn is_first(&self) -> bool {
+        Linux.is_first()
     }
 
-    fn start_thread(&self, work: extern "C" fn()) -> bool {
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         Linux.start_thread(work)
+    }
+
+    fn join_thread(&self, thread: usize) {
+        Linux.join_thread(thread);
     }
 
     fn is_single(&self) -> bool {
         Linux.is_single()
     }
 
-    fn is_alone(&self) -> bool {
-        Linux.is_alone()
-    }
-
     fn sleep_ms(&self, ms: u32) {
         Linux.sleep_ms(ms);
+    }
+
+    fn doze_ms(&self, bell: &Bell, ms: u32) {
+        Linux.doze_ms(bell, ms);
+    }
+
+    fn ring(&self, bell: &Bell) {
+        Linux.ring(bell);
     }
 
     fn now_ms(&self) -> u64 {

@@ -13,22 +13,6 @@ pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     &buffer[..n]
 }
 
-/// True if the calling thread is the last one of the process. The first may be gone and still count.
-pub(super) fn is_alone() -> bool {
-    // A directory for each thread, and two links of its own.
-    match file::status(libc::AT_FDCWD, c"/proc/self/task").map(|status| status.stx_nlink) {
-        Some(3) => true,
-        Some(4) => {
-            let mut text = [0; 64];
-            let text = read_file(c"/proc/self/stat", &mut text);
-            // "PID (NAME) STATE": the name may contain anything.
-            let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
-            matches!(state, Some(b'Z' | b'X'))
-        }
-        _ => false,
-    }
-}
-
 /// A variable of the environment that the process was started with, where the C library does not
 /// know it yet: /proc/self/environ, entries that end in a zero byte.
 #[cold]

@@ -21,6 +21,8 @@ use super::thread_variable::thread_variable;
 pub struct ThreadWords {
     /// How things stand with what belongs to the thread.
     pub(crate) state: AtomicU32,
+    /// Whether it counts as one of several (`scavenger.rs`). Only the thread itself looks.
+    pub(crate) company: AtomicU32,
     /// What belongs to the thread.
     pub(crate) own: AtomicPtr<u8>,
 }
@@ -28,7 +30,11 @@ pub struct ThreadWords {
 impl ThreadWords {
     /// The words of a new thread.
     pub const fn new() -> Self {
-        Self { state: AtomicU32::new(0), own: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            state: AtomicU32::new(0),
+            company: AtomicU32::new(0),
+            own: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// [`Os::may_be`] of words that are there for certain.
@@ -108,7 +114,8 @@ const NO_KEY: u32 = u32::MAX;
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Has `exit` called in threads that are watched; or why that is not possible, as far as that is known by now.
-pub(super) fn prepare(exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
+/// Any thread may ask for this at any time.
+pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
     if cfg!(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64")))) {
         return Err("no variables of threads for this architecture yet");
     }
@@ -153,12 +160,10 @@ fn watch_round(round: usize) -> bool {
 /// next round, so that the destructors of this one still find a cache. Not longer, since a
 /// thread that first allocates in a late round must not keep its cache for ever.
 unsafe extern "C" fn leave(round: *mut c_void) {
-    if round.addr() == 1 && watch_round(2) {
-        return;
-    }
+    let is_last = round.addr() != 1 || !watch_round(2);
     let exit = EXIT.load(Ordering::Relaxed);
     // SAFETY: `prepare` stored a function of this type before any thread was watched.
-    unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(exit)() }
+    unsafe { mem::transmute::<*mut c_void, extern "C" fn(bool)>(exit)(is_last) }
 }
 
 #[cfg(all(test, not(any(miri, loom))))]
