@@ -11,7 +11,7 @@ use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
 use crate::mode::{Choice, Decision, Mode, own_caches};
-use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice, TELLING};
+use crate::options::{ExplainChoice, LimitChoice, Options, ScavengerChoice, StatsChoice, TELLING};
 use crate::os::Os;
 use crate::pages::Pages;
 use crate::region::{Region, UnitIndex};
@@ -252,6 +252,11 @@ impl<O: Os> Engine<O> {
         setup.own_caches = own_caches(setup.options.mode, caches);
         let area = setup.place.area;
         let watched = counted || setup.care != Care::None;
+        if setup.options.scavenger == ScavengerChoice::Off {
+            self.scavenger.never();
+        } else {
+            self.look_for_first(self.os.thread_words());
+        }
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);
@@ -400,14 +405,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// As [`Engine::after_fork`], in the child: it has no scavenger, and caches of threads that it
+    /// As [`Engine::after_fork`], in the child: it has no scavenger and one thread, and caches of threads that it
     /// does not have are for those that it starts, and for whoever trims.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
         if self.hardening() {
             self.reseed();
         }
-        self.scavenger.end_in_child();
+        self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.forks_alone.load(Ordering::Relaxed);
         if threaded
             && self.state.load(Ordering::Acquire) == READY

@@ -38,9 +38,12 @@ extern "C" fn after_fork_in_child() {
     ENGINE.after_fork_in_child();
 }
 
-extern "C" fn at_thread_exit() {
-    ENGINE.leave_thread();
-    ENGINE.call_scavenger();
+extern "C" fn at_thread_exit(is_last: bool) {
+    ENGINE.leave_company();
+    if is_last {
+        ENGINE.leave_thread();
+        ENGINE.call_scavenger();
+    }
 }
 
 extern "C" fn at_exit() {

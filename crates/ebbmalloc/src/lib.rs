@@ -250,7 +250,7 @@ pub use options::{
     CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
     ScavengerChoice, StatsChoice,
 };
-pub use os::{Hooks, Linux, LinuxFor, Os, Process, RseqArea, Symbol, ThreadWords, Usage};
+pub use os::{Bell, Hooks, Linux, LinuxFor, Os, Process, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]

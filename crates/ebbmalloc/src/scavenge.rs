@@ -2,7 +2,7 @@
 //! back to the kernel, and so do OS pages of spans all of whose blocks are free, and what caches hold
 //! that nobody uses.
 //!
-//! The thread exists only in processes that have several threads anyway, and only while there
+//! The thread exists only while the process has several threads anyway that allocate, and only while there
 //! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
 
 use core::ops::Range;
@@ -11,8 +11,7 @@ use crate::central::ClassSpans;
 use crate::drain::Which;
 use crate::engine::Engine;
 use crate::map::MapEntry;
-use crate::options::ScavengerChoice;
-use crate::os::Os;
+use crate::os::{Os, ThreadWords};
 use crate::region::UnitIndex;
 use crate::scavenger::Rounds;
 use crate::size_class::UNIT;
@@ -42,12 +41,60 @@ impl<O: Os> Engine<O> {
     /// where it is freed, which the C library does with locks held that starting a thread takes.
     #[inline]
     pub(crate) fn want_scavenger(&self) {
-        if self.scavenger.is_wanted()
+        let words = self.os.thread_words();
+        if words.is_new_company() {
+            self.enter_company(words);
+        }
+        if self.scavenger.is_wanted(words)
             && self.region.committed() >= STARTS_AT * UNIT
             && self.is_due(&self.scavenger.start_due, LOOK)
         {
-            self.start_scavenger();
+            self.start_scavenger(words);
         }
+    }
+
+    /// Counts the calling thread as company of the scavenger, unless it is the first of the process.
+    #[cold]
+    #[inline(never)]
+    fn enter_company(&self, words: &ThreadWords) {
+        let Some(hooks) = self.os.hooks() else { return };
+        if self.scavenger.is_off() || self.look_for_first(words) {
+            return;
+        }
+        // Watching the thread may allocate.
+        words.go();
+        if self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok() && self.os.watch_thread() {
+            self.scavenger.arrive();
+            words.come();
+        }
+    }
+
+    /// Whether the calling thread, which has these words, is the first of the process, as is found out once. Set-up mostly
+    /// does, since then system calls are free.
+    pub(crate) fn look_for_first(&self, words: &ThreadWords) -> bool {
+        let asks = self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
+        let is_first = asks && self.os.is_first();
+        if is_first {
+            self.scavenger.come_first(words);
+        }
+        is_first
+    }
+
+    /// The calling thread exits. The last one takes the scavenger along.
+    pub(crate) fn leave_company(&self) {
+        if self.os.thread_words().go() && self.scavenger.leave() {
+            self.stop_scavenger();
+        }
+    }
+
+    #[cold]
+    fn stop_scavenger(&self) {
+        self.os.ring(&self.scavenger.bell);
+        self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
+        self.pages.lock().surplus(&self.os, false);
+        // Who starts threads again and again is not to start ours as often.
+        self.scavenger.start_due.store(self.os.now_ms() + ROUND as u64, Ordering::Relaxed);
+        self.scavenger.stopped();
     }
 
     /// True once in so many milliseconds: by the clock, so that threads need not share a counter.
@@ -61,17 +108,30 @@ impl<O: Os> Engine<O> {
     }
 
     #[cold]
-    fn start_scavenger(&self) {
+    fn start_scavenger(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if self.setup().options.scavenger == ScavengerChoice::Off {
-            return self.scavenger.never();
+        if !self.is_worth_watching() {
+            return;
         }
-        if self.os.is_threaded(self.scavenger.is_forked())
-            && self.is_worth_watching()
-            && self.scavenger.begin()
-            && !self.os.start_thread(hooks.scavenge)
-        {
-            self.scavenger.never();
+        if words.is_first() && self.scavenger.replace_thread() {
+            // From a thread that may have CPUs and a priority of its own.
+            self.stop_scavenger();
+        }
+        let may_start = self.scavenger.threads_min(words);
+        let Some(ended) = may_start.and_then(|threads| self.scavenger.begin(threads)) else {
+            return;
+        };
+        if ended {
+            self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
+        }
+        self.scavenger.start_from(words);
+        self.scavenger.bell.store(0, Ordering::Relaxed);
+        let Some(thread) = self.os.start_thread(hooks.scavenge) else {
+            return self.scavenger.never();
+        };
+        self.scavenger.thread.store(thread, Ordering::Relaxed);
+        if !self.scavenger.begun() {
+            self.stop_scavenger();
         }
     }
 
@@ -109,11 +169,15 @@ impl<O: Os> Engine<O> {
 
     /// What the scavenger's thread runs.
     pub fn scavenge(&self) {
+        // Handlers of the program's may run on it, and allocate.
+        self.os.thread_words().go();
         let mut wait = ROUND;
         self.rounds.lock().quiet = 0;
-        // A program may end by the end of its last thread, which must not be this one.
-        while !self.os.is_alone() {
-            self.os.sleep_ms(wait);
+        loop {
+            self.os.doze_ms(&self.scavenger.bell, wait);
+            if self.scavenger.is_stopping() {
+                break;
+            }
             let called = self.scavenger.was_called();
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);
@@ -159,7 +223,8 @@ impl<O: Os> Engine<O> {
     fn give_surplus(&self) -> usize {
         let surplus = self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_MOST);
         let mut left = surplus;
-        while left > 0 {
+        // Who stops the scavenger waits for it.
+        while left > 0 && !self.scavenger.is_stopping() {
             let some = left.min(AT_A_TIME);
             let mut pages = self.pages.lock();
             let keep = pages.counts.dirty.saturating_sub(some);

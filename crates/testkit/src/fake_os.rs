@@ -8,11 +8,11 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Bell, Os, RseqArea, Symbol, ThreadWords, Usage};
 
-use crate::{Faults, membarrier};
 use crate::watch::Watch;
 use crate::words::{self, Words};
+use crate::{Faults, membarrier};
 
 /// What memory that is not committed is filled with, so that a read of it shows.
 const POISON: u8 = 0xdb;
@@ -503,7 +503,7 @@ impl Os for FakeOs {
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
     }
 
-    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -553,7 +553,7 @@ impl Os for FakeOs {
         false
     }
 
-    fn is_threaded(&self, _: bool) -> bool {
+    fn is_first(&self) -> bool {
         false
     }
 
@@ -561,13 +561,17 @@ impl Os for FakeOs {
         false
     }
 
-    fn start_thread(&self, _: extern "C" fn()) -> bool {
-        false
+    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
+        None
     }
 
-    fn is_alone(&self) -> bool {
-        false
+    fn join_thread(&self, _: usize) {}
+
+    fn doze_ms(&self, _: &Bell, ms: u32) {
+        self.sleep_ms(ms);
     }
+
+    fn ring(&self, _: &Bell) {}
 
     fn sleep_ms(&self, ms: u32) {
         self.now.fetch_add(ms as u64, Ordering::Relaxed);

@@ -3,10 +3,10 @@
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use ebbmalloc::{Engine, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Bell, Engine, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
-use crate::{Faults, membarrier};
 use crate::words::Words;
+use crate::{Faults, membarrier};
 
 /// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it reserves goes with it.
 pub struct LinuxIn {
@@ -215,7 +215,7 @@ impl Os for LinuxIn {
         membarrier::pass()
     }
 
-    fn watch_threads(&self, _: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         // Threads of tests say themselves when they leave.
         Ok(())
     }
@@ -261,24 +261,32 @@ impl Os for LinuxIn {
         membarrier::restart_sequences()
     }
 
-    fn is_threaded(&self, forked: bool) -> bool {
-        Linux.is_threaded(forked)
+    fn is_first(&self) -> bool {
+        Linux.is_first()
     }
 
-    fn start_thread(&self, work: extern "C" fn()) -> bool {
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         Linux.start_thread(work)
+    }
+
+    fn join_thread(&self, thread: usize) {
+        Linux.join_thread(thread);
     }
 
     fn is_single(&self) -> bool {
         Linux.is_single()
     }
 
-    fn is_alone(&self) -> bool {
-        Linux.is_alone()
-    }
-
     fn sleep_ms(&self, ms: u32) {
         Linux.sleep_ms(ms);
+    }
+
+    fn doze_ms(&self, bell: &Bell, ms: u32) {
+        Linux.doze_ms(bell, ms);
+    }
+
+    fn ring(&self, bell: &Bell) {
+        Linux.ring(bell);
     }
 
     fn now_ms(&self) -> u64 {

@@ -21,5 +21,7 @@ pub(crate) fn restart_sequences() -> bool {
 /// True if all of these are done. A command that registers costs nothing the second time.
 fn all(commands: [c_int; 2]) -> bool {
     // SAFETY: touches no memory.
-    commands.iter().all(|&command| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
+    commands
+        .iter()
+        .all(|&command| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })
 }

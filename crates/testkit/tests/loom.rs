@@ -616,7 +616,9 @@ mod scavenger {
     fn model(end: fn(&Memory, usize) -> bool) {
         explore(move || {
             let memory = Arc::new(Memory { free: Lock::new(0), scavenger: Scavenger::new() });
-            assert!(memory.scavenger.begin() && !memory.scavenger.begin());
+            memory.scavenger.arrive();
+            assert_eq!([0; 2].map(|_| memory.scavenger.begin(1)), [Some(false), None]);
+            assert!(memory.scavenger.begun());
             let threads = [0, 1].map(|_| {
                 let memory = Arc::clone(&memory);
                 thread::spawn(move || {
@@ -636,8 +638,64 @@ mod scavenger {
             }
             collected += threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>();
             assert_eq!(collected, 2, "something was freed unnoticed");
-            assert!(memory.scavenger.is_wanted() && !memory.scavenger.call());
+            assert!(!memory.scavenger.call() && memory.scavenger.begin(1) == Some(true));
         });
+    }
+
+    /// The first thread starts the scavenger while another exits, which counts; the scavenger may end by itself. Its thread is
+    /// joined in the end, once.
+    fn leaving(leave: fn(&Scavenger) -> bool, begun: fn(&Scavenger) -> bool) {
+        explore(move || {
+            let scavenger = Arc::new(Scavenger::new());
+            let joined = Arc::new(AtomicUsize::new(0));
+            let stop = |scavenger: &Scavenger, joined: &AtomicUsize| {
+                joined.fetch_add(1, Relaxed);
+                scavenger.stopped();
+            };
+            scavenger.arrive();
+            let other = {
+                let (scavenger, joined) = (Arc::clone(&scavenger), Arc::clone(&joined));
+                thread::spawn(move || {
+                    if leave(&scavenger) {
+                        stop(&scavenger, &joined);
+                    }
+                })
+            };
+            let started = scavenger.begin(1).is_some();
+            if started {
+                let itself = {
+                    let scavenger = Arc::clone(&scavenger);
+                    thread::spawn(move || {
+                        scavenger.was_called();
+                        scavenger.end();
+                    })
+                };
+                if !begun(&scavenger) {
+                    stop(&scavenger, &joined);
+                }
+                itself.join().unwrap();
+            }
+            other.join().unwrap();
+            assert!(!scavenger.exists(), "it stayed");
+            assert_eq!(joined.load(Relaxed), usize::from(started), "it was not joined");
+        });
+    }
+
+    #[test]
+    fn goes_with_the_last_thread() {
+        leaving(Scavenger::leave, Scavenger::begun);
+    }
+
+    #[test]
+    #[should_panic(expected = "it was not joined")]
+    fn mutant_who_starts_it_does_not_look_again() {
+        leaving(Scavenger::leave, |scavenger| scavenger.begun() || !scavenger.exists());
+    }
+
+    #[test]
+    #[should_panic(expected = "it was not joined")]
+    fn mutant_who_leaves_last_does_not_take_it_along() {
+        leaving(|scavenger| scavenger.leave() && !scavenger.is_stopping(), Scavenger::begun);
     }
 
     fn look(memory: &Memory) -> usize {

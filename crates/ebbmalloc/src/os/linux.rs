@@ -9,11 +9,11 @@ use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::file::write_all;
 use super::proc::{
-    affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
+    affinity_cpus, highest_number, initial_environment, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, futex, mapping, memory,
-    moving, own_area, random, release, rseq_area, stack, threads,
+    Bell, Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, futex,
+    mapping, memory, moving, own_area, random, release, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -184,7 +184,7 @@ impl<P: Process> Os for LinuxFor<P> {
         self.can_stop()
     }
 
-    fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
+    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         threads::prepare(exit)
     }
 
@@ -196,24 +196,32 @@ impl<P: Process> Os for LinuxFor<P> {
         self.can_stop()
     }
 
-    fn is_threaded(&self, forked: bool) -> bool {
-        background::is_threaded(forked)
+    fn is_first(&self) -> bool {
+        background::is_first()
     }
 
     fn is_single(&self) -> bool {
         background::is_single()
     }
 
-    fn start_thread(&self, work: extern "C" fn()) -> bool {
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         background::start(work)
     }
 
-    fn is_alone(&self) -> bool {
-        is_alone()
+    fn join_thread(&self, thread: usize) {
+        background::join(thread);
     }
 
     fn sleep_ms(&self, ms: u32) {
         futex::sleep_ms(ms);
+    }
+
+    fn doze_ms(&self, bell: &Bell, ms: u32) {
+        background::doze_ms(bell, ms);
+    }
+
+    fn ring(&self, bell: &Bell) {
+        background::ring(bell);
     }
 
     fn now_ms(&self) -> u64 {

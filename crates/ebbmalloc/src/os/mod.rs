@@ -31,6 +31,8 @@ mod rseq_area;
 mod stack;
 mod threads;
 mod weak;
+pub use core::sync::atomic::AtomicU32 as Bell;
+
 pub use hooks::Hooks;
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
@@ -157,9 +159,9 @@ pub trait Os: Sync {
     /// no older than what the caller stored before. False where that cannot be.
     fn pass_barrier(&self) -> bool;
 
-    /// Prepares for threads to be watched, and has `exit` called in each of those when it exits;
-    /// or why that is not possible.
-    fn watch_threads(&self, exit: Option<extern "C" fn()>) -> Result<(), &'static str>;
+    /// Prepares for threads to be watched, and has `exit` called in each of those when it exits, at last with
+    /// true; or why that is not possible.
+    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str>;
 
     /// Watches the calling thread. False where memory is too short for that. May allocate.
     fn watch_thread(&self) -> bool;
@@ -168,22 +170,27 @@ pub trait Os: Sync {
     /// thread of this process is in one that began before. False where it cannot.
     fn restart_sequences(&self) -> bool;
 
-    /// False while this process has never had a second thread, as far as that is known. What the C library
-    /// knows is of no use in one that was `forked`.
-    fn is_threaded(&self, forked: bool) -> bool;
+    /// Whether the calling thread is the first of the process.
+    fn is_first(&self) -> bool;
 
     /// True only if this process has one thread for certain.
     fn is_single(&self) -> bool;
 
-    /// Runs `work` in a thread of its own, which no signal interrupts. May allocate. False where
-    /// there can be no thread.
-    fn start_thread(&self, work: extern "C" fn()) -> bool;
+    /// Runs `work` in a thread of its own, to which no signal goes but those that its own instructions raise. A handle
+    /// of the thread, for [`Os::join_thread`]; none where there can be no thread. May allocate.
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
 
-    /// True if all other threads of the process have ended.
-    fn is_alone(&self) -> bool;
+    /// Waits until a thread has ended that [`Os::start_thread`] returned. To be called once for each.
+    fn join_thread(&self, thread: usize);
 
     /// Waits so many milliseconds.
     fn sleep_ms(&self, ms: u32);
+
+    /// The same, but no longer than until [`Os::ring`] is called, or was. It may end early.
+    fn doze_ms(&self, bell: &Bell, ms: u32);
+
+    /// Wakes the thread that dozes with this bell.
+    fn ring(&self, bell: &Bell);
 
     /// Milliseconds since some moment; cheap, so it may move in steps of a few.
     fn now_ms(&self) -> u64;

@@ -15,27 +15,6 @@ pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     })
 }
 
-/// True if the calling thread is the last one of the process. The first may be gone and still count.
-pub(super) fn is_alone() -> bool {
-    // SAFETY: fills the struct that it is given; all zero bytes are valid.
-    let links = keeping_errno(|| unsafe {
-        let mut status: libc::stat = core::mem::zeroed();
-        (libc::stat(c"/proc/self/task".as_ptr(), &mut status) == 0).then_some(status.st_nlink)
-    });
-    // A directory for each thread, and two links of its own.
-    match links {
-        Some(3) => true,
-        Some(4) => {
-            let mut text = [0; 64];
-            let text = read_file(c"/proc/self/stat", &mut text);
-            // "PID (NAME) STATE": the name may contain anything.
-            let state = text.iter().rposition(|&byte| byte == b')').and_then(|at| text.get(at + 2));
-            matches!(state, Some(b'Z' | b'X'))
-        }
-        _ => false,
-    }
-}
-
 /// A variable of the environment that the process was started with, where the C library does not
 /// know it yet: /proc/self/environ, entries that end in a zero byte.
 #[cold]

@@ -18,6 +18,8 @@ use super::linux::keeping_errno;
 pub struct ThreadWords {
     /// How things stand with what belongs to the thread.
     pub(crate) state: AtomicU32,
+    /// Whether it counts as one of several (`scavenger.rs`). Only the thread itself looks.
+    pub(crate) company: AtomicU32,
     /// What belongs to the thread.
     pub(crate) own: AtomicPtr<u8>,
 }
@@ -25,7 +27,11 @@ pub struct ThreadWords {
 impl ThreadWords {
     /// The words of a new thread.
     pub const fn new() -> Self {
-        Self { state: AtomicU32::new(0), own: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            state: AtomicU32::new(0),
+            company: AtomicU32::new(0),
+            own: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// [`Os::may_be`] of words that are there for certain.
@@ -139,8 +145,9 @@ const NO_KEY: u32 = u32::MAX;
 /// What the destructor calls.
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Has `exit` called in threads that are watched; or why that is not possible.
-pub(super) fn prepare(exit: Option<extern "C" fn()>) -> Result<(), &'static str> {
+/// Has `exit` called in threads that are watched; or why that is not possible. Any thread may ask for this at any time: only
+/// the first call does something.
+pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
     if cfg!(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64")))) {
         return Err("no variables of threads for this architecture yet");
     }
@@ -152,7 +159,10 @@ pub(super) fn prepare(exit: Option<extern "C" fn()>) -> Result<(), &'static str>
         if keeping_errno(|| unsafe { libc::pthread_key_create(&mut key, Some(leave)) }) != 0 {
             return Err("no key for the data of threads is left");
         }
-        KEY.store(key, Ordering::Relaxed);
+        if KEY.compare_exchange(NO_KEY, key, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+            // SAFETY: just created, and used nowhere.
+            keeping_errno(|| unsafe { libc::pthread_key_delete(key) });
+        }
     }
     Ok(())
 }
@@ -175,12 +185,10 @@ fn watch_round(round: usize) -> bool {
 /// next round, so that the destructors of this one still find a cache. Not longer, since a
 /// thread that first allocates in a late round must not keep its cache for ever.
 unsafe extern "C" fn leave(round: *mut c_void) {
-    if round.addr() == 1 && watch_round(2) {
-        return;
-    }
+    let is_last = round.addr() != 1 || !watch_round(2);
     let exit = EXIT.load(Ordering::Relaxed);
     // SAFETY: `prepare` stored a function of this type before any thread was watched.
-    unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(exit)() }
+    unsafe { mem::transmute::<*mut c_void, extern "C" fn(bool)>(exit)(is_last) }
 }
 
 #[cfg(all(test, not(any(miri, loom))))]

@@ -1,0 +1,348 @@
+// The library's own thread changes nothing that a program can do or sees happen: each part in a child of its own.
+// expect: exit 0
+// check: no resident memory counts what check mode holds back
+// ways: preload static
+#define _GNU_SOURCE
+#include "check.h"
+#include <dirent.h>
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { BLOCKS = 16 << 10, BLOCK = 1000, PATIENCE_MS = 20000, STACK = 1 << 20 };
+
+static void *blocks[BLOCKS];
+static pthread_barrier_t barrier;
+
+static void sleep_ms(long ms) { nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL); }
+
+/* The threads there are, by number, and how many. */
+static int threads(pid_t *found, int most) {
+    DIR *tasks = opendir("/proc/self/task");
+    int n = 0;
+    CHECK(tasks != NULL);
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
+        if (entry->d_name[0] != '.' && n < most) found[n++] = atoi(entry->d_name);
+    closedir(tasks);
+    return n;
+}
+
+#define WAIT_UNTIL(condition)                                   \
+    for (int waited = 0; !(condition); waited += 2) {           \
+        CHECK(waited < PATIENCE_MS && #condition);              \
+        sleep_ms(2);                                            \
+    }
+
+static void fill_heap(void) {
+    for (int i = 0; i < BLOCKS; i++) {
+        if (blocks[i] == NULL) blocks[i] = malloc(BLOCK);
+        CHECK(blocks[i] != NULL);
+    }
+}
+
+/* Allocates in bulk, again and again, for about so long: threads that do this at the same time are what a scavenger is for. */
+static void work_ms(int ms) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        void *some[64];
+        for (int i = 0; i < 64; i++) some[i] = malloc(100000), CHECK(some[i] != NULL);
+        for (int i = 0; i < 64; i++) free(some[i]);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
+}
+
+static void *work(void *ms) {
+    work_ms((int)(intptr_t)ms);
+    return NULL;
+}
+
+static void *work_and_wait(void *ms) {
+    work(ms);
+    pthread_barrier_wait(&barrier);
+    return NULL;
+}
+
+enum { COMPANY = 2 };
+static pthread_t company[COMPANY];
+
+/* Threads that have allocated, and the library's beside them: its number. The threads wait at the barrier. */
+static pid_t in_company(void) {
+    pid_t all[16];
+    int n = 0;
+    CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
+    fill_heap();
+    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)40) == 0);
+    WAIT_UNTIL((work_ms(5), n = threads(all, 16)) == COMPANY + 2);
+    /* It was started last, unless numbers have begun anew. */
+    pid_t last = 0;
+    for (int i = 0; i < n; i++) last = all[i] > last ? all[i] : last;
+    return last;
+}
+
+static void leave_company(void) {
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < COMPANY; i++) CHECK(pthread_join(company[i], NULL) == 0);
+}
+
+/* Whether this process has one thread: the kernel refuses otherwise. */
+static int is_alone(void) {
+    int result = unshare(CLONE_SIGHAND);
+    CHECK(result == 0 || errno == EINVAL);
+    return result == 0;
+}
+
+static void *yield(void *unused) {
+    sched_yield();
+    return unused;
+}
+
+/* When a program has waited for its threads it has one thread, with much memory in use. */
+static int alone_at_once(void) {
+    if (unshare(CLONE_SIGHAND) != 0) return 77;
+    for (int round = 0; round < 2; round++) {
+        in_company();
+        CHECK(!is_alone());
+        leave_company();
+        /* The kernel takes a moment to let go of a thread that was waited for. */
+        int yields = 0;
+        while (!is_alone()) sched_yield(), CHECK(++yields < 2000);
+    }
+    /* Nor does it get another one while it has no threads that allocate. */
+    pid_t all[4];
+    work_ms(50);
+    CHECK(threads(all, 4) == 1);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, yield, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    work_ms(50);
+    WAIT_UNTIL(is_alone());
+    CHECK(threads(all, 4) == 1);
+    return 0;
+}
+
+static pid_t last_thread;
+
+static void at_end(void) {
+    sigset_t blocked;
+    CHECK(syscall(SYS_gettid) == last_thread);
+    CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0 && !sigismember(&blocked, SIGTERM));
+    volatile char *stack = __builtin_alloca(STACK);
+    for (int i = 0; i < STACK; i += 4096) stack[i] = 1;
+    _exit(42);
+}
+
+static void *end_last(void *main_thread) {
+    pthread_join(*(pthread_t *)main_thread, NULL);
+    work_ms(20);
+    leave_company();
+    last_thread = (pid_t)syscall(SYS_gettid);
+    return NULL;
+}
+
+static void *exit_early(void *unused) {
+    pthread_exit(unused);
+}
+
+/* Exit handlers run on the program's last thread, as soon as it ends, also where there is no /proc. */
+static int ends_with_the_last_thread(void) {
+    static pthread_t main_thread, thread;
+    main_thread = pthread_self();
+    CHECK(atexit(at_end) == 0);
+    /* For this glibc loads a library. */
+    CHECK(pthread_create(&thread, NULL, exit_early, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    in_company();
+    char empty[] = "/tmp/ebb-empty-XXXXXX";
+    if (mkdtemp(empty) == NULL || chroot(empty) != 0) fprintf(stderr, "no other root directory: %s\n", strerror(errno));
+    rmdir(empty);
+    CHECK(pthread_create(&thread, NULL, end_last, &main_thread) == 0);
+    pthread_exit(NULL);
+}
+
+static volatile pid_t handled_on;
+
+static void handle(int number) {
+    (void)number;
+    volatile char stack[128 << 10];
+    for (size_t i = 0; i < sizeof stack; i += 4096) stack[i] = 1;
+    free(OPAQUE(malloc(100000)));
+    handled_on = (pid_t)syscall(SYS_gettid);
+}
+
+static void *send_each_thread(void *ours) {
+    static const int own[] = {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        handled_on = 0;
+        CHECK(syscall(SYS_tgkill, getpid(), *(pid_t *)ours, own[i]) == 0);
+        WAIT_UNTIL(handled_on == *(pid_t *)ours);
+    }
+    return NULL;
+}
+
+/* Handlers run on our thread of the signals that instructions raise, and of no others. Some programs send one of these to
+   each thread and wait for it. */
+static int hears_its_own_signals(void) {
+    static const int all[] = {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGTERM, SIGUSR1};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        CHECK(sigaction(all[i], &(struct sigaction){.sa_handler = handle}, NULL) == 0);
+    pid_t ours = in_company();
+    send_each_thread(&ours);
+    handled_on = 0;
+    CHECK(syscall(SYS_tgkill, getpid(), ours, SIGTERM) == 0);
+    sleep_ms(20);
+    CHECK(handled_on == 0);
+    leave_company();
+    return 0;
+}
+
+/* All threads have the user that the program has become. */
+static int becomes_another_user(void) {
+    if (geteuid() != 0) return 77;
+    pid_t all[16];
+    in_company();
+    CHECK(setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    int n = threads(all, 16), found = 0;
+    CHECK(n == COMPANY + 2);
+    for (int i = 0; i < n; i++) {
+        char path[64], line[128];
+        snprintf(path, sizeof path, "/proc/self/task/%d/status", all[i]);
+        FILE *status = fopen(path, "r");
+        CHECK(status != NULL);
+        while (fgets(line, sizeof line, status)) {
+            int user[4];
+            if (sscanf(line, "Uid: %d %d %d %d", &user[0], &user[1], &user[2], &user[3]) != 4) continue;
+            for (int j = 0; j < 4; j++) CHECK(user[j] == 65534);
+            found++;
+        }
+        fclose(status);
+    }
+    CHECK(found == n);
+    leave_company();
+    return 0;
+}
+
+static int narrow(cpu_set_t *set) {
+    CHECK(sched_getaffinity(0, sizeof *set, set) == 0);
+    if (CPU_COUNT(set) < 2) return 0;
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, set)) cpu++;
+    CPU_ZERO(set);
+    CPU_SET(cpu, set);
+    return 1;
+}
+
+static void *work_on_one_cpu(void *ms) {
+    cpu_set_t set;
+    CHECK(narrow(&set) && sched_setaffinity(0, sizeof set, &set) == 0);
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), 7);
+    return work_and_wait(ms);
+}
+
+/* Whether a thread of the library's has CPUs and priority of the first thread; -1 if there is none. */
+static int is_like_first(int others) {
+    pid_t all[16], last = 0;
+    cpu_set_t first, set;
+    int n = threads(all, 16);
+    if (n != others + 2) return -1;
+    for (int i = 0; i < n; i++) last = all[i] > last ? all[i] : last;
+    CHECK(sched_getaffinity(getpid(), sizeof first, &first) == 0);
+    if (sched_getaffinity(last, sizeof set, &set) != 0) return -1;
+    return CPU_EQUAL(&set, &first) && getpriority(PRIO_PROCESS, (id_t)last) == getpriority(PRIO_PROCESS, (id_t)getpid());
+}
+
+/* Threads that have a CPU for themselves do not give it to ours: one starts none, and of several the first thread takes it over. */
+static int has_the_cpus_of_the_process(void) {
+    cpu_set_t set;
+    if (!narrow(&set)) return 77;
+    for (int many = 1; many <= COMPANY; many++) {
+        CHECK(pthread_barrier_init(&barrier, NULL, (unsigned)many + 1) == 0);
+        fill_heap();
+        for (int i = 0; i < many; i++) CHECK(pthread_create(&company[i], NULL, work_on_one_cpu, (void *)60) == 0);
+        sleep_ms(80);
+        if (many == 1) CHECK(is_like_first(many) != 0);
+        WAIT_UNTIL((work_ms(5), is_like_first(many)) == 1);
+        pthread_barrier_wait(&barrier);
+        for (int i = 0; i < many; i++) CHECK(pthread_join(company[i], NULL) == 0);
+    }
+    return 0;
+}
+
+/* A filter installed after the start, that kills for what starting a thread and allocating do not need. */
+static int makes_no_forbidden_calls(void) {
+#define KILL(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        KILL(prctl), KILL(sched_setscheduler), KILL(sched_setaffinity), KILL(setpriority), KILL(newfstatat), KILL(statx), KILL(gettid),
+        KILL(tgkill), KILL(nanosleep), KILL(sched_yield), KILL(seccomp), KILL(sched_getscheduler), KILL(sched_setparam),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 77;
+    CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
+    fill_heap();
+    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)250) == 0);
+    work_ms(50);
+    leave_company();
+    return 0;
+}
+
+/* Where there can be no thread, the program's goes on. */
+static int works_without(void) {
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    pid_t all[16];
+    CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
+    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)50) == 0);
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) return 77;
+    fill_heap();
+    errno = 4321;
+    work_ms(50);
+    CHECK(errno == 4321 && threads(all, 16) == COMPANY + 1);
+    leave_company();
+    return 0;
+}
+
+static void in_child(const char *name, int (*part)(void), int expected) {
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) alarm(50), exit(part());
+    CHECK(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+        fprintf(stderr, "%s: not possible here\n", name);
+        return;
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != expected) {
+        fprintf(stderr, "%s: status %#x\n", name, status);
+        exit(1);
+    }
+}
+
+int main(void) {
+#define IN_CHILD(part, expected) in_child(#part, part, expected)
+    IN_CHILD(alone_at_once, 0);
+    IN_CHILD(ends_with_the_last_thread, 42);
+    IN_CHILD(hears_its_own_signals, 0);
+    IN_CHILD(becomes_another_user, 0);
+    IN_CHILD(has_the_cpus_of_the_process, 0);
+    IN_CHILD(makes_no_forbidden_calls, 0);
+    IN_CHILD(works_without, 0);
+    return 0;
+}
