@@ -192,6 +192,7 @@ static void run(enum when when, unsigned otherwise) {
     pause_ms(PAUSE_MS);
     work(3);
     malloc_trim(0);
+    CHECK(mallinfo2().uordblks > 0);
     end(0);
 }
 
