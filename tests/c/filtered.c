@@ -209,6 +209,8 @@ static pid_t start(enum when when, unsigned otherwise, char *self) {
     CHECK(child >= 0);
     if (child != 0) return child;
     if (self == NULL) run(when, otherwise);
+    /* Statistics make calls of their own, at the end. */
+    unsetenv("EBB_STATS");
     install(SERVICE, otherwise, 0);
     execl("/proc/self/exe", self, "service", (char *)NULL);
     _exit(3);
