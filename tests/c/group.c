@@ -1,21 +1,17 @@
 // Near the limit of its control group a program gives free memory back, rather than being killed: what is free here lies
-// in pieces too small for what is asked for next. The limit may be lowered meanwhile; and by version 2 of control groups
-// it may be shared with other processes, or one beyond which the kernel does not kill, but slows down. Needs root, and
-// groups whose memory can be limited.
+// in pieces too small for what is asked for next. By version 2 of control groups the limit may be one beyond which the kernel
+// does not kill, but slows down. Needs root, and groups whose memory can be limited.
 // expect: exit 0
 // check: no what check mode holds back counts as well
 // ways: preload
 #include "check.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { LIMIT_MIB = 64, PIECES = 450, PIECE = 100 << 10, LARGE = 80, LARGER = 300 << 10, ROUNDS = 10 };
-enum { OTHER_MIB = 32, PLENTY_MIB = 256, LOOKED_AT = 20 << 20 };
 
 static int first; /* version 1 */
 static char group[100];
@@ -58,27 +54,6 @@ static void work(void) {
     }
 }
 
-/* Another process of the group, which keeps some memory. */
-static pid_t start_other(void) {
-    int ready[2];
-    char byte = 0;
-    CHECK(pipe(ready) == 0);
-    pid_t other = fork();
-    if (other == 0) {
-        size_t bytes = (size_t)OTHER_MIB << 20;
-        CHECK(write_file(group, "cgroup.procs", "0"));
-        void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        CHECK(memory != MAP_FAILED);
-        memset(memory, 1, bytes);
-        CHECK(write(ready[1], &byte, 1) == 1);
-        for (;;) pause();
-    }
-    CHECK(other > 0 && read(ready[0], &byte, 1) == 1);
-    close(ready[0]);
-    close(ready[1]);
-    return other;
-}
-
 /* How often the group has been slowed down. */
 static int slowed_down(void) {
     char path[300], line[100];
@@ -92,13 +67,11 @@ static int slowed_down(void) {
 }
 
 static void test(char *self, const char *which) {
-    int lowered = !strcmp(which, "lowered"), shared = !strcmp(which, "shared"), slow = !strcmp(which, "slow");
+    int slow = !strcmp(which, "slow");
     snprintf(group, sizeof group, "/sys/fs/cgroup/%sebbmalloc-%d", first ? "memory/" : "", (int)getpid());
     if (mkdir(group, 0755) != 0) skip(group);
-    int mib = lowered ? PLENTY_MIB : shared ? LIMIT_MIB + OTHER_MIB : LIMIT_MIB;
-    int limited = limit_to(slow ? "memory.high" : "memory.max", mib);
+    int limited = limit_to(slow ? "memory.high" : "memory.max", LIMIT_MIB);
     write_file(group, first ? "memory.swappiness" : "memory.swap.max", "0");
-    pid_t other = limited && shared ? start_other() : 0;
     pid_t child = limited ? fork() : -1;
     if (child == 0) {
         CHECK(write_file(group, "cgroup.procs", "0"));
@@ -108,10 +81,6 @@ static void test(char *self, const char *which) {
     int status = 0, times = 0;
     CHECK(child < 0 || waitpid(child, &status, 0) == child);
     if (limited && slow) times = slowed_down();
-    if (other > 0) {
-        kill(other, SIGKILL);
-        CHECK(waitpid(other, NULL, 0) == other);
-    }
     /* The kernel may take a moment to see that nobody is there any more. */
     for (int tries = 0; rmdir(group) != 0 && tries < 100; tries++) usleep(10000);
     if (!limited) skip("no limit may be set");
@@ -124,22 +93,12 @@ static void test(char *self, const char *which) {
 int main(int argc, char **argv) {
     first = access("/sys/fs/cgroup/memory/memory.limit_in_bytes", F_OK) == 0;
     if (argc > 1) {
-        snprintf(group, sizeof group, "%s", argv[2]);
-        if (!strcmp(argv[1], "lowered")) {
-            free(touched(LOOKED_AT));
-            CHECK(limit_to("memory.max", LIMIT_MIB));
-            sleep(3);
-        }
         work();
         return 0;
     }
     if (!first && !write_file("/sys/fs/cgroup", "cgroup.subtree_control", "+memory"))
         skip("no group with a limit of memory may be made");
     test(argv[0], "alone");
-    test(argv[0], "lowered");
-    if (!first) {
-        test(argv[0], "shared");
-        test(argv[0], "slow");
-    }
+    if (!first) test(argv[0], "slow");
     return 0;
 }

@@ -35,7 +35,7 @@ pub struct MallInfo<T> {
 }
 
 fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    let stats = ENGINE.stats();
+    let stats = ENGINE.stats_of_heap();
     let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
     let arena = stats.live_bytes - stats.large_bytes + free_bytes;
     MallInfo {
@@ -72,7 +72,7 @@ export! {
         if options != 0 || stream.is_null() {
             return libc::EINVAL;
         }
-        match write_xml(&ENGINE.stats(), &mut CStream(stream.cast())) {
+        match write_xml(&ENGINE.stats_of_heap(), &mut CStream(stream.cast())) {
             Ok(()) => 0,
             Err(fmt::Error) => {
                 set_errno(libc::EIO);

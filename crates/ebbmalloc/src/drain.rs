@@ -13,7 +13,7 @@
 //! and what it begins later finds a header closed that still is: ours. One that is busy may be about to store
 //! what it made of a header from before, so its stacks are opened again, and left alone until the next time.
 //!
-//! The drainer makes no system call to stop others (decisions/0031): a filter of system calls, which a
+//! The drainer makes no system call to stop others (decisions/0032): a filter of system calls, which a
 //! program may have installed since the start, may kill for it. In a process with one thread there is nobody
 //! to stop. Else a stack stays closed for [`settle_ms`] first, and whoever needs it meanwhile opens it again,
 //! as it was: it is in use. Only rounds close such stacks, those that nobody has used since the last round.

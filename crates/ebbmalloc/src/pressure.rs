@@ -1,7 +1,7 @@
 //! Free memory where memory as a whole gets short: how much less of it may stay resident the nearer this
 //! heap comes to what its control group or the machine has.
 //!
-//! Set-up finds that out, once: later a filter of system calls may kill who opens files (decisions/0031).
+//! Set-up finds that out, once: later a filter of system calls may kill who opens files (decisions/0032).
 //! So a limit that changes meanwhile is not seen, nor what other processes of the group use.
 
 use crate::region::Region;

@@ -65,7 +65,7 @@ class Stats(TypedDict):
     held_bytes: int
     #: The most that `held_bytes` may be, in whole units of 64 KiB with their tables; 0 for no limit.
     limit_bytes: int
-    #: What the process may have by its control group or the machine; 0 before it matters (16 MiB held).
+    #: What the process may have by its control group or the machine, as set-up found it; 0 where nothing says.
     memory_bytes: int
     #: Address space made usable, in use or not, resident or not.
     committed_bytes: int

@@ -168,7 +168,7 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn can_stop(&self) -> bool {
         // membarrier(2) would do both also while others run. But a filter of system calls may kill for it, and
-        // nothing that filters allow tells whether there is one: decisions/0031.
+        // nothing that filters allow tells whether there is one: decisions/0032.
         background::is_single()
     }
 

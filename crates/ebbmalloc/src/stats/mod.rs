@@ -22,8 +22,23 @@ use crate::text::Line;
 impl<O: Os> Engine<O> {
     /// What is where right now. Parts are read one after the other, so while other threads
     /// work they may disagree by a few batches. Does not allocate.
-    #[inline(never)]
     pub fn stats(&self) -> Stats {
+        let mut stats = self.stats_of_heap();
+        if stats.choice.mode.is_empty() {
+            return stats; // Before set-up.
+        }
+        stats.choice = self.told(stats.choice);
+        let usage = self.os.usage();
+        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
+        stats.system_us = usage.system_us;
+        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
+        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
+        stats
+    }
+
+    /// The same but for what the kernel accounts to the process, and which kernel this is: makes no system call.
+    #[inline(never)]
+    pub fn stats_of_heap(&self) -> Stats {
         let mut stats = Stats::EMPTY;
         // Not for its own sake: what set-up decides may not be read while another thread is at it.
         if !self.ready() {
@@ -31,7 +46,7 @@ impl<O: Os> Engine<O> {
         }
         let totals = self.totals.read();
         let setup = self.setup();
-        stats.choice = self.told(setup.choice.unwrap_or(Choice::UNSET));
+        stats.choice = setup.choice.unwrap_or(Choice::UNSET);
 
         let (in_heaps, in_holes) = (self.sum_of_heaps(&mut stats), self.sum_of_holes());
         for class in SizeClass::all() {
@@ -94,12 +109,6 @@ impl<O: Os> Engine<O> {
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;
         stats.purged_bytes = (counts.purged * UNIT) as u64;
         stats.purges = counts.purges as u64;
-
-        let usage = self.os.usage();
-        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
-        stats.system_us = usage.system_us;
-        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
-        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
         stats
     }
 
