@@ -3,7 +3,7 @@
 //!
 //! Threads of the program count as its *company* once they have missed a cache, until they exit; the first thread of the
 //! process does not count. Only where there is company may the scavenger start, and the last of the company to exit takes it along:
-//! rings its bell, and waits until it has ended. So a program whose threads have ended has none of ours (decisions/0031).
+//! rings its bell, and waits until it has ended. So a program whose threads have ended has none of ours (decisions/0033).
 //!
 //! Protocol (model-checked in `crates/testkit/tests/loom.rs`): who frees memory, under a lock, looks
 //! afterwards whether the scavenger must be called. The scavenger forgets that it was called before

@@ -3,7 +3,7 @@
 //! A library that a program may open late finds no room left at a fixed distance from the thread pointer: glibc sets
 //! some 1.6 KiB aside for all of them, and musl none. So the crate asks by a descriptor (TLSDESC), which both C libraries
 //! fill when they load it. In a program the linker knows the distance and puts it in the place of the call. The C
-//! libraries (feature `malloc`) are there from the start, and read the distance ("initial-exec"): decisions/0031.
+//! libraries (feature `malloc`) are there from the start, and read the distance ("initial-exec"): decisions/0035.
 
 use super::auxiliary;
 use super::weak::weak;
