@@ -224,7 +224,14 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_place.get() = if open { setup.place } else { Place::UNSET };
         }
-        if !reserved || !self.light_beacon(mode.name(), slabs) {
+        let lit = reserved && self.light_beacon(mode.name(), slabs);
+        let care = if lit {
+            self.set_limit(setup.options.limit);
+            self.set_up_care(&setup.options)
+        } else {
+            None
+        };
+        let Some((care, homes)) = care else {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(
                     &self.os,
@@ -232,7 +239,8 @@ impl<O: Os> Engine<O> {
                 );
             }
             return false;
-        }
+        };
+        (setup.care, setup.homes) = (care, homes);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
@@ -241,8 +249,6 @@ impl<O: Os> Engine<O> {
         if TELLING && setup.options.explain == ExplainChoice::On {
             Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
-        self.set_limit(setup.options.limit);
-        (setup.care, setup.homes) = self.set_up_care(&setup.options);
         match setup.care {
             Care::None => self.set_up_samples(setup.options.sample),
             Care::Checked => {}

@@ -243,9 +243,14 @@ impl<O: Os> Engine<O> {
     }
 
     pub(crate) fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
-        // SAFETY: a block of the heap, or its name, was just seen to be valid; that nobody deletes the
-        // heap meanwhile is the caller's duty.
-        unsafe { of_block(&self.region, heap) }.contents().lock()
+        self.record_of(heap).contents().lock()
+    }
+
+    /// The record of a heap of which a block, or its name, was just seen to be valid; that nobody deletes the heap meanwhile is the
+    /// duty of the program.
+    pub(crate) fn record_of(&self, heap: UnitIndex) -> &HeapRecord {
+        // SAFETY: as said.
+        unsafe { of_block(&self.region, heap) }
     }
 
     /// The same where the heap's limit lets a block have so many bytes, in place of one of `replaced` bytes.
@@ -276,11 +281,11 @@ impl<O: Os> Engine<O> {
         };
         let granted = alloc().or_else(|short| match short {
             // Free blocks in caches may be all that keeps memory from being free.
-            Short::OfMemory => {
+            Short::OfMemory if self.could_hold(size) && self.could_hold(align) => {
                 self.flush_all();
                 alloc()
             }
-            Short::ByLimit => Err(short),
+            Short::OfMemory | Short::ByLimit => Err(short),
         });
         granted.ok()
     }

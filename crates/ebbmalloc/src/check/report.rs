@@ -2,7 +2,7 @@
 //! blocks are still held.
 
 use super::Fault;
-use crate::check_table::{DEPTH, Event, Record, State};
+use crate::check_table::{DEPTH, Event, Record};
 use crate::engine::Engine;
 use crate::options::CheckChoice;
 use crate::os::Os;
@@ -58,7 +58,7 @@ impl<O: Os> Engine<O> {
 
     #[inline(never)]
     fn describe(&self, record: &Record) {
-        let Record { size, number, allocated, freed, state, .. } = *record;
+        let Record { size, number, allocated, freed, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);
         let thread = allocated.thread;
         match class {
@@ -68,7 +68,7 @@ impl<O: Os> Engine<O> {
             )),
         }
         self.print_event(allocated);
-        if state != State::Live {
+        if !record.is_live() {
             self.say(format_args!("  first freed by thread {}:", freed.thread));
             self.print_event(freed);
         }

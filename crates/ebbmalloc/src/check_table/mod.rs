@@ -13,6 +13,7 @@ pub(crate) use stacks::{DEPTH, Held};
 
 use crate::os::Os;
 use crate::region::UnitIndex;
+use crate::sync::AtomicUsize;
 use arena::Arena;
 use records::Records;
 use stacks::Stacks;
@@ -36,12 +37,7 @@ impl CheckTable {
 
     /// Makes it ready; false if memory is short, and then it may be called again.
     pub fn set_up(&mut self, os: &impl Os) -> bool {
-        let Self { arena, records, stacks, .. } = self;
-        if !arena.set_up(os) {
-            return false;
-        }
-        let buckets = (arena.reserved() / 256).next_power_of_two().min(1 << 20);
-        records.set_up(arena, os, buckets) && stacks.set_up(arena, os, buckets / 4)
+        self.records.set_up(os) && self.stacks.set_up(os)
     }
 
     /// From here on blocks are the program's.
@@ -55,16 +51,15 @@ impl CheckTable {
         Event { stack, thread: os.thread_id() }
     }
 
-    /// Notes a new block; false if memory is short.
+    /// Notes a new block of a heap, which has this unit, and this word for its list; false if memory is short.
     pub fn insert(
         &mut self,
         os: &impl Os,
-        block: *mut u8,
-        size: usize,
-        heap: UnitIndex,
+        (block, size): (*mut u8, usize),
+        (heap, list): (UnitIndex, &AtomicUsize),
         by: Event,
     ) -> bool {
-        self.records.insert(&mut self.arena, os, block, size, heap, by)
+        self.records.insert(&mut self.arena, os, (block, size), (heap, list), by)
     }
 
     /// The newest block at this address, and what is known of it.
@@ -96,9 +91,18 @@ impl CheckTable {
         self.records.retire(&self.arena, place, by, state);
     }
 
-    /// All blocks of this heap are gone.
-    pub fn retire_heap(&mut self, heap: UnitIndex, by: Event) {
-        self.records.retire_heap(&self.arena, heap, by);
+    /// Runs `work` on the records of a heap's blocks, in use and in quarantine, until it returns something.
+    pub fn find_map_of<R>(
+        &self,
+        list: &AtomicUsize,
+        work: impl FnMut(&Record) -> Option<R>,
+    ) -> Option<R> {
+        self.records.find_map_of(&self.arena, list, work)
+    }
+
+    /// All blocks of this heap are gone, and it itself.
+    pub fn retire_heap(&mut self, list: &AtomicUsize, by: Event) {
+        self.records.retire_heap(&self.arena, list, by);
     }
 
     /// The block that is longest in quarantine, which leaves it, where that holds more than `most` bytes.
