@@ -70,6 +70,7 @@ impl Pages {
                 let granted = self.take(region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours do not join; purged, they do.
                     self.purge(region, os, 0);
+                    self.restore(region, os);
                     self.take(region, os, units, align)
                 })?;
                 (granted, if granted.zeroed { units } else { 0 })
@@ -153,6 +154,15 @@ impl Pages {
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
         self.retention.patience.count_gone(os.now_ms(), units);
+    }
+
+    /// Takes all runs back that were out of reach, if there is room for them now: [`Guards::restore`].
+    fn restore(&mut self, region: &Region, os: &impl Os) {
+        // SAFETY: in use, so the record is current.
+        let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
+        while let Some((first, units)) = self.guards.restore(region, os, units_of) {
+            self.free_clean(region, os, first, units);
+        }
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.

@@ -24,6 +24,8 @@ const SPOILT: u8 = 0xd5;
 pub struct FakeOs {
     page: usize,
     space: usize,
+    /// Bytes that may be committed at a time (RLIMIT_DATA).
+    data: usize,
     cpus: usize,
     /// What there is for the process, and what the group uses of it; and how often that was asked.
     memory: [AtomicU64; 2],
@@ -71,6 +73,7 @@ impl Default for FakeOs {
         Self {
             page: 4096,
             space: 24 << 20,
+            data: usize::MAX,
             cpus: 2,
             memory: [u64::MAX, 0].map(AtomicU64::new),
             memory_looks: AtomicUsize::new(0),
@@ -102,6 +105,11 @@ impl FakeOs {
     /// One that says it has `bytes` of address space left.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
+    }
+
+    /// One whose process may have `bytes` committed at a time, as RLIMIT_DATA has it.
+    pub fn data(self, bytes: usize) -> Self {
+        Self { data: bytes, ..self }
     }
 
     /// One with so many CPUs.
@@ -305,6 +313,12 @@ impl FakeOs {
 }
 
 impl State {
+    /// Pages that are committed.
+    fn committed(&self) -> usize {
+        let of = |one: &Reservation| one.committed.iter().filter(|&&there| there).count();
+        self.reservations.iter().map(of).sum()
+    }
+
     /// The reservation that a range lies in, and the range's pages.
     fn pages_of(
         &mut self,
@@ -383,7 +397,12 @@ impl Os for FakeOs {
             return false;
         }
         let mut state = self.state();
+        let committed = state.committed() * self.page;
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        let more = reservation.committed[pages.clone()].iter().filter(|&&there| !there).count();
+        if more > 0 && committed + more * self.page > self.data {
+            return false;
+        }
         for page in pages {
             let offset = page * self.page;
             if reservation.committed[page] {

@@ -57,10 +57,12 @@ impl<O: Os> Engine<O> {
         let end = units as usize * UNIT;
         let used = (UNIT + RING_BYTES).next_multiple_of(self.os.page_size());
         if used < end {
+            let mut pages = self.pages.lock();
             // SAFETY: nothing else is in the last of these units.
             unsafe {
-                let last = self.region.address(first + (count - 1) * units);
-                self.pages.lock().guards.place(&self.os, last.add(used), end - used);
+                let behind = self.region.address(first + (count - 1) * units).add(used);
+                pages.guards.set_up(&self.os, behind);
+                pages.guards.place(&self.os, behind, end - used);
             }
         }
         Some(Homes { first, count, units })

@@ -12,7 +12,7 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, mapping, memory,
+    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, guard, mapping, memory,
     moving, own_area, random, release, rseq_area, stack, threads,
 };
 
@@ -96,6 +96,20 @@ impl<P: Process> Os for LinuxFor<P> {
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { mapping::decommit(start.cast(), bytes) }
+    }
+
+    fn can_hide(&self, page: *mut u8) -> bool {
+        guard::can_hide(page.cast(), self.page_size())
+    }
+
+    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { guard::hide(start.cast(), bytes) }
+    }
+
+    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { guard::show(start.cast(), bytes) }
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {

@@ -18,6 +18,7 @@ mod background;
 mod faults;
 mod file;
 mod fork;
+mod guard;
 mod hooks;
 mod linux;
 mod mapping;
@@ -92,6 +93,30 @@ pub trait Os: Sync {
     /// # Safety
     /// The range is committed, and nobody uses it any more.
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
+
+    /// Whether [`Os::hide`] leaves mappings whole here. Tried with a page that is committed and that nobody uses; what was there is
+    /// lost.
+    fn can_hide(&self, _page: *mut u8) -> bool {
+        false
+    }
+
+    /// Puts part of a committed range out of reach, if possible so that [`Os::show`] always succeeds. As [`Os::decommit`].
+    ///
+    /// # Safety
+    /// As for that.
+    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.decommit(start, bytes) }
+    }
+
+    /// Undoes that; the range reads as zero. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// The range was hidden.
+    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.commit(start, bytes) }
+    }
 
     /// Gives the memory behind a committed range back; it reads as zero afterwards. False if the
     /// kernel refuses, and then the contents are unspecified.
