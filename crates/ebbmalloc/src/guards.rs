@@ -74,7 +74,10 @@ impl Guards {
                 return true;
             }
             self.lost += units as usize;
-            if shown && reach > 0 && !os.decommit(start, reach) {
+            // All that counts as memory that may be written, also a guard within a mapping.
+            let (from, to) =
+                (if shown { 0 } else { reach }, if self.within { bytes } else { reach });
+            if from < to && !os.decommit(start.add(from), to - from) {
                 return false;
             }
             (*region.span(first)).next = self.first;

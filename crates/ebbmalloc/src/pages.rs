@@ -70,7 +70,6 @@ impl Pages {
                 let granted = self.take(region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours do not join; purged, they do.
                     self.purge(region, os, 0);
-                    self.restore(region, os);
                     self.take(region, os, units, align)
                 })?;
                 (granted, if granted.zeroed { units } else { 0 })
@@ -156,13 +155,16 @@ impl Pages {
         self.retention.patience.count_gone(os.now_ms(), units);
     }
 
-    /// Takes all runs back that were out of reach, if there is room for them now: [`Guards::restore`].
-    fn restore(&mut self, region: &Region, os: &impl Os) {
+    /// Takes runs back that are out of reach, as far as there is room for them now: [`Guards::restore`]. False if there were none.
+    fn restore(&mut self, region: &Region, os: &impl Os) -> bool {
         // SAFETY: in use, so the record is current.
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
+        let mut some = false;
         while let Some((first, units)) = self.guards.restore(region, os, units_of) {
             self.free_clean(region, os, first, units);
+            some = true;
         }
+        some
     }
 
     /// Takes a run back, and purges if too much free memory is resident for too long.
@@ -409,6 +411,9 @@ impl Pages {
                 self.retention.patience.count_back(os.now_ms(), units);
             }
             return Some(Granted { first: start, zeroed });
+        }
+        if self.restore(region, os) {
+            return self.take(region, os, units, align);
         }
         let old_frontier = self.frontier.max(1);
         let start = region.align_unit(old_frontier, align)?;

@@ -12,8 +12,8 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, guard, mapping, memory,
-    moving, own_area, random, release, rseq_area, stack, threads,
+    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, guard, mapping,
+    memory, moving, own_area, random, release, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
