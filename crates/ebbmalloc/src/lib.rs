@@ -146,6 +146,7 @@ mod audit;
 mod beacon;
 mod cache;
 mod central;
+mod demangle;
 mod front;
 mod guards;
 mod heap_record;
@@ -250,7 +251,7 @@ pub use options::{
     CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
     ScavengerChoice, StatsChoice,
 };
-pub use os::{Hooks, Linux, LinuxFor, Os, Process, RseqArea, Symbol, ThreadWords, Usage};
+pub use os::{CLibrary, Hooks, Linux, LinuxFor, Os, Process, RseqArea, Symbol, ThreadWords, Usage};
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]

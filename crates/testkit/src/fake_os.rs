@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{CLibrary, Linux, Os, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::Faults;
 use crate::watch::Watch;
@@ -56,6 +56,8 @@ struct State {
     reservations: Vec<Reservation>,
     printed: String,
     calls: Vec<usize>,
+    names: Vec<(usize, &'static str)>,
+    c_library: Option<CLibrary>,
 }
 
 struct Reservation {
@@ -276,6 +278,16 @@ impl FakeOs {
     /// Whoever asks from now on was called from these addresses, the innermost first.
     pub fn set_calls(&self, calls: &[usize]) {
         self.state().calls = calls.to_vec();
+    }
+
+    /// At these addresses begin functions of these names.
+    pub fn set_names(&self, names: &[(usize, &'static str)]) {
+        self.state().names = names.to_vec();
+    }
+
+    /// The C library has its data there.
+    pub fn set_c_library(&self, found: CLibrary) {
+        self.state().c_library = Some(found);
     }
 
     /// The watch over what was reserved for blocks.
@@ -569,8 +581,17 @@ impl Os for FakeOs {
         known
     }
 
-    fn symbol(&self, _: usize) -> Option<Symbol<'_>> {
-        None
+    fn with_symbol(&self, address: usize, _: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        let name = self.state().names.iter().find(|known| known.0 == address).map(|known| known.1);
+        work(name.map(|name| Symbol {
+            module: b"a file",
+            offset: address,
+            function: Some((name.as_bytes(), 0)),
+        }));
+    }
+
+    fn c_library(&self) -> CLibrary {
+        self.state().c_library.clone().unwrap_or(CLibrary::UNKNOWN)
     }
 
     fn abort(&self) -> ! {

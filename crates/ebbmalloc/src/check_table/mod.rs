@@ -11,7 +11,7 @@ pub(crate) use arena::Ref;
 pub(crate) use records::{Event, Record, State};
 pub(crate) use stacks::{DEPTH, Held};
 
-use crate::os::Os;
+use crate::os::{CLibrary, Os};
 use crate::region::UnitIndex;
 use crate::sync::AtomicUsize;
 use arena::Arena;
@@ -118,12 +118,29 @@ impl CheckTable {
         known.len()
     }
 
-    /// Counts blocks in use by the stacks that allocated them, for [`CheckTable::most_held`]. All of them.
-    pub fn count_held(&mut self) -> Held {
+    /// Notes which blocks in use the C library can still reach: those that its data point to, and those that these do.
+    /// `begin_of`: where the block begins that an address lies in.
+    pub fn reach(&mut self, library: &CLibrary, begin_of: &impl Fn(usize) -> *mut u8) {
+        let Self { arena, records, .. } = self;
+        for &(start, bytes) in library.data() {
+            // SAFETY: the C library's data.
+            unsafe { records.reach(arena, start, bytes, begin_of) };
+        }
+    }
+
+    /// Counts blocks in use by the stacks that allocated them, for [`CheckTable::most_held`]. All of them, but for those that are the
+    /// C library's.
+    pub fn count_held(&mut self, library: &CLibrary) -> Held {
         let Self { arena, records, stacks, begin } = self;
         let mut all = Held { blocks: 0, bytes: 0 };
+        let is_loaders = |stack: Ref| {
+            let calls = Stacks::calls(arena, stack).iter();
+            let first = calls.copied().find(|call| !library.own.contains(call));
+            first.is_some_and(|call| library.loader.contains(&call))
+        };
         records.find_map(arena, |record| {
-            if record.state == State::Live && record.number >= *begin {
+            let held = record.state == State::Live && record.number >= *begin;
+            if held && !is_loaders(record.allocated.stack) {
                 stacks.hold(arena, record.allocated.stack, record.size);
                 all.blocks += 1;
                 all.bytes += record.size as u64;

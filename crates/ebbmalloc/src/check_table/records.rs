@@ -3,6 +3,8 @@
 //! Blocks that were freed stand in one queue, in order: those in quarantine leave it at its end, and what is
 //! known of them is forgotten later still. Those that are not gone are in a list of their heap, too.
 
+use core::ptr;
+
 use super::arena::{Arena, Buckets, Chained, Ref};
 use crate::os::Os;
 use crate::region::UnitIndex;
@@ -81,6 +83,8 @@ fn hash(block: *mut u8) -> u32 {
     ((block.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
+/// As much of a block is searched for pointers at most.
+const REACHED_MOST: usize = 1 << 20;
 /// So many blocks that are gone are remembered.
 const GONE_MOST: usize = 1 << 16;
 
@@ -174,7 +178,7 @@ impl Records {
         // SAFETY: the place is unused.
         unsafe {
             arena.at::<Record>(place).write(Record {
-                block: core::ptr::null_mut(),
+                block: ptr::null_mut(),
                 size: 0,
                 number: 0,
                 allocated: Event::NONE,
@@ -334,6 +338,45 @@ impl Records {
         let record = unsafe { &mut *arena.at::<Record>(place) };
         self.quarantined -= record.weight();
         record.state = State::Gone;
+    }
+
+    /// Marks the blocks in use that words in this part of memory point to, and those that words in these do.
+    ///
+    /// # Safety
+    /// The part may be read, at multiples of a word.
+    pub unsafe fn reach(
+        &self,
+        arena: &Arena,
+        start: usize,
+        bytes: usize,
+        begin_of: &impl Fn(usize) -> *mut u8,
+    ) {
+        // Those that are still to be looked at, linked.
+        let mut found = Ref::NONE;
+        let look = |start: usize, bytes: usize, found: &mut Ref| {
+            let start = ptr::with_exposed_provenance::<usize>(start);
+            for nth in 0..bytes / size_of::<usize>() {
+                // SAFETY: the caller's, or in a block in use. Volatile, as others may write there.
+                let word = unsafe { ptr::read_volatile(start.add(nth)) };
+                let place = self.find(arena, begin_of(word)).unwrap_or(Ref::NONE);
+                if place.is_none() || Self::get(arena, place).state != State::Live {
+                    continue;
+                }
+                // SAFETY: a record lies there.
+                unsafe {
+                    let record = &mut *arena.at::<Record>(place);
+                    (record.state, record.next) = (State::Reached, *found);
+                }
+                *found = place;
+            }
+        };
+        look(start, bytes, &mut found);
+        while !found.is_none() {
+            let Record { block, size, next, .. } = Self::get(arena, found);
+            found = next;
+            // Larger ones hold the program's data.
+            look(block.expose_provenance(), size.min(REACHED_MOST), &mut found);
+        }
     }
 
     /// The block that is longest in quarantine, which leaves it.

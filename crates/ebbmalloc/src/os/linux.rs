@@ -12,8 +12,8 @@ use super::proc::{
     affinity_cpus, highest_number, initial_environment, is_alone, read_file, start_us, status_pages,
 };
 use super::{
-    Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, guard, mapping,
-    memory, moving, own_area, random, release, rseq_area, stack, threads,
+    CLibrary, Hooks, Os, RseqArea, Symbol, ThreadWords, Usage, background, faults, fork, guard,
+    mapping, memory, moving, own_area, random, release, roots, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -287,8 +287,12 @@ impl<P: Process> Os for LinuxFor<P> {
         stack::calls(out)
     }
 
-    fn symbol(&self, address: usize) -> Option<Symbol<'_>> {
-        stack::symbol(address)
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        stack::with_symbol(address, may_read, work);
+    }
+
+    fn c_library(&self) -> CLibrary {
+        roots::c_library()
     }
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {

@@ -28,14 +28,17 @@ mod own_area;
 mod proc;
 mod random;
 mod release;
+mod roots;
 mod rseq_area;
 mod stack;
+mod symtab;
 mod threads;
 mod weak;
 pub use hooks::Hooks;
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
+pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
 pub use threads::ThreadWords;
@@ -235,8 +238,14 @@ pub trait Os: Sync {
     /// where that cannot be told.
     fn calls(&self, out: &mut [usize]) -> usize;
 
-    /// What lies at an address of code, as far as that is known.
-    fn symbol(&self, address: usize) -> Option<Symbol<'_>>;
+    /// Calls `work` with what lies at an address of code, as far as that is known: where it `may_read` files, also by names that are
+    /// for debuggers.
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>));
+
+    /// Where the C library has its data, as far as that is known. Takes locks of the loader.
+    fn c_library(&self) -> CLibrary {
+        CLibrary::UNKNOWN
+    }
 
     /// Has this called when an access is refused (SIGSEGV), with its address and that of the instruction, before
     /// what would have happened without. Programs may put handlers of their own in its place.
