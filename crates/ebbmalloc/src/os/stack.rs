@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
-use core::ptr;
+use core::{ptr, slice};
 
 use super::symtab;
 use super::weak::weak;
@@ -153,39 +153,72 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the function of this name fills the struct; names that it finds stay while their file is loaded,
     // which has code on a stack.
-    unsafe {
+    let (base, path, exported) = unsafe {
         let look = mem::transmute::<*const u8, Look>(look);
-        if look(ptr::without_provenance(address), info.as_mut_ptr()) == 0 {
-            return work(None);
-        }
+        let found = look(ptr::without_provenance(address), info.as_mut_ptr()) != 0;
         let info = info.assume_init();
         let text = |name: *const c_char| (!name.is_null()).then(|| CStr::from_ptr(name));
-        let base: *const u8 = info.dli_fbase.cast();
-        let offset = if is_fixed(base) { address } else { address - base.addr() };
-        let path = text(info.dli_fname).unwrap_or(c"?");
-        let module = path.to_bytes();
         let exported = text(info.dli_sname)
             .map(|name| (name.to_bytes(), address.wrapping_sub(info.dli_saddr.addr())));
-        if exported.is_some() || !may_read || base.is_null() {
-            return work(Some(Symbol { module, offset, function: exported }));
+        match found {
+            true => (
+                info.dli_fbase.cast::<u8>().cast_const(),
+                text(info.dli_fname).unwrap_or(c"?"),
+                exported,
+            ),
+            // In a fully static program it finds nothing.
+            false if is_static() && is_of_program(address) => {
+                let path = libc::getauxval(libc::AT_EXECFN) as usize;
+                let path = text(ptr::with_exposed_provenance(path)).unwrap_or(c"?");
+                (program_start(), path, None)
+            }
+            false => return work(None),
         }
-        // The program may have been started by a path that leads elsewhere by now.
-        let path = if is_program(base) { c"/proc/self/exe" } else { path };
-        let header = core::slice::from_raw_parts(base, HEADER_BYTES);
-        symtab::with_name(path, header, offset, |function| {
-            work(Some(Symbol { module, offset, function }));
-        });
-    }
+    };
+    // SAFETY: a file's header lies there, as long as it is.
+    let (fixed, header) = unsafe {
+        (is_fixed(base), (!base.is_null()).then(|| slice::from_raw_parts(base, HEADER_BYTES)))
+    };
+    let offset = if fixed { address } else { address - base.addr() };
+    let module = path.to_bytes();
+    let Some(header) = header.filter(|_| may_read && exported.is_none()) else {
+        return work(Some(Symbol { module, offset, function: exported }));
+    };
+    // The program may have been started by a path that leads elsewhere by now.
+    let path = if base == program_start() { c"/proc/self/exe" } else { path };
+    symtab::with_name(path, header, offset, |function| {
+        work(Some(Symbol { module, offset, function }));
+    });
 }
 
 /// How a file of ELF begins.
 const HEADER_BYTES: usize = 64;
 
-/// Whether the program itself was loaded at this address, rather than a library.
-fn is_program(base: *const u8) -> bool {
-    // SAFETY: takes no memory. The program's headers lie in its first page.
+/// Where the program was loaded: its headers lie in its first page.
+fn program_start() -> *const u8 {
+    // SAFETY: takes no memory.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) } as usize;
-    headers.wrapping_sub(base.addr()) < 4096
+    ptr::with_exposed_provenance(headers & !4095)
+}
+
+/// Whether code of the program lies at this address.
+fn is_of_program(address: usize) -> bool {
+    let start = program_start();
+    // SAFETY: the kernel says where the headers are, and how many.
+    let (headers, fixed) = unsafe {
+        let at = libc::getauxval(libc::AT_PHDR) as usize;
+        let count = libc::getauxval(libc::AT_PHNUM) as usize;
+        let at = ptr::with_exposed_provenance::<libc::Elf64_Phdr>(at);
+        if at.is_null() || start.cast::<u32>().read_unaligned() != u32::from_ne_bytes(*b"\x7fELF") {
+            return false;
+        }
+        (slice::from_raw_parts(at, count), is_fixed(start))
+    };
+    let offset = if fixed { address } else { address.wrapping_sub(start.addr()) };
+    headers.iter().any(|header| {
+        let within = offset.wrapping_sub(header.p_vaddr as usize) < header.p_memsz as usize;
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0 && within
+    })
 }
 
 /// Whether a file was linked for the address that it is loaded at (ELF's type ET_EXEC).
