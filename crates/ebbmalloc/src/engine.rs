@@ -10,6 +10,7 @@ use crate::central::Central;
 use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
+use crate::ledger::{CHECKED, HARDENED, SAMPLED, name_of_care};
 use crate::mode::{Choice, Decision, Mode, own_caches};
 use crate::options::{ExplainChoice, LimitChoice, Options, StatsChoice, TELLING};
 use crate::os::Os;
@@ -68,6 +69,8 @@ pub struct Engine<O: Os> {
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
+    /// Which care is taken of blocks, for whoever reads the ledger: `ledger.rs`.
+    pub(crate) told_care: AtomicUsize,
 }
 
 /// What set-up finds out and decides.
@@ -160,6 +163,7 @@ impl<O: Os> Engine<O> {
             thread_slabs: ThreadSlabs::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
+            told_care: AtomicUsize::new(0),
         }
     }
 
@@ -246,13 +250,21 @@ impl<O: Os> Engine<O> {
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
-        if TELLING && setup.options.explain == ExplainChoice::On {
-            Line::print(&self.os, format_args!("{}", self.told(choice)));
-        }
         match setup.care {
             Care::None => self.set_up_samples(setup.options.sample),
             Care::Checked => {}
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
+        }
+        let care = match setup.care {
+            Care::Checked => CHECKED,
+            Care::Hardened => HARDENED,
+            Care::None if self.sampling() => SAMPLED,
+            Care::None => 0,
+        };
+        self.told_care.store(care, Ordering::Relaxed);
+        let choice = Choice { care: name_of_care(care), ..choice };
+        if TELLING && setup.options.explain == ExplainChoice::On {
+            Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
         (setup.caches, setup.transfers) = (caches, transfers);

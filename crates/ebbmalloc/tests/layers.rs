@@ -7,7 +7,7 @@ use std::path::Path;
 /// Lowest first. Modules in one line belong together and may use each other.
 const LAYERS: [&[&str]; 40] = [
     &["os", "sync", "random", "prefetch"],
-    &["text", "demangle"],
+    &["text", "demangle", "chunks"],
     &["options"],
     &["size_class"],
     &["seal"],

@@ -16,6 +16,7 @@ use crate::heaps::HeapBlock;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
+use crate::size_class::SizeClass;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
 const CANARY_LEAST: usize = 16;
@@ -111,6 +112,7 @@ impl<O: Os> Engine<O> {
     ) -> Option<(*mut u8, bool)> {
         let padded = size.checked_add(CANARY_LEAST)?;
         let (block, zeroed) = self.alloc_unchecked(heap, padded, align, replaced)?;
+        let class = self.heap_block(block).and_then(|found| found.class);
         // Before the block is in the table, where others look at it.
         for (from, to) in self.canaries(block, size) {
             // SAFETY: the block is ours yet, and has as many bytes.
@@ -118,7 +120,8 @@ impl<O: Os> Engine<O> {
         }
         let by = self.event();
         let list = (heap, self.record_of(heap).checked());
-        if !self.check_table.lock().insert(&self.os, (block, size), list, by) {
+        let noted = (block, size, class.map_or(0, SizeClass::index));
+        if !self.check_table.lock().insert(&self.os, noted, list, by) {
             self.free_at_once(block);
             return None;
         }

@@ -1,8 +1,6 @@
-//! Memory for what check mode knows, apart from all blocks. It is taken in chunks, each an eighth of what was taken before, so a
-//! process has about as much of it as it uses; where memory is short for a while, the next try may succeed.
+//! Memory for what check mode knows, and chains of it.
 
-use core::ptr;
-
+use crate::chunks::{Chunks, FIRST, GRAIN, chunk_of, first_of};
 use crate::os::Os;
 
 /// A place in the arena, in grains; 0 is none.
@@ -23,88 +21,6 @@ impl Ref {
 
     pub fn to_bits(self) -> u32 {
         self.0
-    }
-}
-
-/// What everything in the arena is a multiple of, in bytes.
-const GRAIN: usize = 16;
-/// Chunks that numbers between two powers of two are divided into.
-const STEPS_LOG: u32 = 3;
-/// The first grain has the number of two to this power: so the first chunk has 64 KiB, a multiple of any page.
-const FIRST_LOG: u32 = 15;
-const FIRST: usize = 1 << FIRST_LOG;
-/// As many as numbers of 32 bits reach.
-const CHUNKS: usize = ((u32::BITS - FIRST_LOG) << STEPS_LOG) as usize;
-
-/// Grains in chunks, numbered from [`FIRST`] on. They are zero at first.
-pub(crate) struct Chunks {
-    starts: [*mut u8; CHUNKS],
-    /// How many chunks there are: the first ones.
-    count: usize,
-    /// The next chunk, where it was reserved but could not be committed.
-    reserved: *mut u8,
-}
-
-// SAFETY: the memory is the chunks' alone.
-unsafe impl Send for Chunks {}
-
-/// The number of the chunk that a grain is in, and of the chunk's first grain.
-fn chunk_of(grain: usize) -> (usize, usize) {
-    let log = grain.ilog2();
-    let step = grain >> (log - STEPS_LOG);
-    let nth = (((log - FIRST_LOG) as usize) << STEPS_LOG) + step - (1 << STEPS_LOG);
-    (nth, step << (log - STEPS_LOG))
-}
-
-/// The first grain of a chunk.
-fn first_of(chunk: usize) -> usize {
-    let (log, step) = (chunk >> STEPS_LOG, chunk & ((1 << STEPS_LOG) - 1));
-    ((1 << STEPS_LOG) + step) << (log + (FIRST_LOG - STEPS_LOG) as usize)
-}
-
-impl Chunks {
-    pub const fn new() -> Self {
-        Self { starts: [ptr::null_mut(); CHUNKS], count: 0, reserved: ptr::null_mut() }
-    }
-
-    /// The number behind that of the last grain.
-    fn end(&self) -> usize {
-        first_of(self.count)
-    }
-
-    /// Takes another chunk. False if memory is short; it may be called again.
-    fn grow(&mut self, os: &impl Os) -> bool {
-        if self.count == CHUNKS {
-            return false;
-        }
-        let bytes = (first_of(self.count + 1) - first_of(self.count)) * GRAIN;
-        if self.reserved.is_null() {
-            match os.reserve(bytes, os.page_size()) {
-                Some(start) => self.reserved = start.as_ptr(),
-                None => return false,
-            }
-        }
-        // SAFETY: reserved, and nothing lies there yet.
-        if !unsafe { os.commit(self.reserved, bytes) } {
-            return false;
-        }
-        self.starts[self.count] = core::mem::replace(&mut self.reserved, ptr::null_mut());
-        self.count += 1;
-        true
-    }
-
-    /// The address of a grain that there is.
-    fn at(&self, grain: usize) -> *mut u8 {
-        let (chunk, first) = chunk_of(grain);
-        debug_assert!(chunk < self.count);
-        // SAFETY: in the chunk.
-        unsafe { self.starts[chunk].add((grain - first) * GRAIN) }
-    }
-
-    /// Address and length of each chunk.
-    pub fn each(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        let bytes = |chunk: usize| (first_of(chunk + 1) - first_of(chunk)) * GRAIN;
-        self.starts[..self.count].iter().enumerate().map(move |(nth, at)| (at.addr(), bytes(nth)))
     }
 }
 
@@ -141,9 +57,8 @@ impl Arena {
         self.chunks.at(place.0 as usize).cast()
     }
 
-    /// Address and length of what it consists of.
-    pub fn each_chunk(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.chunks.each()
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 }
 
@@ -236,27 +151,7 @@ impl Buckets {
         }
     }
 
-    /// Address and length of what it consists of.
-    pub fn each_chunk(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.chunks.each()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_follow_each_other_and_grow_by_an_eighth() {
-        let mut end = FIRST;
-        for chunk in 0..CHUNKS {
-            let (first, next) = (first_of(chunk), first_of(chunk + 1));
-            assert_eq!(first, end);
-            assert_eq!(chunk_of(first), (chunk, first));
-            assert_eq!(chunk_of(next - 1), (chunk, first));
-            assert!((next - first) * 8 <= first && (next - first) * GRAIN % (64 << 10) == 0);
-            end = next;
-        }
-        assert_eq!(end, 1 << 32);
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 }

@@ -11,6 +11,8 @@ pub(crate) use arena::Ref;
 pub(crate) use records::{Event, Record, State};
 pub(crate) use stacks::{DEPTH, Held};
 
+use crate::chunks::Chunks;
+use crate::ledger::HeldBack;
 use crate::os::{CLibrary, Os};
 use crate::region::UnitIndex;
 use crate::sync::AtomicUsize;
@@ -40,6 +42,16 @@ impl CheckTable {
         self.records.set_up(os) && self.stacks.set_up(os)
     }
 
+    /// What it consists of.
+    pub fn chunks(&self) -> [&Chunks; 3] {
+        [self.arena.chunks(), self.records.chunks(), self.stacks.chunks()]
+    }
+
+    /// What is in quarantine.
+    pub fn held_back(&self) -> &HeldBack {
+        &self.records.held_back
+    }
+
     /// From here on blocks are the program's.
     pub fn begin(&mut self) {
         self.begin = self.records.allocated;
@@ -51,15 +63,15 @@ impl CheckTable {
         Event { stack, thread: os.thread_id() }
     }
 
-    /// Notes a new block of a heap, which has this unit, and this word for its list; false if memory is short.
+    /// Notes a new block of this class, 0 for a large one, and of a heap, which has this unit, and this word for its list; false if memory is short.
     pub fn insert(
         &mut self,
         os: &impl Os,
-        (block, size): (*mut u8, usize),
+        (block, size, class): (*mut u8, usize, usize),
         (heap, list): (UnitIndex, &AtomicUsize),
         by: Event,
     ) -> bool {
-        self.records.insert(&mut self.arena, os, (block, size), (heap, list), by)
+        self.records.insert(&mut self.arena, os, (block, size, class), (heap, list), by)
     }
 
     /// The newest block at this address, and what is known of it.

@@ -6,8 +6,11 @@
 use core::ptr;
 
 use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::chunks::Chunks;
+use crate::ledger::HeldBack;
 use crate::os::Os;
 use crate::region::UnitIndex;
+use crate::size_class::CLASSES;
 use crate::sync::{AtomicUsize, Ordering};
 
 /// Who did something, and where.
@@ -48,6 +51,8 @@ pub(crate) struct Record {
     pub freed: Event,
     pub heap: UnitIndex,
     pub state: State,
+    /// Index of its size class, 0 for a large block.
+    class: u8,
     /// The next of the same bucket.
     chain: Ref,
     /// The next in the queue, or among unused records, or of those that are reached.
@@ -99,7 +104,20 @@ pub(crate) struct Records {
     gone: usize,
     /// What the quarantine holds, in bytes.
     pub quarantined: usize,
+    pub held_back: HeldBack,
     pub allocated: u64,
+}
+
+impl HeldBack {
+    fn count(&mut self, record: &Record, more: bool) {
+        let class = record.class as usize % CLASSES;
+        let bytes = if class == 0 { record.size as u64 } else { 0 };
+        let blocks = &mut self.blocks[class];
+        (*blocks, self.large_bytes) = match more {
+            true => (*blocks + 1, self.large_bytes + bytes),
+            false => (*blocks - 1, self.large_bytes - bytes),
+        };
+    }
 }
 
 impl Records {
@@ -112,6 +130,7 @@ impl Records {
             last: Ref::NONE,
             gone: 0,
             quarantined: 0,
+            held_back: HeldBack::NONE,
             allocated: 0,
         }
     }
@@ -120,12 +139,16 @@ impl Records {
         self.buckets.set_up(os)
     }
 
+    pub fn chunks(&self) -> &Chunks {
+        self.buckets.chunks()
+    }
+
     /// Notes a new block of a heap, in the list that this word of the heap's names; false if memory is short.
     pub fn insert(
         &mut self,
         arena: &mut Arena,
         os: &impl Os,
-        (block, size): (*mut u8, usize),
+        (block, size, class): (*mut u8, usize, usize),
         (heap, list): (UnitIndex, &AtomicUsize),
         allocated: Event,
     ) -> bool {
@@ -150,6 +173,7 @@ impl Records {
                 freed,
                 heap,
                 state,
+                class: class as u8,
                 chain,
                 next,
                 of_heap,
@@ -185,6 +209,7 @@ impl Records {
                 freed: Event::NONE,
                 heap,
                 state: State::List,
+                class: 0,
                 chain: Ref::NONE,
                 next: Ref::NONE,
                 of_heap: [place; 2],
@@ -287,6 +312,7 @@ impl Records {
             (record.freed, record.state, record.next) = (freed, state, Ref::NONE);
             if state == State::Quarantined {
                 self.quarantined += record.weight();
+                self.held_back.count(record, true);
             }
             match self.last.is_none() {
                 true => self.first = place,
@@ -337,6 +363,7 @@ impl Records {
         // SAFETY: as above.
         let record = unsafe { &mut *arena.at::<Record>(place) };
         self.quarantined -= record.weight();
+        self.held_back.count(record, false);
         record.state = State::Gone;
     }
 

@@ -3,6 +3,7 @@
 use core::{ptr, slice};
 
 use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::chunks::Chunks;
 use crate::os::Os;
 
 /// The most calls that are kept of a stack.
@@ -48,6 +49,10 @@ impl Stacks {
 
     pub fn set_up(&mut self, os: &impl Os) -> bool {
         self.buckets.set_up(os)
+    }
+
+    pub fn chunks(&self) -> &Chunks {
+        self.buckets.chunks()
     }
 
     /// The stack with these calls; none if there are none, or if memory is short.
