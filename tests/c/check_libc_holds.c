@@ -23,6 +23,7 @@ static void *waits(void *unused) { return pause(), unused; }
 static void *keeps(void *unused) { return kept = strdup("a copy that the program keeps"), unused; }
 
 static int child(void) {
+    free(OPAQUE(malloc(10))); // Or the static library would not be linked.
     setlocale(LC_ALL, "C.UTF-8");
     printf("hello\n");
     getpwnam("root");

@@ -5,7 +5,6 @@
 // says: "(makes_it+0x"
 // check: only
 // build: gcc -O0
-// build: gcc -O0 -static-pie
 #include "check.h"
 #include <stdlib.h>
 

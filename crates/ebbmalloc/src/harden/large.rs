@@ -181,7 +181,7 @@ impl<O: Os> Engine<O> {
             if !same || to < from || !(*self.region.span(first)).guarded {
                 return false;
             }
-            if to > from && !self.os.commit(address.add(from), to - from) {
+            if to > from && !self.os.show(address.add(from), to - from) {
                 return false;
             }
             address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));
