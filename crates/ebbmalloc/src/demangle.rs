@@ -452,8 +452,8 @@ mod tests {
     #[test]
     fn names_by_the_rfc() {
         for (name, expected) in [
-            ("_RNvCs1234_7mycrate3foo", "mycrate::foo"),
-            ("_RNvNtCs1234_7mycrate3foo3bar.llvm.77", "mycrate::foo::bar"),
+            ("_RNvCs1234_7example3foo", "example::foo"),
+            ("_RNvNtCs1234_7example3foo3bar.llvm.77", "example::foo::bar"),
             ("_RINvCs1_1a1fmE", "a::f::<u32>"),
             ("_RINvCs1_1a1fNtB2_3FooE", "a::f::<a::Foo>"),
             ("_RNvMCs1_1aNtB2_3Foo3new", "<a::Foo>::new"),
