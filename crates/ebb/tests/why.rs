@@ -113,6 +113,28 @@ fn assert_adds_up(report: &Value, resident: f64, what: &str) {
 }
 
 #[test]
+fn care_taken_of_blocks_is_named() {
+    for (variable, value, care) in [
+        ("EBB_CHECK", "noleaks", "check"),
+        ("EBB_HARDEN", "1", "harden"),
+        ("EBB_SAMPLE", "1", "sample"),
+    ] {
+        let mut command = Command::new(executable());
+        command.args(["run", "--library"]).arg(library()).arg("--").arg(holder());
+        command.args(["pinned", "2"]).env_remove("LD_PRELOAD").env(variable, value);
+        let running = Running::start(&mut command).ready().settled();
+        let report = running.why();
+        assert_adds_up(&report, running.resident(), care);
+        assert_eq!(report["heaps"][0]["care"], care);
+        assert_eq!(bytes(&report, "quarantine") > 0.0, care != "sample", "{report:#}");
+        assert_eq!(bytes(&report, "check_tables") > 0.0, care == "check", "{report:#}");
+        assert_eq!(bytes(&report, "sampled") > 0.0, care == "sample", "{report:#}");
+        let text = ebb().args(["why", &running.pid()]).output().unwrap().stdout;
+        assert!(String::from_utf8_lossy(&text).contains(&format!("({variable})")));
+    }
+}
+
+#[test]
 fn every_hundredth_block_kept_is_named() {
     let running = Running::on_ebbmalloc(&holder(), &["pinned", "40"]).ready().settled();
     let report = running.why();

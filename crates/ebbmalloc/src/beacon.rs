@@ -34,6 +34,20 @@ pub struct Beacon {
     pub(crate) slabs: usize,
     /// Where the record of the slabs of threads lies.
     pub(crate) thread_slabs_at: usize,
+    pub(crate) careful: CarefulPlaces,
+}
+
+/// Where what is known of blocks lies where each is looked at, or some are.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct CarefulPlaces {
+    /// Which care is taken of blocks: a word.
+    pub care_at: usize,
+    /// What check mode knows, and what it holds back.
+    pub chunks_at: [usize; 3],
+    pub held_back_at: usize,
+    /// Address and bytes of sampled blocks and their records: two words.
+    pub sampled_at: usize,
 }
 
 /// What a reader must agree on: the layout, and sizes of records.
@@ -104,6 +118,7 @@ impl Beacon {
         mode: &str,
         slabs: usize,
         thread_slabs_at: usize,
+        careful: CarefulPlaces,
     ) -> Self {
         let page = os.page_size();
         let (mode, version) = (padded(mode), padded(crate::VERSION));
@@ -116,6 +131,7 @@ impl Beacon {
             places,
             slabs,
             thread_slabs_at,
+            careful,
         }
     }
 

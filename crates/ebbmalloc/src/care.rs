@@ -12,8 +12,9 @@ use crate::region::UnitIndex;
 use crate::text::Line;
 
 impl<O: Os> Engine<O> {
-    /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's.
-    pub(crate) fn set_up_care(&self, options: &Options) -> (Care, Homes) {
+    /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's. `None` while
+    /// memory is too short for that: a program that asked for care does not run without.
+    pub(crate) fn set_up_care(&self, options: &Options) -> Option<(Care, Homes)> {
         if !CAREFUL {
             if options.is_careful() {
                 let text = format_args!(
@@ -21,21 +22,21 @@ impl<O: Os> Engine<O> {
                 );
                 Line::print(&self.os, text);
             }
-            return (Care::None, Homes::NONE);
+            return Some((Care::None, Homes::NONE));
         }
         if options.check != CheckChoice::Off {
+            let first = self.set_up_check()?;
             if options.harden != HardenChoice::Off {
                 let text =
                     format_args!("EBB_HARDEN is ignored: EBB_CHECK looks at each block already");
                 Line::print(&self.os, text);
             }
-            return match self.set_up_check() {
-                0 => (Care::None, Homes::NONE),
-                first => (Care::Checked, Homes { first, count: 1, units: 1 }),
-            };
+            return Some((Care::Checked, Homes { first, count: 1, units: 1 }));
         }
-        let homes = self.set_up_harden(options.harden);
-        homes.map_or((Care::None, Homes::NONE), |homes| (Care::Hardened, homes))
+        match options.harden {
+            HardenChoice::Off => Some((Care::None, Homes::NONE)),
+            HardenChoice::On => self.set_up_harden().map(|homes| (Care::Hardened, homes)),
+        }
     }
 
     /// Which care is taken of blocks.

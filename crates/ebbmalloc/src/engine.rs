@@ -10,6 +10,7 @@ use crate::central::Central;
 use crate::check_table::CheckTable;
 use crate::front::{Front, PerCpu, Preferred, Slots, Thread, thread};
 use crate::heap_record::Heaps;
+use crate::ledger::{CHECKED, HARDENED, SAMPLED, name_of_care};
 use crate::mode::{Choice, Decision, Mode, own_caches};
 use crate::options::{ExplainChoice, LimitChoice, Options, ScavengerChoice, StatsChoice, TELLING};
 use crate::os::Os;
@@ -72,6 +73,8 @@ pub struct Engine<O: Os> {
     pub(crate) check_table: Lock<CheckTable>,
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
+    /// Which care is taken of blocks, for whoever reads the ledger: `ledger.rs`.
+    pub(crate) told_care: AtomicUsize,
 }
 
 /// Takes no room, and begins a cache line.
@@ -170,6 +173,7 @@ impl<O: Os> Engine<O> {
             zeroing: Zeroing::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
+            told_care: AtomicUsize::new(0),
         }
     }
 
@@ -231,28 +235,42 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_place.get() = if open { setup.place } else { Place::UNSET };
         }
-        if !reserved || !self.light_beacon(mode.name(), slabs) {
+        let lit = reserved && self.light_beacon(mode.name(), slabs);
+        let care = if lit {
+            let memory = self.os.memory_limit();
+            self.pages.lock().retention.pressure.set_limit(memory);
+            self.set_limit(setup.options.limit, memory);
+            self.set_up_care(&setup.options)
+        } else {
+            None
+        };
+        let Some((care, homes)) = care else {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(&self.os, format_args!("cannot map memory; is `ulimit -v` too low?"));
             }
             return false;
-        }
+        };
+        (setup.care, setup.homes) = (care, homes);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
-        if TELLING && setup.options.explain == ExplainChoice::On {
-            Line::print(&self.os, format_args!("{}", self.told(choice)));
-        }
-        let memory = self.os.memory_limit();
-        self.pages.lock().retention.pressure.set_limit(memory);
-        self.set_limit(setup.options.limit, memory);
-        (setup.care, setup.homes) = self.set_up_care(&setup.options);
         match setup.care {
             Care::None => self.set_up_samples(setup.options.sample),
             Care::Checked => {}
             Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
+        }
+        let care = match setup.care {
+            Care::Checked => CHECKED,
+            Care::Hardened => HARDENED,
+            Care::None if self.sampling() => SAMPLED,
+            Care::None => 0,
+        };
+        self.told_care.store(care, Ordering::Relaxed);
+        let choice = Choice { care: name_of_care(care), ..choice };
+        if TELLING && setup.options.explain == ExplainChoice::On {
+            Line::print(&self.os, format_args!("{}", self.told(choice)));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
         (setup.caches, setup.transfers) = (caches, transfers);

@@ -74,6 +74,8 @@ pub(crate) struct HeapRecord {
     next: AtomicUsize,
     previous: AtomicUsize,
     unit: UnitIndex,
+    /// Which list the heap's blocks are in that check mode knows of, 0 for none: under the lock of its table.
+    checked: AtomicUsize,
     contents: Lock<Contents>,
 }
 
@@ -82,6 +84,11 @@ const _: () = assert!(size_of::<HeapRecord>() <= UNIT);
 impl HeapRecord {
     pub fn contents(&self) -> &Lock<Contents> {
         &self.contents
+    }
+
+    /// What check mode notes here.
+    pub fn checked(&self) -> &AtomicUsize {
+        &self.checked
     }
 
     /// Where the record lies.
@@ -115,11 +122,10 @@ impl Heaps {
         let contents = Contents { spans, large: 0, used: 0, limit, owners: 1, random, quarantine };
         let contents = Lock::new(contents);
         let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
-        let number = AtomicU64::new(id.number());
+        let (number, checked) = (AtomicU64::new(id.number()), AtomicUsize::new(0));
+        let record = HeapRecord { number, next, previous, unit, checked, contents };
         // SAFETY: the unit is the caller's.
-        unsafe {
-            record_at(region, unit).write(HeapRecord { number, next, previous, unit, contents })
-        };
+        unsafe { record_at(region, unit).write(record) };
         if let Some(next) = self.at(region, self.first) {
             next.previous.store(unit as usize, Ordering::Relaxed);
         }

@@ -245,9 +245,14 @@ impl<O: Os> Engine<O> {
     }
 
     pub(crate) fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
-        // SAFETY: a block of the heap, or its name, was just seen to be valid; that nobody deletes the
-        // heap meanwhile is the caller's duty.
-        unsafe { of_block(&self.region, heap) }.contents().lock()
+        self.record_of(heap).contents().lock()
+    }
+
+    /// The record of a heap of which a block, or its name, was just seen to be valid; that nobody deletes the heap meanwhile is the
+    /// duty of the program.
+    pub(crate) fn record_of(&self, heap: UnitIndex) -> &HeapRecord {
+        // SAFETY: as said.
+        unsafe { of_block(&self.region, heap) }
     }
 
     /// The same where the heap's limit lets a block have so many bytes, in place of one of `replaced` bytes.

@@ -87,6 +87,15 @@ parts! {
     tables: "tables",
         "What ebbmalloc writes down about the memory above, some 1 % of it.",
         "";
+    quarantine: "quarantine",
+        "Blocks that the program has freed, and that are held back for a while by EBB_CHECK or EBB_HARDEN.",
+        "run without these variables";
+    check_tables: "check tables",
+        "What EBB_CHECK writes down about each block: who allocated it, and who freed it.",
+        "run without EBB_CHECK";
+    sampled: "sampled blocks",
+        "Pages of sampled blocks (EBB_SAMPLE), and what is written down about them.",
+        "run without EBB_SAMPLE";
     slabs: "slabs",
         "The lists of blocks that caches hold, one slab a CPU or a thread.",
         "EBB_MODE, or fewer threads in thread mode";
@@ -130,6 +139,8 @@ sums! {
         cached,
         /// Free blocks in spans.
         free,
+        /// Blocks that were freed and are held back, by check mode or by hardening.
+        held_back,
         /// In blocks that the program holds.
         live_bytes,
         /// In free blocks of caches.
@@ -150,7 +161,7 @@ sums! {
 impl ClassLedger {
     /// Blocks in all of its spans.
     pub fn blocks(&self) -> u64 {
-        self.live + self.cached + self.free
+        self.live + self.cached + self.free + self.held_back
     }
 }
 
@@ -164,10 +175,49 @@ pub(crate) trait Tables {
     fn run(&mut self, unit: usize) -> (Run, MapEntry);
     /// The span of this class that begins at a unit, if one still does.
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span>;
+    /// What is done with each block beside handing it out: 0 for nothing.
+    fn care(&self) -> usize;
+    /// By class the blocks that check mode holds back.
+    fn held_back(&mut self) -> HeldBack;
+    /// Resident bytes of what check mode knows, and of sampled blocks.
+    fn careful_bytes(&mut self) -> (u64, u64);
     /// Resident bytes of all slabs, and by class the blocks that caches hold.
     fn slabs(&mut self) -> (u64, [usize; CLASSES]);
     /// Which pages from an address on are resident.
     fn resident(&mut self, address: usize, pages: &mut [bool]);
+}
+
+/// What check mode holds back: blocks by class, of which those of index 0 are large, and bytes in large ones.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct HeldBack {
+    pub blocks: [u32; CLASSES],
+    pub large_bytes: u64,
+}
+
+impl HeldBack {
+    pub const NONE: Self = Self { blocks: [0; CLASSES], large_bytes: 0 };
+
+    /// Understands what lies where there is one in another process.
+    pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        // SAFETY: as long, and any bytes are valid.
+        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+    }
+}
+
+/// What [`Tables::care`] says.
+pub(crate) const CHECKED: usize = 1;
+pub(crate) const HARDENED: usize = 2;
+pub(crate) const SAMPLED: usize = 3;
+
+/// The same for people and machines.
+pub(crate) fn name_of_care(care: usize) -> &'static str {
+    match care {
+        CHECKED => "check",
+        HARDENED => "harden",
+        SAMPLED => "sample",
+        _ => "",
+    }
 }
 
 impl Ledger {
@@ -194,8 +244,20 @@ impl Ledger {
             unit = end;
         }
         let (slabs, held) = tables.slabs();
+        let held_back = if tables.care() == CHECKED { tables.held_back() } else { HeldBack::NONE };
         for class in SizeClass::all() {
-            ledger.book_cached(class, held[class.index()] as u64);
+            let index = class.index();
+            // What hardening holds back its spans say.
+            let blocks = held_back.blocks[index] as u64 + ledger.classes[index].held_back;
+            ledger.book_held_back(class, blocks);
+            ledger.book_cached(class, held[index] as u64);
+        }
+        let large = held_back.large_bytes.min(ledger.large);
+        ledger.large -= large;
+        ledger.quarantine += large;
+        ledger.large_blocks -= (held_back.blocks[0] as u64).min(ledger.large_blocks);
+        if tables.care() != 0 {
+            (ledger.check_tables, ledger.sampled) = tables.careful_bytes();
         }
         ledger.slabs = slabs;
         ledger.book_tables(tables, units);
@@ -269,6 +331,7 @@ impl Ledger {
         missing(expected, bytes);
 
         let row = &mut self.classes[class.index()];
+        row.held_back += if tables.care() == HARDENED { span.count_held(blocks) as u64 } else { 0 };
         row.spans += 1;
         row.live += (blocks - free) as u64;
         row.free += free as u64;
@@ -282,6 +345,17 @@ impl Ledger {
         }
         self.pinned += split.free as u64;
         self.span_ends += split.end as u64;
+    }
+
+    /// Tells what is held back of a class from what the program has. Such blocks were just in use, and written, so they are taken to be
+    /// resident.
+    fn book_held_back(&mut self, class: SizeClass, blocks: u64) {
+        let row = &mut self.classes[class.index()];
+        row.held_back = blocks.min(row.live);
+        row.live -= row.held_back;
+        let bytes = (row.held_back * class.size() as u64).min(row.live_bytes);
+        row.live_bytes -= bytes;
+        self.quarantine += bytes;
     }
 
     /// Tells what caches hold of a class from what the program does. Cached blocks were just in use, so

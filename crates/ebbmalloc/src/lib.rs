@@ -77,7 +77,7 @@
 //! The engine below is layered; each layer uses only those above it in this list of its files
 //! (`docs/architecture.md` says more):
 //!
-//! - `os`, `sync`, `text`: the platform, locks, messages
+//! - `os`, `sync`, `text`, `demangle`: the platform, locks, messages, names of functions
 //! - `size_class`: which sizes there are
 //! - `streak`: caches that miss the same way again and again
 //! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
@@ -91,6 +91,7 @@
 //! - `zeroing`: zeros for large blocks
 //! - `run_tree`, `guards`, `pages`: runs of units, and pages out of reach
 //! - `central`: the spans of one size class
+//! - `chunks`: memory apart from all blocks
 //! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
 //! - `heap_record`: heaps that programs make
 //! - `check_table`: what check mode knows of each block
@@ -147,6 +148,8 @@ mod audit;
 mod beacon;
 mod cache;
 mod central;
+mod chunks;
+mod demangle;
 mod front;
 mod guards;
 mod heap_record;
@@ -255,7 +258,8 @@ pub use options::{
     ScavengerChoice, StatsChoice,
 };
 pub use os::{
-    Bell, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords, Usage,
+    Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords,
+    Usage,
 };
 #[doc(hidden)]
 pub use os::{unwinder_is_missing, use_unwinder};

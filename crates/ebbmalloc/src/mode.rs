@@ -38,6 +38,8 @@ pub struct Choice {
     pub others: &'static str,
     /// Why percpu mode would not; empty where it would.
     pub no_percpu: &'static str,
+    /// What is done with blocks beside handing them out: "check", "harden", "sample" (`EBB_CHECK` and so on), or nothing.
+    pub care: &'static str,
     /// The kernel's version: its first two numbers. Asked for when somebody wants to know.
     pub kernel: [u32; 2],
 }
@@ -45,14 +47,20 @@ pub struct Choice {
 impl Choice {
     /// Before set-up.
     pub(crate) const UNSET: Self =
-        Self { mode: "", id: "", why: "", others: "", no_percpu: "", kernel: [0; 2] };
+        Self { mode: "", id: "", why: "", others: "", no_percpu: "", care: "", kernel: [0; 2] };
 }
 
 impl Display for Choice {
     fn fmt(&self, f: &mut Formatter) -> Written {
-        let Self { mode, id, why, others, no_percpu, kernel: [major, minor] } = self;
+        let Self { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self;
         let by = if id.is_empty() { "" } else { " by " };
-        write!(f, "{} mode {mode}{by}{id} ({why}; Linux {major}.{minor}", crate::VERSION)?;
+        let care = match *care {
+            "check" => ", each block checked",
+            "harden" => ", hardened",
+            "sample" => ", some blocks sampled",
+            _ => "",
+        };
+        write!(f, "{} mode {mode}{by}{id}{care} ({why}; Linux {major}.{minor}", crate::VERSION)?;
         if !others.is_empty() {
             write!(f, "; possible too: {others}")?;
         }

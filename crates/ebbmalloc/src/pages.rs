@@ -222,6 +222,18 @@ impl Pages {
         self.unmap_surplus(region, os);
     }
 
+    /// Takes runs back that are out of reach, as far as there is room for them now: [`Guards::restore`]. False if there were none.
+    fn restore(&mut self, region: &Region, os: &impl Os) -> bool {
+        // SAFETY: in use, so the record is current.
+        let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
+        let mut some = false;
+        while let Some((first, units)) = self.guards.restore(region, os, units_of) {
+            self.free_clean(region, os, first, units);
+            some = true;
+        }
+        some
+    }
+
     /// Takes a run back, and purges if too much free memory is resident for too long.
     #[inline(never)]
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
@@ -653,6 +665,9 @@ impl Pages {
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {}
             }
+        }
+        if self.restore(region, os) {
+            return self.take(region, os, length, Units::new(align)?);
         }
         for nth in 0..=SKIPS_MAX {
             let old_frontier = self.frontier.max(1);

@@ -2,7 +2,8 @@
 
 use crate::beacon::Beacon;
 use crate::cache::{HEADERS_AT, Header, SLAB_SHIFT};
-use crate::ledger::{Ledger, Tables, for_each_resident};
+use crate::chunks::Chunks;
+use crate::ledger::{CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_care};
 use crate::map::MapEntry;
 use crate::region::Places;
 use crate::run::Run;
@@ -35,8 +36,22 @@ impl Ledger {
             true => (usize::from_ne_bytes(word) / UNIT).min(beacon.places.units),
             false => 0,
         };
+        let care = beacon.care_in(memory);
         let (map, runs) = ([0; MAP_ENTRY * AHEAD], [0; RUN * AHEAD]);
-        Self::walk(&mut Remote { beacon, memory, committed, first: usize::MAX, map, runs })
+        Self::walk(&mut Remote { beacon, memory, committed, care, first: usize::MAX, map, runs })
+    }
+}
+
+impl Beacon {
+    fn care_in(&self, memory: &mut impl Memory) -> usize {
+        let mut word = [0; size_of::<usize>()];
+        let known = memory.read(self.careful.care_at, &mut word);
+        if known { usize::from_ne_bytes(word) } else { 0 }
+    }
+
+    /// "check", "harden", "sample", or nothing: what is done with the blocks of the heap with this beacon.
+    pub fn care(&self, memory: &mut impl Memory) -> &'static str {
+        name_of_care(self.care_in(memory))
     }
 }
 
@@ -44,6 +59,7 @@ struct Remote<'a, M> {
     beacon: &'a Beacon,
     memory: &'a mut M,
     committed: usize,
+    care: usize,
     /// The first unit whose entries are at hand.
     first: usize,
     map: [u8; MAP_ENTRY * AHEAD],
@@ -112,6 +128,41 @@ impl<M: Memory> Tables for Remote<'_, M> {
         let mut bytes = [0; size_of::<Span>()];
         let address = self.beacon.places.spans.wrapping_add(unit * size_of::<Span>());
         self.memory.read(address, &mut bytes).then(|| Span::from_bytes(&bytes))
+    }
+
+    fn care(&self) -> usize {
+        self.care
+    }
+
+    fn held_back(&mut self) -> HeldBack {
+        let mut record = [0; size_of::<HeldBack>()];
+        match self.memory.read(self.beacon.careful.held_back_at, &mut record) {
+            true => HeldBack::from_bytes(&record),
+            false => HeldBack::NONE,
+        }
+    }
+
+    fn careful_bytes(&mut self) -> (u64, u64) {
+        let (page, mut tables, mut sampled) = (self.beacon.page, 0, 0);
+        if self.care == CHECKED {
+            for at in self.beacon.careful.chunks_at {
+                let mut record = [0; Chunks::BYTES];
+                if !self.memory.read(at, &mut record) {
+                    continue;
+                }
+                for (start, bytes) in Chunks::ranges(&record) {
+                    for_each_resident(self, start, bytes, |_| tables += page as u64);
+                }
+            }
+        }
+        let mut words = [0; 2 * size_of::<usize>()];
+        if self.care == SAMPLED && self.memory.read(self.beacon.careful.sampled_at, &mut words) {
+            let (words, _) = words.as_chunks();
+            let [start, bytes] = [0, 1].map(|nth| usize::from_ne_bytes(words[nth]));
+            // More than any process has: what says so was read in the middle of a change.
+            for_each_resident(self, start, bytes.min(1 << 30), |_| sampled += page as u64);
+        }
+        (tables, sampled)
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {

@@ -3,17 +3,21 @@
 
 use core::fmt::{self, Display, Write};
 
-use crate::beacon::Beacon;
+use crate::beacon::{Beacon, CarefulPlaces};
 use crate::cache::SLAB_SHIFT;
 use crate::central::ClassSpans;
+use crate::chunks::Chunks;
 use crate::engine::Engine;
-use crate::ledger::{ClassLedger, Ledger, Part, Tables, for_each_resident};
+use crate::ledger::{
+    CHECKED, ClassLedger, HeldBack, Ledger, Part, SAMPLED, Tables, for_each_resident,
+};
 use crate::map::MapEntry;
 use crate::os::Os;
 use crate::region::Places;
 use crate::run::Run;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::span::Span;
+use crate::sync::Ordering;
 use crate::text::{Bytes, Decimal, percent};
 
 /// Of resident memory, what a conclusion is worth, in percent.
@@ -71,8 +75,17 @@ impl<O: Os> Engine<O> {
         if self.region.commit_up_to(&self.os, 1).is_err() {
             return false;
         }
-        let beacon =
-            Beacon::new(&self.os, self.region.places(), mode, caches, self.thread_slabs.shown_at());
+        let careful = {
+            let table = self.check_table.lock();
+            CarefulPlaces {
+                care_at: (&raw const self.told_care).addr(),
+                chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
+                held_back_at: (&raw const *table.held_back()).addr(),
+                sampled_at: (&raw const *self.samples.reserved()).addr(),
+            }
+        };
+        let (places, threads) = (self.region.places(), self.thread_slabs.shown_at());
+        let beacon = Beacon::new(&self.os, places, mode, caches, threads, careful);
         // SAFETY: the first unit was committed, and its records with it; nobody else starts this engine.
         unsafe { beacon.light(&self.region) };
         true
@@ -105,6 +118,32 @@ impl<O: Os> Tables for Live<'_, O> {
 
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span> {
         self.0.copy_of_span(unit, class)
+    }
+
+    fn care(&self) -> usize {
+        self.0.told_care.load(Ordering::Relaxed)
+    }
+
+    fn held_back(&mut self) -> HeldBack {
+        *self.0.check_table.lock().held_back()
+    }
+
+    fn careful_bytes(&mut self) -> (u64, u64) {
+        let (engine, page) = (self.0, self.page() as u64);
+        let (mut tables, mut sampled) = (0, 0);
+        if self.care() == CHECKED {
+            // Held all the time: what it consists of grows.
+            let table = engine.check_table.lock();
+            for (start, bytes) in table.chunks().into_iter().flat_map(Chunks::each) {
+                for_each_resident(self, start, bytes, |_| tables += page);
+            }
+        }
+        if self.care() == SAMPLED {
+            let [start, bytes] =
+                [0, 1].map(|nth| engine.samples.reserved()[nth].load(Ordering::Relaxed));
+            for_each_resident(self, start, bytes, |_| sampled += page);
+        }
+        (tables, sampled)
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {

@@ -32,11 +32,11 @@ fn statistics() {
          - Text (`EBB_STATS=1`) ends with the ledger's lines, which add up to resident memory; what they mean, `docs/why.md` says.\n\
          - JSON (`EBB_STATS=json`) has the same names, `version`, `mode`, `why` (that mode), `id` (what \
          picks the cache), `others` (modes that would work too), `no_percpu` (why percpu mode would not), \
-         `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\
+         `care` (`check`, `harden` or `sample` where `EBB_CHECK` and so on are in force, else empty), `kernel` (its version), and `classes`, a list with a row for each size class in use.\n\
          - OpenMetrics (`EBB_STATS=openmetrics`) has them after `ebbmalloc_`, those of classes after \
          `ebbmalloc_class_` with the label `block_bytes`. Counters end in `_total`; times are in \
-         seconds, so `user_us` is `ebbmalloc_user_seconds_total`. `ebbmalloc_info` has version, mode, why and \
-         id.\n\n\
+         seconds, so `user_us` is `ebbmalloc_user_seconds_total`. `ebbmalloc_info` has version, mode, why, id \
+         and care.\n\n\
          Of these, `live_bytes` (of it at most `rounding_bytes` by rounding), `cached_bytes`, `pinned_bytes`, `end_bytes`, \
          `dirty_bytes`, `table_bytes` and `slab_bytes` are the ledger as far as it is known without asking the kernel: \
          what the program or a cache holds counts, whether anybody has touched it or not, so no part is less than what is resident of it. \
@@ -68,6 +68,11 @@ fn types_for_python() {
         ("id", "str", "What picks the cache in percpu mode, \"mm_cid\" or \"cpu_id\"; else empty."),
         ("others", "str", "Modes that would work too."),
         ("no_percpu", "str", "Why percpu mode would not; else empty."),
+        (
+            "care",
+            "str",
+            "What is done with blocks: \"check\", \"harden\", \"sample\" (EBB_CHECK and so on); else empty.",
+        ),
         ("kernel", "str", "Its version, such as \"6.18\"."),
         ("classes", "list[ClassStats]", "Those in use."),
     ] {

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Lowest first. Modules in one line belong together and may use each other.
 const LAYERS: [&[&str]; 41] = [
     &["os", "sync", "random", "prefetch"],
-    &["text"],
+    &["text", "demangle", "chunks"],
     &["options"],
     &["size_class"],
     &["units"],

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Bell, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::{Bell, CLibrary, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::watch::Watch;
 use crate::words::{self, Words};
@@ -24,6 +24,8 @@ const SPOILT: u8 = 0xd5;
 pub struct FakeOs {
     page: usize,
     space: usize,
+    /// Bytes that may be committed at a time (RLIMIT_DATA).
+    data: usize,
     cpus: usize,
     /// What there is for the process.
     memory: Option<u64>,
@@ -57,6 +59,8 @@ struct State {
     reservations: Vec<Reservation>,
     printed: String,
     calls: Vec<usize>,
+    names: Vec<(usize, &'static str)>,
+    c_library: Option<CLibrary>,
 }
 
 struct Reservation {
@@ -80,6 +84,7 @@ impl Default for FakeOs {
         Self {
             page: 4096,
             space: 24 << 20,
+            data: usize::MAX,
             cpus: 2,
             memory: None,
             environment: vec![("EBB_MODE", "slot")],
@@ -112,6 +117,11 @@ impl FakeOs {
     /// One that says it has `bytes` of address space left.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
+    }
+
+    /// One whose process may have `bytes` committed at a time, as RLIMIT_DATA has it.
+    pub fn data(self, bytes: usize) -> Self {
+        Self { data: bytes, ..self }
     }
 
     /// One with so many CPUs.
@@ -298,6 +308,16 @@ impl FakeOs {
         self.state().calls = calls.to_vec();
     }
 
+    /// At these addresses begin functions of these names.
+    pub fn set_names(&self, names: &[(usize, &'static str)]) {
+        self.state().names = names.to_vec();
+    }
+
+    /// The C library has its data there.
+    pub fn set_c_library(&self, found: CLibrary) {
+        self.state().c_library = Some(found);
+    }
+
     /// The watch over what was reserved for blocks.
     pub(crate) fn watch(&self) -> Option<&Watch> {
         self.watch.as_ref()?.get()
@@ -333,6 +353,12 @@ impl FakeOs {
 }
 
 impl State {
+    /// Pages that are committed.
+    fn committed(&self) -> usize {
+        let of = |one: &Reservation| one.committed.iter().filter(|&&there| there).count();
+        self.reservations.iter().map(of).sum()
+    }
+
     /// The reservation that a range lies in, and the range's pages.
     fn pages_of(
         &mut self,
@@ -416,6 +442,7 @@ impl Os for FakeOs {
             return Err(Refusal::Memory);
         }
         let mut state = self.state();
+        let committed = state.committed() * self.page;
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         let taken = |range: &Range<usize>| {
             reservation.is_region
@@ -424,6 +451,9 @@ impl Os for FakeOs {
         };
         if reservation.is_taken || self.neighbours.lock().unwrap().iter().any(taken) {
             return Err(Refusal::Addresses);
+        }
+        if committed + pages.len() * self.page > self.data {
+            return Err(Refusal::Memory);
         }
         for page in pages {
             assert!(!reservation.committed[page], "a page committed again");
@@ -606,8 +636,17 @@ impl Os for FakeOs {
         known
     }
 
-    fn symbol(&self, _: usize) -> Option<Symbol<'_>> {
-        None
+    fn with_symbol(&self, address: usize, _: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        let name = self.state().names.iter().find(|known| known.0 == address).map(|known| known.1);
+        work(name.map(|name| Symbol {
+            module: b"a file",
+            offset: address,
+            function: Some((name.as_bytes(), 0)),
+        }));
+    }
+
+    fn c_library(&self) -> CLibrary {
+        self.state().c_library.clone().unwrap_or(CLibrary::UNKNOWN)
     }
 
     fn abort(&self) -> ! {

@@ -269,8 +269,8 @@ impl Os for LinuxIn {
         Linux.calls(out)
     }
 
-    fn symbol(&self, address: usize) -> Option<Symbol<'_>> {
-        Linux.symbol(address)
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        Linux.with_symbol(address, may_read, work);
     }
 
     fn abort(&self) -> ! {

@@ -354,3 +354,28 @@ fn other_versions_are_told_by_name() {
     other[0] ^= 1;
     assert!(Beacon::read(&other, start).is_none());
 }
+
+/// Blocks that are held back are told from those that the program has, and what is written down about blocks from the rest.
+#[test]
+fn care_is_told_from_the_program() {
+    for variable in ["EBB_CHECK", "EBB_HARDEN", "EBB_SAMPLE"] {
+        let os = FakeOs::default().space(64 << 20).cpus(1).environment(variable, "1");
+        let engine = Engine::new(os);
+        let [kept, gone] = [(); 2].map(|()| blocks(&engine, 1000, 100));
+        let large = blocks(&engine, 100_000, 3);
+        free(&engine, gone);
+        free(&engine, large);
+        let ledger = assert_adds_up(&engine, variable);
+        let care = engine.stats().choice.care;
+        let held_back = if care == "sample" { 0 } else { 50 * 1000 };
+        assert!(ledger.quarantine >= held_back, "{variable}: {ledger:?}");
+        assert_eq!(ledger.quarantine > 0, care != "sample", "{variable}");
+        assert_eq!(ledger.check_tables > 0, care == "check");
+        assert_eq!(ledger.sampled > 0, care == "sample");
+        if care == "check" {
+            assert_eq!((ledger.small_blocks, ledger.large_blocks), (100, 0));
+            assert!(ledger.quarantine >= 100 * 1000 + 3 * 100_000);
+        }
+        drop(kept);
+    }
+}

@@ -113,6 +113,8 @@ class Stats(TypedDict):
     others: str
     #: Why percpu mode would not; else empty.
     no_percpu: str
+    #: What is done with blocks: "check", "harden", "sample" (EBB_CHECK and so on); else empty.
+    care: str
     #: Its version, such as "6.18".
     kernel: str
     #: Those in use.

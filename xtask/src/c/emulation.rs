@@ -9,7 +9,7 @@ const FORKS_THREADS: &str = "qemu does not survive forks while other threads run
 const COUNTS: &str = "it counts what qemu has, too";
 const SPACE: &str = "it is about address space, of which qemu's own is a part";
 /// Programs that the emulator cannot serve, and why.
-const UNSERVED: [(&str, &str); 12] = [
+const UNSERVED: [(&str, &str); 13] = [
     ("atexit.c", "it fails there without the library, too: the order of exit handlers"),
     ("core_dump.c", COUNTS),
     ("descriptors.c", EXECUTES_ITSELF),

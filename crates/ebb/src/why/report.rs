@@ -43,6 +43,8 @@ pub struct Report {
 pub struct HeapReport {
     pub version: String,
     pub mode: String,
+    /// "check", "harden", "sample", or nothing.
+    pub care: &'static str,
     pub committed_bytes: u64,
 }
 
@@ -70,6 +72,8 @@ pub struct Class {
     pub live_blocks: u64,
     pub cached_blocks: u64,
     pub free_blocks: u64,
+    /// Freed, and held back by EBB_CHECK or EBB_HARDEN.
+    pub held_back_blocks: u64,
     pub live_bytes: u64,
     pub cached_bytes: u64,
     pub pinned_bytes: u64,
@@ -97,6 +101,7 @@ impl Report {
                     heaps.push(HeapReport {
                         version: beacon.version().into(),
                         mode: beacon.mode().into(),
+                        care: beacon.care(&mut process),
                         committed_bytes: one.committed,
                     });
                     ledger.add(&one);
@@ -202,6 +207,7 @@ fn classes(ledger: &Ledger) -> Vec<Class> {
         live_blocks: row.live,
         cached_blocks: row.cached,
         free_blocks: row.free,
+        held_back_blocks: row.held_back,
         live_bytes: row.live_bytes,
         cached_bytes: row.cached_bytes,
         pinned_bytes: row.pinned_bytes,

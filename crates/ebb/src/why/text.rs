@@ -41,7 +41,7 @@ fn headline(report: &Report) -> String {
     let heaps: Vec<_> = report
         .heaps
         .iter()
-        .map(|heap| format!("ebbmalloc {}, {} mode", heap.version, heap.mode))
+        .map(|heap| format!("ebbmalloc {}, {} mode{}", heap.version, heap.mode, care(heap.care)))
         .collect();
     let title =
         format!("{} (pid {}): {} resident", report.program, report.pid, mib(report.resident_bytes));
@@ -58,6 +58,16 @@ fn headline(report: &Report) -> String {
         mib(report.accounted_bytes)
     );
     format!("{}{swapped}\n{}\n\n", bold.apply_to(title), dim.apply_to(facts))
+}
+
+/// What is said of a heap where more is done with blocks than to hand them out.
+fn care(care: &str) -> &'static str {
+    match care {
+        "check" => ", each block checked (EBB_CHECK)",
+        "harden" => ", hardened (EBB_HARDEN)",
+        "sample" => ", some blocks sampled (EBB_SAMPLE)",
+        _ => "",
+    }
 }
 
 fn ledger(report: &Report, picture: Option<&dyn Fn(&str) -> String>) -> String {
@@ -120,7 +130,8 @@ fn classes(report: &Report) -> String {
     let mut text = format!("{}\n", dim.apply_to(head));
     for row in rows {
         let held = row.live_blocks + row.cached_blocks;
-        let full = 100.0 * held as f64 / (held + row.free_blocks).max(1) as f64;
+        let full =
+            100.0 * held as f64 / (held + row.free_blocks + row.held_back_blocks).max(1) as f64;
         text += &format!(
             "{:>8} {:>8} {:>10} {:>11} {:>11} {:>11} {full:>4.0} %\n",
             row.block_bytes,

@@ -60,9 +60,13 @@ pub(super) fn unguard(
     first: UnitIndex,
     units: u32,
 ) -> bool {
-    let (start, page) = guard(region, os, first, units);
+    let (start, _) = guard(region, os, first, units);
+    let reach = start.addr() - region.address(first).addr();
     // SAFETY: the span's, which is the caller's.
-    unsafe { !(*region.span(first)).guarded || pages.guards.remove(os, start, page, units) }
+    unsafe {
+        !(*region.span(first)).guarded
+            || pages.guards.remove(region, os, (first, units), reach, false)
+    }
 }
 
 impl ClassSpans {

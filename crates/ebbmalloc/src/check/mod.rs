@@ -16,7 +16,7 @@ use crate::heaps::HeapBlock;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::region::UnitIndex;
-use crate::text::Line;
+use crate::size_class::SizeClass;
 use crate::units::Units;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
@@ -59,32 +59,28 @@ impl<O: Os> Engine<O> {
         self.check_table.lock().begin();
     }
 
-    /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; 0 where
+    /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; `None` while
     /// there is no memory for checking.
-    pub(crate) fn set_up_check(&self) -> UnitIndex {
-        let table = self.check_table.lock().set_up(&self.os);
-        let alloc = || self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE);
-        match if table { alloc() } else { None } {
-            Some(Granted { first, .. }) => {
-                self.heaps.lock().add(&self.region, first, usize::MAX).unit()
-            }
-            None => {
-                let text = format_args!("EBB_CHECK is ignored: no memory for what it has to know");
-                Line::print(&self.os, text);
-                0
-            }
+    pub(crate) fn set_up_check(&self) -> Option<UnitIndex> {
+        if !self.check_table.lock().set_up(&self.os) {
+            return None;
         }
+        let Granted { first, .. } =
+            self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE)?;
+        Some(self.heaps.lock().add(&self.region, first, usize::MAX).unit())
     }
 
     /// What this thread does, and by which calls.
-    #[inline(never)]
+    #[inline(always)]
     fn event(&self) -> Event {
         let mut calls = [0; DEPTH];
         let known = self.os.calls(&mut calls);
         self.check_table.lock().event(&self.os, &calls[..known])
     }
 
-    /// A block of this heap, and whether it reads as zero; `None` if memory is short.
+    /// A block of this heap, and whether it reads as zero; `None` if memory is short. Each function more between here and
+    /// [`Engine::event`] costs the unwinder a quarter of a microsecond, so they are inlined.
+    #[inline(always)]
     pub(crate) fn alloc_checked(
         &self,
         heap: UnitIndex,
@@ -92,22 +88,43 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Option<(*mut u8, bool)> {
-        let padded = size.checked_add(CANARY_LEAST)?;
-        let granted = self.alloc_unchecked(heap, padded, align, replaced).or_else(|| {
-            if !self.could_have(heap, padded, align) {
-                return None;
+        for last in [false, true] {
+            if last {
+                let padded = size.checked_add(CANARY_LEAST);
+                if !padded.is_some_and(|padded| self.could_have(heap, padded, align)) {
+                    break;
+                }
+                self.leave_quarantine(0);
             }
-            self.leave_quarantine(0);
-            self.alloc_unchecked(heap, padded, align, replaced)
-        });
-        let (block, zeroed) = granted?;
+            let granted = self.alloc_noted(heap, size, align, replaced);
+            if granted.is_some() {
+                return granted;
+            }
+        }
+        None
+    }
+
+    /// The same, without giving up what is in quarantine.
+    #[inline(always)]
+    fn alloc_noted(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> Option<(*mut u8, bool)> {
+        let padded = size.checked_add(CANARY_LEAST)?;
+        let (block, zeroed) = self.alloc_unchecked(heap, padded, align, replaced)?;
+        let class = self.heap_block(block).and_then(|found| found.class);
         // Before the block is in the table, where others look at it.
         for (from, to) in self.canaries(block, size) {
             // SAFETY: the block is ours yet, and has as many bytes.
             unsafe { block.add(from).write_bytes(CANARY, to - from) };
         }
         let by = self.event();
-        if !self.check_table.lock().insert(&self.os, block, size, heap, by) {
+        let list = (heap, self.record_of(heap).checked());
+        let noted = (block, size, class.map_or(0, SizeClass::index));
+        if !self.check_table.lock().insert(&self.os, noted, list, by) {
             self.free_at_once(block);
             return None;
         }
@@ -159,7 +176,7 @@ impl<O: Os> Engine<O> {
             return Err((Fault::Freed, None));
         };
         let fault = match given {
-            _ if record.state != State::Live => Some(Fault::Freed),
+            _ if !record.is_live() => Some(Fault::Freed),
             Some(given) if given != record.size => Some(Fault::Size(given)),
             _ => self.damage(&record),
         };
@@ -244,23 +261,25 @@ impl<O: Os> Engine<O> {
 
     /// Looks at all blocks of a heap that goes with all of them.
     pub(crate) fn delete_checked(&self, id: HeapId, operation: &str) {
-        self.verify(operation, |record| record.heap == id.unit());
+        let list = self.record_of(id.unit()).checked();
+        let damaged = self.check_table.lock().find_map_of(list, self.damaged());
+        self.stop_if(damaged, operation);
         let by = self.event();
-        self.check_table.lock().retire_heap(id.unit(), by);
+        self.check_table.lock().retire_heap(list, by);
     }
 
     /// Looks at all blocks, in use or in quarantine. Damage stops the program.
     pub(crate) fn verify_all(&self, operation: &str) {
-        self.verify(operation, |_| true);
+        let damaged = self.check_table.lock().find_map(self.damaged());
+        self.stop_if(damaged, operation);
     }
 
-    fn verify(&self, operation: &str, which: impl Fn(&Record) -> bool) {
-        let table = self.check_table.lock();
-        let damaged = table.find_map(|record| {
-            let fault = if which(record) { self.damage(record) } else { None };
-            fault.map(|fault| (fault, *record))
-        });
-        drop(table);
+    /// What finds damage in blocks, one by one.
+    fn damaged(&self) -> impl Fn(&Record) -> Option<(Fault, Record)> {
+        |record| self.damage(record).map(|fault| (fault, *record))
+    }
+
+    fn stop_if(&self, damaged: Option<(Fault, Record)>, operation: &str) {
         if let Some((fault, record)) = damaged {
             self.report(fault, record.block, Some(record), operation);
         }

@@ -1,11 +1,14 @@
 //! What check mode says: one line as everywhere, then who allocated the block and who freed it, and at exit which
 //! blocks are still held.
 
+use core::ptr;
+
 use super::Fault;
-use crate::check_table::{DEPTH, Event, Record, State};
+use crate::check_table::{DEPTH, Event, Record};
 use crate::engine::Engine;
 use crate::options::CheckChoice;
 use crate::os::Os;
+use crate::size_class::UNIT;
 
 /// So many stacks are listed at exit.
 const LISTED: usize = 10;
@@ -58,7 +61,7 @@ impl<O: Os> Engine<O> {
 
     #[inline(never)]
     fn describe(&self, record: &Record) {
-        let Record { size, number, allocated, freed, state, .. } = *record;
+        let Record { size, number, allocated, freed, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);
         let thread = allocated.thread;
         match class {
@@ -68,7 +71,7 @@ impl<O: Os> Engine<O> {
             )),
         }
         self.print_event(allocated);
-        if state != State::Live {
+        if !record.is_live() {
             self.say(format_args!("  first freed by thread {}:", freed.thread));
             self.print_event(freed);
         }
@@ -80,13 +83,32 @@ impl<O: Os> Engine<O> {
         self.print_calls(&calls[..known]);
     }
 
+    /// Where the small block begins that an address lies in; any other address is that of a large one, or of none.
+    fn begin_of(&self, address: usize) -> *mut u8 {
+        let pointer = ptr::without_provenance_mut(address);
+        let Some(offset) = self.region.committed_offset(pointer) else {
+            return ptr::null_mut();
+        };
+        let entry = self.region.entry(offset / UNIT);
+        let Some(class) = entry.class() else {
+            return pointer;
+        };
+        let within = entry.within_span(offset);
+        pointer.wrapping_sub(within - class.block_at(within) * class.size())
+    }
+
     /// What check mode does when the process exits.
     pub(crate) fn finish_check(&self) {
         self.verify_all("exit");
         if self.setup().options.check == CheckChoice::NoLeaks {
             return;
         }
-        let all = self.check_table.lock().count_held();
+        // Under no lock of ours, as it takes the loader's.
+        let library = self.os.c_library();
+        let mut table = self.check_table.lock();
+        table.reach(&library, &|address| self.begin_of(address));
+        let all = table.count_held(&library);
+        drop(table);
         if all.blocks == 0 {
             return;
         }

@@ -1,10 +1,9 @@
-//! Memory for what check mode knows: one reservation apart from all blocks, handed out from the bottom up.
+//! Memory for what check mode knows, and chains of it.
 
-use core::ptr;
+use crate::chunks::{Chunks, FIRST, GRAIN, chunk_of, first_of};
+use crate::os::Os;
 
-use crate::os::{Os, choose};
-
-/// A place in the arena, in grains from its start; 0 is none.
+/// A place in the arena, in grains; 0 is none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ref(u32);
 
@@ -14,111 +13,97 @@ impl Ref {
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
+
+    /// For what notes one elsewhere.
+    pub fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    pub fn to_bits(self) -> u32 {
+        self.0
+    }
 }
 
-/// What everything in the arena is a multiple of, in bytes.
-const GRAIN: usize = 16;
-/// As far as a [`Ref`] reaches.
-const MOST: usize = GRAIN << 32;
-/// With less than this there is no checking.
-const LEAST: usize = 256 << 10;
-/// The most that is committed ahead of need.
-const STEP_MOST: usize = 1 << 20;
-
-/// The reservation. Its memory is zero when it is handed out.
+/// Memory that is handed out from the bottom up, zero.
 pub(crate) struct Arena {
-    start: *mut u8,
-    reserved: usize,
-    committed: usize,
-    /// Bytes that were taken, which begin behind the first grain: that is nobody's.
+    chunks: Chunks,
+    /// Grains that were handed out, or left at the end of a chunk.
     taken: usize,
 }
 
-// SAFETY: the memory is the arena's alone.
-unsafe impl Send for Arena {}
-
 impl Arena {
     pub const fn new() -> Self {
-        Self { start: ptr::null_mut(), reserved: 0, committed: 0, taken: 0 }
+        Self { chunks: Chunks::new(), taken: 0 }
     }
 
-    /// Reserves: the rest of a limited address space is for others. False if there is too little.
-    pub fn set_up(&mut self, os: &impl Os) -> bool {
-        let page = os.page_size();
-        let bytes = MOST.min(os.address_space() / 8) / page * page;
-        if self.start.is_null()
-            && bytes >= LEAST
-            && let Some(start) = choose(os, bytes, page)
-        {
-            (self.start, self.reserved, self.committed) = (start.as_ptr(), bytes, page);
-        }
-        !self.start.is_null()
-    }
-
-    /// Bytes that there are at most.
-    pub fn reserved(&self) -> usize {
-        self.reserved
-    }
-
-    /// Memory for so many bytes, zero; `None` if there is no more.
+    /// Memory for so many bytes, a page at most, zero; `None` if memory is short.
     pub fn take(&mut self, os: &impl Os, bytes: usize) -> Option<Ref> {
-        let bytes = bytes.next_multiple_of(GRAIN);
-        let start = GRAIN + self.taken;
-        let end = start.checked_add(bytes).filter(|&end| end <= self.reserved)?;
-        if end > self.committed {
-            let page = os.page_size();
-            let step = (self.reserved / 256).min(STEP_MOST);
-            let ahead = (end + step).next_multiple_of(page).min(self.reserved);
-            if !self.commit(os, ahead) && !self.commit(os, end.next_multiple_of(page)) {
-                return None;
-            }
+        let grains = bytes.div_ceil(GRAIN);
+        let mut start = FIRST + self.taken;
+        let chunk_end = first_of(chunk_of(start).0 + 1);
+        if start + grains > chunk_end {
+            start = chunk_end;
         }
-        self.taken += bytes;
-        Some(Ref((start / GRAIN) as u32))
-    }
-
-    fn commit(&mut self, os: &impl Os, end: usize) -> bool {
-        // SAFETY: reserved, and nothing lies there yet.
-        let done =
-            unsafe { os.commit(self.start.add(self.committed), end - self.committed) }.is_ok();
-        if done {
-            self.committed = end;
+        if start + grains > self.chunks.end() && !self.chunks.grow(os) {
+            return None;
         }
-        done
+        self.taken = start + grains - FIRST;
+        u32::try_from(start).ok().map(Ref)
     }
 
     /// Where something lies that was taken.
     pub fn at<T>(&self, place: Ref) -> *mut T {
         debug_assert!(!place.is_none() && align_of::<T>() <= GRAIN);
-        // SAFETY: what was taken lies in the reservation.
-        unsafe { self.start.add(place.0 as usize * GRAIN).cast() }
+        self.chunks.at(place.0 as usize).cast()
+    }
+
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 }
 
-/// Heads of chains, by hash. How many never changes: chains grow longer instead.
-pub(crate) struct Buckets {
-    first: Ref,
-    count: usize,
+/// What a chain consists of.
+pub(crate) trait Chained {
+    fn hash(&self) -> u32;
+    /// The next of its chain.
+    fn chain(&mut self) -> &mut Ref;
 }
+
+/// Heads of chains, by hash: about as many as there are things in chains. When there are more things, the oldest bucket that was
+/// not split since the last doubling is split in two (linear hashing), so no call takes long.
+pub(crate) struct Buckets {
+    chunks: Chunks,
+    count: usize,
+    /// How many things are in chains.
+    things: usize,
+}
+
+const PER_GRAIN: usize = GRAIN / size_of::<Ref>();
 
 impl Buckets {
     pub const fn new() -> Self {
-        Self { first: Ref::NONE, count: 0 }
+        Self { chunks: Chunks::new(), count: 0, things: 0 }
     }
 
-    /// So many buckets, a power of two.
-    pub fn set_up(&mut self, arena: &mut Arena, os: &impl Os, count: usize) -> bool {
-        if let Some(first) = arena.take(os, count * size_of::<Ref>()) {
-            *self = Self { first, count };
+    /// Makes the first ones. False if memory is short; it may be called again.
+    pub fn set_up(&mut self, os: &impl Os) -> bool {
+        if self.count == 0 && self.chunks.grow(os) {
+            self.count = (self.chunks.end() - FIRST) * PER_GRAIN;
         }
         self.count != 0
     }
 
-    /// The head of the chain for this hash, whose upper bits count.
-    pub fn head(&self, arena: &Arena, hash: u64) -> *mut Ref {
-        let nth = (hash >> 32) as usize & (self.count - 1);
-        // SAFETY: there are as many.
-        unsafe { arena.at::<Ref>(self.first).add(nth) }
+    fn at(&self, nth: usize) -> *mut Ref {
+        debug_assert!(nth < self.count);
+        // SAFETY: in the grain.
+        unsafe { self.chunks.at(FIRST + nth / PER_GRAIN).cast::<Ref>().add(nth % PER_GRAIN) }
+    }
+
+    /// The head of the chain for this hash.
+    pub fn head(&self, hash: u32) -> *mut Ref {
+        let half = 1 << self.count.ilog2();
+        let nth = hash as usize & (2 * half - 1);
+        self.at(if nth < self.count { nth } else { nth & (half - 1) })
     }
 
     pub fn count(&self) -> usize {
@@ -126,9 +111,47 @@ impl Buckets {
     }
 
     /// The head of a chain, by its number.
-    pub fn nth(&self, arena: &Arena, nth: usize) -> Ref {
-        debug_assert!(nth < self.count);
+    pub fn nth(&self, nth: usize) -> Ref {
         // SAFETY: there are as many; zero bytes are none.
-        unsafe { *arena.at::<Ref>(self.first).add(nth) }
+        unsafe { *self.at(nth) }
+    }
+
+    /// Notes that something came into a chain: there may be more chains then, of which all consist of `T`.
+    pub fn count_in<T: Chained>(&mut self, arena: &Arena, os: &impl Os) {
+        self.things += 1;
+        let there = (self.chunks.end() - FIRST) * PER_GRAIN > self.count;
+        if self.things > self.count && (there || self.chunks.grow(os)) {
+            self.split::<T>(arena);
+        }
+    }
+
+    /// Notes that something left its chain.
+    pub fn count_out(&mut self) {
+        self.things -= 1;
+    }
+
+    fn split<T: Chained>(&mut self, arena: &Arena) {
+        let (new, half) = (self.count, 1 << self.count.ilog2());
+        self.count += 1;
+        let (mut from, mut to) = (self.at(new - half), self.at(new));
+        // SAFETY: chains are of this type, and nobody else has them.
+        unsafe {
+            let mut next = *from;
+            while !next.is_none() {
+                let thing = &mut *arena.at::<T>(next);
+                let link = match thing.hash() as usize & (2 * half - 1) == new {
+                    true => &mut to,
+                    false => &mut from,
+                };
+                **link = next;
+                *link = thing.chain();
+                next = **link;
+            }
+            (*from, *to) = (Ref::NONE, Ref::NONE);
+        }
+    }
+
+    pub fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 }

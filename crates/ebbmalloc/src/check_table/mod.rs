@@ -11,8 +11,11 @@ pub(crate) use arena::Ref;
 pub(crate) use records::{Event, Record, State};
 pub(crate) use stacks::{DEPTH, Held};
 
-use crate::os::Os;
+use crate::chunks::Chunks;
+use crate::ledger::HeldBack;
+use crate::os::{CLibrary, Os};
 use crate::region::UnitIndex;
+use crate::sync::AtomicUsize;
 use arena::Arena;
 use records::Records;
 use stacks::Stacks;
@@ -36,12 +39,17 @@ impl CheckTable {
 
     /// Makes it ready; false if memory is short, and then it may be called again.
     pub fn set_up(&mut self, os: &impl Os) -> bool {
-        let Self { arena, records, stacks, .. } = self;
-        if !arena.set_up(os) {
-            return false;
-        }
-        let buckets = (arena.reserved() / 256).next_power_of_two().min(1 << 20);
-        records.set_up(arena, os, buckets) && stacks.set_up(arena, os, buckets / 4)
+        self.records.set_up(os) && self.stacks.set_up(os)
+    }
+
+    /// What it consists of.
+    pub fn chunks(&self) -> [&Chunks; 3] {
+        [self.arena.chunks(), self.records.chunks(), self.stacks.chunks()]
+    }
+
+    /// What is in quarantine.
+    pub fn held_back(&self) -> &HeldBack {
+        &self.records.held_back
     }
 
     /// From here on blocks are the program's.
@@ -55,16 +63,15 @@ impl CheckTable {
         Event { stack, thread: os.thread_id() }
     }
 
-    /// Notes a new block; false if memory is short.
+    /// Notes a new block of this class, 0 for a large one, and of a heap, which has this unit, and this word for its list; false if memory is short.
     pub fn insert(
         &mut self,
         os: &impl Os,
-        block: *mut u8,
-        size: usize,
-        heap: UnitIndex,
+        (block, size, class): (*mut u8, usize, usize),
+        (heap, list): (UnitIndex, &AtomicUsize),
         by: Event,
     ) -> bool {
-        self.records.insert(&mut self.arena, os, block, size, heap, by)
+        self.records.insert(&mut self.arena, os, (block, size, class), (heap, list), by)
     }
 
     /// The newest block at this address, and what is known of it.
@@ -96,9 +103,18 @@ impl CheckTable {
         self.records.retire(&self.arena, place, by, state);
     }
 
-    /// All blocks of this heap are gone.
-    pub fn retire_heap(&mut self, heap: UnitIndex, by: Event) {
-        self.records.retire_heap(&self.arena, heap, by);
+    /// Runs `work` on the records of a heap's blocks, in use and in quarantine, until it returns something.
+    pub fn find_map_of<R>(
+        &self,
+        list: &AtomicUsize,
+        work: impl FnMut(&Record) -> Option<R>,
+    ) -> Option<R> {
+        self.records.find_map_of(&self.arena, list, work)
+    }
+
+    /// All blocks of this heap are gone, and it itself.
+    pub fn retire_heap(&mut self, list: &AtomicUsize, by: Event) {
+        self.records.retire_heap(&self.arena, list, by);
     }
 
     /// The block that is longest in quarantine, which leaves it, where that holds more than `most` bytes.
@@ -114,12 +130,29 @@ impl CheckTable {
         known.len()
     }
 
-    /// Counts blocks in use by the stacks that allocated them, for [`CheckTable::most_held`]. All of them.
-    pub fn count_held(&mut self) -> Held {
+    /// Notes which blocks in use the C library can still reach: those that its data point to, and those that these do.
+    /// `begin_of`: where the block begins that an address lies in.
+    pub fn reach(&mut self, library: &CLibrary, begin_of: &impl Fn(usize) -> *mut u8) {
+        let Self { arena, records, .. } = self;
+        for &(start, bytes) in library.data() {
+            // SAFETY: the C library's data.
+            unsafe { records.reach(arena, start, bytes, begin_of) };
+        }
+    }
+
+    /// Counts blocks in use by the stacks that allocated them, for [`CheckTable::most_held`]. All of them, but for those that are the
+    /// C library's.
+    pub fn count_held(&mut self, library: &CLibrary) -> Held {
         let Self { arena, records, stacks, begin } = self;
         let mut all = Held { blocks: 0, bytes: 0 };
+        let is_loaders = |stack: Ref| {
+            let calls = Stacks::calls(arena, stack).iter();
+            let first = calls.copied().find(|call| !library.own.contains(call));
+            first.is_some_and(|call| library.loader.contains(&call))
+        };
         records.find_map(arena, |record| {
-            if record.state == State::Live && record.number >= *begin {
+            let held = record.state == State::Live && record.number >= *begin;
+            if held && !is_loaders(record.allocated.stack) {
                 stacks.hold(arena, record.allocated.stack, record.size);
                 all.blocks += 1;
                 all.bytes += record.size as u64;

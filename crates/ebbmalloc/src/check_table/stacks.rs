@@ -2,7 +2,8 @@
 
 use core::{ptr, slice};
 
-use super::arena::{Arena, Buckets, Ref};
+use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::chunks::Chunks;
 use crate::os::Os;
 
 /// The most calls that are kept of a stack.
@@ -13,7 +14,18 @@ pub(crate) const DEPTH: usize = 32;
 struct Head {
     chain: Ref,
     depth: u32,
+    hash: u32,
     held: Held,
+}
+
+impl Chained for Head {
+    fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    fn chain(&mut self) -> &mut Ref {
+        &mut self.chain
+    }
 }
 
 /// Blocks allocated by the same calls, for the list at exit.
@@ -35,8 +47,12 @@ impl Stacks {
         Self { buckets: Buckets::new(), unknown: Held { blocks: 0, bytes: 0 } }
     }
 
-    pub fn set_up(&mut self, arena: &mut Arena, os: &impl Os, buckets: usize) -> bool {
-        self.buckets.set_up(arena, os, buckets)
+    pub fn set_up(&mut self, os: &impl Os) -> bool {
+        self.buckets.set_up(os)
+    }
+
+    pub fn chunks(&self) -> &Chunks {
+        self.buckets.chunks()
     }
 
     /// The stack with these calls; none if there are none, or if memory is short.
@@ -47,7 +63,7 @@ impl Stacks {
         let hash = hash(calls);
         // SAFETY: buckets and chains hold stacks, and nobody else has the arena.
         unsafe {
-            let mut next = *self.buckets.head(arena, hash);
+            let mut next = *self.buckets.head(hash);
             while !next.is_none() {
                 if Self::calls(arena, next) == calls {
                     return next;
@@ -57,12 +73,13 @@ impl Stacks {
             let Some(new) = arena.take(os, size_of::<Head>() + size_of_val(calls)) else {
                 return Ref::NONE;
             };
-            let head = self.buckets.head(arena, hash);
+            let head = self.buckets.head(hash);
             let (depth, held) = (calls.len() as u32, Held { blocks: 0, bytes: 0 });
             let at = arena.at::<Head>(new);
-            at.write(Head { chain: *head, depth, held });
+            at.write(Head { chain: *head, depth, hash, held });
             ptr::copy_nonoverlapping(calls.as_ptr(), at.add(1).cast(), calls.len());
             *head = new;
+            self.buckets.count_in::<Head>(arena, os);
             new
         }
     }
@@ -92,7 +109,7 @@ impl Stacks {
     pub fn take_most(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
         let mut most = (Ref::NONE, self.unknown);
         for bucket in 0..self.buckets.count() {
-            let mut next = self.buckets.nth(arena, bucket);
+            let mut next = self.buckets.nth(bucket);
             while !next.is_none() {
                 // SAFETY: as above.
                 let head = unsafe { &*arena.at::<Head>(next) };
@@ -113,8 +130,8 @@ impl Stacks {
 }
 
 /// FNV-1a over whole addresses, mixed once more for the upper bits.
-fn hash(calls: &[usize]) -> u64 {
+fn hash(calls: &[usize]) -> u32 {
     let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
     let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }

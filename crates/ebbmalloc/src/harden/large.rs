@@ -126,14 +126,14 @@ impl<O: Os> Engine<O> {
             guarded && (reach == 0 || self.os.decommit(block.address, reach))
         };
         if !hidden {
-            return self.give_back_large(first, reach);
+            return self.give_back_large(first, reach, false);
         }
         loop {
             let oldest = contents.quarantine.leaving_large(units, |first| self.units_of(first));
             if oldest == 0 {
                 break;
             }
-            self.give_back_large(oldest, 0);
+            self.give_back_held(oldest);
         }
         contents.quarantine.push_large(first, units);
     }
@@ -158,13 +158,21 @@ impl<O: Os> Engine<O> {
             if oldest == 0 {
                 break;
             }
-            self.give_back_large(oldest, 0);
+            self.give_back_held(oldest);
         }
     }
 
-    /// Gives the run of a large block back to the page heap of which so many bytes are in reach.
+    /// Gives a large block back that was held back.
+    fn give_back_held(&self, first: UnitIndex) {
+        // SAFETY: nobody else has the run, whose record stays as it was.
+        let size = unsafe { (*self.region.run(first)).asked() };
+        self.give_back_large(first, self.reach(size), true);
+    }
+
+    /// Gives the run of a large block back to the page heap, which is guarded from so many bytes on, if it is; they are `hidden` too
+    /// while it is held back.
     #[inline(never)]
-    fn give_back_large(&self, first: UnitIndex, reach: usize) {
+    fn give_back_large(&self, first: UnitIndex, reach: usize, hidden: bool) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
         self.totals.remove_large(units);
@@ -175,15 +183,15 @@ impl<O: Os> Engine<O> {
         // SAFETY: nobody's any more, and out of reach from there on if it is guarded.
         unsafe {
             let guarded = (*self.region.span(first)).guarded;
-            let (hidden, length) = (block.add(reach), bytes - reach);
-            if guarded && reach == 0 {
+            if guarded && hidden {
                 pages.note_mapping(&self.region, first..first + units, false);
             }
-            if guarded && !pages.guards.remove(&self.os, hidden, length, units) {
+            let run = (first, units);
+            if guarded && !pages.guards.remove(&self.region, &self.os, run, reach, hidden) {
                 self.region.set_entry(first, MapEntry::NONE);
                 return;
             }
-            match guarded && reach == 0 || self.os.purge(block, bytes) {
+            match hidden || self.os.purge(block, bytes) {
                 true => pages.free_clean(&self.region, &self.os, first, units),
                 false => pages.free(&self.region, &self.os, first, units),
             }
@@ -195,7 +203,7 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         // SAFETY: a large block in use begins there.
         let size = unsafe { (*self.region.run(first)).asked() };
-        self.give_back_large(first, self.reach(size));
+        self.give_back_large(first, self.reach(size), false);
     }
 
     /// Resizes a large block within its run, if it does not have less pages then. Its heap is locked.
@@ -210,7 +218,7 @@ impl<O: Os> Engine<O> {
             if !same || to < from || !(*self.region.span(first)).guarded {
                 return false;
             }
-            if to > from && self.os.commit(address.add(from), to - from).is_err() {
+            if to > from && !self.os.show(address.add(from), to - from) {
                 return false;
             }
             address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));

@@ -13,7 +13,6 @@ use core::ptr;
 use crate::engine::{Care, Engine, Homes};
 use crate::heap_record::{Contents, HeapId};
 use crate::heaps::{HeapBlock, Short};
-use crate::options::HardenChoice;
 use crate::os::Os;
 use crate::pages::Granted;
 use crate::quarantine::{RING_BYTES, RING_UNITS};
@@ -22,7 +21,6 @@ use crate::seal::{SEAL, first_written, open, seal, sealed_size};
 use crate::size_class::{SizeClass, UNIT};
 use crate::span::Owner;
 use crate::sync::Guard;
-use crate::text::Line;
 use crate::units::Units;
 use report::Fault;
 pub(crate) use report::Mistake;
@@ -44,23 +42,16 @@ impl<O: Os> Engine<O> {
         self.care() == Care::Hardened
     }
 
-    /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's, if it is
-    /// wanted and possible.
-    pub(crate) fn set_up_harden(&self, choice: HardenChoice) -> Option<Homes> {
-        if choice == HardenChoice::Off {
-            return None;
-        }
+    /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's; `None` while there
+    /// is no memory for them.
+    pub(crate) fn set_up_harden(&self) -> Option<Homes> {
         let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, HOMES_MOST) as u32);
         let alloc = |count| {
             let all = Units::new(units * count)?;
             let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
             Some((granted, count))
         };
-        let Some((Granted { first, zeroed }, count)) = alloc(most).or_else(|| alloc(1)) else {
-            let text = format_args!("EBB_HARDEN is ignored: no memory for its heaps");
-            Line::print(&self.os, text);
-            return None;
-        };
+        let (Granted { first, zeroed }, count) = alloc(most).or_else(|| alloc(1))?;
         for home in 0..count {
             self.add_hardened(first + home * units, zeroed, usize::MAX);
         }
@@ -68,10 +59,12 @@ impl<O: Os> Engine<O> {
         let end = units as usize * UNIT;
         let used = (UNIT + RING_BYTES).next_multiple_of(self.os.page_size());
         if used < end {
+            let mut pages = self.pages.lock();
             // SAFETY: nothing else is in the last of these units.
             unsafe {
-                let last = self.region.address(first + (count - 1) * units);
-                self.pages.lock().guards.place(&self.os, last.add(used), end - used);
+                let behind = self.region.address(first + (count - 1) * units).add(used);
+                pages.guards.set_up(&self.os, behind);
+                pages.guards.place(&self.os, behind, end - used);
             }
         }
         Some(Homes { first, count, units })

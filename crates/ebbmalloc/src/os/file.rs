@@ -4,6 +4,7 @@
 
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
+use core::ptr;
 
 use super::syscall::call;
 
@@ -21,8 +22,53 @@ pub(super) fn read(file: c_int, buffer: &mut [u8]) -> usize {
     unsafe { call!(libc::SYS_read, file, buffer.as_mut_ptr(), buffer.len()) }.unwrap_or(0)
 }
 
-/// Writes as much as it can; false if that was nothing.
+/// Writes as much as it can; false if that was nothing. What a program would be told by a signal, and by default be ended: that nobody reads
+/// (SIGPIPE), or that the file may not grow (SIGXFSZ, by RLIMIT_FSIZE), is no business of its own here.
 pub(super) fn write_all(file: c_int, text: &[u8]) -> bool {
+    const UNWANTED: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
+    let before = change_mask(libc::SIG_BLOCK, UNWANTED);
+    // Those that waited before are the program's. Where it lets them in, none does.
+    let waiting = if before & UNWANTED == 0 { 0 } else { pending() };
+    let written = write_rest(file, text);
+    while written < text.len() && take_pending(UNWANTED & !waiting) {}
+    change_mask(libc::SIG_SETMASK, before);
+    written > 0
+}
+
+/// Bytes of a set of signals, as the kernel counts them.
+const SET_BYTES: usize = size_of::<u64>();
+
+/// Changes which signals wait in this thread; those that did before.
+fn change_mask(how: c_int, signals: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: reads a set and fills another.
+    let (new, old) = (&raw const signals, &raw mut before);
+    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, how, new, old, SET_BYTES) };
+    before
+}
+
+/// Which signals wait for this thread or for the process.
+fn pending() -> u64 {
+    let mut waiting = 0u64;
+    // SAFETY: fills a set.
+    let _ = unsafe { call!(libc::SYS_rt_sigpending, &raw mut waiting, SET_BYTES) };
+    waiting
+}
+
+/// Takes one of these signals away if it waits; false if none does.
+fn take_pending(signals: u64) -> bool {
+    if pending() & signals == 0 {
+        return false;
+    }
+    let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let info = ptr::null_mut::<libc::siginfo_t>();
+    // SAFETY: reads a set and a time.
+    let (set, time) = (&raw const signals, &raw const at_once);
+    unsafe { call!(libc::SYS_rt_sigtimedwait, set, info, time, SET_BYTES) }.is_ok()
+}
+
+/// Writes as much as it can: so many bytes.
+fn write_rest(file: c_int, text: &[u8]) -> usize {
     let mut rest = text;
     while !rest.is_empty() {
         // SAFETY: the buffer is as long as said.
@@ -31,7 +77,7 @@ pub(super) fn write_all(file: c_int, text: &[u8]) -> bool {
             Ok(written) => rest = &rest[written..],
         }
     }
-    rest.len() < text.len()
+    text.len() - rest.len()
 }
 
 /// Closes a file that [`open`] has opened.

@@ -14,9 +14,9 @@ use super::proc::{
 use super::syscall::call;
 use super::thread_pointer::thread_pointer;
 use super::{
-    Bell, Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary, background, clock,
-    end, faults, fork, futex, mapping, memory, moving, own_area, random, release, rseq_area, stack,
-    threads,
+    Bell, CLibrary, Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary,
+    background, clock, end, faults, fork, futex, guard, mapping, memory, moving, own_area, random,
+    release, roots, rseq_area, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -89,6 +89,20 @@ impl<P: Process> Os for LinuxFor<P> {
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { mapping::decommit(start.cast(), bytes) }
+    }
+
+    fn can_hide(&self, page: *mut u8) -> bool {
+        guard::can_hide(page.cast(), self.page_size())
+    }
+
+    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { guard::hide(start.cast(), bytes) }
+    }
+
+    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { guard::show(start.cast(), bytes) }
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
@@ -271,8 +285,12 @@ impl<P: Process> Os for LinuxFor<P> {
         stack::calls(out)
     }
 
-    fn symbol(&self, address: usize) -> Option<Symbol<'_>> {
-        stack::symbol(address)
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        stack::with_symbol(address, may_read, work);
+    }
+
+    fn c_library(&self) -> CLibrary {
+        roots::c_library()
     }
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {

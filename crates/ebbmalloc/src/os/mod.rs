@@ -22,6 +22,7 @@ mod end;
 mod faults;
 mod file;
 mod fork;
+mod guard;
 mod hooks;
 mod linux;
 mod mapping;
@@ -31,8 +32,10 @@ mod own_area;
 mod proc;
 mod random;
 mod release;
+mod roots;
 mod rseq_area;
 mod stack;
+mod symtab;
 mod syscall;
 mod thread_pointer;
 mod thread_variable;
@@ -44,6 +47,7 @@ pub use hooks::Hooks;
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
+pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
 pub use threads::ThreadWords;
@@ -132,6 +136,30 @@ pub trait Os: Sync {
     /// # Safety
     /// The range is committed, and nobody uses it any more.
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
+
+    /// Whether [`Os::hide`] leaves mappings whole here. Tried with a page that is committed and that nobody uses; what was there is
+    /// lost.
+    fn can_hide(&self, _page: *mut u8) -> bool {
+        false
+    }
+
+    /// Puts part of a committed range out of reach, if possible so that [`Os::show`] always succeeds. As [`Os::decommit`].
+    ///
+    /// # Safety
+    /// As for that.
+    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.decommit(start, bytes) }
+    }
+
+    /// Undoes that; the range reads as zero. False if the kernel refuses.
+    ///
+    /// # Safety
+    /// The range was hidden.
+    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.commit(start, bytes) }.is_ok()
+    }
 
     /// Gives the memory behind a committed range back; it reads as zero afterwards. False if the
     /// kernel refuses, and then the contents are unspecified.
@@ -261,8 +289,14 @@ pub trait Os: Sync {
     /// where that cannot be told.
     fn calls(&self, out: &mut [usize]) -> usize;
 
-    /// What lies at an address of code, as far as that is known.
-    fn symbol(&self, address: usize) -> Option<Symbol<'_>>;
+    /// Calls `work` with what lies at an address of code, as far as that is known: where it `may_read` files, also by names that are
+    /// for debuggers.
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>));
+
+    /// Where the C library has its data, as far as that is known. Takes locks of the loader.
+    fn c_library(&self) -> CLibrary {
+        CLibrary::UNKNOWN
+    }
 
     /// Has this called when an access is refused (SIGSEGV), with its address and that of the instruction, before
     /// what would have happened without. Programs may put handlers of their own in its place.

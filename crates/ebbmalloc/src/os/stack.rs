@@ -3,9 +3,10 @@
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
-use core::ptr;
+use core::{ptr, slice};
 
 use super::auxiliary;
+use super::symtab;
 use super::weak::weak;
 use crate::sync::{AtomicPtr, AtomicU8, Ordering};
 
@@ -142,29 +143,81 @@ fn is_prepared() -> bool {
     }
 }
 
-/// What lies at an address of code, by dladdr(3); `None` if nothing that was loaded does.
-pub(super) fn symbol(address: usize) -> Option<Symbol<'static>> {
+/// As [`super::Os::with_symbol`], by dladdr(3).
+pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
     type Look = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     let look = weak!("dladdr");
     if look.is_null() {
-        return None;
+        return work(None);
     }
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the function of this name fills the struct; names that it finds stay while their file is loaded,
     // which has code on a stack.
-    unsafe {
+    let (base, path, exported) = unsafe {
         let look = mem::transmute::<*const u8, Look>(look);
-        if look(ptr::without_provenance(address), info.as_mut_ptr()) == 0 {
-            return None;
-        }
+        let found = look(ptr::without_provenance(address), info.as_mut_ptr()) != 0;
         let info = info.assume_init();
-        let text = |name: *const c_char| (!name.is_null()).then(|| CStr::from_ptr(name).to_bytes());
-        let base = info.dli_fbase.addr();
-        let offset = if is_fixed(info.dli_fbase.cast()) { address } else { address - base };
-        let function =
-            text(info.dli_sname).map(|name| (name, address.wrapping_sub(info.dli_saddr.addr())));
-        Some(Symbol { module: text(info.dli_fname).unwrap_or(b"?"), offset, function })
-    }
+        let text = |name: *const c_char| (!name.is_null()).then(|| CStr::from_ptr(name));
+        let exported = text(info.dli_sname)
+            .map(|name| (name.to_bytes(), address.wrapping_sub(info.dli_saddr.addr())));
+        match found {
+            true => (
+                info.dli_fbase.cast::<u8>().cast_const(),
+                text(info.dli_fname).unwrap_or(c"?"),
+                exported,
+            ),
+            // In a fully static program it finds nothing.
+            false if is_static() && is_of_program(address) => {
+                let path = auxiliary::value(libc::AT_EXECFN);
+                let path = text(ptr::with_exposed_provenance(path)).unwrap_or(c"?");
+                (program_start(), path, None)
+            }
+            false => return work(None),
+        }
+    };
+    // SAFETY: a file's header lies there, as long as it is.
+    let (fixed, header) = unsafe {
+        (is_fixed(base), (!base.is_null()).then(|| slice::from_raw_parts(base, HEADER_BYTES)))
+    };
+    let offset = if fixed { address } else { address - base.addr() };
+    let module = path.to_bytes();
+    let Some(header) = header.filter(|_| may_read && exported.is_none()) else {
+        return work(Some(Symbol { module, offset, function: exported }));
+    };
+    // The program may have been started by a path that leads elsewhere by now.
+    let path = if base == program_start() { c"/proc/self/exe" } else { path };
+    symtab::with_name(path, header, offset, |function| {
+        work(Some(Symbol { module, offset, function }));
+    });
+}
+
+/// How a file of ELF begins.
+const HEADER_BYTES: usize = 64;
+
+/// Where the program was loaded: its headers lie in its first page.
+fn program_start() -> *const u8 {
+    let headers = auxiliary::value(libc::AT_PHDR);
+    ptr::with_exposed_provenance(headers & !4095)
+}
+
+/// Whether code of the program lies at this address.
+fn is_of_program(address: usize) -> bool {
+    let start = program_start();
+    // SAFETY: the kernel says where the headers are, and how many.
+    let (headers, fixed) = unsafe {
+        let at = auxiliary::value(libc::AT_PHDR);
+        let count = auxiliary::value(libc::AT_PHNUM);
+        let at = ptr::with_exposed_provenance::<libc::Elf64_Phdr>(at);
+        if at.is_null() || start.cast::<u32>().read_unaligned() != u32::from_ne_bytes(*b"\x7fELF") {
+            return false;
+        }
+        (slice::from_raw_parts(at, count), is_fixed(start))
+    };
+    let offset = if fixed { address } else { address.wrapping_sub(start.addr()) };
+    headers.iter().any(|header| {
+        let within = offset.wrapping_sub(header.p_vaddr as usize) < header.p_memsz as usize;
+        header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0 && within
+    })
 }
 
 /// Whether a file was linked for the address that it is loaded at (ELF's type ET_EXEC).
@@ -202,15 +255,28 @@ mod tests {
         assert_eq!(caller(&mut out[..2]), 2);
     }
 
-    #[test]
-    fn the_file_of_an_address_is_known() {
-        let symbol = symbol(libc::malloc as *const () as usize).unwrap();
-        assert!(symbol.offset > 0 && !symbol.module.is_empty());
-        let here = super::symbol(symbol_of_this_file as *const () as usize).unwrap();
-        let name = String::from_utf8_lossy(here.module).into_owned();
-        assert!(name.contains("ebbmalloc"), "{name}");
-        assert!(super::symbol(1).is_none());
+    /// File, offset and function.
+    fn told(address: usize) -> Option<(String, usize, Option<String>)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut told = None;
+        with_symbol(address, true, &mut |symbol| {
+            told = symbol.map(|symbol| {
+                (text(symbol.module), symbol.offset, symbol.function.map(|(name, _)| text(name)))
+            });
+        });
+        told
     }
 
+    #[test]
+    fn the_file_of_an_address_is_known() {
+        let (file, offset, function) = told(libc::malloc as *const () as usize).unwrap();
+        assert!(offset > 0 && !file.is_empty() && function.is_some_and(|name| !name.is_empty()));
+        let (file, _, function) = told(symbol_of_this_file as *const () as usize).unwrap();
+        assert!(file.contains("ebbmalloc"), "{file}");
+        assert!(function.is_some_and(|name| name.contains("symbol_of_this_file")));
+        assert!(told(1).is_none());
+    }
+
+    #[inline(never)]
     fn symbol_of_this_file() {}
 }

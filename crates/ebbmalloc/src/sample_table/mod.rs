@@ -86,7 +86,10 @@ pub(crate) enum Fault {
 }
 
 /// What an engine has for it.
+#[repr(C)]
 pub(crate) struct Samples {
+    /// Address and bytes of all of it: of slots, what lies between them, and their records before them.
+    reserved: [AtomicUsize; 2],
     /// Where slots lie, and how many bytes there are of them and between them: 0 where there is no sampling.
     start: AtomicUsize,
     bytes: AtomicUsize,
@@ -100,6 +103,7 @@ pub(crate) struct Samples {
 impl Samples {
     pub const fn new() -> Self {
         Self {
+            reserved: [const { AtomicUsize::new(0) }; 2],
             start: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
@@ -115,9 +119,17 @@ impl Samples {
             return false;
         };
         self.wait(&mut slots, mean, 0);
+        let records = slots.records_at();
+        self.reserved[0].store(records, Ordering::Relaxed);
+        self.reserved[1].store(start + bytes - records, Ordering::Relaxed);
         self.start.store(start, Ordering::Relaxed);
         self.bytes.store(bytes, Ordering::Release);
         true
+    }
+
+    /// Address and bytes of all that sampling takes.
+    pub fn reserved(&self) -> &[AtomicUsize; 2] {
+        &self.reserved
     }
 
     /// Blocks may be sampled from here on.

@@ -70,6 +70,11 @@ impl Slots {
         Some((self.start.addr(), bytes))
     }
 
+    /// Where the records lie, and the slots behind them.
+    pub fn records_at(&self) -> usize {
+        self.records.addr()
+    }
+
     fn record(&self, slot: usize) -> *mut Record {
         debug_assert!(slot < self.slots);
         // SAFETY: there are as many.

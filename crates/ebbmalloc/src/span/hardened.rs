@@ -74,6 +74,12 @@ impl Span {
         self.bits[HELD + block / 64] &= !(1 << (block % 64));
     }
 
+    /// How many blocks are held back, of so many that there are. Of a record that is perhaps half-written.
+    pub fn count_held(&self, blocks: usize) -> usize {
+        let words = self.bits[HELD..].iter().take(blocks.div_ceil(64));
+        (words.map(|word| word.count_ones() as usize).sum::<usize>()).min(blocks)
+    }
+
     /// True where all of this block lies in holes, and so reads as zero.
     #[inline]
     pub fn in_hole(&self, class: SizeClass, block: usize) -> bool {

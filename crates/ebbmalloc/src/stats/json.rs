@@ -12,10 +12,11 @@ impl Stats {
     }
 
     fn json_to(&self, out: &mut dyn Write) -> fmt::Result {
-        let Choice { mode, id, why, others, no_percpu, kernel: [major, minor] } = self.choice;
+        let Choice { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self.choice;
         let version = crate::VERSION;
         write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}","#)?;
-        write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","kernel":"{major}.{minor}""#)?;
+        write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","care":"{care}","#)?;
+        write!(out, r#""kernel":"{major}.{minor}""#)?;
         for statistic in Self::DECLARED {
             write!(out, ",\"{}\":{}", statistic.name, statistic.value(self))?;
         }

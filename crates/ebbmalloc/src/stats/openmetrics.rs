@@ -16,10 +16,10 @@ impl Stats {
     }
 
     fn openmetrics_to(&self, out: &mut dyn Write) -> fmt::Result {
-        let (version, Choice { mode, why, id, .. }) = (crate::VERSION, self.choice);
+        let (version, Choice { mode, why, id, care, .. }) = (crate::VERSION, self.choice);
         writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
         write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
-        writeln!(out, r#"why="{why}",id="{id}"}} 1"#)?;
+        writeln!(out, r#"why="{why}",id="{id}",care="{care}"}} 1"#)?;
         for statistic in Self::DECLARED {
             let family = Family { prefix: "ebbmalloc", statistic };
             family.head(out)?;
@@ -87,7 +87,7 @@ mod tests {
 
     fn sample() -> String {
         let mut stats = Stats::EMPTY;
-        stats.choice = Choice { mode: "slot", why: "a reason", ..Choice::UNSET };
+        stats.choice = Choice { mode: "slot", why: "a reason", care: "harden", ..Choice::UNSET };
         (stats.live_bytes, stats.purged_bytes, stats.purges) = (4096, 1 << 40, 3);
         stats.user_us = 12_000_034;
         let class =
@@ -104,7 +104,7 @@ mod tests {
         for lines in [
             "# TYPE ebbmalloc info\n",
             "ebbmalloc_info{version=\"",
-            ",mode=\"slot\",why=\"a reason\",id=\"\"} 1\n",
+            ",mode=\"slot\",why=\"a reason\",id=\"\",care=\"harden\"} 1\n",
             "# TYPE ebbmalloc_live_bytes gauge\n# UNIT ebbmalloc_live_bytes bytes\n# HELP ebbmalloc_live_bytes In ",
             "\nebbmalloc_live_bytes 4096\n",
             "# TYPE ebbmalloc_purged_bytes counter\n",

@@ -1,7 +1,7 @@
 //! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
 
 use crate::oom::each_call_is_refused;
-use ebbmalloc::Engine;
+use ebbmalloc::{CLibrary, Engine};
 use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 fn fake() -> FakeOs {
@@ -246,4 +246,136 @@ fn a_fork_finds_the_table_whole() {
 #[test]
 fn memory_runs_short() {
     each_call_is_refused(fake, 300, 10, |_| ());
+}
+
+/// More blocks than the table has chains for at first: it grows, and each is found again.
+#[test]
+fn many_blocks_are_known() {
+    let engine = Engine::new(fake().space(64 << 20));
+    let blocks: Vec<_> = (0..40_000).map(|nth| engine.alloc(nth % 7)).collect();
+    for (nth, &block) in blocks.iter().enumerate() {
+        assert_eq!(engine.usable_size(block), nth % 7);
+    }
+    for &block in blocks.iter().step_by(2) {
+        // SAFETY: nobody uses it.
+        unsafe { engine.free(block) };
+    }
+    engine.finish();
+    let printed = engine.os().printed();
+    let bytes: usize = (0..40_000).skip(1).step_by(2).map(|nth| nth % 7).sum();
+    let expected = format!("ebbmalloc: still held at exit: {bytes} bytes in 20000 blocks");
+    assert!(printed.starts_with(&expected), "{printed}");
+}
+
+/// What check mode knows takes memory as it needs it. Where there is no more, blocks are refused; when they are freed, as many as
+/// before may be had.
+#[test]
+fn as_many_blocks_after_memory_was_short_as_before() {
+    for size in [10, 1000, 100_000] {
+        let engine = Engine::new(fake().space(64 << 20).data(12 << 20));
+        let round = || {
+            let some = |_| Some(engine.alloc(size)).filter(|block| !block.is_null());
+            let blocks: Vec<_> = (0..).map_while(some).collect();
+            // SAFETY: nobody uses them any more.
+            blocks.iter().for_each(|&block| unsafe { engine.free(block) });
+            engine.check();
+            blocks.len()
+        };
+        let first = round();
+        let later = [(); 4].map(|()| round());
+        assert!(first > 50 && later.iter().all(|&count| count >= first - first / 16));
+    }
+}
+
+/// A program that asked for checks does not run without them for want of memory: its first calls get null, later ones blocks.
+#[test]
+fn checking_starts_when_there_is_memory() {
+    let mut seen = false;
+    for call in 0..60 {
+        let engine = Engine::new(fake().refusing(call..call + 2));
+        let first = engine.alloc(100);
+        engine.os().heal();
+        let block = engine.alloc(100);
+        assert!(!block.is_null(), "call {call}");
+        assert_eq!(engine.usable_size(block), 100, "call {call}");
+        seen |= first.is_null();
+    }
+    assert!(seen);
+}
+
+/// No block leaves the quarantine for one that can never be had: statistics count it as in use until then.
+#[test]
+fn nothing_is_given_up_for_an_impossible_size() {
+    for variable in ["EBB_CHECK", "EBB_HARDEN"] {
+        let os = FakeOs::default().space(24 << 20).cpus(1).environment(variable, "1");
+        let engine = Engine::new(os);
+        let heap = engine.new_heap(1000).unwrap();
+        // SAFETY: nobody uses it.
+        unsafe { engine.free(engine.alloc(100)) };
+        // SAFETY: as above.
+        unsafe { engine.free(engine.heap_alloc(heap, 100, 1, "a test")) };
+        let held = engine.stats().live_bytes;
+        assert!(held >= 200);
+        for size in [1 << 30, 1 << 47, isize::MAX as usize, usize::MAX - 20, usize::MAX] {
+            assert!(engine.alloc(size).is_null());
+            assert!(engine.alloc_aligned(100, 1 << 40).is_null());
+            assert!(engine.heap_alloc(heap, size, 1, "a test").is_null());
+            assert_eq!(engine.stats().live_bytes, held, "{variable}, {size:#x}");
+        }
+        assert!(engine.heap_alloc(heap, 1001, 1, "a test").is_null());
+        assert_eq!(engine.stats().live_bytes, held);
+    }
+}
+
+/// Blocks that the C library's data point to are not listed, nor are those that such blocks point to, at any byte.
+#[test]
+fn what_the_c_library_can_reach_is_not_listed() {
+    let engine = engine();
+    let [first, second, third, fourth] = [100, 200, 50_000, 300].map(|size| engine.alloc(size));
+    // SAFETY: ours.
+    unsafe {
+        first.add(48).cast::<usize>().write(second.addr() + 100);
+        second.cast::<usize>().write(third.addr());
+        third.cast::<usize>().write(first.addr());
+        fourth.cast::<usize>().write(fourth.addr());
+    }
+    let data = [0, first.addr(), 1];
+    let part = (data.as_ptr().expose_provenance(), size_of_val(&data));
+    engine.os().set_c_library(CLibrary::of(part));
+    engine.finish();
+    let printed = engine.os().printed();
+    assert!(printed.starts_with("ebbmalloc: still held at exit: 300 bytes in 1 blocks\n"));
+}
+
+/// The first calls are the engine's own, with generic functions of others between them.
+#[test]
+fn own_calls_are_not_shown_and_names_are_readable() {
+    let engine = engine();
+    engine.os().set_names(&[
+        (1, "_ZN9ebbmalloc5check5event17h0123456789abcdefE"),
+        (2, "_ZN4core6option15Option$LT$T$GT$7or_else17h0123456789abcdefE"),
+        (3, "_RNvNtCs1_9ebbmalloc6blocks5alloc"),
+        (4, "malloc"),
+        (5, "_RNvCs1_7program4keep"),
+        (6, "_ZN7program4main17h0123456789abcdefE"),
+        (7, "malloc"),
+    ]);
+    engine.os().set_calls(&[1, 2, 3, 4, 5, 6, 9, 9, 9, 7]);
+    assert!(!engine.alloc(100).is_null());
+    engine.finish();
+    let printed = engine.os().printed();
+    assert!(printed.contains("    #0 0x5 a file+0x5 (program::keep+0x0)\n"), "{printed}");
+    assert!(printed.contains("    #1 0x6 a file+0x6 (program::main+0x0)\n"), "{printed}");
+    assert!(printed.contains("    #5 0x7 a file+0x7 (malloc+0x0)\n"), "{printed}");
+}
+
+#[test]
+fn statistics_say_what_is_done_with_blocks() {
+    for (variable, expected) in
+        [("EBB_CHECK", "check"), ("EBB_HARDEN", "harden"), ("EBB_SAMPLE", "sample"), ("X", "")]
+    {
+        let engine = Engine::new(FakeOs::default().cpus(1).environment(variable, "1"));
+        assert!(!engine.alloc(1).is_null());
+        assert_eq!(engine.stats().choice.care, expected);
+    }
 }

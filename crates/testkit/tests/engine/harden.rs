@@ -290,6 +290,32 @@ fn a_fork_finds_all_whole() {
     assert_eq!(engine.os().printed(), "");
 }
 
+/// Where a process has as much memory that may be written as it may have (RLIMIT_DATA), a guard cannot be made accessible again.
+/// What it was for comes back all the same: each round has as many blocks as the first.
+#[test]
+fn as_many_blocks_after_memory_was_short_as_before() {
+    for size in [100, 5000, 40_000, 65_529, 200_000, 700_000] {
+        let engine = Engine::new(fake().data(12 << 20));
+        let round = || {
+            let some = |_: &_| Some(engine.alloc(size)).filter(|block| !block.is_null());
+            let blocks: Vec<_> = (0..).map_while(|nth| some(&nth)).collect();
+            engine.check();
+            for &block in &blocks {
+                unsafe { engine.free(block) };
+            }
+            engine.check();
+            blocks.len()
+        };
+        let first = round();
+        let bytes = first * size;
+        assert!(bytes > 5 << 20, "{bytes} bytes in blocks of {size}");
+        // A guard less at the end, or a hole more, is a block or two of so many.
+        let rounds = [(); 5].map(|()| round());
+        let least = first - first / 16;
+        assert!(rounds.iter().all(|&count| count >= least), "{size}: {first}, {rounds:?}");
+    }
+}
+
 #[test]
 fn memory_runs_short() {
     each_call_is_refused(fake, 300, 10, |_| ());

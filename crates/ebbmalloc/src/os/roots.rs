@@ -1,0 +1,164 @@
+//! Where the C library has its data, and its loader its code: what it still holds at the end of a process is no leak of the program.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem;
+use core::ops::Range;
+
+use super::auxiliary;
+use super::weak::weak;
+
+/// The most parts that its data may have.
+const PARTS: usize = 16;
+
+/// The C library, as far as it can be told from the program.
+#[derive(Clone, Debug)]
+pub struct CLibrary {
+    parts: [(usize, usize); PARTS],
+    count: usize,
+    /// The code of the loader.
+    pub(crate) loader: Range<usize>,
+    /// The code of the file that this is in.
+    pub(crate) own: Range<usize>,
+}
+
+impl CLibrary {
+    /// Nothing of it.
+    pub const UNKNOWN: Self = Self { parts: [(0, 0); PARTS], count: 0, loader: 0..0, own: 0..0 };
+
+    /// One whose data are this part of memory, address and bytes. For tests.
+    pub const fn of(part: (usize, usize)) -> Self {
+        let mut parts = [(0, 0); PARTS];
+        parts[0] = part;
+        Self { parts, count: 1, ..Self::UNKNOWN }
+    }
+
+    /// Its data, address and bytes, at multiples of a word.
+    pub(crate) fn data(&self) -> &[(usize, usize)] {
+        &self.parts[..self.count]
+    }
+
+    fn add(&mut self, start: usize, bytes: usize) {
+        const WORD: usize = size_of::<usize>();
+        let begin = start.next_multiple_of(WORD);
+        let bytes = (start + bytes).saturating_sub(begin) / WORD * WORD;
+        if self.count < PARTS && bytes > 0 {
+            self.parts[self.count] = (begin, bytes);
+            self.count += 1;
+        }
+    }
+}
+
+type Iterate = unsafe extern "C" fn(
+    unsafe extern "C" fn(*const libc::dl_phdr_info, usize, *mut c_void) -> c_int,
+    *mut c_void,
+) -> c_int;
+
+/// As [`super::Os::c_library`]. Takes locks of the loader.
+pub(super) fn c_library() -> CLibrary {
+    let mut found = CLibrary::UNKNOWN;
+    if auxiliary::value(libc::AT_BASE) == 0 {
+        // Its data lie among the program's: only the streams are known.
+        for stream in [weak!("stdin"), weak!("stdout"), weak!("stderr")] {
+            // SAFETY: variables of these names point to streams.
+            let at = unsafe { stream.cast::<*const u8>().as_ref() };
+            at.inspect(|at| found.add(at.addr(), STREAM_BYTES));
+        }
+        return found;
+    }
+    let iterate = weak!("dl_iterate_phdr");
+    if !iterate.is_null() {
+        // SAFETY: the function of this name, which calls back at once.
+        unsafe {
+            let iterate = mem::transmute::<*const u8, Iterate>(iterate);
+            iterate(look_at, (&raw mut found).cast());
+        }
+    }
+    if let Some(bytes) = thread_bytes() {
+        // SAFETY: this is where the thread's descriptor begins.
+        found.add(unsafe { libc::pthread_self() } as usize, bytes);
+    }
+    found
+}
+
+/// How long glibc's descriptor of a thread is, as it tells debuggers. Values of keys are in it, and texts of errors.
+fn thread_bytes() -> Option<usize> {
+    type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const u32;
+    let find = weak!("dlsym");
+    if find.is_null() {
+        return None;
+    }
+    // SAFETY: the function of this name, and a variable of 32 bits.
+    unsafe {
+        let find = mem::transmute::<*const u8, Find>(find);
+        find(libc::RTLD_DEFAULT, c"_thread_db_sizeof_pthread".as_ptr())
+            .as_ref()
+            .map(|&bytes| bytes as usize)
+            .filter(|&bytes| bytes < 1 << 16)
+    }
+}
+
+/// Less than any stream has; the pointer to its buffer is in it.
+const STREAM_BYTES: usize = 128;
+
+unsafe extern "C" fn look_at(
+    info: *const libc::dl_phdr_info,
+    bytes: usize,
+    found: *mut c_void,
+) -> c_int {
+    // SAFETY: passed above, and nobody else uses it meanwhile; the loader fills the other.
+    let (found, info) = unsafe { (&mut *found.cast::<CLibrary>(), &*info) };
+    // SAFETY: a terminated name, and as many headers as it says.
+    let (name, headers) = unsafe {
+        let name = if info.dlpi_name.is_null() { c"" } else { CStr::from_ptr(info.dlpi_name) };
+        (name.to_bytes(), core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize))
+    };
+    let name = name.rsplit(|&byte| byte == b'/').next().unwrap_or(name);
+    let begins = |starts: &[&[u8]]| starts.iter().any(|start| name.starts_with(start));
+    let is_loader = begins(&[b"ld-linux", b"ld64.so", b"ld.so", b"ld-2."]);
+    // Before glibc 2.34, parts of it were libraries of their own; musl's loader is its C library.
+    let is_libc =
+        begins(&[b"libc.so", b"libc-2.", b"libpthread", b"libdl", b"ld-musl", b"libc.musl"]);
+    let here = (c_library as *const ()).addr();
+    for header in headers {
+        let (start, length) = (info.dlpi_addr + header.p_vaddr, header.p_memsz);
+        let (start, length) = (start as usize, length as usize);
+        let range = start..start + length;
+        match header.p_type {
+            libc::PT_LOAD if header.p_flags & libc::PF_X != 0 => {
+                if is_loader {
+                    found.loader = range.clone();
+                }
+                if range.contains(&here) {
+                    found.own = range;
+                }
+            }
+            libc::PT_LOAD if header.p_flags & libc::PF_W != 0 && (is_loader || is_libc) => {
+                found.add(start, length);
+            }
+            libc::PT_TLS if is_libc && bytes >= size_of::<libc::dl_phdr_info>() => {
+                if !info.dlpi_tls_data.is_null() {
+                    found.add(info.dlpi_tls_data.addr(), length);
+                }
+            }
+            _ => {}
+        }
+    }
+    0
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_c_library_has_data_and_streams_are_in_it() {
+        let found = c_library();
+        assert!(!found.data().is_empty() && !found.loader.is_empty(), "{found:?}");
+        assert!(found.own.contains(&(c_library as *const ()).addr()));
+        let stdout = weak!("stdout");
+        // SAFETY: a variable of this name points to a stream.
+        let stream = unsafe { *stdout.cast::<usize>() };
+        let within = |&(start, bytes): &(usize, usize)| (start..start + bytes).contains(&stream);
+        assert!(found.data().iter().any(within), "{stream:#x} {found:x?}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Names that a file has only for debuggers (ELF's `.symtab`): those of functions that a program does not export, which are all of
+//! a Rust program's. Read when a report is written, from the file itself, without allocating.
+
+use core::ffi::{CStr, c_int};
+use core::ptr;
+use core::slice;
+
+use super::file;
+use super::linux::keeping_errno;
+
+/// Calls `work` with the name of the function that lies at this offset of a file, and how far into it; or with nothing. `header` is
+/// how the file began when it was loaded: where it has changed since, its names are not believed.
+pub(super) fn with_name<R>(
+    path: &CStr,
+    header: &[u8],
+    offset: usize,
+    work: impl FnOnce(Option<(&[u8], usize)>) -> R,
+) -> R {
+    let Some((start, bytes)) = keeping_errno(|| map(path)) else {
+        return work(None);
+    };
+    // SAFETY: just mapped. Whoever cuts the file short meanwhile ends a program that was about to report a mistake.
+    let text = unsafe { slice::from_raw_parts(start.cast_const(), bytes) };
+    let done = work(if text.starts_with(header) { find(text, offset) } else { None });
+    // SAFETY: ours, and nobody has kept a name.
+    keeping_errno(|| unsafe { libc::munmap(start.cast(), bytes) });
+    done
+}
+
+fn map(path: &CStr) -> Option<(*mut u8, usize)> {
+    let descriptor: c_int = file::open(path)?;
+    // SAFETY: a new mapping, of a file that is open.
+    let start = unsafe {
+        let bytes = libc::lseek(descriptor, 0, libc::SEEK_END);
+        let bytes = usize::try_from(bytes).unwrap_or(0);
+        let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+        let start = libc::mmap(ptr::null_mut(), bytes, access, flags, descriptor, 0);
+        (start != libc::MAP_FAILED).then_some((start.cast(), bytes))
+    };
+    file::close(descriptor);
+    start
+}
+
+/// A number of so many bytes, at an offset from a place in the file.
+fn number(text: &[u8], (place, offset): (usize, usize), bytes: usize) -> Option<usize> {
+    let found = text.get(place.checked_add(offset)?..)?.get(..bytes)?;
+    Some(found.iter().rev().fold(0, |number, &byte| number << 8 | byte as usize))
+}
+
+/// The section that has this header.
+fn section(text: &[u8], header: usize) -> Option<&[u8]> {
+    let (at, bytes) = (number(text, (header, 0x18), 8)?, number(text, (header, 0x20), 8)?);
+    text.get(at..)?.get(..bytes)
+}
+
+fn find(text: &[u8], offset: usize) -> Option<(&[u8], usize)> {
+    const SYMBOLS: usize = 2;
+    const FUNCTION: usize = 2;
+    const SYMBOL_BYTES: usize = 24;
+    let (headers, stride) = (number(text, (0, 0x28), 8)?, number(text, (0, 0x3a), 2)?);
+    let count = number(text, (0, 0x3c), 2)?;
+    let nth = |nth: usize| headers.checked_add(nth.checked_mul(stride)?);
+    let symbols =
+        (0..count).filter_map(nth).find(|&at| number(text, (at, 4), 4) == Some(SYMBOLS))?;
+    let names = section(text, nth(number(text, (symbols, 0x28), 4)?)?)?;
+    section(text, symbols)?.chunks_exact(SYMBOL_BYTES).find_map(|symbol| {
+        let (start, bytes) = (number(symbol, (0, 8), 8)?, number(symbol, (0, 16), 8)?);
+        let within = offset.wrapping_sub(start);
+        if within >= bytes || symbol[4] as usize & 0xf != FUNCTION {
+            return None;
+        }
+        let name = names.get(number(symbol, (0, 0), 4)?..)?;
+        Some((name.split(|&byte| byte == 0).next()?, within))
+    })
+}
+
+#[cfg(all(test, not(any(miri, loom))))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[inline(never)]
+    fn somebody() {}
+
+    #[test]
+    fn this_test_is_found_in_its_file() {
+        let file = fs::read("/proc/self/exe").unwrap();
+        // SAFETY: the kernel says where the program was loaded; this test is in it.
+        let base = unsafe {
+            let mut info: libc::Dl_info = core::mem::zeroed();
+            assert_ne!(libc::dladdr((somebody as *const ()).cast(), &mut info), 0);
+            info.dli_fbase.addr()
+        };
+        let offset = (somebody as *const ()).addr() - base;
+        let found = |header: &[u8]| {
+            with_name(c"/proc/self/exe", header, offset, |name| {
+                name.is_some_and(|(name, within)| {
+                    within == 0 && name.windows(8).any(|part| part == b"somebody")
+                })
+            })
+        };
+        assert!(found(&file[..64]));
+        assert!(!found(b"another file"));
+        assert!(with_name(c"/no/such/file", b"", 0, |name| name.is_none()));
+    }
+
+    #[test]
+    fn garbage_has_no_names() {
+        let file = fs::read("/proc/self/exe").unwrap();
+        assert!(find(&[], 0).is_none());
+        for length in [10, 63, 64, 100, 5000, file.len() - 1] {
+            let _ = find(&file[..length], 0x1000);
+        }
+        let mut broken = file.clone();
+        for at in 0x28..0x40 {
+            broken[at] = 0xff;
+            let _ = find(&broken, 0x1000);
+        }
+    }
+}
