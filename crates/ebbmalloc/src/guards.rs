@@ -5,7 +5,7 @@
 
 use crate::os::Os;
 
-/// The most guards: with what moved pages take (`os/moving.rs`) they leave some mappings to the program.
+/// The most guards: with what moved pages take (`pages.rs`) they leave some mappings to the program.
 const MOST: usize = 12_000;
 
 /// How many there are.

@@ -197,11 +197,12 @@ impl Pages {
             return;
         }
         // SAFETY: nothing is mapped there.
-        match unsafe { region.map_again(os, first, units) } {
-            Ok(()) => self.insert(region, first, units, State::Clean),
-            Err(Refusal::Memory) => self.insert(region, first, units, State::Unmapped),
+        let state = match unsafe { region.map_again(os, first, units) } {
+            Ok(()) => State::Clean,
+            Err(Refusal::Memory) => State::Unmapped,
             Err(Refusal::Addresses) => return self.give_up(region, first, units),
         };
+        self.insert(region, first, units, state);
     }
 
     /// Takes a run back whose pages nobody has touched, as far as anybody knows, or that went back to the kernel since.
