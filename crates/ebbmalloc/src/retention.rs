@@ -210,7 +210,7 @@ impl Retention {
             self.last = Some(now);
             return Some(soft / 2);
         }
-        let hard = self.hard(in_use);
+        let hard = self.hard(in_use).min(self.share_of_refused(in_use));
         (dirty > hard).then_some(hard - hard / 8)
     }
 
