@@ -11,11 +11,7 @@ use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::size_class::UNIT;
 
-<<<<<<< HEAD
 /// The most guards that split mappings: with what moved pages take (`pages.rs`) they leave some mappings to the program.
-=======
-/// The most guards: with what moved pages take (`pages.rs`) they leave some mappings to the program.
->>>>>>> calloc
 const MOST: usize = 12_000;
 
 /// How many there are.
