@@ -1,5 +1,6 @@
 // A process takes as much address space as it uses, and gives it back: its limit, its core dumps and locked memory go by that.
 // expect: exit 0
+// ways: preload
 // harden: too
 #include "maps.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // A heap may have more than a tebibyte of addresses, where the machine has them: most of this one is never touched.
 // expect: exit 0
+// ways: preload
 #include "check.h"
 #include <malloc.h>
 #include <stdlib.h>

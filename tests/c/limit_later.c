@@ -1,6 +1,7 @@
 // A limit of address space that the program sets itself, as vsftpd and Python's resource module do: the rest is there for
 // threads and mappings, and memory ends with NULL and ENOMEM.
 // expect: exit 0
+// ways: preload
 // check: no the memory that check mode takes counts against the limit
 #include "maps.h"
 #include <errno.h>

@@ -1,5 +1,6 @@
 // Other mappings lie where the heap would grow, and where it has given addresses back: both go on.
 // expect: exit 0
+// ways: preload
 #include "maps.h"
 #include <stdlib.h>
 #include <sys/mman.h>
