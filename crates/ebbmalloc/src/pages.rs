@@ -197,7 +197,7 @@ impl Pages {
             return;
         }
         // SAFETY: nothing is mapped there.
-        let state = match unsafe { region.map_again(os, first, units) } {
+        let state = match unsafe { region.map_again(os, first, units, false) } {
             Ok(()) => State::Clean,
             Err(Refusal::Memory) => State::Unmapped,
             Err(Refusal::Addresses) => return self.give_up(region, first, units),
@@ -586,8 +586,11 @@ impl Pages {
         if run_end > end {
             self.insert(region, end, run_end - end, State::Unmapped);
         }
-        // SAFETY: they were unmapped.
-        let mapped = unsafe { region.map_again(os, start, end - start) };
+        // SAFETY: below the frontier, hence committed.
+        let before = unsafe { (*region.run(start - 1)).state };
+        let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
+        // SAFETY: they were unmapped, and what is before is ours where its record says so.
+        let mapped = unsafe { region.map_again(os, start, end - start, joins) };
         match mapped {
             Ok(()) => return Ok(self.insert(region, start, end - start, State::Clean)),
             Err(Refusal::Memory) => {

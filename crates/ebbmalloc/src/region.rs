@@ -56,6 +56,8 @@ pub struct Region {
     units: AtomicUsize,
     /// For each part: how many bytes at its beginning are mapped, or left to another mapping.
     mapped: [AtomicUsize; PARTS],
+    /// The unit behind the last that was left to another mapping.
+    others_end: AtomicUsize,
     start: AtomicPtr<u8>,
 }
 
@@ -100,6 +102,7 @@ impl Region {
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
             mapped: [const { AtomicUsize::new(0) }; PARTS],
+            others_end: AtomicUsize::new(0),
             start: AtomicPtr::new(ptr::null_mut()),
             minus_start: AtomicUsize::new(0),
             keys: AtomicPtr::new(ptr::null_mut()),
@@ -253,8 +256,20 @@ impl Region {
     fn map(&self, os: &impl Os, part: usize, bytes: usize) -> Result<(), Refusal> {
         let mapped = self.mapped[part].load(Ordering::Relaxed);
         if bytes > mapped {
-            // SAFETY: chosen for this part, and not mapped yet.
-            unsafe { os.commit(self.part(part).wrapping_add(mapped), bytes - mapped)? };
+            let start = self.part(part).wrapping_add(mapped);
+            let others_end = self.others_end.load(Ordering::Relaxed);
+            let first = match part {
+                UNITS => others_end * UNIT,
+                SPANS => others_end * TABLES[SPANS],
+                _ => 0,
+            };
+            // SAFETY: chosen for this part, and not mapped yet; what is before is, from the first byte behind others on.
+            unsafe {
+                match os.commit(start, bytes - mapped) {
+                    Err(Refusal::Memory) if mapped > first && os.extend(start, bytes - mapped) => {}
+                    result => result?,
+                }
+            }
             self.mapped[part].store(bytes, Ordering::Relaxed);
         }
         Ok(())
@@ -285,6 +300,7 @@ impl Region {
         }
         self.mapped[SPANS].store(end * TABLES[SPANS], Ordering::Relaxed);
         self.mapped[UNITS].store(end * UNIT, Ordering::Relaxed);
+        self.others_end.store(end, Ordering::Relaxed);
         self.committed.store(end * UNIT, Ordering::Release);
         Some(first as UnitIndex..end as UnitIndex)
     }
@@ -301,15 +317,22 @@ impl Region {
     /// Undoes [`Region::unmap`]; the units read as zero.
     ///
     /// # Safety
-    /// The units were unmapped.
+    /// The units were unmapped, and the one before was not, if so it is said.
     pub unsafe fn map_again(
         &self,
         os: &impl Os,
         first: UnitIndex,
         units: u32,
+        before_is_mapped: bool,
     ) -> Result<(), Refusal> {
+        let (start, bytes) = (self.address(first), units as usize * UNIT);
         // SAFETY: the caller's.
-        unsafe { os.commit(self.address(first), units as usize * UNIT) }
+        unsafe {
+            match os.commit(start, bytes) {
+                Err(Refusal::Memory) if before_is_mapped && os.extend(start, bytes) => Ok(()),
+                result => result,
+            }
+        }
     }
 
     /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them

@@ -86,6 +86,11 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe { mapping::commit(start.cast(), bytes) }
     }
 
+    unsafe fn extend(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's.
+        unsafe { mapping::extend(start.cast(), bytes) }
+    }
+
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller's.
         unsafe { mapping::decommit(start.cast(), bytes) }

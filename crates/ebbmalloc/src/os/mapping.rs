@@ -10,7 +10,8 @@ use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Refusal;
-use super::syscall::{advise, map, unmap};
+use super::linux::page_size;
+use super::syscall::{advise, call, map, unmap};
 
 /// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
@@ -85,6 +86,19 @@ pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refu
         Err(libc::EEXIST) => Err(Refusal::Addresses),
         Err(_) => Err(Refusal::Memory),
     }
+}
+
+/// As [`super::Os::extend`]: mremap(2) makes no new mapping, other than mmap(2), which refuses before it looks whether its
+/// range would join a neighbour.
+///
+/// # Safety
+/// As for that.
+pub(super) unsafe fn extend(start: *mut c_void, bytes: usize) -> bool {
+    let page = page_size();
+    let before = start.wrapping_byte_sub(page);
+    // SAFETY: the caller's: the mapping before is ours, and stays where it is.
+    let result = unsafe { call!(libc::SYS_mremap, before, page, page + bytes, 0_usize) };
+    result == Ok(before.addr())
 }
 
 /// As [`super::Os::decommit`].

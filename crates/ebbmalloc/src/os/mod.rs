@@ -130,6 +130,15 @@ pub trait Os: Sync {
     /// The range was chosen and is not committed.
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal>;
 
+    /// Commits a range by making the mapping before it longer, where a process has as many mappings as it may have. False if
+    /// that is not possible.
+    ///
+    /// # Safety
+    /// As for [`Os::commit`], and the page before the range is committed.
+    unsafe fn extend(&self, _start: *mut u8, _bytes: usize) -> bool {
+        false
+    }
+
     /// Undoes [`Os::commit`]: an access to the range is refused. What was there is lost. False if the kernel
     /// refuses, and then the range is as it was but for its contents, which are unspecified.
     ///
