@@ -392,7 +392,7 @@ mod thread_caches {
     /// at most once after it was put there.
     fn hand_on(mutate: bool) {
         explore(move || {
-            let caches = Caches::new(FakeOs::default().space(8 << 20), SIZE);
+            let caches = Caches::new(FakeOs::default().space(16 << 20), SIZE);
             let before = caches.take();
             let place = before.address();
             caches.give(before);
