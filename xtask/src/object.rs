@@ -48,6 +48,17 @@ pub fn exported(shared: &Path) -> Result<BTreeSet<String>> {
     Ok(functions(&table))
 }
 
+/// What a shared library must find elsewhere.
+pub fn imported(shared: &Path) -> Result<BTreeSet<String>> {
+    let table = output(Command::new("nm").args(["-D", "--undefined-only", "-P"]).arg(shared))?;
+    let name = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, kind) = (words.next()?, words.next()?);
+        (kind == "U").then(|| name.split('@').next().unwrap_or(name).into())
+    };
+    Ok(table.lines().filter_map(name).collect())
+}
+
 /// The names of functions in what `nm -P` prints: name, type, value, size.
 fn functions(table: &str) -> BTreeSet<String> {
     table

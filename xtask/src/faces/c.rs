@@ -140,6 +140,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     fs::rename(&first.prefix, &prefix)?;
 
     tally.count("faces/c header", header(&prefix));
+    tally.count("faces/c imports", imports(&prefix));
     let checks: Vec<&Check> =
         CHECKS.iter().filter(|check| check.name.contains(&context.filter)).collect();
     tally += pool::for_each(&checks, |check| {
@@ -194,6 +195,41 @@ fn header(prefix: &Path) -> Result<()> {
         declared.difference(&own).collect::<Vec<_>>(),
         own.difference(&declared).collect::<Vec<_>>()
     );
+    Ok(())
+}
+
+/// What the library calls of the C library. Another preloaded library may have replaced any of these by one that
+/// allocates, so none is called in set-up or with a lock held (`docs/decisions/0034-libraries-in-between.md`): a new
+/// one must be looked at, and have a place in `tests/c/interposers.c`.
+const IMPORTS: [&str; 22] = [
+    "__cxa_atexit",
+    "__errno_location",
+    "__libc_stack_end",
+    "__register_atfork",
+    "bzero",
+    "dlopen",
+    "environ",
+    "fwrite",
+    "getauxval",
+    "memmove",
+    "pthread_attr_destroy",
+    "pthread_attr_getstacksize",
+    "pthread_attr_init",
+    "pthread_attr_setstacksize",
+    "pthread_create",
+    "pthread_join",
+    "pthread_key_create",
+    "pthread_key_delete",
+    "pthread_self",
+    "pthread_setspecific",
+    "sigaction",
+    "strlen",
+];
+
+fn imports(prefix: &Path) -> Result<()> {
+    let imported = object::imported(&prefix.join("lib/libebbmalloc.so"))?;
+    let new: Vec<_> = imported.iter().filter(|name| !IMPORTS.contains(&name.as_str())).collect();
+    ensure!(new.is_empty(), "the library calls what it did not call before: {new:?}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use core::ptr;
 use core::slice;
 
 use super::file;
-use super::linux::keeping_errno;
+use super::syscall::call;
 
 /// Calls `work` with the name of the function that lies at this offset of a file, and how far into it; or with nothing. `header` is
 /// how the file began when it was loaded: where it has changed since, its names are not believed.
@@ -16,29 +16,27 @@ pub(super) fn with_name<R>(
     offset: usize,
     work: impl FnOnce(Option<(&[u8], usize)>) -> R,
 ) -> R {
-    let Some((start, bytes)) = keeping_errno(|| map(path)) else {
+    let Some((start, bytes)) = map(path) else {
         return work(None);
     };
     // SAFETY: just mapped. Whoever cuts the file short meanwhile ends a program that was about to report a mistake.
     let text = unsafe { slice::from_raw_parts(start.cast_const(), bytes) };
     let done = work(if text.starts_with(header) { find(text, offset) } else { None });
     // SAFETY: ours, and nobody has kept a name.
-    keeping_errno(|| unsafe { libc::munmap(start.cast(), bytes) });
+    let _ = unsafe { call!(libc::SYS_munmap, start, bytes) };
     done
 }
 
 fn map(path: &CStr) -> Option<(*mut u8, usize)> {
     let descriptor: c_int = file::open(path)?;
     // SAFETY: a new mapping, of a file that is open.
-    let start = unsafe {
-        let bytes = libc::lseek(descriptor, 0, libc::SEEK_END);
-        let bytes = usize::try_from(bytes).unwrap_or(0);
+    let mapped = unsafe {
+        let bytes = call!(libc::SYS_lseek, descriptor, 0, libc::SEEK_END).unwrap_or(0);
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
-        let start = libc::mmap(ptr::null_mut(), bytes, access, flags, descriptor, 0);
-        (start != libc::MAP_FAILED).then_some((start.cast(), bytes))
+        call!(libc::SYS_mmap, 0, bytes, access, flags, descriptor, 0).map(|start| (start, bytes))
     };
     file::close(descriptor);
-    start
+    mapped.ok().map(|(start, bytes)| (ptr::with_exposed_provenance_mut(start), bytes))
 }
 
 /// A number of so many bytes, at an offset from a place in the file.
