@@ -78,6 +78,7 @@ unsafe extern "C" {}
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
+        malloc::keep_together();
         ENGINE.start();
         if ENGINE.wants_stacks() {
             unwinder::load();

@@ -10,6 +10,25 @@ use engine::{ENGINE, MIN_ALIGN, Os};
 
 use crate::{export, set_errno};
 
+/// Names all functions by which the C library allocates or frees at run time. A linker that leaves out what no code of the
+/// program's calls (Zig's own leaves out what only shared libraries call) must not take some of them and leave others
+/// to the C library, whose blocks would then be freed here.
+pub(crate) fn keep_together() {
+    core::hint::black_box([
+        malloc as *const (),
+        free as *const (),
+        calloc as *const (),
+        realloc as *const (),
+        reallocarray as *const (),
+        aligned_alloc as *const (),
+        posix_memalign as *const (),
+        memalign as *const (),
+        valloc as *const (),
+        pvalloc as *const (),
+        malloc_usable_size as *const (),
+    ]);
+}
+
 pub(crate) fn refuse(errno: c_int) -> *mut c_void {
     set_errno(errno);
     ptr::null_mut()
