@@ -13,10 +13,10 @@ pub(crate) fn load() {
         if library.is_null() {
             return;
         }
-        let [backtrace, get_ip] = [c"_Unwind_Backtrace", c"_Unwind_GetIP"]
+        let functions = [c"_Unwind_Backtrace", c"_Unwind_GetIP", c"_Unwind_GetCFA"]
             .map(|name| libc::dlsym(library, name.as_ptr()));
-        if !backtrace.is_null() && !get_ip.is_null() {
-            engine::use_unwinder(backtrace, get_ip);
+        if functions.iter().all(|function| !function.is_null()) {
+            engine::use_unwinder(functions);
         }
     }
 }

@@ -31,6 +31,7 @@ mod moving;
 mod own_area;
 mod proc;
 mod random;
+mod recent;
 mod release;
 mod roots;
 mod rseq_area;

@@ -6,6 +6,7 @@ use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
 use super::auxiliary;
+use super::recent::{self, CALLS_MOST, Recent};
 use super::symtab;
 use super::weak::weak;
 use crate::sync::{AtomicPtr, AtomicU8, Ordering};
@@ -27,7 +28,7 @@ type Backtrace = unsafe extern "C" fn(Step, *mut c_void) -> c_int;
 type GetAddress = unsafe extern "C" fn(*mut c_void) -> usize;
 
 /// An unwinder that was loaded for this; null for none.
-static LOADED: [AtomicPtr<c_void>; 2] = [const { AtomicPtr::new(ptr::null_mut()) }; 2];
+static LOADED: [AtomicPtr<c_void>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
 /// How far the unwinder of a fully static program is. Before constructors run, it aborts. When it comes to a table of the program
 /// for the first time, it allocates, and holds a lock meanwhile that it would take again for that block's stack; so it does
@@ -52,25 +53,34 @@ fn is_static() -> bool {
     auxiliary::value(libc::AT_BASE) == 0
 }
 
+/// An unwinder.
+#[derive(Clone, Copy)]
+struct Unwinder {
+    backtrace: Backtrace,
+    /// The address that a frame returns to, and that of its end.
+    address: GetAddress,
+    end: GetAddress,
+}
+
 /// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
-fn unwinder() -> Option<(Backtrace, GetAddress)> {
+fn unwinder() -> Option<Unwinder> {
     // Without it nothing says what lies at an address, so no stack is worth reading.
     if weak!("dladdr").is_null() {
         return None;
     }
-    let mut found =
-        [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP")].map(|known| known.cast_mut().cast());
+    let mut found = [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP"), weak!("_Unwind_GetCFA")]
+        .map(|known| known.cast_mut().cast());
     if found.contains(&ptr::null_mut()) {
-        found = [LOADED[0].load(Ordering::Acquire), LOADED[1].load(Ordering::Acquire)];
+        found = [0, 1, 2].map(|nth: usize| LOADED[nth].load(Ordering::Acquire));
     }
-    let [backtrace, get] = found;
-    let there = !backtrace.is_null() && !get.is_null();
+    let [backtrace, address, end] = found;
     // SAFETY: these are the functions of those names.
-    there.then(|| unsafe {
-        (
-            mem::transmute::<*mut c_void, Backtrace>(backtrace),
-            mem::transmute::<*mut c_void, GetAddress>(get),
-        )
+    (!found.contains(&ptr::null_mut())).then(|| unsafe {
+        Unwinder {
+            backtrace: mem::transmute::<*mut c_void, Backtrace>(backtrace),
+            address: mem::transmute::<*mut c_void, GetAddress>(address),
+            end: mem::transmute::<*mut c_void, GetAddress>(end),
+        }
     })
 }
 
@@ -79,19 +89,23 @@ pub fn unwinder_is_missing() -> bool {
     unwinder().is_none() && !weak!("dladdr").is_null() && !is_static()
 }
 
-/// Has stacks read by these two functions of an unwinder, where the process has none of its own.
+/// Has stacks read by these functions of an unwinder, where the process has none of its own.
 ///
 /// # Safety
-/// They are `_Unwind_Backtrace` and `_Unwind_GetIP`, and stay where they are.
-pub unsafe fn use_unwinder(backtrace: *mut c_void, get_ip: *mut c_void) {
-    LOADED[1].store(get_ip, Ordering::Release);
-    LOADED[0].store(backtrace, Ordering::Release);
+/// They are `_Unwind_Backtrace`, `_Unwind_GetIP` and `_Unwind_GetCFA`, and stay where they are.
+pub unsafe fn use_unwinder(functions: [*mut c_void; 3]) {
+    for (loaded, function) in LOADED.iter().zip(functions).rev() {
+        loaded.store(function, Ordering::Release);
+    }
 }
 
 struct Calls<'a> {
     out: &'a mut [usize],
-    get: GetAddress,
+    unwinder: Unwinder,
     known: usize,
+    /// The same to be kept, as long as it is known where return addresses lie.
+    recent: Recent,
+    whole: bool,
 }
 
 /// Writes the calls that led here, the innermost first: the addresses of their last bytes. How many.
@@ -103,24 +117,53 @@ pub(super) fn calls(out: &mut [usize]) -> usize {
         // SAFETY: passed below, and nobody else uses it meanwhile.
         let calls = unsafe { &mut *calls.cast::<Calls>() };
         // SAFETY: the unwinder's own context.
-        let address = unsafe { (calls.get)(context) };
+        let address = unsafe { (calls.unwinder.address)(context) };
         if address == 0 || calls.known == calls.out.len() {
             return END;
         }
+        // SAFETY: as above.
+        calls.keep(address, unsafe { (calls.unwinder.end)(context) });
         calls.out[calls.known] = address - 1;
         calls.known += 1;
         GO_ON
     }
-    let Some((backtrace, get)) = unwinder() else {
+    let Some(unwinder) = unwinder() else {
         return 0;
     };
     if is_static() && !is_prepared() {
         return 0;
     }
-    let mut calls = Calls { out, get, known: 0 };
+    let mut calls = Calls { out, unwinder, known: 0, recent: Recent::NONE, whole: true };
+    // In this frame, so it tells where that is.
+    calls.recent.place = (&raw const calls).addr();
+    // SAFETY: this frame is the first of the stack.
+    if let Some(known) = unsafe { recent::find(calls.recent.place, calls.out) } {
+        return known;
+    }
     // SAFETY: as the ABI has it.
-    unsafe { backtrace(note, (&raw mut calls).cast()) };
+    unsafe { (unwinder.backtrace)(note, (&raw mut calls).cast()) };
+    if calls.whole {
+        recent::keep(&calls.recent);
+    }
     calls.known
+}
+
+impl Calls<'_> {
+    /// Keeps a return address into a frame whose stack pointer is `end`: on x86-64 it lies right below that. Where it does not, as on
+    /// other processors or below a signal handler, such a stack is read anew each time.
+    fn keep(&mut self, address: usize, end: usize) {
+        let (nth, word) = (self.known, end.wrapping_sub(size_of::<usize>()));
+        let before = if nth == 0 { 0 } else { self.recent.words[nth - 1] };
+        self.whole &= nth < CALLS_MOST && end > before && end.is_multiple_of(size_of::<usize>());
+        if !self.whole {
+            return;
+        }
+        // SAFETY: in the stack, right below the frame. The first is read by the unwinder's own frame.
+        self.whole = nth == 0 || unsafe { recent::read(word) } == address;
+        self.recent.words[nth] = word;
+        self.recent.addresses[nth] = address;
+        self.recent.known = nth + 1;
+    }
 }
 
 /// Whether the unwinder of a fully static program has come to all tables; sees to it once constructors run.
@@ -234,6 +277,7 @@ unsafe fn is_fixed(header: *const u8) -> bool {
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
     use std::string::String;
+    use std::vec::Vec;
 
     use super::*;
 
@@ -265,6 +309,32 @@ mod tests {
             });
         });
         told
+    }
+
+    /// The same stack is the same when it is read again, and one that differs in a call is not taken for it.
+    #[test]
+    fn a_stack_that_was_read_before_is_told_from_others() {
+        // The same frames, from other places.
+        #[inline(never)]
+        fn first(out: &mut [usize]) -> usize {
+            std::hint::black_box(caller(out)) ^ std::hint::black_box(1)
+        }
+        #[inline(never)]
+        fn second(out: &mut [usize]) -> usize {
+            std::hint::black_box(caller(out)) ^ std::hint::black_box(2)
+        }
+        let mut stacks = Vec::new();
+        for _ in 0..6 {
+            for (function, number) in [(first as fn(&mut [usize]) -> usize, 1), (second, 2)] {
+                let mut out = [0; CALLS_MOST];
+                let known = function(&mut out) ^ number;
+                assert!(known >= 3);
+                stacks.push(out[..known].to_vec());
+            }
+        }
+        assert!(stacks.iter().step_by(2).all(|stack| *stack == stacks[0]), "{stacks:x?}");
+        assert!(stacks.iter().skip(1).step_by(2).all(|stack| *stack == stacks[1]));
+        assert_ne!(stacks[0], stacks[1]);
     }
 
     #[test]
