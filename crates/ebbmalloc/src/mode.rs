@@ -54,20 +54,19 @@ impl Display for Choice {
     fn fmt(&self, f: &mut Formatter) -> Written {
         let Self { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self;
         let by = if id.is_empty() { "" } else { " by " };
-        let care = match *care {
-            "check" => ", each block checked",
-            "harden" => ", hardened",
-            "sample" => ", some blocks sampled",
-            _ => "",
-        };
-        write!(f, "{} mode {mode}{by}{id}{care} ({why}; Linux {major}.{minor}", crate::VERSION)?;
+        write!(f, "{} mode {mode}{by}{id} ({why}; Linux {major}.{minor}", crate::VERSION)?;
         if !others.is_empty() {
             write!(f, "; possible too: {others}")?;
         }
         if !no_percpu.is_empty() && no_percpu != why {
             write!(f, "; not percpu: {no_percpu}")?;
         }
-        f.write_str(")")
+        f.write_str(match *care {
+            "check" => "), each block checked (EBB_CHECK)",
+            "harden" => "), hardened (EBB_HARDEN)",
+            "sample" => "), some blocks sampled (EBB_SAMPLE)",
+            _ => ")",
+        })
     }
 }
 
