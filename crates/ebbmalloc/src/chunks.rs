@@ -102,7 +102,9 @@ mod tests {
             assert_eq!(first, end);
             assert_eq!(chunk_of(first), (chunk, first));
             assert_eq!(chunk_of(next - 1), (chunk, first));
-            assert!((next - first) * 8 <= first && (next - first) * GRAIN % (64 << 10) == 0);
+            assert!(
+                (next - first) * 8 <= first && ((next - first) * GRAIN).is_multiple_of(64 << 10)
+            );
             end = next;
         }
         assert_eq!(end, 1 << 32);

@@ -135,10 +135,12 @@ unsafe extern "C" fn look_at(
             libc::PT_LOAD if header.p_flags & libc::PF_W != 0 && (is_loader || is_libc) => {
                 found.add(start, length);
             }
-            libc::PT_TLS if is_libc && bytes >= size_of::<libc::dl_phdr_info>() => {
-                if !info.dlpi_tls_data.is_null() {
-                    found.add(info.dlpi_tls_data.addr(), length);
-                }
+            libc::PT_TLS
+                if is_libc
+                    && bytes >= size_of::<libc::dl_phdr_info>()
+                    && !info.dlpi_tls_data.is_null() =>
+            {
+                found.add(info.dlpi_tls_data.addr(), length);
             }
             _ => {}
         }
