@@ -74,15 +74,16 @@ pub(crate) trait Chained {
 pub(crate) struct Buckets {
     chunks: Chunks,
     count: usize,
-    /// How many things are in chains.
+    /// How many things are in chains; and how many there are to be before more chains are asked for, where memory was short.
     things: usize,
+    ask_at: usize,
 }
 
 const PER_GRAIN: usize = GRAIN / size_of::<Ref>();
 
 impl Buckets {
     pub const fn new() -> Self {
-        Self { chunks: Chunks::new(), count: 0, things: 0 }
+        Self { chunks: Chunks::new(), count: 0, things: 0, ask_at: 0 }
     }
 
     /// Makes the first ones. False if memory is short; it may be called again.
@@ -119,9 +120,14 @@ impl Buckets {
     /// Notes that something came into a chain: there may be more chains then, of which all consist of `T`.
     pub fn count_in<T: Chained>(&mut self, arena: &Arena, os: &impl Os) {
         self.things += 1;
+        if self.things <= self.count {
+            return;
+        }
         let there = (self.chunks.end() - FIRST) * PER_GRAIN > self.count;
-        if self.things > self.count && (there || self.chunks.grow(os)) {
+        if there || self.things >= self.ask_at && self.chunks.grow(os) {
             self.split::<T>(arena);
+        } else if self.things >= self.ask_at {
+            self.ask_at = self.things + self.things / 8;
         }
     }
 

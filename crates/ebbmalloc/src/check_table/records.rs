@@ -90,6 +90,8 @@ fn hash(block: *mut u8) -> u32 {
 
 /// As much of a block is searched for pointers at most.
 const REACHED_MOST: usize = 1 << 20;
+/// So many blocks are forgotten at once where memory is short.
+const FORGOTTEN_AT_ONCE: usize = 64;
 /// So many blocks that are gone are remembered.
 const GONE_MOST: usize = 1 << 16;
 
@@ -229,7 +231,8 @@ impl Records {
             if let Some(new) = arena.take(os, size_of::<Record>()) {
                 return Some(new);
             }
-            self.forget_first(arena);
+            // Some more than one, lest memory be asked for each time.
+            (0..FORGOTTEN_AT_ONCE).for_each(|_| self.forget_first(arena));
         }
         let place = self.unused;
         if place.is_none() {
