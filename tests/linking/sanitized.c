@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { THREADS = 4, ROUNDS = 5000, HELD = 50 };
+enum { THREADS = 4, ROUNDS = 2000, HELD = 50 };
 
 static void *work(void *first) {
     char *held[HELD] = {first};

@@ -319,13 +319,10 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        keeping_errno(|| {
-            if lasting {
-                keep_stderr();
-            }
-            // SAFETY: the function lives as long as the program.
-            unsafe { libc::atexit(call) };
-        });
+        if lasting {
+            keeping_errno(keep_stderr);
+        }
+        sanitizer::at_exit(call);
     }
 
     fn usage(&self) -> Usage {

@@ -1,7 +1,10 @@
 //! Sanitizers that divide the address space among themselves and the program, or need a malloc of their own.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::{mem, ptr};
 
+use super::linux::keeping_errno;
 use super::thread_variable::IS_MALLOC;
 use super::weak::weak;
 
@@ -26,6 +29,36 @@ pub(super) fn withdraw_objection() {
 }
 
 static WITHDRAWN: AtomicBool = AtomicBool::new(false);
+
+/// Has this called when the process exits normally: atexit(3). AddressSanitizer, which asks for memory while it sets itself up,
+/// allows that only afterwards.
+pub(super) fn at_exit(call: extern "C" fn()) {
+    AT_EXIT.store(call as *mut c_void, Ordering::Release);
+    if weak!("__asan_init").is_null() || ARE_CONSTRUCTED.load(Ordering::Acquire) {
+        register_exit();
+    }
+}
+
+/// The program's libraries are set up, sanitizers among them.
+pub(super) fn constructors_run() {
+    ARE_CONSTRUCTED.store(true, Ordering::Release);
+    register_exit();
+}
+
+/// Does so once.
+fn register_exit() {
+    let call = AT_EXIT.swap(ptr::null_mut(), Ordering::AcqRel);
+    if !call.is_null() {
+        // SAFETY: `at_exit` stored a function of this type, which lives as long as the program.
+        keeping_errno(|| unsafe {
+            libc::atexit(mem::transmute::<*mut c_void, extern "C" fn()>(call))
+        });
+    }
+}
+
+/// What is to be called at exit and is not registered yet.
+static AT_EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static ARE_CONSTRUCTED: AtomicBool = AtomicBool::new(false);
 
 fn is_thread_sanitizer() -> bool {
     !weak!("__tsan_init").is_null()
