@@ -319,10 +319,13 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        if lasting {
-            keeping_errno(keep_stderr);
-        }
-        sanitizer::at_exit(call);
+        keeping_errno(|| {
+            if lasting {
+                keep_stderr();
+            }
+            // SAFETY: the function lives as long as the program.
+            unsafe { libc::atexit(call) };
+        });
     }
 
     fn usage(&self) -> Usage {

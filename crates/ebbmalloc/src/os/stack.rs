@@ -6,7 +6,6 @@ use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
 use super::auxiliary;
-use super::sanitizer;
 use super::symtab;
 use super::weak::weak;
 use crate::sync::{AtomicPtr, AtomicU8, Ordering};
@@ -41,7 +40,6 @@ const READY: u8 = 2;
 /// Constructors run.
 pub(crate) fn constructors_run() {
     STATE.store(BEGUN, Ordering::Relaxed);
-    sanitizer::constructors_run();
 }
 
 /// Destructors run, the last things that a program does.
