@@ -5,10 +5,12 @@
 use crate::library::{Library, Mode};
 use crate::tally::Tally;
 use crate::test::Context;
-use crate::{c, cargo, packages, process};
+use crate::{c, cargo, linking, packages, process};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 const RUN_LIMIT: Duration = Duration::from_secs(60);
@@ -92,13 +94,25 @@ pub fn musl(context: &Context) -> Result<Tally> {
     let (fixed, shared) = (target("musl-static"), target("musl-shared"));
     build(context, Some(MUSL), &fixed, &EXAMPLE, &[])?;
     build(context, Some(MUSL), &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
-    // A shared object that needs the C library's, which Rust has none of.
+    // A shared object that needs the C library's, which Rust has none of, nor has Debian a libgcc_s for it.
+    let unwinder = musl_unwinder(context)?;
+    let flags = format!("-C target-feature=-crt-static -L native={}", unwinder.display());
     let environment = [
-        ("RUSTFLAGS", "-C target-feature=-crt-static"),
+        ("RUSTFLAGS", flags.as_str()),
         ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
     ];
     build(context, Some(MUSL), &shared, &["--package", "ebbmalloc-capi"], &environment)?;
+    // Sooner than with link-time optimization.
+    let extension = ["--example", "extension", "--config", "profile.release.lto=false"];
+    build(
+        context,
+        Some(MUSL),
+        &shared,
+        &[&["--package", "ebbmalloc"], &extension[..]].concat(),
+        &environment,
+    )?;
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
+    tally.count("musl/opened", musl_opened(context, &shared.join("examples/libextension.so")));
     let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
     for (name, build, ways, library) in [
         ("static", "musl-gcc -static", "static", fixed),
@@ -114,6 +128,38 @@ pub fn musl(context: &Context) -> Result<Tally> {
         )?;
     }
     Ok(tally)
+}
+
+/// A folder with a `libgcc_s.so` for musl: an instruction to link the unwinder that Rust brings.
+fn musl_unwinder(context: &Context) -> Result<PathBuf> {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output()?;
+    ensure!(sysroot.status.success(), "rustc names no sysroot");
+    let sysroot = String::from_utf8(sysroot.stdout)?;
+    let brought = format!("lib/rustlib/{MUSL}/lib/self-contained/libunwind.a");
+    // Not where each run begins anew: its path is among what cargo compares.
+    let folder = context.target.join("musl-unwinder");
+    fs::create_dir_all(&folder)?;
+    let instruction = format!("INPUT({})\n", Path::new(sysroot.trim()).join(brought).display());
+    fs::write(folder.join("libgcc_s.so"), instruction)?;
+    Ok(folder)
+}
+
+/// A program opens libraries that have the crate, where the C library sets no memory of threads aside for them.
+fn musl_opened(context: &Context, library: &Path) -> Result<()> {
+    let dir = context.work.join("musl-opened");
+    fs::create_dir_all(&dir)?;
+    let program = dir.join("opened");
+    let mut compile = Command::new("musl-gcc");
+    compile.args(["-O1", "-pthread", "-o"]).arg(&program);
+    compile.arg(context.root.join("tests/linking/opened.c"));
+    let built = process::run(&mut compile, RUN_LIMIT, &dir.join("build"), None)?;
+    ensure!(built.success(), "{}", built.describe());
+    for mode in ["auto", "thread", "slot"] {
+        let mut open = linking::open(&program, library, 10, &dir)?;
+        let run = process::run(open.env("EBB_MODE", mode), RUN_LIMIT, &dir.join(mode), None)?;
+        ensure!(run.success() && run.stdout == "10 opened\n", "{mode}: {}", run.describe());
+    }
+    Ok(())
 }
 
 /// A Rust program, and C programs with the library preloaded or linked, in each mode that there is.

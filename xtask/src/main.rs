@@ -12,6 +12,7 @@ mod header;
 mod install;
 mod kernels;
 mod library;
+mod linking;
 mod misuse;
 mod object;
 mod on_disk;

@@ -15,7 +15,7 @@
 // The contracts of these functions are those of libc and of C++, for callers in those languages.
 #![allow(clippy::missing_safety_doc)]
 
-use engine::ENGINE;
+use engine::{ENGINE, Os};
 
 mod bytes;
 pub mod cxx;
@@ -79,6 +79,11 @@ unsafe extern "C" {}
 static START: extern "C" fn() = {
     extern "C" fn start() {
         malloc::keep_together();
+        // Nothing has been allocated here by now: the program's malloc is the sanitizer's.
+        if ENGINE.os().objection().is_some() {
+            ENGINE.os().withdraw_objection();
+            return;
+        }
         ENGINE.start();
         if ENGINE.wants_stacks() {
             unwinder::load();

@@ -211,6 +211,9 @@ impl<O: Os> Engine<O> {
         if self.state.load(Ordering::Acquire) == READY {
             return true;
         }
+        if let Some(why) = self.os.objection() {
+            self.fail(why);
+        }
         // SAFETY: under the lock, and nobody reads before the state says ready.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);

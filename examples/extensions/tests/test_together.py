@@ -67,6 +67,20 @@ class Together(unittest.TestCase):
     def test_threads_come_and_go(self):
         self.succeed(LOAD + THREADS + "for _ in range(10): [thread.join() for thread in together(6)]")
 
+    # More than glibc sets aside memory of threads for, and less address space than each would take for itself alone.
+    def test_ten_copies_in_8_gb(self):
+        for name in range(8):
+            (self.folder / str(name)).mkdir()
+            shutil.copy(EXTENSIONS / "with/words_python.so", self.folder / str(name))
+        self.succeed("import resource; resource.setrlimit(resource.RLIMIT_AS, (8000000 << 10,) * 2)" + LOAD + """
+others = [load(str(name)) for name in range(8)]
+def work():
+    assert all(other.followers(text) == right for other in others)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+""")
+
     def test_fork_while_threads_work(self):
         self.succeed(LOAD + THREADS + """
 for _ in range(10):

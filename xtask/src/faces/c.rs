@@ -19,7 +19,7 @@ pub struct Check {
     pub name: &'static str,
     /// Debian's.
     pub packages: &'static [&'static str],
-    /// For `sh -e`, in an empty directory; `$P` is the installed tree, `$E` has the examples.
+    /// For `sh -e`, in an empty directory; `$P` is the installed tree, `$E` has the examples, `$L` is `tests/linking`.
     script: &'static str,
     /// How many programs say who serves them.
     programs: usize,
@@ -76,6 +76,58 @@ pub const CHECKS: &[Check] = &[
             sed 's/ebbmalloc 0.1/ebbmalloc 0.2/' "$E/CMakeLists.txt" > "$PWD/CMakeLists.txt"
             if cmake -S . -B other -DCMAKE_PREFIX_PATH="$P"; then exit 1; fi"#,
         programs: 5,
+    },
+    Check {
+        name: "cmake by static libraries",
+        packages: &["gcc", "make", "cmake", "mold"],
+        script: r#"for linker in bfd mold; do
+                cmake -S "$L/nested" -B $linker -DCMAKE_PREFIX_PATH="$P" -DEXAMPLES="$E" \
+                    -DCMAKE_EXE_LINKER_FLAGS="-B/usr/libexec/mold -fuse-ld=$linker"
+                make -C $linker
+                for program in $linker/*_PUBLIC $linker/*_PRIVATE $linker/*_both; do $program; done
+                $linker/object_whole
+                for program in $linker/*_bare; do
+                    EBB_STATS=1 $program 2>&1 | grep '^ebbmalloc: 0.1.0 mode '
+                    if readelf -d $program | grep 'libm\.so'; then exit 1; fi
+                done
+            done"#,
+        programs: 20,
+    },
+    Check {
+        name: "link-time optimization",
+        packages: &["gcc", "clang"],
+        script: concat!("LINKERS='bfd gold'\n", include_str!("../../../tests/linking/linkers.sh")),
+        programs: 2,
+    },
+    Check {
+        name: "link-time optimization by lld",
+        packages: &["gcc", "clang", "lld"],
+        script: concat!("LINKERS=lld\n", include_str!("../../../tests/linking/linkers.sh")),
+        programs: 1,
+    },
+    Check {
+        name: "link-time optimization by mold",
+        packages: &["gcc", "clang", "mold"],
+        script: concat!("LINKERS=mold\n", include_str!("../../../tests/linking/linkers.sh")),
+        programs: 1,
+    },
+    Check {
+        name: "sanitizers of gcc",
+        packages: &["gcc"],
+        script: concat!(
+            "COMPILER=gcc SANITIZERS='address thread'\n",
+            include_str!("../../../tests/linking/sanitizers.sh")
+        ),
+        programs: 1,
+    },
+    Check {
+        name: "sanitizers of clang",
+        packages: &["clang", "libclang-rt-dev"],
+        script: concat!(
+            "COMPILER=clang SANITIZERS='address thread memory'\n",
+            include_str!("../../../tests/linking/sanitizers.sh")
+        ),
+        programs: 1,
     },
     Check {
         name: "sized delete",
@@ -169,7 +221,8 @@ impl Check {
             .env("PATH", "/usr/bin:/bin")
             .env("LC_ALL", "C.UTF-8")
             .env("P", prefix)
-            .env("E", context.root.join("examples/c"));
+            .env("E", context.root.join("examples/c"))
+            .env("L", context.root.join("tests/linking"));
         let run = process::run(&mut command, LIMIT, &work.with_extension("log"), None)?;
         ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
         ensure!(

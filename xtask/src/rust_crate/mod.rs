@@ -4,6 +4,7 @@
 mod programs;
 
 use crate::cargo;
+use crate::linking;
 use crate::on_disk;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
@@ -85,6 +86,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     check("hello", &|| user.hello());
     check("size", &|| user.grows_by("size", "", GROWTH));
     check("size without default features", &|| user.grows_by("lean", LEAN, GROWTH_LEAN));
+    check("64 copies", &|| user.copies(context, 64));
     check("without careful", &|| {
         let variables = ["EBB_CHECK", "EBB_HARDEN", "EBB_SAMPLE"];
         user.ignores("careless", NOT_CAREFUL, "careful", &variables)
@@ -209,6 +211,26 @@ impl User {
         let with = self.on_disk(name, "", &dependency(features), &allocating())?;
         let without = self.on_disk("without-ebbmalloc", "", "", ALLOCATES)?;
         on_disk::ensure_growth(without, with, most)?;
+        Ok(Outcome::Passed)
+    }
+
+    /// So many copies of a library with the crate, which a program opens while it runs: more than glibc sets aside memory of
+    /// threads for.
+    fn copies(&self, context: &Context, copies: usize) -> Result<Outcome> {
+        let mut build = self.cargo(&self.package, "build");
+        build.args(["--release", "--no-default-features", "--example", "extension"]);
+        self.run("extension", build.env("RUSTFLAGS", ""))?;
+        let library = self.target.join("release/examples/libextension.so");
+        let opened = self.dir.join("opened");
+        let source = context.root.join("tests/linking/opened.c");
+        let mut compile = Command::new("cc");
+        compile.args(["-O1", "-pthread", "-o"]).args([&opened, &source]).arg("-ldl");
+        self.run("opened", &mut compile)?;
+        for mode in ["auto", "thread"] {
+            let mut open = linking::open(&opened, &library, copies, &self.dir.join("copies"))?;
+            let run = self.run("copies", open.env("EBB_MODE", mode))?;
+            ensure!(run.stdout == format!("{copies} opened\n"), "{}", run.describe());
+        }
         Ok(Outcome::Passed)
     }
 

@@ -16,7 +16,7 @@ use super::thread_pointer::thread_pointer;
 use super::{
     Bell, CLibrary, Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary,
     background, clock, end, faults, fork, futex, guard, mapping, memory, moving, own_area, random,
-    release, roots, rseq_area, stack, threads,
+    release, roots, rseq_area, sanitizer, stack, threads,
 };
 
 /// The platform that programs run on, for the engine that is `P`'s.
@@ -67,6 +67,14 @@ pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
 impl<P: Process> Os for LinuxFor<P> {
     fn hooks(&self) -> Option<&'static Hooks> {
         P::HOOKS
+    }
+
+    fn objection(&self) -> Option<&'static str> {
+        sanitizer::objection()
+    }
+
+    fn withdraw_objection(&self) {
+        sanitizer::withdraw_objection();
     }
 
     fn page_size(&self) -> usize {

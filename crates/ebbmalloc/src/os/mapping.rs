@@ -3,7 +3,7 @@
 //! Where in the address space: of T bytes that a process may have (128 TiB on x86-64), the kernel puts the program at two
 //! thirds, the stack and all mappings whose place it chooses at the top, and other runtimes like the bottom. The
 //! region lies between a quarter and five eighths of T, what else the engine needs in the eighth below a
-//! quarter. Sanitizers forbid both to all but themselves: then it is below what the kernel maps.
+//! quarter. Some sanitizers forbid both to all but themselves: then it is below what the kernel maps.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Refusal;
 use super::linux::page_size;
+use super::sanitizer::divides_addresses;
 use super::syscall::{advise, call, map, unmap};
 
 /// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
@@ -34,7 +35,7 @@ pub(super) fn address_space() -> usize {
 pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
     let space = space();
     // The most bytes, where to begin, and in how many bytes from there on.
-    let (most, from, within) = if attempt >= UPPER_FROM {
+    let (most, from, within) = if attempt >= UPPER_FROM || divides_addresses() {
         (space / 256, space - space / 256 * 3, space / 256)
     } else if bytes > space / 64 {
         (space / 4 + space / 64, space / 4, space / 8)

@@ -35,6 +35,7 @@ mod recent;
 mod release;
 mod roots;
 mod rseq_area;
+mod sanitizer;
 mod stack;
 mod symtab;
 mod syscall;
@@ -109,6 +110,14 @@ pub trait Os: Sync {
     fn hooks(&self) -> Option<&'static Hooks> {
         None
     }
+
+    /// Why this engine may not serve the `malloc` of its process, where that is so.
+    fn objection(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// There is none any more, since another one serves that.
+    fn withdraw_objection(&self) {}
 
     /// Bytes in an OS page.
     fn page_size(&self) -> usize;

@@ -1,0 +1,36 @@
+# Each way to get the library into programs that COMPILER builds with each of the SANITIZERS: the program does its work, or one
+# line says why it does not. $P is the installed tree, $L has the program. Addresses are random: a few times each.
+run() {
+    for turn in $turns; do
+        code=0
+        timeout -s KILL 30 env "$@" > out 2> said || code=$?
+        if [ $code = 0 ] && [ "$(cat out)" = done ] && ! [ -s said ]; then continue; fi
+        reason='^ebbmalloc: [A-Z][a-z]*Sanitizer needs a malloc of its own|ASan runtime does not come first'
+        if [ $code != 0 ] && [ "$(grep -vc '^Aborted' said)" = 1 ] && grep -Eq "$reason" said; then continue; fi
+        echo "$COMPILER $sanitizer: $*: exit code $code:" >&2
+        head -n 5 said >&2
+        exit 1
+    done
+}
+
+for sanitizer in $SANITIZERS; do
+    build="$COMPILER -g -O1 -fsanitize=$sanitizer"
+    $build "$L/sanitized.c" -o plain
+    $build "$L/sanitized.c" -o shared -L"$P/lib" -lebbmalloc -Wl,-rpath,"$P/lib"
+    $build "$P/lib/ebbmalloc.o" "$L/sanitized.c" -o object
+    $build "$L/sanitized.c" -o static -Wl,--undefined=malloc "$P/lib/libebbmalloc.a"
+    turns='1 2 3'
+    for setting in A=0 EBB_MODE=thread EBB_CHECK=1 EBB_HARDEN=1; do
+        run "$setting" LD_PRELOAD="$P/lib/libebbmalloc.so" ./plain
+        for program in shared object static; do run "$setting" ./$program; done
+        turns=1
+    done
+    # A malloc that is the sanitizer's is no reason to stop.
+    ./shared
+    ./static
+    if ./object 2> said; then exit 1; fi
+    grep '^ebbmalloc: ' said
+done > ran
+# Of the undefined behaviour that a compiler looks for none is a matter of malloc.
+$COMPILER -fsanitize=undefined "$P/lib/ebbmalloc.o" "$E/hello.c" -o hello
+./hello
