@@ -156,7 +156,8 @@ impl Retention {
     /// The kernel has refused what would have made as many units as this be in use: a limit of the process is near, and what is
     /// free here is lacking elsewhere in it.
     pub fn refuse(&mut self, units: usize) {
-        self.refused = units;
+        // A request that asks for more says less.
+        self.refused = self.refused.min(units);
     }
 
     /// How much may stay dirty, as far as memory that was refused says.
