@@ -57,7 +57,7 @@ const FEW: [(&str, &str); 4] = [
 const NO_RSEQ: &str = "qemu has no restartable sequences";
 /// Those that do not, by a part of their names, and why.
 const UNSERVED: [(&str, &str); 8] = [
-    ("reserved_memory_is_not_for_huge_pages", "qemu keeps advice about huge pages to itself"),
+    ("committed_memory_is_not_for_huge_pages", "qemu keeps advice about huge pages to itself"),
     ("words_that_nobody_may_read_are_not_gone", "qemu says that they are"),
     ("percpu", NO_RSEQ),
     ("sequences", NO_RSEQ),

@@ -145,7 +145,8 @@ impl Region {
     /// Chooses addresses for the largest region that fits. False if not even a small one does.
     fn choose(&self, os: &impl Os, slab_bytes: usize, attempt: u32) -> bool {
         let page = os.page_size();
-        let budget = os.address_space().saturating_sub(slab_bytes);
+        // A quarter is for what else the engine needs.
+        let budget = (os.address_space() / 4 * 3).saturating_sub(slab_bytes);
         let mut units = (budget / Self::UNIT_COST).min(UNITS_MAX);
         loop {
             // The slabs come next and must be aligned.

@@ -265,6 +265,14 @@ impl FakeOs {
         self.state().reservations.iter().map(pages).sum::<usize>() * self.page
     }
 
+    /// Bytes of the longest part of the region that is not committed.
+    pub(crate) fn longest_uncommitted(&self) -> usize {
+        let state = self.state();
+        let region = state.reservations.iter().rfind(|reservation| reservation.is_region);
+        let runs = region.iter().flat_map(|region| region.committed.split(|&committed| committed));
+        runs.map(|run| run.len()).max().unwrap_or(0) * self.page
+    }
+
     /// How many of the first `bytes` bytes of the last reservation, the region, lie in pages that do not read as zero: what a
     /// kernel would have to keep.
     pub fn resident(&self, bytes: usize) -> usize {
@@ -406,7 +414,7 @@ impl Os for FakeOs {
     }
 
     fn address_space(&self) -> usize {
-        self.space / 4 * 3
+        self.space
     }
 
     fn addresses(&self, bytes: usize, align: usize, _attempt: u32) -> Option<NonNull<u8>> {

@@ -29,7 +29,11 @@ impl TestOs for FakeOs {
     }
 
     fn room(&self) -> usize {
-        if self.sets("EBB_LIMIT") || self.sets("EBB_CHECK") { 0 } else { self.uncommitted() }
+        if self.sets("EBB_LIMIT") || self.sets("EBB_CHECK") {
+            0
+        } else {
+            self.longest_uncommitted()
+        }
     }
 
     fn pass(&self, ms: u32) {
