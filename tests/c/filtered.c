@@ -3,7 +3,6 @@
 // list of systemd's `SystemCallFilter=@system-service`.
 // expect: exit 0
 // ways: preload
-// check: no it asks for the number of the thread with each call
 // harden: too
 #define _GNU_SOURCE
 #include "check.h"
@@ -32,7 +31,7 @@ static const int own[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_ma
 /* What the C library does to start a thread, and to end one. */
 static const int threads[] = {SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigaction};
 /* And to fork; harden mode has new random numbers in the child. */
-static const int forks[] = {SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_gettid, SYS_getrandom};
+static const int forks[] = {SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_getrandom};
 
 /* systemd.exec(5): the group and those in it, as far as they have numbers in all architectures, or here. */
 static const int service[] = {

@@ -440,6 +440,7 @@ impl<O: Os> Engine<O> {
         if self.hardening() {
             self.reseed();
         }
+        self.os.thread_words().number.store(0, Ordering::Relaxed);
         self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.forks_alone.load(Ordering::Relaxed);
         if threaded

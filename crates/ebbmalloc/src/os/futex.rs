@@ -38,6 +38,19 @@ pub(super) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
     }
 }
 
+/// The kernel's number of the calling thread; 0 if it does not say. As a futex with priority inheritance that is free gets the
+/// number of who takes it, by this call too, which is allowed where threads wait.
+#[cold]
+pub(super) fn number_of_thread() -> u32 {
+    let word = AtomicU32::new(0);
+    let operation = libc::FUTEX_TRYLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: nobody else knows the word, so the kernel keeps nothing of it: user space alone gives it back.
+    match unsafe { call!(libc::SYS_futex, word.as_ptr(), operation) } {
+        Ok(_) => word.into_inner(),
+        Err(_) => 0,
+    }
+}
+
 /// Wakes one thread that sleeps on `word`.
 #[cold]
 #[inline(never)]

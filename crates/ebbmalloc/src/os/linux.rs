@@ -290,8 +290,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     fn thread_id(&self) -> u32 {
-        // SAFETY: asks for a number.
-        unsafe { call!(libc::SYS_gettid) }.map_or(0, |id| id as u32)
+        threads::number()
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {

@@ -25,6 +25,8 @@ pub struct ThreadWords {
     pub(crate) company: AtomicU32,
     /// What belongs to the thread.
     pub(crate) own: AtomicPtr<u8>,
+    /// The kernel's number of the thread; 0 until somebody asks for it.
+    pub(crate) number: AtomicU32,
 }
 
 impl ThreadWords {
@@ -34,6 +36,7 @@ impl ThreadWords {
             state: AtomicU32::new(0),
             company: AtomicU32::new(0),
             own: AtomicPtr::new(ptr::null_mut()),
+            number: AtomicU32::new(0),
         }
     }
 
@@ -92,6 +95,10 @@ core::arch::global_asm!(
     size = const size_of::<ThreadWords>(),
 );
 
+/// Whether each thread has words of its own.
+const HAS_WORDS: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
+
 /// The calling thread's words.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 #[inline(always)]
@@ -106,6 +113,21 @@ pub(super) fn words() -> *const ThreadWords {
     &raw const NONE
 }
 
+/// The kernel's number of the calling thread; 0 if it does not say. It is asked once in each thread.
+pub(super) fn number() -> u32 {
+    // SAFETY: they live as long as the thread.
+    let known = unsafe { &(*words()).number };
+    let number = known.load(Ordering::Relaxed);
+    if number != 0 {
+        return number;
+    }
+    let number = futex::number_of_thread();
+    if HAS_WORDS {
+        known.store(number, Ordering::Relaxed);
+    }
+    number
+}
+
 /// The key whose destructor is called when a thread exits; `NO_KEY` before the first thread is watched: the C library's
 /// function may be another library's that allocates, which set-up could not serve.
 static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
@@ -116,7 +138,7 @@ static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// Has `exit` called in threads that are watched; or why that is not possible, as far as that is known by now.
 /// Any thread may ask for this at any time.
 pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
-    if cfg!(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64")))) {
+    if !HAS_WORDS {
         return Err("no variables of threads for this architecture yet");
     }
     let Some(exit) = exit else { return Ok(()) };
@@ -170,6 +192,15 @@ unsafe extern "C" fn leave(round: *mut c_void) {
 mod tests {
     use super::super::syscall::{map, unmap};
     use super::*;
+
+    #[test]
+    fn the_number_of_a_thread_is_the_kernel_s() {
+        // SAFETY: asks for a number.
+        let kernel = || unsafe { libc::gettid() } as u32;
+        let other = std::thread::spawn(move || assert_eq!([number(), number()], [kernel(); 2]));
+        assert_eq!([number(), number()], [kernel(); 2]);
+        other.join().unwrap();
+    }
 
     #[test]
     fn words_are_looked_at_even_where_they_are_gone() {
