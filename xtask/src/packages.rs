@@ -17,13 +17,7 @@ pub fn install(wanted: &BTreeSet<String>) {
     }
     let names = absent.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
     println!("packages: installing {names}");
-    let done = apt_get(&["update", "-q"])
-        && apt_get(
-            &["install", "-q", "-y", "--no-install-recommends"]
-                .into_iter()
-                .chain(absent.iter().map(|name| name.as_str()))
-                .collect::<Vec<_>>(),
-        );
+    let done = as_root(&absent);
     if !done {
         println!("packages: could not install them; as root run: apt-get install {names}");
     }
@@ -37,20 +31,16 @@ fn installed(package: &str) -> bool {
         .is_ok_and(|output| output.stdout == b"installed")
 }
 
-/// Runs apt-get as root: directly, or through sudo where it asks no password. Its output is shown only
-/// if it fails.
-fn apt_get(args: &[&str]) -> bool {
+/// Installs them as root: directly, or through sudo where it asks no password. The output is shown only
+/// if that fails.
+fn as_root(packages: &[&String]) -> bool {
     // SAFETY: always succeeds and touches no memory.
     let root = unsafe { libc::geteuid() } == 0;
-    let mut command = if root {
-        Command::new("apt-get")
-    } else {
-        let mut sudo = Command::new("sudo");
-        sudo.args(["--non-interactive", "--preserve-env=DEBIAN_FRONTEND", "apt-get"]);
-        sudo
-    };
-    match command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).output()
-    {
+    let sudo: &[&str] = if root { &[] } else { &["sudo", "--non-interactive"] };
+    let script = ["/bin/sh", "-c", include_str!("install.sh"), "install.sh"];
+    let mut words = sudo.iter().copied().chain(script);
+    let mut command = Command::new(words.next().expect("the script's shell at least"));
+    match command.args(words).args(packages).stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => true,
         Ok(output) => {
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
