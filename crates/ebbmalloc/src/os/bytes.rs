@@ -15,7 +15,14 @@ unsafe extern "C" {
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
-    unsafe { libc::memmove(to.cast(), from.cast(), bytes) };
+    unsafe {
+        // Miri has no such functions.
+        if cfg!(miri) {
+            from.copy_to(to, bytes);
+        } else {
+            libc::memmove(to.cast(), from.cast(), bytes);
+        }
+    }
 }
 
 /// Fills a block with zeros.
@@ -25,5 +32,11 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 #[inline]
 pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
     // SAFETY: the caller's.
-    unsafe { bzero(start.cast(), bytes) };
+    unsafe {
+        if cfg!(miri) {
+            start.write_bytes(0, bytes);
+        } else {
+            bzero(start.cast(), bytes);
+        }
+    }
 }
