@@ -114,7 +114,14 @@ impl<O: Os> Engine<O> {
             let entry = region.entry(first as usize);
             let rest = first + 1..first + run.units;
             if run.state != State::InUse {
-                (first..rest.end).for_each(|unit| check_unused(region, unit));
+                let units = first as usize..rest.end as usize;
+                let walked = region.units_in(units.clone()).count();
+                if run.state == State::Foreign && entry != MapEntry::LARGE_FREED {
+                    assert_eq!((entry, walked), (MapEntry::OTHERS, 1), "others' at {first}");
+                    continue;
+                }
+                assert_eq!(walked, units.len(), "units of the run at {first}");
+                units.for_each(|unit| check_unused(region, unit as UnitIndex));
                 continue;
             }
             // Held back, or lost.

@@ -14,6 +14,8 @@ impl MapEntry {
     pub const LARGE_FREED: Self = Self(0x7e);
     /// The record of a heap lies here.
     pub const HEAP: Self = Self(0x7d);
+    /// A run that was left to other mappings for good begins here.
+    pub const OTHERS: Self = Self(0x7c);
     /// Set where memory belongs to a heap: such a code is no class's index, so that the hot paths
     /// need not know of heaps.
     const OF_HEAP: u32 = 0x80;

@@ -9,8 +9,10 @@
 use core::iter;
 use core::num::NonZeroUsize;
 use core::ops::Range;
+use core::sync::atomic::{Ordering, fence};
 
 use crate::guards::Guards;
+use crate::map::MapEntry;
 use crate::os::{Os, Refusal};
 use crate::region::Region;
 use crate::retention::{PageCounts, Retention};
@@ -605,11 +607,20 @@ impl Pages {
     pub fn lose(&mut self, region: &Region, first: UnitIndex, units: u32) {
         self.disown(region, first);
         self.counts.in_use -= units as usize;
-        self.give_up(region, first, units);
+        // The map goes on saying that a block was freed here.
+        self.set_aside(region, first, units);
     }
 
     /// Leaves units to the mapping of another that lies there.
     fn give_up(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.set_aside(region, first, units);
+        // `Region::units_in` reads the record without the lock.
+        fence(Ordering::Release);
+        region.set_entry(first, MapEntry::OTHERS);
+    }
+
+    /// Has nobody use units any more.
+    fn set_aside(&mut self, region: &Region, first: UnitIndex, units: u32) {
         self.mark(region, first, units, State::Foreign);
         self.counts.foreign += units as usize;
     }
@@ -832,8 +843,8 @@ impl Pages {
         let trees = [&self.dirty, &self.clean, &self.unmapped];
         let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
         assert_eq!(free_runs, in_trees, "tree sizes");
-        let committed = 1..(region.committed() / UNIT) as UnitIndex;
-        let begin = committed.filter(|&unit| self.marks(region, unit).begins()).count();
+        let units = region.units_in(1..region.committed() / UNIT);
+        let begin = units.filter(|&unit| self.marks(region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.mappings, "mappings");
         counts.in_use
     }

@@ -9,7 +9,7 @@
 use core::ops::Range;
 use core::ptr;
 // Not `sync`'s, which loom may replace: the tables lie in raw memory.
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::cache::Slab;
 use crate::map::{MapEntry, key_at};
@@ -402,6 +402,24 @@ impl Region {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
         // SAFETY: the entry of a committed unit is committed.
         MapEntry::from_bits(unsafe { self.at(&self.map, unit) }.load(Ordering::Relaxed))
+    }
+
+    /// The units in this range, which are committed, without those behind the first of a run that was left to others: these
+    /// may be a thousand times as many as are used.
+    pub fn units_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
+        let mut next = range.start;
+        core::iter::from_fn(move || {
+            let unit = (next < range.end).then_some(next)?;
+            next += match self.entry(unit) {
+                MapEntry::OTHERS => {
+                    fence(Ordering::Acquire);
+                    // SAFETY: the record was written before the entry, for good.
+                    unsafe { (*self.run(unit as UnitIndex)).units as usize }
+                }
+                _ => 1,
+            };
+            Some(unit)
+        })
     }
 
     /// Enters what a committed unit is used for.

@@ -258,7 +258,7 @@ impl<O: Os> Engine<O> {
     /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
     /// went.
     fn dig(&self, units: Range<usize>, only_quiet: bool) -> usize {
-        let parts = units.filter_map(|unit| {
+        let parts = self.region.units_in(units).filter_map(|unit| {
             let entry = self.region.entry(unit);
             if entry == MapEntry::LARGE {
                 return Some(self.dig_behind(unit as UnitIndex, only_quiet));

@@ -133,7 +133,7 @@ impl<O: Os> Engine<O> {
     /// who allocate; a look at each span, alone, costs two milliseconds for each GiB, and nobody waits for it.
     fn sum_of_holes(&self) -> [u64; CLASSES] {
         let (mut sums, page) = ([0; CLASSES], self.os.page_size());
-        for unit in 0..self.region.committed() / UNIT {
+        for unit in self.region.units_in(0..self.region.committed() / UNIT) {
             let entry = self.region.entry(unit);
             if let Some(class) = entry.class().filter(|_| entry.is_first(unit))
                 && let Some(span) = self.copy_of_span(unit, class)
