@@ -295,6 +295,10 @@ impl<O: Os> Engine<O> {
         drop(guard);
         // These may allocate, which by now is possible.
         if let Some(hooks) = self.os.hooks() {
+            if setup.options.scavenger != ScavengerChoice::Off {
+                let _ = self.os.watch_threads(Some(hooks.at_thread_exit));
+            }
+            self.os.claim_thread_key();
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
                 // A program in production keeps the descriptors that it has without.

@@ -614,6 +614,8 @@ impl Os for FakeOs {
         Ok(())
     }
 
+    fn claim_thread_key(&self) {}
+
     fn watch_thread(&self) -> bool {
         true
     }

@@ -249,6 +249,8 @@ impl Os for LinuxIn {
         Ok(())
     }
 
+    fn claim_thread_key(&self) {}
+
     fn watch_thread(&self) -> bool {
         true
     }

@@ -207,6 +207,10 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::prepare(exit)
     }
 
+    fn claim_thread_key(&self) {
+        threads::claim_key();
+    }
+
     fn watch_thread(&self) -> bool {
         threads::watch()
     }

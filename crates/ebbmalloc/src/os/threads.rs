@@ -146,6 +146,15 @@ pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static 
     Ok(())
 }
 
+/// Creates the key, if threads are to be watched. Of a key among the first 32 glibc keeps values in the thread itself. For others it
+/// allocates in pthread_setspecific(3): where that is the first block of its thread, watching the thread comes in between,
+/// and glibc forgets the value, and a block of its own in each such thread.
+pub(super) fn claim_key() {
+    if !EXIT.load(Ordering::Relaxed).is_null() {
+        keeping_errno(key);
+    }
+}
+
 /// The key; `NO_KEY` where the C library has none left. Threads may come here at a time.
 fn key() -> u32 {
     let mut key = KEY.load(Ordering::Relaxed);
