@@ -6,6 +6,8 @@
 //! stays, and for longer, where what went is soon wanted back again and again (`patience.rs`); and less
 //! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
 
+use core::num::NonZeroUsize;
+
 use crate::os::Os;
 use crate::patience::Patience;
 use crate::pressure::Pressure;
@@ -117,8 +119,9 @@ pub(crate) struct Retention {
     /// caches keep too much.
     grown: usize,
     look_at: usize,
-    /// Units that could not be in use together, as the kernel refused what they would have taken; the most for none.
-    refused: usize,
+    /// Units that could not be in use together, as the kernel refused what they would have taken. (No engine is to begin with
+    /// other words than zeros: files have no bytes for those.)
+    refused: Option<NonZeroUsize>,
     pub patience: Patience,
     pub pressure: Pressure,
 }
@@ -133,7 +136,7 @@ impl Retention {
             peak: 0,
             grown: 0,
             look_at: 0,
-            refused: usize::MAX,
+            refused: None,
             patience: Patience::new(),
             pressure: Pressure::new(),
         }
@@ -157,18 +160,20 @@ impl Retention {
     /// free here is lacking elsewhere in it.
     pub fn refuse(&mut self, units: usize) {
         // A request that asks for more says less.
-        self.refused = self.refused.min(units);
+        let units = NonZeroUsize::new(units).unwrap_or(NonZeroUsize::MIN);
+        self.refused = Some(self.refused.map_or(units, |before| before.min(units)));
     }
 
     /// How much may stay dirty, as far as memory that was refused says.
     fn share_of_refused(&self, in_use: usize) -> usize {
-        self.refused.saturating_sub(in_use) / REFUSED_SHARE
+        let spare = |refused: NonZeroUsize| refused.get().saturating_sub(in_use) / REFUSED_SHARE;
+        self.refused.map_or(usize::MAX, spare)
     }
 
     /// There is less dirty memory, or more in use.
     pub fn count(&mut self, counts: &PageCounts) {
-        if counts.in_use > self.refused {
-            self.refused = usize::MAX;
+        if self.refused.is_some_and(|refused| counts.in_use > refused.get()) {
+            self.refused = None;
         }
         self.peak = self.peak.max(counts.in_use);
         self.dirty_low = self.dirty_low.min(counts.dirty);
