@@ -9,7 +9,7 @@ use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
 
 /// Blocks of all kinds, more and more of them, some resized, most freed in the end.
 fn program(seed: u64) -> impl Iterator<Item = Op> {
-    let mixed = Program::new(seed).take(400);
+    let mixed = Program::new(seed).take(250);
     // A few blocks that need runs of their own, grow in place, and leave holes to be purged.
     let large = (1..6usize).flat_map(|n| {
         [
@@ -20,7 +20,7 @@ fn program(seed: u64) -> impl Iterator<Item = Op> {
             Op::Trim,
         ]
     });
-    mixed.chain(large).chain(Program::new(seed + 1).take(400))
+    mixed.chain(large).chain(Program::new(seed + 1).take(250))
 }
 
 /// Runs the program while these calls are refused; then they no longer are. Returns how many
