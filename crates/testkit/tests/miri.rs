@@ -57,12 +57,12 @@ fn two_threads_with_sampled_blocks() {
             let engine = &engine;
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, number);
-                worker.run(Program::new(number as u64).take(40));
+                worker.run(Program::new(number as u64).take(12));
                 worker.free_all();
             });
         }
     });
-    assert!(engine.stats().sampled_blocks > 10);
+    assert!(engine.stats().sampled_blocks > 4);
     finish(&engine);
 }
 
@@ -70,13 +70,13 @@ fn two_threads_with_sampled_blocks() {
 fn one_of_every_kind() {
     let engine = engine();
     let mut worker = Worker::new(&engine, 0);
-    for align in [1, 32, 4096, 1 << 16, 1 << 20] {
+    for align in [1, 1 << 16] {
         worker.apply(Op::Alloc { size: 100, align });
         worker.apply(Op::Realloc { nth: 0, size: 40_000 });
         worker.apply(Op::AllocZeroed { size: align });
         // In place, both ways; then away from there.
-        worker.apply(Op::Alloc { size: 200_000, align });
-        worker.apply(Op::Realloc { nth: 2, size: 300_000 });
+        worker.apply(Op::Alloc { size: 140_000, align });
+        worker.apply(Op::Realloc { nth: 2, size: 200_000 });
         worker.apply(Op::Realloc { nth: 2, size: 70_000 });
         worker.apply(Op::Resize { nth: 2, size: 100_000 });
         worker.apply(Op::Remap { nth: 2, size: 66_000 });
