@@ -11,6 +11,17 @@ use std::process::{Command, Stdio};
 
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
+/// Programs that take Miri a minute or more each: only with `--long`.
+const SLOW: [&str; 8] = [
+    "an_emptied_cache_is_filled_by_frees",
+    "blocks_pass_beside_their_spans",
+    "caches_are_emptied_by_others",
+    "caches_are_handed_on",
+    "one_thread",
+    "statistics_meanwhile",
+    "two_threads_start_it",
+    "two_threads_with_sampled_blocks",
+];
 /// Tests that Miri must stop, for reading memory that nobody has.
 const MUTANTS: [&str; 2] = ["a_freed_block_is_read", "purged_memory_is_read"];
 
@@ -77,7 +88,14 @@ pub fn miri(context: &Context) -> Result<Tally> {
         tally.skip("miri", format!("{error:#}"));
         return Ok(tally);
     }
-    let mut tally = test("miri", &mut miri_test(context, "miri"))?;
+    let mut tally = Tally::default();
+    let mut programs = miri_test(context, "miri");
+    programs.arg("--");
+    for name in SLOW.iter().filter(|_| !context.long) {
+        programs.args(["--skip", name]);
+        tally.skip(name, "takes Miri a minute; with --long");
+    }
+    tally += test("miri", &mut programs)?;
     for mutant in MUTANTS {
         let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
         let output = output.context("cannot start cargo")?;

@@ -450,7 +450,7 @@ impl Os for FakeOs {
             return Err(Refusal::Memory);
         }
         let mut state = self.state();
-        let committed = state.committed() * self.page;
+        let committed = (self.data < usize::MAX).then(|| state.committed() * self.page);
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         let taken = |range: &Range<usize>| {
             reservation.is_region
@@ -460,7 +460,7 @@ impl Os for FakeOs {
         if reservation.is_taken || self.neighbours.lock().unwrap().iter().any(taken) {
             return Err(Refusal::Addresses);
         }
-        if committed + pages.len() * self.page > self.data {
+        if committed.is_some_and(|bytes| bytes + pages.len() * self.page > self.data) {
             return Err(Refusal::Memory);
         }
         for page in pages {
