@@ -1,5 +1,6 @@
 // Under a limit of address space memory runs out with NULL and ENOMEM, and comes back when freed.
 // expect: exit 0
+// ways: preload static
 // check: no what is reserved for check mode is missing from the address space that it measures
 // limit: 256 100
 #include "check.h"

@@ -1,6 +1,7 @@
 // A process with one thread forks in a signal handler that interrupted malloc or free: both processes go on with that. (glibc
 // allows it; POSIX no longer does since 2024.)
 // expect: exit 0
+// ways: preload static
 // harden: too
 #include "check.h"
 #include <errno.h>

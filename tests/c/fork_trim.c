@@ -1,6 +1,7 @@
 // Memory is given back from under threads at work, by several at once, while the process forks; each child finds its heap
 // whole, and gives back too.
 // expect: exit 0
+// ways: preload static
 // check: no takes a minute in check mode on a busy machine
 #include "check.h"
 #include <malloc.h>

@@ -1,5 +1,6 @@
 // Threads change their CPU all the time while allocating; every block has one owner at a time.
 // expect: exit 0
+// ways: preload static
 // check: no takes minutes in check mode, whose blocks go past what it tests
 #define _GNU_SOURCE
 #include "check.h"

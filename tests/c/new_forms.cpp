@@ -1,5 +1,6 @@
 // Every form of operator new and delete, called by name and by expression.
 // expect: exit 0
+// ways: preload static
 // harden: too
 // build: g++
 // build: g++ -static-libstdc++

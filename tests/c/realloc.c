@@ -1,5 +1,6 @@
 // realloc keeps the contents, growing and shrinking across all ranges of size up to 64 MiB.
 // expect: exit 0
+// ways: preload static
 // harden: too
 #include "check.h"
 #include <stdlib.h>

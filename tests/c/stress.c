@@ -1,5 +1,6 @@
 // Random operations of every kind from many threads on one shared set of blocks, all contents checked.
 // expect: exit 0
+// ways: preload static
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>

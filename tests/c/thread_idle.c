@@ -3,6 +3,7 @@
 // They go on afterwards as if nothing had happened. So does what a thread had that ended behind the back of the C library, of which no
 // page is left to be looked at.
 // expect: exit 0
+// ways: preload static
 // check: no caches are not used in check mode
 #include "check.h"
 #include <malloc.h>

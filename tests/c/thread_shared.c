@@ -1,6 +1,7 @@
 // Where there is no rseq, as here where glibc is told to leave it alone, the first threads have caches of their own, and those beyond
 // them share a few: all are served, also in children forked while others work, and by threads that come when others have gone.
 // expect: exit 0
+// ways: preload static
 #include "check.h"
 #include <malloc.h>
 #include <pthread.h>

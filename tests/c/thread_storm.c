@@ -1,5 +1,6 @@
 // Threads that come and go by the thousand and leave blocks for others to free.
 // expect: exit 0
+// ways: preload static
 #include "check.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 // Threads that take their registration for restartable sequences back by hand, as another library might, while others go on: they
 // are served, and no block is handed out twice. The kernel leaves such a thread's mm_cid at 0, which is another's cache.
 // expect: exit 0
+// ways: preload static
 #include "check.h"
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 // malloc_usable_size: at least what was asked for, and all of it may be written.
 // expect: exit 0
+// ways: preload static
 #include "check.h"
 #include <malloc.h>
 #include <stdlib.h>

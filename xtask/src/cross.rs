@@ -232,7 +232,7 @@ pub fn arm(context: &Context) -> Result<Tally> {
     // What takes minutes would take hours there.
     let (all, context) =
         (context.long, Context { runner: &QEMU, emulated: true, long: false, ..context });
-    let quick = |name| name != STORM && PROGRAMS.contains(&name) || name == MISUSE;
+    let quick = |name: &str| name != STORM && PROGRAMS.contains(&name) || name == MISUSE;
     let mut programs = Vec::new();
     for program in c::programs(&context.root, &context.filter)? {
         if !(all || quick(program.name())) {
