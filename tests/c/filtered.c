@@ -3,6 +3,7 @@
 // list of systemd's `SystemCallFilter=@system-service`.
 // expect: exit 0
 // ways: preload
+// check: no it asks for the number of each new thread
 // harden: too
 #define _GNU_SOURCE
 #include "check.h"

@@ -173,9 +173,9 @@ impl<O: Os> Engine<O> {
                 self.empty_if(rests(owner), slab);
             }
             if matches!(which, Which::Unused) {
-                // Before the stacks are closed: until then nobody reads it.
-                closed_at(seen).store(now_ms, Ordering::Relaxed);
                 in_use |= close_chosen(slab, seen, which).0;
+                // The time is one from after that: this thread may have lost its CPU since it last looked.
+                closed_at(seen).store(self.os.now_ms() as u32, Ordering::Relaxed);
             }
         }
         in_use

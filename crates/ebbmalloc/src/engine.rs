@@ -285,6 +285,8 @@ impl<O: Os> Engine<O> {
         } else {
             self.look_for_first(self.os.thread_words());
         }
+        // The kernel's function for this is found by a file, which a filter may forbid later.
+        self.os.now_ms();
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);
@@ -445,6 +447,10 @@ impl<O: Os> Engine<O> {
             self.reseed();
         }
         self.os.thread_words().number.store(0, Ordering::Relaxed);
+        if self.wants_stacks() {
+            // Once more, before the child has a filter of system calls.
+            self.os.thread_id();
+        }
         self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.forks_alone.load(Ordering::Relaxed);
         if threaded

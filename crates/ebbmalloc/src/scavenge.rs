@@ -35,6 +35,8 @@ const STARTS_AT: usize = (4 << 20) / UNIT;
 const AT_A_TIME: usize = (16 << 20) / UNIT;
 /// How often to think of starting the scavenger, in milliseconds.
 const LOOK: u32 = 2;
+/// Until the next attempt where no thread could be started, in milliseconds.
+const PAUSE: u64 = 60_000;
 /// So many cycles without anything to give back, and a span that is quiet has been looked at twice.
 const QUIET: u32 = 2;
 
@@ -129,7 +131,9 @@ impl<O: Os> Engine<O> {
         self.scavenger.start_from(words);
         self.scavenger.bell.store(0, Ordering::Relaxed);
         let Some(thread) = self.os.start_thread(hooks.scavenge) else {
-            return self.scavenger.never();
+            self.scavenger.not_begun();
+            // A limit of threads may be in the way, for now or for ever.
+            return self.scavenger.start_due.store(self.os.now_ms() + PAUSE, Ordering::Relaxed);
         };
         self.scavenger.thread.store(thread, Ordering::Relaxed);
         if !self.scavenger.begun() {

@@ -128,13 +128,18 @@ impl Scavenger {
     }
 
     /// Whether it is the caller who is to start the scavenger, as there are so many threads; and whether to join the
-    /// one before. Followed by [`Scavenger::begun`] or [`Scavenger::never`].
+    /// one before. Followed by [`Scavenger::begun`] or [`Scavenger::not_begun`].
     pub fn begin(&self, threads_min: u32) -> Option<bool> {
         let begun = self.replace(|state, threads| {
             let may_start = matches!(state, NONE | ENDED) && threads >= threads_min;
             may_start.then_some((STARTING, threads))
         });
         begun.map(|(state, _)| state == ENDED)
+    }
+
+    /// It could not be started this time.
+    pub fn not_begun(&self) {
+        self.change(STARTING, NONE);
     }
 
     /// It was started. False if all threads have left meanwhile: then the caller stops it.

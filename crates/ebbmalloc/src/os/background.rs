@@ -3,11 +3,12 @@
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::Bell;
-use super::linux::keeping_errno;
-use super::syscall::call;
+use super::linux::{keeping_errno, page_size};
+use super::syscall::{advise, call, map};
+use super::threads;
 use super::weak::weak;
 
 /// The least stack of the thread, in bytes. It needs a page or two; but handlers of the program's may run on it.
@@ -23,6 +24,7 @@ const OWN_SIGNALS: [c_int; 6] =
 /// Only by calls that any pthread_create makes: a program may have forbidden the others, on pain of death. So the thread has
 /// the name, the CPUs and the priority of the caller.
 pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
+    mark_process();
     keeping_errno(|| {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
@@ -47,10 +49,56 @@ pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
     })
 }
 
-/// Waits until a thread of [`start`]'s has ended.
+/// Waits until a thread of [`start`]'s has ended. Not in a child of its process, made by clone(2) without the C library's
+/// fork: there it never ends.
 pub(super) fn join(thread: usize) {
-    // SAFETY: a thread that was started above, and that nobody else waits for.
-    keeping_errno(|| unsafe { libc::pthread_join(thread as libc::pthread_t, ptr::null_mut()) });
+    let page = PAGE.load(Ordering::Relaxed);
+    // SAFETY: the page is never unmapped.
+    if !page.is_null() && unsafe { page.read_volatile() } == 0 {
+        return;
+    }
+    keeping_errno(|| {
+        without_cancellation(|| {
+            // SAFETY: a thread that was started above, and that nobody else waits for.
+            unsafe { libc::pthread_join(thread as libc::pthread_t, ptr::null_mut()) };
+        });
+    });
+}
+
+/// One byte that is 1 in processes that have started a thread, and 0 in their children: in a page of its own, which the kernel
+/// wipes there. Null before, or without memory for it.
+static PAGE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// Notes that this process has a thread to join, and none of its children. One thread at a time.
+fn mark_process() {
+    let mut page = PAGE.load(Ordering::Relaxed);
+    if page.is_null() {
+        let (bytes, access) = (page_size(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: new memory, at any address. Before Linux 4.14 the kernel wipes nothing.
+        unsafe {
+            let Ok(new) = map(ptr::null_mut(), bytes, access, 0) else { return };
+            let _ = advise(new, bytes, libc::MADV_WIPEONFORK);
+            page = new.cast();
+        }
+        PAGE.store(page, Ordering::Relaxed);
+    }
+    // SAFETY: never unmapped.
+    unsafe { page.write_volatile(1) };
+}
+
+/// Calls a function that is a point of cancellation, which allocation is not to be (pthread_setcancelstate(3)).
+fn without_cancellation(call: impl FnOnce()) {
+    const DISABLE: c_int = 1;
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    }
+    let (mut before, mut none) = (0, 0);
+    // SAFETY: fills what it is given; nothing is left undone in between.
+    unsafe {
+        pthread_setcancelstate(DISABLE, &mut before);
+        call();
+        pthread_setcancelstate(before, &mut none);
+    }
 }
 
 /// Runs `work` while no signal interrupts the calling thread but its own. What it starts inherits that.
@@ -113,7 +161,15 @@ fn told_single() -> Option<bool> {
     (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
 }
 
+/// Set-up mostly asks first, when system calls are free; later each thread asks for its own number, once.
 fn not_first() -> bool {
-    // SAFETY: both ask for a number.
-    unsafe { call!(libc::SYS_gettid) != call!(libc::SYS_getpid) }
+    /// The number of the process, and so of its first thread; 0 before it is known.
+    static PROCESS: AtomicU32 = AtomicU32::new(0);
+    let mut process = PROCESS.load(Ordering::Relaxed);
+    if process == 0 {
+        // SAFETY: asks for a number.
+        process = unsafe { call!(libc::SYS_getpid) }.map_or(0, |number| number as u32);
+        PROCESS.store(process, Ordering::Relaxed);
+    }
+    threads::number() != process
 }

@@ -4,6 +4,7 @@ use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
+use super::clock;
 use super::syscall::call;
 
 /// Sleeps while `word` holds `expected`; may return early.
@@ -15,14 +16,24 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
     let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
 }
 
-/// Sleeps for so many milliseconds. By this call, as a filter of system calls that lets threads wait allows it.
+/// Sleeps for so many milliseconds, also where signals interrupt that. By this call, as a filter of system calls that lets
+/// threads wait allows it.
 #[cold]
 pub(super) fn sleep_ms(ms: u32) {
+    const SECOND_NS: i64 = 1_000_000_000;
     let word = AtomicU32::new(0);
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
+    // Until a time of this clock.
+    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let mut until = clock::time(libc::CLOCK_MONOTONIC);
+    let ns = until.tv_nsec as i64 + ms as i64 * 1_000_000;
+    until.tv_sec += (ns / SECOND_NS) as libc::time_t;
+    until.tv_nsec = (ns % SECOND_NS) as _;
     // SAFETY: the word and the time outlive the call.
-    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, 0, &raw const time) };
+    let sleep = || unsafe {
+        let (until, any, none) = (&raw const until, u32::MAX, 0_usize);
+        call!(libc::SYS_futex, word.as_ptr(), operation, 0, until, none, any)
+    };
+    while sleep() == Err(libc::EINTR) {}
 }
 
 /// What the kernel says of this word, which it reads: whether it holds `value`, or else an error, EFAULT where
@@ -35,19 +46,6 @@ pub(super) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
         Err(libc::EAGAIN) => Ok(false),
         Err(error) => Err(error),
         Ok(_) => Ok(true),
-    }
-}
-
-/// The kernel's number of the calling thread; 0 if it does not say. As a futex with priority inheritance that is free gets the
-/// number of who takes it, by this call too, which is allowed where threads wait.
-#[cold]
-pub(super) fn number_of_thread() -> u32 {
-    let word = AtomicU32::new(0);
-    let operation = libc::FUTEX_TRYLOCK_PI | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: nobody else knows the word, so the kernel keeps nothing of it: user space alone gives it back.
-    match unsafe { call!(libc::SYS_futex, word.as_ptr(), operation) } {
-        Ok(_) => word.into_inner(),
-        Err(_) => 0,
     }
 }
 

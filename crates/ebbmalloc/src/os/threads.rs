@@ -8,7 +8,7 @@ use core::{mem, ptr};
 
 use super::futex;
 use super::linux::{keeping_errno, page_size};
-use super::syscall::call;
+use super::syscall::{advise, call};
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 use super::thread_variable::thread_variable;
 
@@ -63,13 +63,16 @@ pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     may_be
 }
 
-/// False if nothing is mapped at this address for certain. By mremap(2) of a page to the same size, which does
-/// nothing, and which filters of system calls allow, other than mincore(2).
+/// False if nothing is mapped at this address for certain. By mremap(2) of a page to the same size, which does nothing, and
+/// says so since Linux 5.16, or by advice, since 5.4. Filters of system calls allow both, other than mincore(2).
 fn is_mapped(address: usize) -> bool {
     let page = page_size();
     // SAFETY: the mapping, if there is one, stays as it is.
     let told = unsafe { call!(libc::SYS_mremap, address / page * page, page, page, 0_usize) };
+    let start = ptr::with_exposed_provenance_mut(address / page * page);
+    // SAFETY: the contents stay; where memory is short, the page is a little sooner written to a swap file.
     told != Err(libc::EFAULT)
+        && unsafe { advise(start, page, libc::MADV_COLD) } != Err(libc::ENOMEM)
 }
 
 /// The name of the words of each thread: one of each version of this crate in a program.
@@ -113,7 +116,8 @@ pub(super) fn words() -> *const ThreadWords {
     &raw const NONE
 }
 
-/// The kernel's number of the calling thread; 0 if it does not say. It is asked once in each thread.
+/// The kernel's number of the calling thread; 0 if it does not say. It is asked once in each thread: a filter of system
+/// calls, which the thread installs later, may kill for the question.
 pub(super) fn number() -> u32 {
     // SAFETY: they live as long as the thread.
     let known = unsafe { &(*words()).number };
@@ -121,7 +125,8 @@ pub(super) fn number() -> u32 {
     if number != 0 {
         return number;
     }
-    let number = futex::number_of_thread();
+    // SAFETY: asks for a number.
+    let number = unsafe { call!(libc::SYS_gettid) }.map_or(0, |number| number as u32);
     if HAS_WORDS {
         known.store(number, Ordering::Relaxed);
     }
