@@ -11,6 +11,8 @@ use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::size_class::UNIT;
 
+/// The most runs out of reach that are tried at a time: each takes a system call, which may be refused.
+const RESTORE_TRIES: usize = 8;
 /// The most guards that split mappings: with what moved pages take (`pages.rs`) they leave some mappings to the program.
 const MOST: usize = 12_000;
 
@@ -93,21 +95,31 @@ impl Guards {
         os: &impl Os,
         units_of: impl Fn(UnitIndex) -> u32,
     ) -> Option<(UnitIndex, u32)> {
-        let first = self.first;
-        if first == 0 {
-            return None;
-        }
-        let (units, start) = (units_of(first), region.address(first));
-        let bytes = units as usize * UNIT;
-        // SAFETY: out of reach, and nobody's.
-        unsafe {
-            if os.commit(start, bytes).is_err() || self.within && !os.show(start, bytes) {
-                return None;
+        let mut link = &raw mut self.first;
+        for _ in 0..RESTORE_TRIES {
+            // SAFETY: a link of the list, whose records are kept for it.
+            let first = unsafe { *link };
+            if first == 0 {
+                break;
             }
-            self.first = (*region.span(first)).next;
+            let (units, start) = (units_of(first), region.address(first));
+            let bytes = units as usize * UNIT;
+            // SAFETY: out of reach, and nobody's.
+            unsafe {
+                let next = &raw mut (*region.span(first)).next;
+                if os.commit(start, bytes).is_ok() {
+                    if !self.within || os.show(start, bytes) {
+                        *link = *next;
+                        self.placed -= 1;
+                        self.lost -= units as usize;
+                        return Some((first, units));
+                    }
+                    os.decommit(start, bytes);
+                }
+                // A shorter one may be had.
+                link = next;
+            }
         }
-        self.placed -= 1;
-        self.lost -= units as usize;
-        Some((first, units))
+        None
     }
 }

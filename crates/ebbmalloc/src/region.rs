@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crate::cache::Slab;
 use crate::map::{MapEntry, key_at};
 use crate::os::{Os, Refusal};
-use crate::run::Run;
+use crate::run::{Run, State};
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::span::Span;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering};
@@ -133,7 +133,8 @@ impl Region {
                 return false;
             }
             // The first unit too: a range that begins with another mapping is no good.
-            match self.map(os, UNITS, UNIT).and_then(|()| self.map(os, SLABS, slab_bytes)) {
+            let begun = self.map(os, UNITS, UNIT).and_then(|()| self.map(os, SLABS, slab_bytes));
+            match begun.and_then(|()| self.map_entries(os, 1, 0..UNITS)) {
                 Ok(()) => return true,
                 Err(Refusal::Memory) => return false,
                 Err(Refusal::Addresses) => self.forget(os),
@@ -167,10 +168,12 @@ impl Region {
 
     /// Undoes [`Region::choose`], and what was mapped there.
     fn forget(&self, os: &impl Os) {
-        let mapped = self.mapped[UNITS].swap(0, Ordering::Relaxed);
-        if mapped > 0 {
-            // SAFETY: mapped just now, and nobody knows of it.
-            unsafe { os.decommit(self.start(), mapped) };
+        for part in 0..PARTS {
+            let mapped = self.mapped[part].swap(0, Ordering::Relaxed);
+            if mapped > 0 {
+                // SAFETY: mapped just now, and nobody knows of it.
+                unsafe { os.decommit(self.part(part), mapped) };
+            }
         }
         self.units.store(0, Ordering::Relaxed);
     }
@@ -267,13 +270,23 @@ impl Region {
             // SAFETY: chosen for this part, and not mapped yet; what is before is, from the first byte behind others on.
             unsafe {
                 match os.commit(start, bytes - mapped) {
-                    Err(Refusal::Memory) if mapped > first && os.extend(start, bytes - mapped) => {}
+                    Err(Refusal::Memory)
+                        if mapped > first
+                            && (part != UNITS || self.is_mapped(mapped / UNIT - 1))
+                            && os.extend(start, bytes - mapped) => {}
                     result => result?,
                 }
             }
             self.mapped[part].store(bytes, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Whether this unit, the last of those that are committed, is mapped still. Where no run ends there, it was not used yet.
+    fn is_mapped(&self, unit: usize) -> bool {
+        // SAFETY: committed.
+        let run = unsafe { *self.run(unit as UnitIndex) };
+        !matches!(run.state, State::Unmapped | State::Foreign)
     }
 
     /// Where a part begins.
@@ -410,16 +423,19 @@ impl Region {
         let mut next = range.start;
         core::iter::from_fn(move || {
             let unit = (next < range.end).then_some(next)?;
-            next += match self.entry(unit) {
-                MapEntry::OTHERS => {
-                    fence(Ordering::Acquire);
-                    // SAFETY: the record was written before the entry, for good.
-                    unsafe { (*self.run(unit as UnitIndex)).units as usize }
-                }
-                _ => 1,
-            };
+            next = self.unit_behind(unit);
             Some(unit)
         })
+    }
+
+    /// The unit that such a walk looks at next.
+    pub fn unit_behind(&self, unit: usize) -> usize {
+        if self.entry(unit) != MapEntry::OTHERS {
+            return unit + 1;
+        }
+        fence(Ordering::Acquire);
+        // SAFETY: the record was written before the entry, for good.
+        unit + unsafe { (*self.run(unit as UnitIndex)).units as usize }
     }
 
     /// Enters what a committed unit is used for.

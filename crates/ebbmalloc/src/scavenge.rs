@@ -5,8 +5,6 @@
 //! The thread exists only while the process has several threads anyway that allocate, and only while there
 //! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
 
-use core::ops::Range;
-
 use crate::central::ClassSpans;
 use crate::drain::Which;
 use crate::engine::Engine;
@@ -209,14 +207,15 @@ impl<O: Os> Engine<O> {
         let surplus = self.give_surplus();
         let end = self.region.committed() / UNIT;
         let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
-        let until = (rounds.cursor as usize + scanned).min(end);
-        let dug = self.dig(rounds.cursor as usize..until, true);
+        let mut until = rounds.cursor as usize;
+        let walk = self.region.units_in(until..end).take(scanned);
+        let dug = self.dig(walk.inspect(|&unit| until = self.region.unit_behind(unit)), true);
         rounds.cursor = until as UnitIndex;
         if busy || surplus > 0 || dug > 0 {
             rounds.quiet = 0;
         }
         rounds.caches_used = self.drain(Which::Unused);
-        if until == end {
+        if until >= end {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
         }
@@ -252,7 +251,7 @@ impl<O: Os> Engine<O> {
         let mut rounds = self.rounds.lock();
         self.drain_threads();
         rounds.quiet = 0;
-        let dug = self.dig(0..self.region.committed() / UNIT, false);
+        let dug = self.dig(self.region.units_in(0..self.region.committed() / UNIT), false);
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
@@ -261,8 +260,8 @@ impl<O: Os> Engine<O> {
 
     /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
     /// went.
-    fn dig(&self, units: Range<usize>, only_quiet: bool) -> usize {
-        let parts = self.region.units_in(units).filter_map(|unit| {
+    fn dig(&self, units: impl Iterator<Item = usize>, only_quiet: bool) -> usize {
+        let parts = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             if entry == MapEntry::LARGE {
                 return Some(self.dig_behind(unit as UnitIndex, only_quiet));

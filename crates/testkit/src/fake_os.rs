@@ -518,6 +518,8 @@ impl Os for FakeOs {
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         if self.faults.refuses() {
+            // SAFETY: the caller's; what was there is lost.
+            unsafe { self.clear(to, room, None) };
             return false;
         }
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;

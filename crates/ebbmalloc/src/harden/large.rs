@@ -250,6 +250,8 @@ impl<O: Os> Engine<O> {
             }
             moved = self.move_run((block.first, bytes), (first, self.reach(size)));
             if moved == Moved::No {
+                // What was there is lost.
+                fill(self.setup().secret, new, size, self.fill_end(first, size));
                 return false;
             }
             new.add(old).write_bytes(0, bytes.min(size) - old);

@@ -16,6 +16,8 @@ use super::syscall::{advise, call, map, unmap};
 
 /// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
+/// Requests from this length on are tried elsewhere before addresses are given up for them, in bytes.
+const PROBE_MIN_BYTES: usize = 64 << 20;
 /// Attempts from this one on are below what the kernel maps.
 const UPPER_FROM: u32 = 4;
 
@@ -84,8 +86,17 @@ pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refu
             unsafe { unmap(elsewhere, bytes) };
             Err(Refusal::Addresses)
         }
-        Err(libc::EEXIST) => Err(Refusal::Addresses),
+        Err(libc::EEXIST) if bytes < PROBE_MIN_BYTES || could_map(bytes) => Err(Refusal::Addresses),
         Err(_) => Err(Refusal::Memory),
+    }
+}
+
+/// Whether so much could be mapped elsewhere: the kernel says that addresses are taken before it says that it has no such memory.
+fn could_map(bytes: usize) -> bool {
+    // SAFETY: new memory, which nobody knows yet.
+    unsafe {
+        let mapped = map(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, 0);
+        mapped.is_ok_and(|start| unmap(start, bytes))
     }
 }
 
