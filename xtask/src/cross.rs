@@ -55,6 +55,18 @@ const FEW: [(&str, &str); 4] = [
     ("EBB_TEST_ROUNDS", "20"),
     ("EBB_TEST_STEP", "10"),
 ];
+/// Parts of the engine's tests that ask nothing of an architecture: only with `--long`.
+const ANYWHERE: [&str; 9] = [
+    "addresses::",
+    "check::",
+    "harden::",
+    "heaps::",
+    "limit::",
+    "oom::",
+    "purge::",
+    "sample::",
+    "transfer::",
+];
 const NO_RSEQ: &str = "qemu has no restartable sequences";
 /// Those that do not, by a part of their names, and why.
 const UNSERVED: [(&str, &str); 8] = [
@@ -182,7 +194,8 @@ pub fn gvisor(context: &Context) -> Result<Tally> {
     let modes = try_modes("gvisor", &GVISOR, &words, context, &mut tally)?;
     let library = Library::Ours(context.target.join("release"));
     let context = Context { runner: &GVISOR, ..context.with(library, "gvisor-c")? };
-    contract(&context, &PROGRAMS, ("gcc", "preload static"), &modes, &mut tally)?;
+    let ways = if context.long { "preload static" } else { "preload" };
+    contract(&context, &PROGRAMS, ("gcc", ways), &modes, &mut tally)?;
     Ok(tally)
 }
 
@@ -220,6 +233,10 @@ pub fn arm(context: &Context) -> Result<Tally> {
     for (test, why) in UNSERVED {
         command.args(["--skip", test]);
         tally.skip(test, why);
+    }
+    for part in ANYWHERE.iter().filter(|_| !context.long) {
+        command.args(["--skip", part]);
+        tally.skip(part, "asks nothing of an architecture; with --long");
     }
     tally += cargo::test("aarch64", &mut command)?;
     build(context, Some(ARM), &target, &EXAMPLE, &environment)?;

@@ -50,6 +50,8 @@ fn main() {
 /// what was last measured, on x86-64 (docs/extensions.md). And without the default features.
 const GROWTH: u64 = 305;
 const GROWTH_LEAN: u64 = 147;
+/// What waits for `--long`: the others build the same in other ways.
+const LONG: [&str; 3] = ["without stats", "without inline", "ripgrep"];
 const LEAN: &str = ", default-features = false";
 const NOT_CAREFUL: &str = ", default-features = false, features = [\"inline\", \"stats\"]";
 const NOT_INLINE: &str = ", default-features = false, features = [\"careful\", \"stats\"]";
@@ -75,6 +77,9 @@ pub fn run(context: &Context) -> Result<Tally> {
         let title = format!("crate {name}");
         if !title.contains(&context.filter) {
             return;
+        }
+        if LONG.contains(&name) && !context.long {
+            return tally.skip(&title, "takes half a minute; with --long");
         }
         match work() {
             Ok(Outcome::Passed) => tally.pass(),
@@ -107,7 +112,9 @@ pub fn run(context: &Context) -> Result<Tally> {
         check(target, &|| user.refuses(target, supported));
     }
     check("doc", &|| user.doc());
-    if "crate tests".contains(&context.filter) {
+    if !context.long {
+        tally.skip("crate tests", "the step `unit` has them; with --long");
+    } else if "crate tests".contains(&context.filter) {
         let mut tests = user.cargo(&user.package, "test");
         tally += cargo::test("crate tests", tests.args(FEATURES))?;
     }
