@@ -230,8 +230,8 @@ impl Program {
         Ok(())
     }
 
-    /// Runs one executable under each limit in each mode; then with options, in the first mode that there is, as all
-    /// blocks go the same way there.
+    /// Runs one executable under each limit in each mode; where the library gets in by another way than the first, in the first
+    /// mode that there is, unless all are wanted. Then with options, in that mode, as all blocks go the same way there.
     fn test_built(
         &self,
         context: &Context,
@@ -240,8 +240,12 @@ impl Program {
         tally: &mut Tally,
     ) -> Result<()> {
         let (title, way) = (built.title, built.way);
+        let first = modes.iter().position(|mode| mode.unavailable.is_none());
+        let first = first.context("no mode is available")?;
+        let all = context.long || way == self.ways[0];
+        let tried = if all { modes } else { &modes[first..=first] };
         for &limit in self.limits.iter().filter(|_| !self.is_about_an_option()) {
-            for mode in modes {
+            for mode in tried {
                 let mib = limit.map_or(String::new(), |bytes| format!(", {} MiB", bytes >> 20));
                 let test = format!("{title} [{}, {}{mib}]", way.name(), mode.name);
                 match &mode.unavailable {
@@ -253,8 +257,7 @@ impl Program {
         if !context.library.is_ours() {
             return Ok(());
         }
-        let mode = modes.iter().find(|mode| mode.unavailable.is_none());
-        let mode = mode.context("no mode is available")?;
+        let mode = &modes[first];
         for (care, todo) in
             [(Library::CHECK, self.checked(way)), (Library::HARDEN, self.hardened(way))]
         {
