@@ -12,7 +12,7 @@
     F(getauxval) F(getenv) F(getpid) F(prctl) F(getrlimit) F(clock_gettime) F(nanosleep) F(sched_getaffinity) F(abort) \
     F(sigaction) F(pthread_sigmask) F(pthread_self) F(pthread_create) F(pthread_key_create) F(pthread_key_delete) \
     F(pthread_setspecific) F(pthread_attr_init) F(pthread_attr_destroy) F(pthread_attr_setstacksize) \
-    F(pthread_attr_getstacksize) F(pthread_attr_setdetachstate) F(pthread_join) F(__cxa_atexit) F(__register_atfork) F(__errno_location) F(dlopen) F(dlsym) \
+    F(pthread_attr_getstacksize) F(pthread_attr_setdetachstate) F(pthread_join) F(pthread_setcancelstate) F(__cxa_atexit) F(__register_atfork) F(__errno_location) F(dlopen) F(dlsym) \
     F(dladdr) F(dl_iterate_phdr) F(fwrite)
 // With LONG in the environment, these too.
 #define UNLIKELY(F) \

@@ -115,7 +115,7 @@ const STEPS: &[Step] = &[
         about: "ebbmalloc as users of Rust get it: from the package, for each target",
         run: rust_crate::run,
         packages: none,
-        aside: false,
+        aside: true,
     },
     Step {
         name: "faces",

@@ -70,7 +70,7 @@ fn two_threads_with_sampled_blocks() {
 fn one_of_every_kind() {
     let engine = engine();
     let mut worker = Worker::new(&engine, 0);
-    for align in [1, 1 << 16] {
+    for align in [1 << 16] {
         worker.apply(Op::Alloc { size: 100, align });
         worker.apply(Op::Realloc { nth: 0, size: 40_000 });
         worker.apply(Op::AllocZeroed { size: align });

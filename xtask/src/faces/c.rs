@@ -254,7 +254,7 @@ fn header(prefix: &Path) -> Result<()> {
 /// What the library calls of the C library. Another preloaded library may have replaced any of these by one that
 /// allocates, so none is called in set-up or with a lock held (`docs/decisions/0034-libraries-in-between.md`): a new
 /// one must be looked at, and have a place in `tests/c/interposers.c`.
-const IMPORTS: [&str; 22] = [
+const IMPORTS: [&str; 23] = [
     "__cxa_atexit",
     "__errno_location",
     "__libc_stack_end",
@@ -274,6 +274,7 @@ const IMPORTS: [&str; 22] = [
     "pthread_key_create",
     "pthread_key_delete",
     "pthread_self",
+    "pthread_setcancelstate",
     "pthread_setspecific",
     "sigaction",
     "strlen",
