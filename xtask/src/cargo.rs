@@ -12,13 +12,14 @@ use std::process::{Command, Stdio};
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
 /// Programs that take Miri a minute or more each: only with `--long`.
-const SLOW: [&str; 9] = [
+const SLOW: [&str; 10] = [
     "blocks_pass_beside_their_spans",
     "caches_are_emptied_by_others",
     "caches_are_handed_on",
     "heaps_come_and_go",
     "one_thread",
     "statistics_meanwhile",
+    "two_threads_hand_over",
     "two_threads_start_it",
     "two_threads_with_caches_hand_over",
     "two_threads_with_sampled_blocks",
