@@ -29,7 +29,7 @@ const MISUSE: &str = "misuse_double_free.c";
 /// Programs in gVisor, as who starts it, with the file system of the machine.
 const GVISOR: [&str; 5] = ["runsc", "--rootless", "--ignore-cgroups", "--network=none", "do"];
 
-/// qemu with 32 GiB of address space: it takes half a minute to note that 1 TiB is reserved.
+/// qemu with 32 GiB of address space, so that tests of limits end soon.
 const QEMU: [&str; 5] =
     ["prlimit", "--as=34359738368", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
 /// The tests of the engine that run there; others are of the source, or of tools.
@@ -48,6 +48,8 @@ const ENGINE: [&str; 13] = [
     "--test",
     "moving",
 ];
+/// Without `--long`: each sequence beside the plain code, and what the library does by instructions of its own.
+const LIBRARY: [&str; 3] = ["--package", "ebbmalloc", "--lib"];
 /// Their numbers of cases, a part of what they are elsewhere: each takes twenty times as long.
 const FEW: [(&str, &str); 4] = [
     ("PROPTEST_CASES", "4"),
@@ -204,8 +206,8 @@ fn contract(
     Ok(())
 }
 
-/// The engine's tests with few cases, a Rust program, and contract programs; with `--long`, all that are in C. Under qemu
-/// there is no rseq.
+/// The library's own tests, restartable sequences among them, a Rust program, and contract programs; with `--long`, all tests of
+/// the engine with few cases, and all programs that are in C. Under qemu there is no rseq.
 pub fn arm(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if let Err(why) = ready(ARM, arm_packages(context)?) {
@@ -219,15 +221,15 @@ pub fn arm(context: &Context) -> Result<Tally> {
     let mut command = cargo::cargo(&context.root);
     let target = context.target.join("aarch64");
     command.args(["test", "--no-fail-fast", "--target", ARM, "--target-dir"]).arg(&target);
-    command.args(ENGINE).arg("--").envs(environment).envs(FEW);
-    for (test, why) in UNSERVED.iter().filter(|_| context.long) {
+    let tests = if context.long { &ENGINE[..] } else { &LIBRARY };
+    command.args(tests).arg("--").envs(environment).envs(FEW);
+    for (test, why) in UNSERVED {
         command.args(["--skip", test]);
         tally.skip(test, why);
     }
-    if context.long {
-        tally += cargo::test("aarch64", &mut command)?;
-    } else {
-        tally.skip("aarch64/engine", "the engine's own tests take minutes under qemu; with --long");
+    tally += cargo::test("aarch64", &mut command)?;
+    if !context.long {
+        tally.skip("aarch64/engine", "its tests take minutes under qemu; with --long");
     }
     build(context, Some(ARM), &target, &EXAMPLE, &environment)?;
     let libraries = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static"];

@@ -40,7 +40,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run every test there is, installing what they need
+    /// Run the tests, installing what they need: a quarter of an hour; with --long all there are
     Test(test::Args),
     /// Boot real kernels in virtual machines and test restartable sequences there: an hour
     Kernels(kernels::Args),
@@ -48,7 +48,7 @@ enum Task {
     Bench(bench::Args),
     /// Look for mistakes of the engine with libFuzzer: 10 minutes for each of four targets, or hours
     Fuzz(fuzz::Args),
-    /// Run the engine's tests under ThreadSanitizer and AddressSanitizer: some minutes
+    /// Run the engine's tests under ThreadSanitizer and AddressSanitizer: half an hour
     Sanitize(sanitize::Args),
     /// A mixed load for an hour, after which memory must be what it was
     Soak(soak::Args),

@@ -98,7 +98,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "aarch64",
-        about: "the engine's tests, Rust and C programs on another architecture, under qemu",
+        about: "the library's tests, Rust and C programs on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
         aside: true,
