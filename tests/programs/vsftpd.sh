@@ -1,4 +1,4 @@
-# An FTP server that limits its own address space and runs each session under a filter of system calls that kills: lists, downloads, refused uploads.
+# An FTP server that limits its address space and filters its system calls: logins, lists, downloads.
 # packages: vsftpd curl
 # also: harden
 # version: vsftpd -v 0>&1
@@ -30,7 +30,7 @@ xferlog_enable=NO
 CONF
 [ "$(id -u)" = 0 ] || echo run_as_launching_user=YES >> vsftpd.conf
 
-get() { curl --silent --show-error --max-time 60 --user anonymous: "$@"; }
+fetch=(curl --silent --show-error --max-time 60 --user anonymous:)
 # Speaks to the server by hand, and prints its answers from the second on.
 say() {
     exec 5<> "/dev/tcp/127.0.0.1/$port"
@@ -68,10 +68,10 @@ for attempt in $(seq 2); do
 done
 stop
 serve NO
-on curl --silent --show-error --max-time 60 --user anonymous: "ftp://127.0.0.1:$port/numbers" | digest
-get --list-only "ftp://127.0.0.1:$port/deeper/" | sort | digest
+on "${fetch[@]}" "ftp://127.0.0.1:$port/numbers" | digest
+"${fetch[@]}" --list-only "ftp://127.0.0.1:$port/deeper/" | sort | digest
 for attempt in $(seq 3); do
-    get "ftp://127.0.0.1:$port/deeper/part-a[a-e]"
+    "${fetch[@]}" "ftp://127.0.0.1:$port/deeper/part-a[a-e]"
 done | digest
-get --upload-file log "ftp://127.0.0.1:$port/new" 2> /dev/null || echo "nothing may be written"
+"${fetch[@]}" --upload-file log "ftp://127.0.0.1:$port/new" 2> /dev/null || echo "nothing may be written"
 stop

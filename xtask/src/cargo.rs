@@ -12,12 +12,14 @@ use std::process::{Command, Stdio};
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
 /// Programs that take Miri a minute or more each: only with `--long`.
-const SLOW: [&str; 10] = [
+const SLOW: [&str; 12] = [
     "blocks_pass_beside_their_spans",
     "caches_are_emptied_by_others",
     "caches_are_handed_on",
     "heaps_come_and_go",
+    "one_of_every_kind_at_other_alignments",
     "one_thread",
+    "one_thread_with_its_cache",
     "statistics_meanwhile",
     "two_threads_hand_over",
     "two_threads_start_it",

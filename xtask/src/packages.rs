@@ -17,7 +17,7 @@ pub fn install(wanted: &BTreeSet<String>) {
     }
     let names = absent.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ");
     println!("packages: installing {names}");
-    let done = as_root(&absent);
+    let done = install_as_root(&absent);
     if !done {
         println!("packages: could not install them; as root run: apt-get install {names}");
     }
@@ -31,9 +31,9 @@ fn installed(package: &str) -> bool {
         .is_ok_and(|output| output.stdout == b"installed")
 }
 
-/// Installs them as root: directly, or through sudo where it asks no password. The output is shown only
-/// if that fails.
-fn as_root(packages: &[&String]) -> bool {
+/// Runs `install.sh` as root: directly, or through sudo where it asks no password. Shows its output
+/// only if it fails.
+fn install_as_root(packages: &[&String]) -> bool {
     // SAFETY: always succeeds and touches no memory.
     let root = unsafe { libc::geteuid() } == 0;
     let sudo: &[&str] = if root { &[] } else { &["sudo", "--non-interactive"] };

@@ -57,26 +57,35 @@ fn two_threads_with_sampled_blocks() {
             let engine = &engine;
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, number);
-                worker.run(Program::new(number as u64).take(12));
+                worker.run(Program::new(number as u64).take(40));
                 worker.free_all();
             });
         }
     });
-    assert!(engine.stats().sampled_blocks > 4);
+    assert!(engine.stats().sampled_blocks > 10);
     finish(&engine);
 }
 
 #[test]
 fn one_of_every_kind() {
+    one_of_every_kind_at(&[1 << 16]);
+}
+
+#[test]
+fn one_of_every_kind_at_other_alignments() {
+    one_of_every_kind_at(&[1, 32, 4096, 1 << 20]);
+}
+
+fn one_of_every_kind_at(alignments: &[usize]) {
     let engine = engine();
     let mut worker = Worker::new(&engine, 0);
-    for align in [1 << 16] {
+    for &align in alignments {
         worker.apply(Op::Alloc { size: 100, align });
         worker.apply(Op::Realloc { nth: 0, size: 40_000 });
         worker.apply(Op::AllocZeroed { size: align });
         // In place, both ways; then away from there.
-        worker.apply(Op::Alloc { size: 140_000, align });
-        worker.apply(Op::Realloc { nth: 2, size: 200_000 });
+        worker.apply(Op::Alloc { size: 200_000, align });
+        worker.apply(Op::Realloc { nth: 2, size: 300_000 });
         worker.apply(Op::Realloc { nth: 2, size: 70_000 });
         worker.apply(Op::Resize { nth: 2, size: 100_000 });
         worker.apply(Op::Remap { nth: 2, size: 66_000 });

@@ -164,4 +164,16 @@ mod tests {
             assert_eq!(*libc::__errno_location(), 4321);
         }
     }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn advice_that_the_kernel_does_not_know_is_refused() {
+        let bytes = 4096 * 16;
+        // SAFETY: memory of this test's own.
+        unsafe {
+            let start = map(core::ptr::null_mut(), bytes, libc::PROT_READ, 0).unwrap();
+            assert_eq!(advise(start, bytes, -1), Err(libc::EINVAL));
+            assert!(unmap(start, bytes));
+        }
+    }
 }
