@@ -174,7 +174,7 @@ impl<O: Os> Engine<O> {
             }
             if matches!(which, Which::Unused) {
                 in_use |= close_chosen(slab, seen, which).0;
-                // The time is one from after that: this thread may have lost its CPU since it last looked.
+                // A time after the closing: this thread may have lost the CPU since `now_ms`.
                 closed_at(seen).store(self.os.now_ms() as u32, Ordering::Relaxed);
             }
         }

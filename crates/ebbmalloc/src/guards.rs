@@ -11,7 +11,7 @@ use crate::os::Os;
 use crate::region::{Region, UnitIndex};
 use crate::size_class::UNIT;
 
-/// The most runs out of reach that are tried at a time: each takes a system call, which may be refused.
+/// [`Guards::restore`] tries at most this many runs; each takes a system call, which may fail.
 const RESTORE_TRIES: usize = 8;
 /// The most guards that split mappings: with what moved pages take (`pages.rs`) they leave some mappings to the program.
 const MOST: usize = 12_000;

@@ -619,7 +619,7 @@ impl Pages {
         region.set_entry(first, MapEntry::OTHERS);
     }
 
-    /// Has nobody use units any more.
+    /// Takes units out of use for good.
     fn set_aside(&mut self, region: &Region, first: UnitIndex, units: u32) {
         self.mark(region, first, units, State::Foreign);
         self.counts.foreign += units as usize;

@@ -75,6 +75,31 @@ pub struct Places {
     pub(crate) units: usize,
 }
 
+/// A walk of [`Region::units_in`].
+pub(crate) struct UnitWalk<'a> {
+    region: &'a Region,
+    /// The unit that comes next; not below the end of the range once that is reached.
+    pub next: usize,
+    end: usize,
+}
+
+impl Iterator for UnitWalk<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let unit = (self.next < self.end).then_some(self.next)?;
+        self.next += match self.region.entry(unit) {
+            MapEntry::OTHERS => {
+                fence(Ordering::Acquire);
+                // SAFETY: `Pages` wrote the record before the entry, and changes neither.
+                unsafe { (*self.region.run(unit as UnitIndex)).units as usize }
+            }
+            _ => 1,
+        };
+        Some(unit)
+    }
+}
+
 /// A table beside the region: bytes for one unit's entry.
 pub(crate) const TABLES: [usize; 4] =
     [size_of::<AtomicU64>(), size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
@@ -282,7 +307,7 @@ impl Region {
         Ok(())
     }
 
-    /// Whether this unit, the last of those that are committed, is mapped still. Where no run ends there, it was not used yet.
+    /// Whether the last committed unit is still mapped. If no run ends there, it was not used yet.
     fn is_mapped(&self, unit: usize) -> bool {
         // SAFETY: committed.
         let run = unsafe { *self.run(unit as UnitIndex) };
@@ -417,25 +442,9 @@ impl Region {
         MapEntry::from_bits(unsafe { self.at(&self.map, unit) }.load(Ordering::Relaxed))
     }
 
-    /// The units in this range, which are committed, without those behind the first of a run that was left to others: these
-    /// may be a thousand times as many as are used.
-    pub fn units_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> {
-        let mut next = range.start;
-        core::iter::from_fn(move || {
-            let unit = (next < range.end).then_some(next)?;
-            next = self.unit_behind(unit);
-            Some(unit)
-        })
-    }
-
-    /// The unit that such a walk looks at next.
-    pub fn unit_behind(&self, unit: usize) -> usize {
-        if self.entry(unit) != MapEntry::OTHERS {
-            return unit + 1;
-        }
-        fence(Ordering::Acquire);
-        // SAFETY: the record was written before the entry, for good.
-        unit + unsafe { (*self.run(unit as UnitIndex)).units as usize }
+    /// Walks the committed units of this range, and passes a run that was left to other mappings in one step.
+    pub fn units_in(&self, range: Range<usize>) -> UnitWalk<'_> {
+        UnitWalk { region: self, next: range.start, end: range.end }
     }
 
     /// Enters what a committed unit is used for.

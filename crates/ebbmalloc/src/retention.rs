@@ -119,8 +119,8 @@ pub(crate) struct Retention {
     /// caches keep too much.
     grown: usize,
     look_at: usize,
-    /// Units that could not be in use together, as the kernel refused what they would have taken. (No engine is to begin with
-    /// other words than zeros: files have no bytes for those.)
+    /// The kernel refused memory when this many units would have been in use. (None is zero, as all
+    /// initial values of an engine are, so that files hold no bytes for it.)
     refused: Option<NonZeroUsize>,
     pub patience: Patience,
     pub pressure: Pressure,

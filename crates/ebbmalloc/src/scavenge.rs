@@ -207,15 +207,14 @@ impl<O: Os> Engine<O> {
         let surplus = self.give_surplus();
         let end = self.region.committed() / UNIT;
         let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
-        let mut until = rounds.cursor as usize;
-        let walk = self.region.units_in(until..end).take(scanned);
-        let dug = self.dig(walk.inspect(|&unit| until = self.region.unit_behind(unit)), true);
-        rounds.cursor = until as UnitIndex;
+        let mut walk = self.region.units_in(rounds.cursor as usize..end);
+        let dug = self.dig(walk.by_ref().take(scanned), true);
+        rounds.cursor = walk.next as UnitIndex;
         if busy || surplus > 0 || dug > 0 {
             rounds.quiet = 0;
         }
         rounds.caches_used = self.drain(Which::Unused);
-        if until >= end {
+        if walk.next >= end {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
         }

@@ -49,8 +49,8 @@ pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
     })
 }
 
-/// Waits until a thread of [`start`]'s has ended. Not in a child of its process, made by clone(2) without the C library's
-/// fork: there it never ends.
+/// Waits until a thread of [`start`]'s has ended. The child of a bare clone(2) has no such thread,
+/// and does not wait.
 pub(super) fn join(thread: usize) {
     let page = PAGE.load(Ordering::Relaxed);
     // SAFETY: the page is never unmapped.
@@ -65,11 +65,11 @@ pub(super) fn join(thread: usize) {
     });
 }
 
-/// One byte that is 1 in processes that have started a thread, and 0 in their children: in a page of its own, which the kernel
-/// wipes there. Null before, or without memory for it.
+/// A page that the kernel clears in children (MADV_WIPEONFORK). Its first byte is 1 in a process
+/// that has started a thread. Null before, or where no page can be had.
 static PAGE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes that this process has a thread to join, and none of its children. One thread at a time.
+/// Notes that this process has a thread to join. One thread at a time.
 fn mark_process() {
     let mut page = PAGE.load(Ordering::Relaxed);
     if page.is_null() {
@@ -86,7 +86,7 @@ fn mark_process() {
     unsafe { page.write_volatile(1) };
 }
 
-/// Calls a function that is a point of cancellation, which allocation is not to be (pthread_setcancelstate(3)).
+/// Calls a function that is a cancellation point, as malloc must be none (pthread_setcancelstate(3)).
 fn without_cancellation(call: impl FnOnce()) {
     const DISABLE: c_int = 1;
     unsafe extern "C" {
@@ -161,7 +161,7 @@ fn told_single() -> Option<bool> {
     (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
 }
 
-/// Set-up mostly asks first, when system calls are free; later each thread asks for its own number, once.
+/// Set-up asks first in most programs. Later each thread asks for its own number, once.
 fn not_first() -> bool {
     /// The number of the process, and so of its first thread; 0 before it is known.
     static PROCESS: AtomicU32 = AtomicU32::new(0);

@@ -16,8 +16,8 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
     let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
 }
 
-/// Sleeps for so many milliseconds, also where signals interrupt that. By this call, as a filter of system calls that lets
-/// threads wait allows it.
+/// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. Uses futex(2), which filters
+/// of system calls allow where threads may wait.
 #[cold]
 pub(super) fn sleep_ms(ms: u32) {
     const SECOND_NS: i64 = 1_000_000_000;

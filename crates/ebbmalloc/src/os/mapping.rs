@@ -16,7 +16,8 @@ use super::syscall::{advise, call, map, unmap};
 
 /// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
-/// Requests from this length on are tried elsewhere before addresses are given up for them, in bytes.
+/// A request of this many bytes or more is tried at another address before the heap gives
+/// addresses up for it.
 const PROBE_MIN_BYTES: usize = 64 << 20;
 /// Attempts from this one on are below what the kernel maps.
 const UPPER_FROM: u32 = 4;
@@ -91,7 +92,8 @@ pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refu
     }
 }
 
-/// Whether so much could be mapped elsewhere: the kernel says that addresses are taken before it says that it has no such memory.
+/// Whether the kernel maps `bytes` at an address of its choice. At a chosen address it reports
+/// EEXIST before ENOMEM.
 fn could_map(bytes: usize) -> bool {
     // SAFETY: new memory, which nobody knows yet.
     unsafe {

@@ -260,7 +260,8 @@ pub trait Os: Sync {
     /// true; or why that is not possible.
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str>;
 
-    /// Has what it takes to watch threads, if they are to be watched, before the program has more of the same. May allocate.
+    /// Creates the key that tells of threads' exits, if threads are to be watched: early, before
+    /// the program creates keys of its own. May allocate.
     fn claim_thread_key(&self);
 
     /// Watches the calling thread. False where memory is too short for that. May allocate.

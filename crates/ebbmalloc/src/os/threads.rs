@@ -25,7 +25,7 @@ pub struct ThreadWords {
     pub(crate) company: AtomicU32,
     /// What belongs to the thread.
     pub(crate) own: AtomicPtr<u8>,
-    /// The kernel's number of the thread; 0 until somebody asks for it.
+    /// The kernel's number of the thread; 0 before the first [`number`].
     pub(crate) number: AtomicU32,
 }
 
@@ -63,14 +63,15 @@ pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     may_be
 }
 
-/// False if nothing is mapped at this address for certain. By mremap(2) of a page to the same size, which does nothing, and
-/// says so since Linux 5.16, or by advice, since 5.4. Filters of system calls allow both, other than mincore(2).
+/// False if nothing is mapped at this address for certain. mremap(2) of a page to its own size
+/// changes nothing, and fails there since Linux 5.16; MADV_COLD fails there since 5.4. Filters of
+/// system calls allow both, but not mincore(2).
 fn is_mapped(address: usize) -> bool {
     let page = page_size();
     // SAFETY: the mapping, if there is one, stays as it is.
     let told = unsafe { call!(libc::SYS_mremap, address / page * page, page, page, 0_usize) };
     let start = ptr::with_exposed_provenance_mut(address / page * page);
-    // SAFETY: the contents stay; where memory is short, the page is a little sooner written to a swap file.
+    // SAFETY: the contents stay. The page may be swapped out a little sooner.
     told != Err(libc::EFAULT)
         && unsafe { advise(start, page, libc::MADV_COLD) } != Err(libc::ENOMEM)
 }
@@ -116,8 +117,8 @@ pub(super) fn words() -> *const ThreadWords {
     &raw const NONE
 }
 
-/// The kernel's number of the calling thread; 0 if it does not say. It is asked once in each thread: a filter of system
-/// calls, which the thread installs later, may kill for the question.
+/// The kernel's number of the calling thread; 0 if the kernel refuses. Each thread asks once: a
+/// filter that it installs later may kill for gettid(2).
 pub(super) fn number() -> u32 {
     // SAFETY: they live as long as the thread.
     let known = unsafe { &(*words()).number };
@@ -151,9 +152,10 @@ pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static 
     Ok(())
 }
 
-/// Creates the key, if threads are to be watched. Of a key among the first 32 glibc keeps values in the thread itself. For others it
-/// allocates in pthread_setspecific(3): where that is the first block of its thread, watching the thread comes in between,
-/// and glibc forgets the value, and a block of its own in each such thread.
+/// Creates the key, if threads are to be watched. Early, to be one of the first 32: glibc keeps
+/// their values in the thread, and allocates a block in pthread_setspecific(3) for later keys. If
+/// that block is a thread's first, the engine calls pthread_setspecific(3) in between; then glibc
+/// loses the engine's value, and leaks a block.
 pub(super) fn claim_key() {
     if !EXIT.load(Ordering::Relaxed).is_null() {
         keeping_errno(key);
