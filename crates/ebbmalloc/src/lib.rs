@@ -138,138 +138,54 @@ see_the_error_above!();
 #[cfg(any(test, loom))]
 extern crate std;
 
-#[cfg(all(feature = "allocator-api", not(loom)))]
-mod allocator_api;
-#[cfg(all(feature = "allocator-api2", not(loom)))]
-mod allocator_api2;
 #[cfg(not(loom))]
-mod audit;
-#[cfg(not(loom))]
-mod beacon;
-mod cache;
+mod api;
+mod backend;
 mod central;
-mod chunks;
-mod demangle;
-mod front;
-mod guards;
-mod heap_record;
-mod holes;
-mod live;
-mod map;
-mod options;
-mod os;
-mod pages;
-mod patience;
-mod prefetch;
-mod pressure;
-mod quarantine;
-mod random;
-mod region;
-mod retention;
-mod rseq;
-mod run;
-mod run_tree;
-mod scavenger;
-mod seal;
-mod size_class;
-mod span;
-mod streak;
-mod sync;
-mod text;
-mod thread_slabs;
-
-#[cfg(not(loom))]
-mod backtrace;
-#[cfg(not(loom))]
-mod blocks;
-#[cfg(not(loom))]
-mod care;
-#[cfg(not(loom))]
-mod check;
-#[cfg(not(loom))]
-mod check_table;
-#[cfg(not(loom))]
-mod drain;
 #[cfg(not(loom))]
 mod engine;
-#[cfg(not(loom))]
-mod flush;
-#[cfg(not(loom))]
-mod global;
-#[cfg(not(loom))]
-mod growth;
-#[cfg(not(loom))]
-mod harden;
-#[cfg(not(loom))]
-mod heap;
-#[cfg(not(loom))]
-mod heaps;
-#[cfg(not(loom))]
-mod large;
-#[cfg(not(loom))]
-mod ledger;
-#[cfg(not(loom))]
-mod mode;
-#[cfg(all(any(feature = "allocator-api2", feature = "allocator-api"), not(loom)))]
-mod per_container;
-#[cfg(not(loom))]
-mod refill;
-#[cfg(not(loom))]
-mod remote;
-#[cfg(not(loom))]
-mod sample;
-#[cfg(not(loom))]
-mod sample_table;
-#[cfg(not(loom))]
-mod scavenge;
-#[cfg(not(loom))]
-mod slabs;
-#[cfg(not(loom))]
-mod stats;
-#[cfg(not(loom))]
-mod totals;
-mod transfer;
-mod units;
-#[cfg(not(loom))]
-mod why;
-#[cfg(not(loom))]
-mod zeroing;
+mod frontend;
+mod platform;
+mod safety;
+mod size_class;
+mod telemetry;
+
 
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
 
 #[cfg(not(loom))]
-pub use beacon::{Beacon, OtherVersion};
+pub use telemetry::beacon::{Beacon, OtherVersion};
 #[cfg(not(loom))]
 pub use engine::Engine;
 #[cfg(not(loom))]
-pub use global::{ENGINE, EbbMalloc};
+pub use api::global_alloc::{ENGINE, EbbMalloc};
 #[cfg(not(loom))]
-pub use heap::Heap;
+pub use api::heap::Heap;
 #[cfg(not(loom))]
-pub use heap_record::HeapId;
+pub use central::heap_record::HeapId;
 #[cfg(not(loom))]
-pub use ledger::{ClassLedger, Ledger, Part};
+pub use telemetry::ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
-pub use mode::Choice;
-pub use options::{
+pub use engine::mode::Choice;
+pub use platform::options::{
     CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
     ScavengerChoice, StatsChoice,
 };
-pub use os::{
+pub use platform::os::{
     Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords,
     Usage,
 };
 #[doc(hidden)]
-pub use os::{unwinder_is_missing, use_unwinder};
+pub use platform::os::{unwinder_is_missing, use_unwinder};
 #[cfg(not(loom))]
-pub use remote::Memory;
+pub use telemetry::remote_ledger::Memory;
 pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
 #[cfg(not(loom))]
-pub use stats::{ClassStats, Stats};
+pub use engine::report::stats::{ClassStats, Stats};
 #[cfg(not(loom))]
-pub use why::Conclusion;
+pub use engine::report::why::Conclusion;
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

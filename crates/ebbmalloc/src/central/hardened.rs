@@ -4,12 +4,12 @@
 //! Only heaps have such spans, so all calls here are under a heap's lock.
 
 use super::ClassSpans;
-use crate::os::Os;
-use crate::pages::{Granted, Pages};
-use crate::region::{Region, UnitIndex};
+use crate::platform::os::Os;
+use crate::backend::page_heap::{Granted, Pages};
+use crate::backend::region::{Region, UnitIndex};
 use crate::size_class::{SizeClass, UNIT};
-use crate::span::Owner;
-use crate::sync::Lock;
+use crate::backend::span::Owner;
+use crate::platform::sync::Lock;
 
 /// A block that was claimed.
 pub(crate) struct Claimed {

@@ -3,9 +3,9 @@
 use core::ptr;
 use std::vec::Vec;
 
-use crate::cache::{Header, bottom_of};
+use crate::frontend::slab::{Header, bottom_of};
 use crate::size_class::SizeClass;
-use crate::sync::{AtomicU32, Lock, Ordering, ProtocolU64};
+use crate::platform::sync::{AtomicU32, Lock, Ordering, ProtocolU64};
 
 /// What is wrong in a mutant.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,188 @@
+//! The engine of this process, and its face as a Rust global allocator.
+
+use core::alloc::{GlobalAlloc, Layout};
+
+use crate::engine::Engine;
+use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
+use crate::engine::report::stats::Stats;
+
+/// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
+pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);
+
+/// This process.
+#[derive(Clone, Copy, Debug)]
+pub struct This;
+
+impl Process for This {
+    const HOOKS: Option<&'static Hooks> = Some(&Hooks {
+        before_fork,
+        after_fork,
+        after_fork_in_child,
+        at_thread_exit,
+        at_exit,
+        at_fault,
+        scavenge,
+    });
+}
+
+extern "C" fn before_fork() {
+    ENGINE.before_fork();
+}
+
+extern "C" fn after_fork() {
+    ENGINE.after_fork();
+}
+
+extern "C" fn after_fork_in_child() {
+    ENGINE.after_fork_in_child();
+}
+
+extern "C" fn at_thread_exit(is_last: bool) {
+    ENGINE.leave_company();
+    if is_last {
+        ENGINE.leave_thread();
+        ENGINE.call_scavenger();
+    }
+}
+
+extern "C" fn at_exit() {
+    ENGINE.finish();
+}
+
+extern "C" fn at_fault(address: usize, instruction: usize) {
+    ENGINE.explain_fault(address, instruction);
+}
+
+/// Blocks are sampled from here on: before constructors run, an unwinder may not be ready.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = {
+    extern "C" fn begin() {
+        constructors_run();
+        ENGINE.begin_sampling();
+    }
+    begin
+};
+
+/// From here on the unwinder of a fully static program is not asked any more.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = {
+    extern "C" fn end() {
+        destructors_run();
+    }
+    end
+};
+
+extern "C" fn scavenge() {
+    ENGINE.scavenge();
+}
+
+/// The allocator, for `#[global_allocator]`:
+///
+/// ```
+/// #[global_allocator]
+/// static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
+///
+/// assert_eq!(vec![1u8; 1000].iter().map(|&n| n as u32).sum::<u32>(), 1000);
+/// ```
+///
+/// It is configured by environment variables (`docs/options.md`), and serves any alignment.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct EbbMalloc;
+
+impl EbbMalloc {
+    /// What is where right now, in this process. Does not allocate.
+    ///
+    /// ```
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// let before = EbbMalloc::stats().live_bytes;
+    /// let kept = vec![1u8; 1 << 20];
+    /// assert!(EbbMalloc::stats().live_bytes >= before + (1 << 20));
+    /// drop(kept);
+    ///
+    /// // For Prometheus and its kin; `write_json` and `write_text` are there too.
+    /// let mut page = String::new();
+    /// EbbMalloc::stats().write_openmetrics(&mut page).unwrap();
+    /// assert!(page.contains("# TYPE ebbmalloc_live_bytes gauge"));
+    /// ```
+    pub fn stats() -> Stats {
+        ENGINE.stats()
+    }
+
+    /// Gives free memory back to the kernel, that in the calling thread's cache included. True if
+    /// there was any. Needless as a habit: free memory goes back by itself.
+    ///
+    /// ```
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// drop(vec![1u8; 1 << 20]);
+    /// assert!(EbbMalloc::trim());
+    /// assert_eq!(EbbMalloc::stats().dirty_bytes, 0);
+    /// ```
+    pub fn trim() -> bool {
+        ENGINE.trim()
+    }
+
+    /// For programs without threads, when they have nothing else to do; an event loop calls it
+    /// before it waits. Gives some memory back that nobody has needed of late. True if it is worth
+    /// calling again after a fifth of a second (before then, a call does nothing); false if
+    /// there is nothing more to give back, or if a thread of the engine looks after it, which it has
+    /// in programs with threads.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// /// How long to wait for the next event at most.
+    /// fn timeout() -> Option<Duration> {
+    ///     EbbMalloc::idle().then_some(Duration::from_millis(200))
+    /// }
+    /// # timeout();
+    /// ```
+    pub fn idle() -> bool {
+        ENGINE.idle()
+    }
+}
+
+// SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
+// as large and as aligned as the layout says, and never unwinds.
+//
+// Where these two are inlined, which takes link-time optimization and the feature `inline`, the class is mostly a constant.
+// The others are not worth their size.
+unsafe impl GlobalAlloc for EbbMalloc {
+    #[cfg_attr(feature = "inline", inline)]
+    #[cfg_attr(not(feature = "inline"), inline(never))]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ENGINE.alloc_aligned(layout.size(), layout.align())
+    }
+
+    #[cfg_attr(feature = "inline", inline)]
+    #[cfg_attr(not(feature = "inline"), inline(never))]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's; the layout is that of the block.
+        unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
+    }
+
+    #[inline(never)]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ENGINE.alloc_aligned_zeroed(layout.size(), layout.align())
+    }
+
+    #[inline(never)]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's.
+        unsafe { ENGINE.realloc(block, size, layout.align()) }
+    }
+}

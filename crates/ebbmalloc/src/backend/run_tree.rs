@@ -1,0 +1,155 @@
+//! Free runs ordered by length, then address: a treap (Seidel and Aragon, "Randomized search
+//! trees", 1996) whose links lie in the runs' records. A run's rank is a hash of its address, so
+//! the shape depends on the contents alone.
+
+use crate::backend::region::{Region, UnitIndex};
+use crate::backend::run::Run;
+
+/// A set of free runs.
+pub(crate) struct RunTree {
+    root: UnitIndex,
+}
+
+/// Order in the tree: shorter first, then lower address.
+type Key = (u32, UnitIndex);
+
+#[allow(clippy::mut_from_ref)]
+fn node(region: &Region, at: UnitIndex) -> &mut Run {
+    // SAFETY: whoever uses a tree holds the lock of the pages, and no reference to a node is
+    // kept across the next call of this function for the same node.
+    unsafe { &mut *region.run(at) }
+}
+
+fn key(region: &Region, at: UnitIndex) -> Key {
+    (node(region, at).units, at)
+}
+
+fn rank(at: UnitIndex) -> u32 {
+    at.wrapping_mul(0x9e37_79b9).swap_bytes().wrapping_mul(0x85eb_ca6b)
+}
+
+impl RunTree {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self { root: 0 }
+    }
+
+    /// The shortest run of at least `units` units, the lowest among equals.
+    pub fn best_fit(&self, region: &Region, units: u32) -> Option<UnitIndex> {
+        let (mut at, mut best) = (self.root, 0);
+        while at != 0 {
+            let run = node(region, at);
+            if run.units >= units {
+                best = at;
+                at = run.left;
+            } else {
+                at = run.right;
+            }
+        }
+        (best != 0).then_some(best)
+    }
+
+    /// The longest run, the highest among equals, with its length.
+    pub fn longest(&self, region: &Region) -> Option<(UnitIndex, u32)> {
+        let mut at = self.root;
+        while at != 0 {
+            let run = node(region, at);
+            if run.right == 0 {
+                return Some((at, run.units));
+            }
+            at = run.right;
+        }
+        None
+    }
+
+    /// Adds the run whose record stands at `at`.
+    pub fn insert(&mut self, region: &Region, at: UnitIndex) {
+        let key_of_new = key(region, at);
+        let mut link = &raw mut self.root;
+        // SAFETY: `link` is the root or a child link of a node; see `node`.
+        unsafe {
+            while *link != 0 && rank(*link) >= rank(at) {
+                let below = node(region, *link);
+                link = if key_of_new < (below.units, *link) {
+                    &raw mut below.left
+                } else {
+                    &raw mut below.right
+                };
+            }
+            let (left, right) = split(region, *link, key_of_new);
+            let new = node(region, at);
+            (new.left, new.right) = (left, right);
+            *link = at;
+        }
+    }
+
+    /// Takes out the run at `at`, which is in the tree.
+    pub fn remove(&mut self, region: &Region, at: UnitIndex) {
+        let key_of_old = key(region, at);
+        let mut link = &raw mut self.root;
+        // SAFETY: as in `insert`.
+        unsafe {
+            while *link != at {
+                assert!(*link != 0, "a free run is missing from its tree");
+                let below = node(region, *link);
+                link = if key_of_old < (below.units, *link) {
+                    &raw mut below.left
+                } else {
+                    &raw mut below.right
+                };
+            }
+            let Run { left, right, .. } = *node(region, at);
+            *link = merge(region, left, right);
+        }
+    }
+
+    /// Panics if the tree is out of order; how many runs it holds: for tests.
+    pub fn check(&self, region: &Region) -> usize {
+        fn walk(region: &Region, at: UnitIndex, low: Key, high: Key) -> usize {
+            if at == 0 {
+                return 0;
+            }
+            let Run { left, right, .. } = *node(region, at);
+            let here = key(region, at);
+            assert!(low < here && here < high, "run {at} is out of order");
+            for child in [left, right] {
+                assert!(child == 0 || rank(child) <= rank(at), "rank of run {child}");
+            }
+            1 + walk(region, left, low, here) + walk(region, right, here, high)
+        }
+        walk(region, self.root, (0, 0), (u32::MAX, u32::MAX))
+    }
+}
+
+/// Splits a subtree into what lies below the key and what lies above.
+fn split(region: &Region, at: UnitIndex, by: Key) -> (UnitIndex, UnitIndex) {
+    if at == 0 {
+        return (0, 0);
+    }
+    let Run { left, right, .. } = *node(region, at);
+    if key(region, at) < by {
+        let (low, high) = split(region, right, by);
+        node(region, at).right = low;
+        (at, high)
+    } else {
+        let (low, high) = split(region, left, by);
+        node(region, at).left = high;
+        (low, at)
+    }
+}
+
+/// Joins two subtrees; everything in `low` comes before everything in `high`.
+fn merge(region: &Region, low: UnitIndex, high: UnitIndex) -> UnitIndex {
+    if low == 0 || high == 0 {
+        return low | high;
+    }
+    if rank(low) >= rank(high) {
+        let right = node(region, low).right;
+        node(region, low).right = merge(region, right, high);
+        low
+    } else {
+        let left = node(region, high).left;
+        node(region, high).left = merge(region, low, left);
+        high
+    }
+}

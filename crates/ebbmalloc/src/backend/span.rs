@@ -1,0 +1,411 @@
+//! A span: units cut into equal blocks of one size class, and a bitmap of those that are free.
+//!
+//! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
+//! cache. Whoever works on a span holds the lock of its class.
+
+mod hardened;
+
+use core::ops::Range;
+
+pub(crate) use hardened::Owner;
+
+use crate::backend::purged_pages::Holes;
+use crate::size_class::{LINE, MIN_ALIGN, SPAN_BLOCKS_MAX, SizeClass, UNIT};
+
+/// Blocks from one that begins with a cache line to the next one that does, at most: sizes are multiples of the least alignment.
+const LINE_BLOCKS: usize = LINE / MIN_ALIGN;
+const WORDS: usize = SPAN_BLOCKS_MAX / 64;
+
+/// Which of a span's free blocks are claimed first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Those with the lowest addresses: so the pages behind may become holes.
+    Lowest,
+    /// Those that follow on the last that were claimed, and so were mostly freed longest ago (decisions/0007); from the next
+    /// cache line on, where several lie in one (decisions/0022).
+    InTurn,
+}
+
+/// The record of a span, kept in the region's table at the span's first unit. Spans with a free
+/// block are linked in a list of their class; links are unit numbers, 0 for none.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub struct Span {
+    pub(crate) next: u32,
+    pub(crate) previous: u32,
+    /// Free blocks: the number of set bits.
+    pub(crate) free: u16,
+    /// Blocks in all.
+    pub(crate) blocks: u16,
+    /// As `free`, when somebody last looked whether this span is in use.
+    seen: u16,
+    /// The block after the one that was claimed last.
+    turn: u16,
+    /// There are holes. Told here, where it is at hand, and not only there.
+    holed: bool,
+    /// The last page is out of reach: of this span, or of a large block that begins here.
+    pub(crate) guarded: bool,
+    /// Units in the span.
+    pub(crate) units: u8,
+    /// Words of `bits` that are not zero.
+    occupied: u64,
+    bits: [u64; WORDS],
+    holes: Holes,
+}
+
+impl Span {
+    /// A span of so many units with every block free, in memory that is resident or not.
+    pub fn set_up(&mut self, class: SizeClass, units: u32, resident: bool) {
+        let blocks = class.blocks_in(units);
+        self.units = units as u8;
+        (self.next, self.previous, self.seen, self.turn) = (0, 0, 0, 0);
+        (self.free, self.blocks) = (blocks as u16, blocks as u16);
+        (self.holed, self.holes, self.guarded) = (!resident, Holes::NONE, false);
+        if !resident {
+            self.holes.dig(0..self.bytes());
+        }
+        let words = blocks.div_ceil(64);
+        self.bits[..words].fill(!0);
+        if !blocks.is_multiple_of(64) {
+            self.bits[words - 1] = (1 << (blocks % 64)) - 1;
+        }
+        self.occupied = !0 >> (64 - words);
+    }
+
+    /// A record that was read from another process.
+    pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+        // SAFETY: as long as a span, of which any bytes are valid.
+        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+    }
+
+    /// Bytes in the span.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.units as usize * UNIT
+    }
+
+    /// Whether nobody holds this block, by the bitmap alone.
+    pub(crate) fn is_free(&self, block: usize) -> bool {
+        self.bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// How many blocks there are, in a record that may be torn.
+    pub(crate) fn blocks(&self, class: SizeClass) -> usize {
+        (self.blocks as usize).min(class.blocks_in(self.units as u32))
+    }
+
+    /// How many of the first `blocks` blocks are free, by the bitmap alone.
+    pub(crate) fn count_free(&self, blocks: usize) -> usize {
+        let whole = blocks / 64;
+        let ones =
+            |words: &[u64]| words.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        let rest = self.bits.get(whole).map_or(0, |word| word & ((1 << (blocks % 64)) - 1));
+        ones(&self.bits[..whole.min(WORDS)]) + rest.count_ones() as usize
+    }
+
+    /// Takes free blocks, as many as there are and as `places` has room for. What `of` makes
+    /// of their numbers goes to the end of `places`, the first last; how many there were.
+    #[inline(always)]
+    pub fn claim<T>(&mut self, places: &mut [T], order: Order, of: impl Fn(usize) -> T) -> usize {
+        let mut rest = places.iter_mut().rev();
+        // Blocks below this one come last.
+        let mut from = match order {
+            Order::InTurn if self.shares_lines() => {
+                (self.turn as usize).next_multiple_of(LINE_BLOCKS)
+            }
+            Order::InTurn => self.turn as usize,
+            Order::Lowest => 0,
+        };
+        let (mut taken, mut last) = (0, None);
+        while rest.len() > 0 && self.occupied != 0 {
+            let ahead = self.occupied & (!0u64).checked_shl(from as u32 / 64).unwrap_or(0);
+            if ahead == 0 {
+                from = 0;
+                continue;
+            }
+            let word = ahead.trailing_zeros() as usize;
+            let below = if word == from / 64 { (1 << (from % 64)) - 1 } else { 0 };
+            let (later, mut bits) =
+                (self.bits[word % WORDS] & below, self.bits[word % WORDS] & !below);
+            from = (word + 1) * 64;
+            while bits != 0
+                && let Some(place) = rest.next()
+            {
+                let block = word * 64 + bits.trailing_zeros() as usize;
+                *place = of(block);
+                last = Some(block);
+                bits &= bits - 1;
+                taken += 1;
+            }
+            self.bits[word % WORDS] = bits | later;
+            if bits | later == 0 {
+                self.occupied &= !(1 << word);
+            }
+        }
+        if let Some(last) = last {
+            self.turn = last as u16 + 1;
+        }
+        self.free -= taken as u16;
+        taken
+    }
+
+    /// As [`SizeClass::shares_lines`].
+    fn shares_lines(&self) -> bool {
+        self.blocks as usize > self.bytes() / LINE
+    }
+
+    /// Marks a block free. False, and nothing changes, if it was free already or does not exist.
+    #[inline]
+    pub fn release(&mut self, block: usize) -> bool {
+        self.release_all([block].into_iter()) == 1
+    }
+
+    /// Marks blocks free, up to the first that was free already or does not exist; how many.
+    #[inline(always)]
+    pub fn release_all(&mut self, blocks: impl Iterator<Item = usize>) -> usize {
+        // What changes with each block stays in registers, where it can.
+        let (mut taken, mut occupied, exist) = (0, self.occupied, self.blocks as usize);
+        for block in blocks {
+            let (word, bit) = (block / 64, 1 << (block % 64));
+            if block >= exist || self.bits[word % WORDS] & bit != 0 {
+                break;
+            }
+            self.bits[word % WORDS] |= bit;
+            occupied |= 1 << word;
+            taken += 1;
+        }
+        self.occupied = occupied;
+        self.free += taken as u16;
+        taken
+    }
+
+    /// True where a block that is handed out may lie in a hole: [`Span::fill`] it then.
+    #[inline]
+    pub fn has_holes(&self) -> bool {
+        self.holed
+    }
+
+    /// A block is handed out, and so the pages in which it lies are no holes any more. Bytes of those that were.
+    pub fn fill(&mut self, class: SizeClass, block: usize) -> usize {
+        let filled = self.holes.fill(block * class.size()..(block + 1) * class.size());
+        self.holed = !self.holes.is_empty();
+        filled
+    }
+
+    /// Bytes in all holes, that behind the last block too.
+    pub fn holes(&self) -> usize {
+        self.holes.bytes()
+    }
+
+    /// Bytes of blocks in OS pages of `page` bytes that are holes.
+    pub fn hole_bytes(&self, class: SizeClass, page: usize) -> usize {
+        let end = self.blocks as usize * class.size();
+        let holes = (0..end).step_by(page).filter(|&at| self.holes.contain(at..at + page));
+        holes.map(|at| page.min(end - at)).sum()
+    }
+
+    /// These pages, whose blocks are free, are not resident any more.
+    pub fn set_hole(&mut self, bytes: Range<usize>) {
+        self.holes.dig(bytes);
+        self.holed = true;
+    }
+
+    /// True where as many blocks are free as the last time that this was asked.
+    pub fn is_quiet(&mut self) -> bool {
+        core::mem::replace(&mut self.seen, self.free) == self.free
+    }
+
+    /// Has `purge` return to the kernel what lies in free blocks only and is no hole yet: ranges of
+    /// whole OS pages of `page` bytes, as offsets from the start of the span. Bytes that it said went.
+    pub fn dig(
+        &mut self,
+        class: SizeClass,
+        page: usize,
+        mut purge: impl FnMut(Range<usize>) -> bool,
+    ) -> usize {
+        let guard = if self.guarded { page } else { 0 };
+        let end = self.bytes() - guard;
+        let (mut at, mut dug) = (0, 0);
+        while at < end {
+            let start = at;
+            while at < end && self.all_free(class, at..at + page) {
+                at += page;
+            }
+            // The ends may be holes already, and those between cost nothing more.
+            if at > start && !self.holes.contain(start..at) && purge(start..at) {
+                self.set_hole(start..at);
+                dug += at - start;
+            }
+            at += page;
+        }
+        dug
+    }
+
+    /// Whether these bytes of the span belong to free blocks only.
+    fn all_free(&self, class: SizeClass, bytes: Range<usize>) -> bool {
+        let first = class.block_at(bytes.start);
+        // Behind the last block there is nothing that could be in use.
+        let last = class.block_at(bytes.end - 1).min(self.blocks as usize - 1);
+        let mut block = first;
+        while block <= last {
+            let (word, bit) = (block / 64, block % 64);
+            let wanted = !0 << bit & !0 >> (63 - (last - word * 64).min(63));
+            if self.bits[word] & wanted != wanted {
+                return false;
+            }
+            block = (word + 1) * 64;
+        }
+        true
+    }
+
+    /// True where every block is free.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.free == self.blocks
+    }
+
+    /// The opposite of [`Span::release`], for whoever marks blocks to count them: for tests.
+    pub fn take(&mut self, block: usize) {
+        let (word, bit) = (block / 64, 1 << (block % 64));
+        assert!(self.bits[word] & bit != 0, "block {block} is not free");
+        self.bits[word] &= !bit;
+        if self.bits[word] == 0 {
+            self.occupied &= !(1 << word);
+        }
+        self.free -= 1;
+    }
+
+    /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
+    pub fn check(&self, class: SizeClass) {
+        let lost = class.blocks_in(self.units as u32) - self.blocks as usize;
+        assert!(lost == 0 || self.guarded, "blocks of a span of {class:?}");
+        let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
+        let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
+        assert_eq!(set, self.free as u32, "free blocks of a span");
+        for (word, bits) in words {
+            assert_eq!(*bits != 0, self.occupied >> word & 1 == 1, "summary bit {word}");
+        }
+        assert_eq!(self.holed, !self.holes.is_empty(), "whether there are holes");
+        let in_use = (0..self.blocks as usize).filter(|&block| self.holed && !self.is_free(block));
+        for block in in_use {
+            let bytes = block * class.size()..(block + 1) * class.size();
+            assert!(!self.holes.meet(bytes), "block {block} of {class:?} is in use, in a hole");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn span(class: SizeClass) -> Span {
+        // SAFETY: all zero bytes are a record that was never used.
+        let mut span: Span = unsafe { core::mem::zeroed() };
+        span.set_up(class, class.span_units(), true);
+        span
+    }
+
+    #[test]
+    fn every_block_is_claimed_once_and_in_order() {
+        for class in SizeClass::all() {
+            let mut span = span(class);
+            let mut next = 0;
+            let mut places = [0; 7];
+            loop {
+                let claimed = span.claim(&mut places, Order::Lowest, |block| block);
+                span.check(class);
+                for &block in places[7 - claimed..].iter().rev() {
+                    assert_eq!(block, next);
+                    next += 1;
+                }
+                if claimed < 7 {
+                    break;
+                }
+            }
+            assert_eq!(next, span.blocks as usize);
+            for block in (0..next).rev() {
+                assert!(!span.is_idle());
+                assert!(span.release(block));
+                assert!(!span.release(block), "released twice");
+                span.check(class);
+            }
+            assert!(span.is_idle() && !span.release(next));
+        }
+    }
+    #[test]
+    fn blocks_in_turn_are_those_freed_longest_ago() {
+        for class in SizeClass::all() {
+            let mut span = span(class);
+            let blocks = span.blocks as usize;
+            let mut places = [0; 7];
+            let mut waiting: VecDeque<usize> = VecDeque::new();
+            let mut next = 0usize;
+            for _ in 0..2 * blocks {
+                // Freed in another order than claimed, and some late.
+                if waiting.len() > 1 + blocks / 2 {
+                    assert!(span.release(waiting.remove(waiting.len() / 3).unwrap()));
+                    assert!(span.release(waiting.pop_front().unwrap()));
+                }
+                let free: Vec<_> = (0..blocks).filter(|&block| span.is_free(block)).collect();
+                let line = if class.shares_lines() { LINE_BLOCKS } else { 1 };
+                let from = free.partition_point(|&block| block < next.next_multiple_of(line));
+                let wanted: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
+                let claimed = span.claim(&mut places, Order::InTurn, |block| block);
+                span.check(class);
+                assert!(places[7 - claimed..].iter().rev().eq(wanted));
+                waiting.extend(places[7 - claimed..].iter().rev());
+                next = if claimed > 0 { places[7 - claimed] + 1 } else { next };
+            }
+        }
+    }
+
+    #[test]
+    fn holes_are_where_all_blocks_are_free() {
+        for (nth, class) in SizeClass::all().enumerate() {
+            for page in [4096, 16384, 65536] {
+                let mut span = span(class);
+                let mut claimed = std::vec![0; span.blocks as usize];
+                span.claim(&mut claimed, Order::Lowest, |block| block);
+                // Every pattern of gaps, from almost empty to almost full.
+                let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
+                let blocks = span.blocks as usize;
+                (0..blocks).filter(|&block| !used(block)).for_each(|block| {
+                    assert!(span.release(block));
+                });
+                let bytes = class.span_units() as usize * UNIT;
+                let free = |page: &Range<usize>| {
+                    let blocks = (0..blocks).filter(|&block| used(block));
+                    let mut bytes = blocks.map(|b| b * class.size()..(b + 1) * class.size());
+                    !bytes.any(|used| used.start < page.end && page.start < used.end)
+                };
+                let wanted: Vec<_> =
+                    (0..bytes).step_by(page).map(|at| at..at + page).filter(free).collect();
+                let mut found = Vec::new();
+                let dug = span.dig(class, page, |range| {
+                    found.extend(range.step_by(page).map(|at| at..at + page));
+                    true
+                });
+                assert_eq!(found, wanted, "class {} page {page}", class.size());
+                assert_eq!(dug, wanted.len() * page);
+                let of_blocks = |page: &Range<usize>| {
+                    page.end.min(blocks * class.size()).saturating_sub(page.start)
+                };
+                assert_eq!(span.hole_bytes(class, page), wanted.iter().map(of_blocks).sum());
+                assert_eq!(span.has_holes(), dug > 0);
+                assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
+                // As its blocks are handed out, the span has its pages again.
+                let count = span.claim(&mut claimed, Order::Lowest, |block| block);
+                let before = span.holes();
+                let filled: usize =
+                    claimed[blocks - count..].iter().map(|&block| span.fill(class, block)).sum();
+                assert_eq!(span.holes(), before - filled);
+                assert_eq!(span.hole_bytes(class, page), 0);
+                let tail = bytes - blocks * class.size();
+                assert!(!span.has_holes() || tail >= 4096);
+            }
+        }
+    }
+}

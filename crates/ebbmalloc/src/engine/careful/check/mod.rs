@@ -1,0 +1,287 @@
+//! Check mode (`EBB_CHECK`): each block has a record, bytes behind its end that nobody may write, and a time in
+//! quarantine once it is freed. Everything here may cost, as the hot paths never come here.
+//!
+//! All blocks are blocks of a heap then: of those that programs make, or of one that is made for the rest. So the hot path
+//! of `free` finds none of its own, and each call comes to `heaps.rs`, which asks here. The lock of the table is held
+//! for no call of the engine, nor while anything is reported.
+
+mod report;
+
+use core::ptr;
+
+use crate::safety::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
+use crate::engine::{Care, Engine};
+use crate::central::heap_record::HeapId;
+use crate::engine::user_heaps::HeapBlock;
+use crate::platform::os::Os;
+use crate::backend::page_heap::Granted;
+use crate::backend::region::UnitIndex;
+use crate::size_class::SizeClass;
+use crate::backend::units::Units;
+
+/// The least room behind a block's end: the next element of an array is in it, more often than not.
+const CANARY_LEAST: usize = 16;
+/// The most that is filled and looked at there, and again before what follows the block: the rest of a large one is not touched.
+const CANARY_MOST: usize = 4096;
+/// What blocks in quarantine may have together, in bytes, with their records.
+const QUARANTINE: usize = 16 << 20;
+/// Larger blocks go back at once: filling them would make resident what never was.
+const QUARANTINED_MOST: usize = QUARANTINE / 4;
+
+/// What a program did wrong with a block that is known.
+#[derive(Clone, Copy)]
+enum Fault {
+    /// Freed, or resized, when it was freed already.
+    Freed,
+    /// Freed with this size.
+    Size(usize),
+    /// Written behind its end, at this offset from its start; what was found there.
+    Overflow(usize, u8),
+    /// Written after it was freed, at this offset.
+    Written(usize, u8),
+}
+
+impl<O: Os> Engine<O> {
+    /// True where each block is checked.
+    #[inline]
+    pub(crate) fn checking(&self) -> bool {
+        self.care() == Care::Checked
+    }
+
+    /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
+    /// none, and then call [`Engine::begin_check`].
+    pub fn wants_stacks(&self) -> bool {
+        self.checking() || self.sampling()
+    }
+
+    /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.
+    pub fn begin_check(&self) {
+        self.check_table.lock().begin();
+    }
+
+    /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; `None` while
+    /// there is no memory for checking.
+    pub(crate) fn set_up_check(&self) -> Option<UnitIndex> {
+        if !self.check_table.lock().set_up(&self.os) {
+            return None;
+        }
+        let Granted { first, .. } =
+            self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE)?;
+        Some(self.heaps.lock().add(&self.region, first, usize::MAX).unit())
+    }
+
+    /// What this thread does, and by which calls.
+    #[inline(always)]
+    fn event(&self) -> Event {
+        let mut calls = [0; DEPTH];
+        let known = self.os.calls(&mut calls);
+        self.check_table.lock().event(&self.os, &calls[..known])
+    }
+
+    /// A block of this heap, and whether it reads as zero; `None` if memory is short. Each function more between here and
+    /// [`Engine::event`] costs the unwinder a quarter of a microsecond, so they are inlined.
+    #[inline(always)]
+    pub(crate) fn alloc_checked(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> Option<(*mut u8, bool)> {
+        for last in [false, true] {
+            if last {
+                let padded = size.checked_add(CANARY_LEAST);
+                if !padded.is_some_and(|padded| self.could_have(heap, padded, align)) {
+                    break;
+                }
+                self.leave_quarantine(0);
+            }
+            let granted = self.alloc_noted(heap, size, align, replaced);
+            if granted.is_some() {
+                return granted;
+            }
+        }
+        None
+    }
+
+    /// The same, without giving up what is in quarantine.
+    #[inline(always)]
+    fn alloc_noted(
+        &self,
+        heap: UnitIndex,
+        size: usize,
+        align: usize,
+        replaced: usize,
+    ) -> Option<(*mut u8, bool)> {
+        let padded = size.checked_add(CANARY_LEAST)?;
+        let (block, zeroed) = self.alloc_unchecked(heap, padded, align, replaced)?;
+        let class = self.heap_block(block).and_then(|found| found.class);
+        // Before the block is in the table, where others look at it.
+        for (from, to) in self.canaries(block, size) {
+            // SAFETY: the block is ours yet, and has as many bytes.
+            unsafe { block.add(from).write_bytes(CANARY, to - from) };
+        }
+        let by = self.event();
+        let list = (heap, self.record_of(heap).checked());
+        let noted = (block, size, class.map_or(0, SizeClass::index));
+        if !self.check_table.lock().insert(&self.os, noted, list, by) {
+            self.free_at_once(block);
+            return None;
+        }
+        Some((block, zeroed))
+    }
+
+    /// What is looked at behind a block of this size, from where to where: its first bytes, and its last, which are in front of
+    /// the next block.
+    fn canaries(&self, block: *mut u8, size: usize) -> [(usize, usize); 2] {
+        let usable = self.heap_block(block).map_or(size, |found| found.usable).max(size);
+        let end = usable.min(size.saturating_add(CANARY_MOST));
+        [(size, end), (end.max(usable.saturating_sub(CANARY_MOST)), usable)]
+    }
+
+    /// Frees a block, if with a size, then with this one.
+    #[inline(never)]
+    pub(crate) fn free_checked(&self, block: *mut u8, given: Option<usize>, operation: &str) {
+        let by = self.event();
+        let mut table = self.check_table.lock();
+        let found = table.find(block);
+        let (place, record) = match self.judge(found, given) {
+            Ok(found) => found,
+            Err((fault, record)) => {
+                drop(table);
+                self.report(fault, block, record, operation);
+            }
+        };
+        if record.size <= QUARANTINED_MOST {
+            // SAFETY: the program has given it up, and nobody else has it yet.
+            unsafe { block.write_bytes(FREED, record.size) };
+            table.retire(place, by, State::Quarantined);
+            drop(table);
+            self.leave_quarantine(QUARANTINE);
+        } else {
+            table.retire(place, by, State::Gone);
+            drop(table);
+            self.free_at_once(block);
+        }
+    }
+
+    /// What may be freed or resized, or what is wrong with that.
+    fn judge(
+        &self,
+        found: Option<(Ref, Record)>,
+        given: Option<usize>,
+    ) -> Result<(Ref, Record), (Fault, Option<Record>)> {
+        let Some((place, record)) = found else {
+            // A block begins there by the map: it was freed so long ago that nothing else is known.
+            return Err((Fault::Freed, None));
+        };
+        let fault = match given {
+            _ if !record.is_live() => Some(Fault::Freed),
+            Some(given) if given != record.size => Some(Fault::Size(given)),
+            _ => self.damage(&record),
+        };
+        fault.map_or(Ok((place, record)), |fault| Err((fault, Some(record))))
+    }
+
+    /// What was written in a block where nobody may.
+    fn damage(&self, record: &Record) -> Option<Fault> {
+        let &Record { block, size, state, .. } = record;
+        if state == State::Gone {
+            return None;
+        }
+        for (from, to) in self.canaries(block, size) {
+            // SAFETY: the block has as many bytes.
+            if let Some((at, found)) = unsafe { damage(block, from, to, CANARY) } {
+                return Some(Fault::Overflow(at, found));
+            }
+        }
+        let freed = if state == State::Quarantined { size } else { 0 };
+        // SAFETY: as above.
+        unsafe { damage(block, 0, freed, FREED) }.map(|(at, found)| Fault::Written(at, found))
+    }
+
+    /// Lets blocks out of the quarantine until it holds no more than `most` bytes.
+    #[inline(never)]
+    fn leave_quarantine(&self, most: usize) {
+        loop {
+            let mut table = self.check_table.lock();
+            let Some(record) = table.leave(most) else {
+                return;
+            };
+            let fault = self.damage(&record);
+            drop(table);
+            if let Some(fault) = fault {
+                self.report(fault, record.block, Some(record), "a look at freed blocks");
+            }
+            self.free_at_once(record.block);
+        }
+    }
+
+    /// Frees a block for good, of which there is no record, or which is gone by that.
+    fn free_at_once(&self, block: *mut u8) {
+        if let Some(found) = self.heap_block(block) {
+            self.free_unchecked(found, "free");
+        }
+    }
+
+    /// Bytes of a block that were asked for. One that is not in use, or was written behind its end, stops the
+    /// program.
+    pub(crate) fn size_checked(&self, block: *mut u8, operation: &str) -> usize {
+        let found = self.check_table.lock().find(block);
+        match self.judge(found, None) {
+            Ok((_, record)) => record.size,
+            Err((fault, record)) => self.report(fault, block, record, operation),
+        }
+    }
+
+    /// Resizes a block, which always moves: whoever still uses the old one is found.
+    pub(crate) fn realloc_checked(
+        &self,
+        block: HeapBlock,
+        size: usize,
+        align: usize,
+        operation: &str,
+    ) -> *mut u8 {
+        let old = self.size_checked(block.address, operation);
+        let (new, _) = self.alloc_in(block.heap, size, align, block.usable);
+        if !new.is_null() {
+            // SAFETY: both blocks are as large, and distinct.
+            unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
+            self.free_checked(block.address, None, operation);
+            // The limit did not count the old block, which is in quarantine now.
+            let contents = self.contents_of(block.heap);
+            let beyond = contents.used > contents.limit;
+            drop(contents);
+            if beyond {
+                self.leave_quarantine(0);
+            }
+        }
+        new
+    }
+
+    /// Looks at all blocks of a heap that goes with all of them.
+    pub(crate) fn delete_checked(&self, id: HeapId, operation: &str) {
+        let list = self.record_of(id.unit()).checked();
+        let damaged = self.check_table.lock().find_map_of(list, self.damaged());
+        self.stop_if(damaged, operation);
+        let by = self.event();
+        self.check_table.lock().retire_heap(list, by);
+    }
+
+    /// Looks at all blocks, in use or in quarantine. Damage stops the program.
+    pub(crate) fn verify_all(&self, operation: &str) {
+        let damaged = self.check_table.lock().find_map(self.damaged());
+        self.stop_if(damaged, operation);
+    }
+
+    /// What finds damage in blocks, one by one.
+    fn damaged(&self) -> impl Fn(&Record) -> Option<(Fault, Record)> {
+        |record| self.damage(record).map(|fault| (fault, *record))
+    }
+
+    fn stop_if(&self, damaged: Option<(Fault, Record)>, operation: &str) {
+        if let Some((fault, record)) = damaged {
+            self.report(fault, record.block, Some(record), operation);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is said of sampled blocks, in the words of check mode.
+
+use crate::engine::Engine;
+use crate::platform::os::Os;
+use crate::safety::guarded_slots::{Fault, Record, State, Trace};
+
+/// How often, a millisecond apart, a report asks for the lock of the slots, which the thread itself may hold.
+const TRIES: usize = 100;
+
+impl<O: Os> Engine<O> {
+    /// Says what was wrong with an address that was passed in, and ends the process.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn report_misuse(
+        &self,
+        fault: Fault,
+        block: *mut u8,
+        record: Option<Record>,
+        operation: &str,
+    ) -> ! {
+        let (address, size) = (block.addr(), record.map_or(0, |record| record.size));
+        match fault {
+            Fault::Unknown => self.say_fault("invalid free", block, operation),
+            Fault::Interior => self.say_fault("interior pointer", block, operation),
+            Fault::Twice => self.say_fault("double free", block, operation),
+            Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
+            Fault::Written(at, found) => self.say(format_args!(
+                "{}: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}",
+                side(at)
+            )),
+        }
+        self.print_own_calls();
+        if let Some(record) = record {
+            self.describe_sampled(&record);
+        }
+        self.os.abort()
+    }
+
+    /// Says which sampled block an access was meant for that the processor refused, by an instruction: what a handler of
+    /// SIGSEGV calls. Nothing where no sampled block is near.
+    #[cold]
+    pub fn explain_fault(&self, address: usize, instruction: usize) {
+        if !self.samples.contains(address) {
+            return;
+        }
+        let mut trace = Trace::take(&self.os);
+        let found = (0..TRIES).find_map(|_| match self.samples.slots.try_lock() {
+            Some(slots) => Some(slots.nearest(address)),
+            None => {
+                self.os.sleep_ms(1);
+                None
+            }
+        });
+        let Some(record) = found.flatten() else {
+            self.say(format_args!("bad access: {address:#x}, where no sampled block was yet"));
+            return;
+        };
+        let (block, size) = (record.block, record.size);
+        let at = address.wrapping_sub(block) as isize;
+        match record.state {
+            State::Freed => self.say(format_args!(
+                "use after free: {block:#x} had {size} bytes, and byte {at} was accessed"
+            )),
+            _ => self.say(format_args!(
+                "{}: {block:#x} has {size} bytes, and byte {at} was accessed",
+                side(at)
+            )),
+        }
+        self.say(format_args!("  here, in thread {}:", trace.thread));
+        self.print_calls(trace.calls_from(instruction));
+        self.describe_sampled(&record);
+    }
+
+    fn describe_sampled(&self, record: &Record) {
+        let Record { size, allocated, freed, state, .. } = record;
+        let thread = allocated.thread;
+        self.say(format_args!("  sampled block of {size} bytes, allocated by thread {thread}:"));
+        self.print_calls(allocated.calls());
+        if *state == State::Freed {
+            self.say(format_args!("  first freed by thread {}:", freed.thread));
+            self.print_calls(freed.calls());
+        }
+    }
+}
+
+/// On which side of a block a byte lies that is not in it.
+fn side(at: isize) -> &'static str {
+    if at < 0 { "underflow" } else { "overflow" }
+}

@@ -1,0 +1,50 @@
+//! Which caches an engine has beside those of threads: one for each CPU, and then transfer caches.
+
+use core::ops::Range;
+
+use crate::frontend::slab::Slab;
+use crate::engine::{Engine, Setup};
+use crate::engine::mode::Mode;
+use crate::platform::os::Os;
+use crate::frontend::transfer_cache::{self as transfer, Transfers};
+
+impl<O: Os> Engine<O> {
+    /// How many caches there are beside those of threads.
+    pub(crate) fn slab_count(&self) -> usize {
+        self.setup().caches + self.setup().transfers
+    }
+
+    /// The caches beside those of threads.
+    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(0..self.slab_count())
+    }
+
+    /// Those that only threads on their CPU work on, without a lock.
+    pub(crate) fn unlocked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(0..self.unlocked())
+    }
+
+    /// Those that belong to whoever holds their lock.
+    pub(crate) fn locked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+        self.slabs_of(self.unlocked()..self.slab_count())
+    }
+
+    /// How many of the first belong to no lock.
+    fn unlocked(&self) -> usize {
+        if self.setup().mode == Mode::PerCpu { self.setup().caches } else { 0 }
+    }
+
+    fn slabs_of(&self, numbers: Range<usize>) -> impl Iterator<Item = *mut Slab> {
+        // SAFETY: none of the callers asks for more than there are.
+        numbers.map(|number| unsafe { self.region.slabs().add(number) })
+    }
+
+    /// Those between the others, for the calling thread.
+    pub(crate) fn transfers(&self) -> Transfers {
+        let Setup { caches, transfers: count, mode, .. } = *self.setup();
+        // SAFETY: they lie behind those of CPUs.
+        let slabs = unsafe { self.region.slabs().add(caches) };
+        let for_flows = mode == Mode::PerCpu && count < transfer::MANY;
+        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
+    }
+}

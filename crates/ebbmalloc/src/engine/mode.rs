@@ -1,0 +1,166 @@
+//! Which front end is in force, and why: decided at set-up, by what the options ask for and what works here.
+
+use core::fmt::{Display, Formatter, Result as Written};
+
+use crate::engine::Engine;
+use crate::platform::options::ModeChoice;
+use crate::platform::os::{Os, RseqArea};
+
+/// A front end (`front/`), the one that works everywhere first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Slot,
+    Thread,
+    PerCpu,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerCpu => "percpu",
+            Self::Thread => "thread",
+            Self::Slot => "slot",
+        }
+    }
+}
+
+/// The front end in force, why this one, and what else would work. Shown as text, it is what the statistics
+/// begin with.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// "percpu", "thread" or "slot".
+    pub mode: &'static str,
+    /// What picks the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
+    pub id: &'static str,
+    /// Why this mode.
+    pub why: &'static str,
+    /// Which other modes would work here.
+    pub others: &'static str,
+    /// Why percpu mode would not; empty where it would.
+    pub no_percpu: &'static str,
+    /// What is done with blocks beside handing them out: "check", "harden", "sample" (`EBB_CHECK` and so on), or nothing.
+    pub care: &'static str,
+    /// The kernel's version: its first two numbers. Asked for when somebody wants to know.
+    pub kernel: [u32; 2],
+}
+
+impl Choice {
+    /// Before set-up.
+    pub(crate) const UNSET: Self =
+        Self { mode: "", id: "", why: "", others: "", no_percpu: "", care: "", kernel: [0; 2] };
+}
+
+impl Display for Choice {
+    fn fmt(&self, f: &mut Formatter) -> Written {
+        let Self { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self;
+        let by = if id.is_empty() { "" } else { " by " };
+        write!(f, "{} mode {mode}{by}{id} ({why}; Linux {major}.{minor}", crate::VERSION)?;
+        if !others.is_empty() {
+            write!(f, "; possible too: {others}")?;
+        }
+        if !no_percpu.is_empty() && no_percpu != why {
+            write!(f, "; not percpu: {no_percpu}")?;
+        }
+        f.write_str(match *care {
+            "check" => "), each block checked (EBB_CHECK)",
+            "harden" => "), hardened (EBB_HARDEN)",
+            "sample" => "), some blocks sampled (EBB_SAMPLE)",
+            _ => ")",
+        })
+    }
+}
+
+/// How many threads may have caches of their own in thread mode. Where nobody asked for that, so few that what all caches hold is
+/// bounded by CPUs (decisions/0021).
+pub(crate) fn own_caches(asked: ModeChoice, cpus: usize) -> usize {
+    const PER_CPU: usize = 4;
+    if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(PER_CPU) }
+}
+
+/// What set-up decides about caches.
+pub(crate) struct Decision {
+    pub mode: Mode,
+    /// In percpu mode, where threads have their rseq areas.
+    pub area: Option<RseqArea>,
+    /// The mode that was asked for where that is not possible.
+    pub refused: Option<Mode>,
+    pub choice: Choice,
+}
+
+impl<O: Os> Engine<O> {
+    /// Decides on the mode.
+    pub(crate) fn choose_mode(&self, asked: ModeChoice) -> Decision {
+        const ASKED: &str = "asked for by EBB_MODE";
+        let area = self.os.rseq();
+        let by_itself = match area {
+            Ok(area) if area.ours => "the C library registers no rseq, so ebbmalloc does",
+            _ => "glibc registered rseq",
+        };
+        let mut no_percpu = area.err().unwrap_or("");
+        // Asks for nothing to be done.
+        let mut threads = self.os.watch_threads(None).is_ok();
+        let (mode, why, refused) = match asked {
+            ModeChoice::Slot => (Mode::Slot, ASKED, None),
+            ModeChoice::Thread => match self.prepare_threads() {
+                Ok(()) => (Mode::Thread, ASKED, None),
+                Err(why) => {
+                    threads = false;
+                    (Mode::Slot, why, Some(Mode::Thread))
+                }
+            },
+            ModeChoice::Auto | ModeChoice::PerCpu => match self.prepare_percpu(area) {
+                Ok(()) if asked == ModeChoice::Auto => (Mode::PerCpu, by_itself, None),
+                Ok(()) => (Mode::PerCpu, ASKED, None),
+                Err(why) => {
+                    no_percpu = why;
+                    threads = self.prepare_threads().is_ok();
+                    let mode = if threads { Mode::Thread } else { Mode::Slot };
+                    (mode, why, (asked == ModeChoice::PerCpu).then_some(Mode::PerCpu))
+                }
+            },
+        };
+        let others = match (mode, no_percpu.is_empty(), threads) {
+            (Mode::PerCpu, _, true) => "thread, slot",
+            (Mode::PerCpu, _, false) => "slot",
+            (Mode::Thread, true, _) => "percpu, slot",
+            (Mode::Thread, false, _) => "slot",
+            (Mode::Slot, true, true) => "percpu, thread",
+            (Mode::Slot, true, false) => "percpu",
+            (Mode::Slot, false, true) => "thread",
+            (Mode::Slot, false, false) => "",
+        };
+        let in_force = area.ok().filter(|_| mode == Mode::PerCpu);
+        Decision {
+            mode,
+            area: in_force,
+            refused,
+            choice: Choice {
+                mode: mode.name(),
+                id: in_force.map_or("", |area| area.id),
+                why,
+                others,
+                no_percpu,
+                ..Choice::UNSET
+            },
+        }
+    }
+
+    /// What set-up decided, as it is told.
+    pub(crate) fn told(&self, decided: Choice) -> Choice {
+        Choice { kernel: self.os.kernel(), ..decided }
+    }
+
+    /// Sees to it that threads can register themselves, where nobody does it for them.
+    fn prepare_percpu(&self, area: Result<RseqArea, &'static str>) -> Result<(), &'static str> {
+        if area?.ours { self.watch_threads() } else { Ok(()) }
+    }
+
+    /// The same for caches of their own.
+    fn prepare_threads(&self) -> Result<(), &'static str> {
+        self.watch_threads().and_then(|()| self.thread_slabs.set_up(&self.os))
+    }
+
+    fn watch_threads(&self) -> Result<(), &'static str> {
+        self.os.watch_threads(self.os.hooks().map(|hooks| hooks.at_thread_exit))
+    }
+}

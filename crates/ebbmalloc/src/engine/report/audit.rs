@@ -1,0 +1,299 @@
+//! The whole heap at rest: walks all of it and panics at the first thing that is booked wrongly. For
+//! tests; nobody else may use the engine meanwhile.
+//!
+//! What is held to be true:
+//!
+//! - runs tile the units up to the frontier, and the trees hold the free ones (`pages.rs`);
+//! - the map says of each unit what its run is used for, and so does the run's note;
+//! - a span's counts agree with its bitmap, lists hold the spans that have free blocks, no block in use lies in a hole;
+//! - every block is in use, or in exactly one cache, or one set bit in its span;
+//! - counters are the sums of what there is.
+
+use core::ptr;
+
+use crate::frontend::slab::{OwnedStack, Slab};
+use crate::central::CentralCounts;
+use crate::safety::check_table::State as BlockState;
+use crate::engine::Engine;
+use crate::central::heap_record::HeapRecord;
+use crate::backend::page_map::MapEntry;
+use crate::platform::os::Os;
+use crate::backend::region::{Region, UnitIndex};
+use crate::backend::run::{Run, State};
+use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::backend::span::Span;
+use crate::backend::units::Units;
+
+/// What was found on the way.
+struct Found {
+    /// By class, spans and blocks that are claimed from them: of no heap.
+    classes: [CentralCounts; CLASSES],
+    /// Units of spans of no heap.
+    span_units: usize,
+    /// Units of heaps' records and spans.
+    heap_units: usize,
+    large_blocks: usize,
+    large_units: usize,
+    /// Units in use for nothing: a guard in them could not be taken away.
+    lost_units: usize,
+}
+
+impl<O: Os> Engine<O> {
+    /// Runs `work` as if somebody else were at the spans of the class of blocks of so many bytes: whatever needs its lock waits.
+    /// No round begins meanwhile, as it would look at all spans.
+    pub fn while_at_spans<R>(&self, size: usize, work: impl FnOnce() -> R) -> R {
+        let class = SizeClass::of(size).expect("a small size");
+        let _rounds = self.rounds.try_lock();
+        let _spans = self.centrals[class.index()].spans().lock();
+        work()
+    }
+
+    /// Panics at the first thing that is booked wrongly, whatever the program holds.
+    pub fn check(&self) {
+        let found = self.check_runs();
+        for class in SizeClass::all() {
+            let spans = self.centrals[class.index()].spans().lock();
+            let (counts, seen) = (spans.counts, found.classes[class.index()]);
+            let (listed, _) = spans.check(&self.region, class);
+            drop(spans);
+            assert_eq!(listed, counts.free(), "free blocks of {class:?}");
+            assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
+            assert_eq!(counts.holes, seen.holes, "bytes in holes of {class:?}");
+            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+        }
+        assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
+        let totals = self.totals.read();
+        let large = (totals.large_blocks, totals.large_units);
+        assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
+        let pages = self.pages.lock();
+        let in_use = pages.check(&self.region);
+        assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
+        drop(pages);
+        let all = found.span_units + found.heap_units + found.large_units + found.lost_units;
+        assert_eq!(all, in_use, "units in use");
+        self.thread_slabs.check();
+        self.each_cached(|block, class| self.mark(block, Some(class)));
+        self.each_cached(|block, _| self.unmark(block));
+    }
+
+    /// The same for a program that holds these blocks, and no others.
+    pub fn check_with(&self, live: &[*mut u8]) {
+        self.check();
+        let large = live.iter().filter(|&&block| self.mark(block, None)).count()
+            + self.sum_quarantined(|block| self.mark(block, None));
+        assert_eq!(large, self.totals.read().large_blocks, "large blocks that nobody holds");
+        self.each_cached(|block, class| self.mark(block, Some(class)));
+        for (first, run) in self.pages.lock().runs(&self.region) {
+            if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
+                // SAFETY: a span, and nobody else works on it.
+                let idle = unsafe { &*self.region.span(first) }.is_idle();
+                assert!(idle, "a block of the span at {first} that nobody holds");
+            }
+        }
+        self.each_cached(|block, _| self.unmark(block));
+        live.iter().for_each(|&block| self.unmark(block));
+        self.sum_quarantined(|block| {
+            self.unmark(block);
+            false
+        });
+    }
+
+    /// Holds what runs are used for against the map and the spans.
+    fn check_runs(&self) -> Found {
+        let region = &self.region;
+        let mut found = Found {
+            classes: [CentralCounts::default(); CLASSES],
+            span_units: 0,
+            heap_units: 0,
+            large_blocks: 0,
+            large_units: 0,
+            lost_units: 0,
+        };
+        let pages = self.pages.lock();
+        for (first, run) in pages.runs(region) {
+            let entry = region.entry(first as usize);
+            let rest = first + 1..first + run.units;
+            if run.state != State::InUse {
+                let units = first as usize..rest.end as usize;
+                let walked = region.units_in(units.clone()).count();
+                if run.state == State::Foreign && entry != MapEntry::LARGE_FREED {
+                    assert_eq!((entry, walked), (MapEntry::OTHERS, 1), "others' at {first}");
+                    continue;
+                }
+                assert_eq!(walked, units.len(), "units of the run at {first}");
+                units.for_each(|unit| check_unused(region, unit as UnitIndex));
+                continue;
+            }
+            // Held back, or lost.
+            let freed =
+                self.hardening() && [MapEntry::LARGE_FREED, MapEntry::NONE].contains(&entry);
+            if !freed {
+                check_owner(region, first, run, entry);
+            }
+            if let Some(class) = entry.class() {
+                let expected = MapEntry::small(class, first);
+                for unit in first..rest.end {
+                    assert_eq!(region.entry(unit as usize).of_anyone(), expected, "unit {unit}");
+                }
+                // SAFETY: a span, and nobody else works on it.
+                let span = unsafe { &*region.span(first) };
+                let lengths = [1, class.span_units(), class.random_span_units()];
+                assert!(lengths.contains(&run.units), "{} units of {class:?}", run.units);
+                assert_eq!(run.units, span.units as u32, "units of a span of {class:?}");
+                span.check(class);
+                if entry.is_of_heap() {
+                    found.heap_units += run.units as usize;
+                } else {
+                    let counts = &mut found.classes[class.index()];
+                    counts.spans += 1;
+                    found.span_units += run.units as usize;
+                    counts.claimed += (span.blocks - span.free) as usize;
+                    counts.holes += span.holes();
+                }
+                continue;
+            }
+            // Of several heaps, where they were made together.
+            let records = entry == MapEntry::HEAP;
+            let nth_record =
+                |unit: UnitIndex| records && (unit - first).is_multiple_of(self.heap_units());
+            for unit in rest {
+                match nth_record(unit) {
+                    true => assert_eq!(region.entry(unit as usize), MapEntry::HEAP, "at {unit}"),
+                    false => check_unused(region, unit),
+                }
+            }
+            match entry.of_anyone() {
+                MapEntry::HEAP => found.heap_units += run.units as usize,
+                MapEntry::LARGE => {
+                    let guard = if self.hardening() { self.os.page_size() } else { 0 };
+                    let expected = Units::for_bytes(run.asked() + guard).map(Units::get);
+                    assert_eq!(expected, Some(run.units), "large block at {first}");
+                    found.large_blocks += 1;
+                    found.large_units += run.units as usize;
+                }
+                MapEntry::LARGE_FREED if freed => {
+                    found.large_blocks += 1;
+                    found.large_units += run.units as usize;
+                }
+                MapEntry::NONE if freed => found.lost_units += run.units as usize,
+                _ => panic!("unit {first} is in use for nothing: {entry:?}"),
+            }
+        }
+        found
+    }
+
+    /// Units of the records and spans of heaps.
+    fn check_heaps(&self) -> usize {
+        let heaps = self.heaps.lock();
+        assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
+        let record = self.heap_units() as usize;
+        heaps.each(&self.region).map(|heap| record + self.check_heap_record(heap)).sum()
+    }
+
+    fn check_heap_record(&self, heap: &HeapRecord) -> usize {
+        let contents = heap.contents().lock();
+        let (mut units, mut used) = (0, 0);
+        for class in SizeClass::all() {
+            let spans = &contents.spans[class.index()];
+            let counts = spans.counts;
+            let (free, listed) = spans.check(&self.region, class);
+            assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
+            // Those of heaps are all in a list.
+            units += listed;
+            used += counts.claimed * class.size();
+        }
+        for first in contents.each_large(&self.region) {
+            let entry = self.region.entry(first as usize);
+            assert_eq!(entry, MapEntry::LARGE.of_heap(), "large block of a heap");
+            // SAFETY: a large block of the heap that is locked.
+            used += unsafe { (*self.region.run(first)).units } as usize * UNIT;
+        }
+        assert_eq!(used, contents.used, "bytes that a heap uses");
+        assert!(used <= contents.limit, "a heap beyond its limit");
+        units
+    }
+
+    /// Runs `work` on each block in a cache, with the class of its stack.
+    fn each_cached<R>(&self, mut work: impl FnMut(*mut u8, SizeClass) -> R) {
+        let mut in_slab = |slab: *mut Slab| {
+            for class in SizeClass::all() {
+                // SAFETY: a slab of this engine, which nobody uses meanwhile.
+                let stack = unsafe { OwnedStack::new(slab, class) };
+                let mut header = stack.header();
+                // Some stay closed for a while: `drain.rs`.
+                assert!(!header.is_taken(), "a stack of {class:?} is taken");
+                header = if header.is_closed() { header.opened(class) } else { header };
+                let mut block = [ptr::null_mut()];
+                while stack.take(&mut header, &mut block) > 0 {
+                    work(block[0], class);
+                }
+            }
+        };
+        self.slabs().for_each(&mut in_slab);
+        self.thread_slabs.for_each(in_slab);
+    }
+
+    /// How many blocks in quarantine `work` says yes of.
+    fn sum_quarantined(&self, mut work: impl FnMut(*mut u8) -> bool) -> usize {
+        let mut sum = 0;
+        if self.checking() {
+            self.check_table.lock().find_map(|record| {
+                sum += (record.state == BlockState::Quarantined && work(record.block)) as usize;
+                None::<()>
+            });
+        }
+        sum
+    }
+
+    /// Books a small block that is in a cache of this class, or in use, as free: only once can that be. True for
+    /// a large one.
+    fn mark(&self, block: *mut u8, cached: Option<SizeClass>) -> bool {
+        let Some((span, number, entry)) = self.small(block) else {
+            return true;
+        };
+        let code = cached.map_or(entry.code(), SizeClass::index);
+        assert_eq!(entry.code(), code, "{block:p} is in the wrong cache");
+        assert!(span.release(number), "{block:p} is in two places");
+        false
+    }
+
+    fn unmark(&self, block: *mut u8) {
+        if let Some((span, number, _)) = self.small(block) {
+            span.take(number);
+        }
+    }
+
+    /// The span that a block lies in, and its number there; `None` for a large block.
+    #[allow(clippy::mut_from_ref)]
+    fn small(&self, block: *mut u8) -> Option<(&mut Span, usize, MapEntry)> {
+        let region = &self.region;
+        let offset = region.offset(block);
+        assert!(offset < region.committed(), "{block:p} is no block");
+        let entry = region.entry(offset / UNIT);
+        let Some(class) = entry.class() else {
+            let begins = entry.of_anyone() == MapEntry::LARGE && offset.is_multiple_of(UNIT);
+            assert!(begins, "{block:p} is no block: {entry:?}");
+            return None;
+        };
+        let within = entry.within_span(offset);
+        assert!(class.begins_at(within), "{block:p} is inside of a block of {class:?}");
+        let first = (offset - within) / UNIT;
+        // SAFETY: a span, and nobody else works on it.
+        Some((unsafe { &mut *region.span(first as UnitIndex) }, class.block_at(within), entry))
+    }
+}
+
+/// Panics unless no block begins here, as far as the map says.
+fn check_unused(region: &Region, unit: UnitIndex) {
+    let entry = region.entry(unit as usize);
+    let unused = [MapEntry::NONE, MapEntry::LARGE_FREED].contains(&entry);
+    assert!(unused, "nothing begins at unit {unit}: {entry:?}");
+}
+
+/// Panics unless a run that is in use notes the heap whose it is by the map.
+fn check_owner(region: &Region, first: UnitIndex, run: Run, entry: MapEntry) {
+    let owner = run.heap() as usize;
+    assert_eq!(entry.is_of_heap(), owner != 0, "whether the run at {first} is a heap's: {owner}");
+    let is_heap = owner == 0 || region.entry(owner) == MapEntry::HEAP;
+    assert!(is_heap, "the run at {first} is of {owner}, which is no heap");
+}

@@ -1,0 +1,223 @@
+//! The statistics, each declared once: what it is, of what kind and in which unit. The structs,
+//! every way to write them, and `docs/stats.md` come from here.
+
+use core::fmt::{self, Write};
+use core::marker::PhantomData;
+use core::mem::offset_of;
+
+use crate::engine::mode::Choice;
+use crate::size_class::CLASSES;
+
+/// Whether a number goes up and down, or only grows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Gauge,
+    Counter,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Bytes,
+    Count,
+    Micros,
+}
+
+/// What is declared of one number in an `S`, and how to get it.
+pub(super) struct Statistic<S> {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub unit: Unit,
+    pub help: &'static str,
+    /// Where it lies in an `S`: a function for each would take more room than all else that is declared.
+    at: u16,
+    of: PhantomData<fn(&S)>,
+}
+
+/// Declares a struct of statistics: its numbers, each with kind and unit, then its other fields.
+macro_rules! statistics {
+    (
+        $(#[$meta:meta])* $struct:ident {
+            $($(#[doc = $doc:literal])+ $name:ident: $kind:ident $unit:ident,)+
+        }
+        $($(#[$other_meta:meta])+ $other:ident: $type:ty = $empty:expr;)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $struct {
+            $($(#[$other_meta])+ pub $other: $type,)*
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        impl $struct {
+            pub(super) const EMPTY: Self = Self { $($other: $empty,)* $($name: 0,)+ };
+
+            pub(super) const DECLARED: &[Statistic<Self>] = &[$(Statistic {
+                name: stringify!($name),
+                kind: Kind::$kind,
+                unit: Unit::$unit,
+                help: concat!($($doc),+),
+                at: offset_of!(Self, $name) as u16,
+                of: PhantomData,
+            }),+];
+
+            /// Name and meaning of each number, for the types that other languages have of them.
+            #[doc(hidden)]
+            pub fn declared() -> impl Iterator<Item = (&'static str, &'static str)> {
+                Self::DECLARED.iter().map(|statistic| (statistic.name, statistic.help()))
+            }
+        }
+    };
+}
+
+statistics! {
+    /// A snapshot of an engine and its process.
+    Stats {
+        /** In blocks that the program holds, as rounded up to their size classes. */
+        live_bytes: Gauge Bytes,
+        /** The most that `live_bytes` has been; with several threads, within 128 KiB. Counted with `EBB_STATS` only, else 0. */
+        peak_bytes: Gauge Bytes,
+        /** In all blocks ever handed out. Counted with `EBB_STATS` only, else 0. */
+        allocated_bytes: Counter Bytes,
+        /** In all blocks ever freed. Counted with `EBB_STATS` only, else 0. */
+        freed_bytes: Counter Bytes,
+        /** In free blocks that caches hold, of virtual CPUs or of threads. */
+        cached_bytes: Gauge Bytes,
+        /** In free blocks of spans that also have blocks in use, as far as they are resident. */
+        pinned_bytes: Gauge Bytes,
+        /** In free blocks of spans that are not resident: their OS pages were not touched yet, or went back to the kernel. */
+        hole_bytes: Gauge Bytes,
+        /** In spans behind their last blocks, and in records of heaps. */
+        end_bytes: Gauge Bytes,
+        /** In free runs that still are resident. */
+        dirty_bytes: Gauge Bytes,
+        /** Of free memory, so much may stay resident because as much that had been returned to the kernel was soon wanted back. */
+        wanted_bytes: Gauge Bytes,
+        /** In blocks above 64 KiB that the program holds, each a run of its own. */
+        large_bytes: Gauge Bytes,
+        /** Of `live_bytes`, the most that may be due to rounding what was asked for up to size classes, or to 64 KiB. */
+        rounding_bytes: Gauge Bytes,
+        /** Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`). */
+        heap_bytes: Gauge Bytes,
+        /** Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`). */
+        sampled_bytes: Gauge Bytes,
+        /** Blocks sampled since the start. */
+        sampled_blocks: Counter Count,
+        /** Heaps that the program made and has not deleted. */
+        heaps: Gauge Count,
+        /** What counts against `EBB_LIMIT`: units in use or free and resident, and their tables. */
+        held_bytes: Gauge Bytes,
+        /** The most that `held_bytes` may be, in whole units of 64 KiB with their tables; 0 for no limit. */
+        limit_bytes: Gauge Bytes,
+        /** What the process may have by its control group or the machine, as set-up found it; 0 where nothing says. */
+        memory_bytes: Gauge Bytes,
+        /** Address space made usable, in use or not, resident or not. */
+        committed_bytes: Gauge Bytes,
+        /** Address space of the tables that describe it. */
+        table_bytes: Gauge Bytes,
+        /** Address space of the slabs, in which caches have their lists. */
+        slab_bytes: Gauge Bytes,
+        /** Memory returned to the kernel since the start. */
+        purged_bytes: Counter Bytes,
+        /** In free blocks of spans, returned to the kernel since the start: whole OS pages of them. */
+        dug_bytes: Counter Bytes,
+        /** System calls that returned `purged_bytes`. */
+        purges: Counter Count,
+        /** Blocks above 64 KiB that the program holds. */
+        large_blocks: Gauge Count,
+        /** Spans, all size classes together. */
+        spans: Gauge Count,
+        /** Batches of blocks that went from spans to caches. */
+        refills: Counter Count,
+        /** Batches that went back. */
+        flushes: Counter Count,
+        /** Time since the process started. */
+        elapsed_us: Gauge Micros,
+        /** CPU time in user mode, of the process. */
+        user_us: Counter Micros,
+        /** CPU time in the kernel, of the process. */
+        system_us: Counter Micros,
+        /** Page faults of the process served without storage. */
+        minor_faults: Counter Count,
+        /** Page faults of the process that read storage. */
+        major_faults: Counter Count,
+        /** Resident memory of the process, whoever allocated it. */
+        resident_bytes: Gauge Bytes,
+        /** The most that `resident_bytes` has been. */
+        peak_resident_bytes: Gauge Bytes,
+    }
+    /// The front end in force, and why.
+    choice: Choice = Choice::UNSET;
+    /// By class index; index 0 stays empty.
+    classes: [ClassStats; CLASSES] = [ClassStats::EMPTY; CLASSES];
+}
+
+statistics! {
+    /// One size class in a [`Stats`].
+    ClassStats {
+        /** Bytes in a block. */
+        block_bytes: Gauge Bytes,
+        /** Spans cut into blocks of the class. */
+        spans: Gauge Count,
+        /** Blocks that the program holds. */
+        live: Gauge Count,
+        /** Free blocks in caches. */
+        cached: Gauge Count,
+        /** Free blocks in spans. */
+        free: Gauge Count,
+        /** Bytes in free blocks of spans that are not resident. */
+        hole_bytes: Gauge Bytes,
+        /** Batches of blocks that went to caches. */
+        refills: Counter Count,
+        /** Batches that came back. */
+        flushes: Counter Count,
+    }
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gauge => "gauge",
+            Self::Counter => "counter",
+        }
+    }
+}
+
+impl<S> Statistic<S> {
+    /// Its value.
+    pub fn value(&self, of: &S) -> u64 {
+        // SAFETY: a field of this type lies there.
+        unsafe { (&raw const *of).byte_add(self.at as usize).cast::<u64>().read() }
+    }
+
+    /// What the declaration says, without the space around it.
+    pub fn help(&self) -> &'static str {
+        self.help.trim()
+    }
+
+    fn document(declared: &[Self], out: &mut impl Write) -> fmt::Result {
+        writeln!(out, "| name | kind | unit | meaning |\n|---|---|---|---|")?;
+        for statistic in declared {
+            let Statistic { name, kind, unit, .. } = statistic;
+            let unit = match unit {
+                Unit::Bytes => "bytes",
+                Unit::Count => "count",
+                Unit::Micros => "µs",
+            };
+            writeln!(out, "| `{name}` | {} | {unit} | {} |", kind.name(), statistic.help())?;
+        }
+        Ok(())
+    }
+}
+
+impl Stats {
+    /// The tables in `docs/stats.md`: numbers of all, and numbers of a class.
+    pub fn document(out: &mut impl Write) -> fmt::Result {
+        Statistic::document(Self::DECLARED, out)?;
+        out.write_str("\nFor each size class in use:\n\n")?;
+        Statistic::document(ClassStats::DECLARED, out)
+    }
+
+    pub(super) fn used_classes(&self) -> impl Iterator<Item = &ClassStats> {
+        self.classes.iter().filter(|row| row.spans + row.refills > 0)
+    }
+}

@@ -1,0 +1,212 @@
+//! Statistics: gathered here, and printed; declared in `declaration`, which every way to write
+//! them is made from.
+
+mod declaration;
+mod json;
+mod openmetrics;
+mod text;
+pub use declaration::{ClassStats, Stats};
+
+use core::fmt::{self, Write};
+
+use crate::central::CentralCounts;
+use crate::engine::Engine;
+use crate::telemetry::ledger::rounding_most;
+use crate::engine::mode::Choice;
+use crate::platform::options::StatsChoice;
+use crate::platform::os::Os;
+use crate::backend::region::Region;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::platform::message::Line;
+
+impl<O: Os> Engine<O> {
+    /// What is where right now. Parts are read one after the other, so while other threads
+    /// work they may disagree by a few batches. Does not allocate.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.stats_of_heap();
+        if stats.choice.mode.is_empty() {
+            return stats; // Before set-up.
+        }
+        stats.choice = self.told(stats.choice);
+        let usage = self.os.usage();
+        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
+        stats.system_us = usage.system_us;
+        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
+        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
+        stats
+    }
+
+    /// The same but for what the kernel accounts to the process, and which kernel this is: makes no system call.
+    #[inline(never)]
+    pub fn stats_of_heap(&self) -> Stats {
+        let mut stats = Stats::EMPTY;
+        // Not for its own sake: what set-up decides may not be read while another thread is at it.
+        if !self.ready() {
+            return stats;
+        }
+        let totals = self.totals.read();
+        let setup = self.setup();
+        stats.choice = setup.choice.unwrap_or(Choice::UNSET);
+
+        let (in_heaps, in_holes) = (self.sum_of_heaps(&mut stats), self.sum_of_holes());
+        for class in SizeClass::all() {
+            let counts = self.centrals[class.index()].spans().lock().counts;
+            let heaps = in_heaps[class.index()];
+            let cached = self.held(class).min(counts.claimed);
+            let size = class.size() as u64;
+            let free = (counts.free() + heaps.free()) as u64;
+            let row = ClassStats {
+                block_bytes: size,
+                spans: (counts.spans + heaps.spans) as u64,
+                live: (counts.claimed - cached + heaps.claimed) as u64,
+                cached: cached as u64,
+                free,
+                hole_bytes: in_holes[class.index()].min(free * size),
+                refills: counts.refills as u64,
+                flushes: counts.flushes as u64,
+            };
+            stats.live_bytes += row.live * size;
+            stats.cached_bytes += row.cached * size;
+            stats.pinned_bytes += row.free * size - row.hole_bytes;
+            stats.hole_bytes += row.hole_bytes;
+            stats.rounding_bytes += rounding_most(class, row.live);
+            stats.spans += row.spans;
+            stats.dug_bytes += counts.dug as u64;
+            stats.refills += row.refills;
+            stats.flushes += row.flushes;
+            stats.classes[class.index()] = row;
+        }
+        stats.large_blocks = totals.large_blocks as u64;
+        stats.large_bytes = (totals.large_units * UNIT) as u64;
+        stats.rounding_bytes += (stats.large_blocks * UNIT as u64).min(stats.large_bytes);
+        stats.live_bytes += stats.large_bytes;
+        stats.peak_bytes = totals.peak;
+        stats.allocated_bytes = totals.allocated;
+        stats.freed_bytes = totals.freed;
+        stats.dug_bytes += totals.dug;
+        {
+            let slots = self.samples.slots.lock();
+            (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
+        }
+
+        let (counts, limit, memory, wanted) = {
+            let pages = self.pages.lock();
+            let retention = &pages.retention;
+            (pages.counts, pages.limit, retention.pressure.known(), retention.patience.units())
+        };
+        stats.memory_bytes = memory as u64;
+        stats.wanted_bytes = (wanted * UNIT) as u64;
+        let in_blocks =
+            stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
+        stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);
+        stats.live_bytes += stats.sampled_bytes;
+        stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
+        stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
+        let committed = self.region.committed();
+        stats.committed_bytes = (counts.mapped(committed / UNIT) * UNIT) as u64;
+        stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
+        stats.slab_bytes = self.slab_places().iter().map(|&(_, bytes)| bytes as u64).sum();
+        stats.dirty_bytes = (counts.dirty * UNIT) as u64;
+        stats.purged_bytes = (counts.purged * UNIT) as u64;
+        stats.purges = counts.purges as u64;
+        stats
+    }
+
+    /// Counts heaps and what is in their blocks; and by class, what their spans hold.
+    fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
+        let mut sums = [CentralCounts::default(); CLASSES];
+        let heaps = self.heaps.lock();
+        stats.heaps = heaps.count as u64;
+        for heap in heaps.each(&self.region) {
+            let contents = heap.contents().lock();
+            stats.heap_bytes += contents.used as u64;
+            for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
+                sum.spans += spans.counts.spans;
+                sum.blocks += spans.counts.blocks;
+                sum.claimed += spans.counts.claimed;
+            }
+        }
+        sums
+    }
+
+    /// By class, bytes of free blocks that are not resident. To count them where they come and go would cost those
+    /// who allocate; a look at each span, alone, costs two milliseconds for each GiB, and nobody waits for it.
+    fn sum_of_holes(&self) -> [u64; CLASSES] {
+        let (mut sums, page) = ([0; CLASSES], self.os.page_size());
+        for unit in self.region.units_in(0..self.region.committed() / UNIT) {
+            let entry = self.region.entry(unit);
+            if let Some(class) = entry.class().filter(|_| entry.is_first(unit))
+                && let Some(span) = self.copy_of_span(unit, class)
+            {
+                sums[class.index()] += span.hole_bytes(class, page) as u64;
+            }
+        }
+        sums
+    }
+
+    /// Prints the statistics to standard error, as the options say; else as text, and then where resident memory is.
+    #[cold]
+    pub fn print_stats(&self) {
+        let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
+        let choice = self.setup().options.stats;
+        if matches!(choice, StatsChoice::Text | StatsChoice::Off) {
+            out.prefix = Line::START;
+        }
+        // Writing to a stream cannot fail.
+        let _ = self.write_stats(choice, &mut out);
+        if !out.prefix.is_empty() {
+            let _ = self.write_lines(&mut out);
+        }
+    }
+
+    /// Not inlined: a thread with a small stack may end the program, and has no room for this and the ledger at once.
+    #[inline(never)]
+    fn write_stats(&self, choice: StatsChoice, out: &mut Stream<O>) -> fmt::Result {
+        let stats = self.stats();
+        match choice {
+            StatsChoice::Json => stats.write_json(out),
+            StatsChoice::OpenMetrics => stats.write_openmetrics(out),
+            StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
+        }
+    }
+}
+
+/// Standard error with a small buffer, by lines: each ends in a write of its own, so that other
+/// processes do not write into the midst of a short one.
+struct Stream<'a, O: Os> {
+    os: &'a O,
+    /// What every line starts with.
+    prefix: &'static str,
+    buffer: [u8; 512],
+    length: usize,
+}
+
+impl<O: Os> Stream<'_, O> {
+    fn put(&mut self, byte: u8) {
+        if self.length == self.buffer.len() {
+            self.flush();
+        }
+        self.buffer[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn flush(&mut self) {
+        self.os.print(&self.buffer[..self.length]);
+        self.length = 0;
+    }
+}
+
+impl<O: Os> Write for Stream<'_, O> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            if self.length == 0 {
+                self.prefix.bytes().for_each(|byte| self.put(byte));
+            }
+            self.put(byte);
+            if byte == b'\n' {
+                self.flush();
+            }
+        }
+        Ok(())
+    }
+}

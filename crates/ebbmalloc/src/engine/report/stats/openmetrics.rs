@@ -1,0 +1,149 @@
+//! Statistics as OpenMetrics text, version 1.0: what Prometheus and its kin read.
+//!
+//! A name is that of the declaration after `ebbmalloc_`, or `ebbmalloc_class_` with the label
+//! `block_bytes`. Times are in seconds, as the format wants all base units. What is declared must
+//! need no escape in a quoted string or in a line of help; a test sees to it.
+
+use core::fmt::{self, Write};
+
+use super::declaration::{ClassStats, Kind, Statistic, Stats, Unit};
+use crate::engine::mode::Choice;
+
+impl Stats {
+    /// The statistics as OpenMetrics text, to its `# EOF`.
+    pub fn write_openmetrics(&self, out: &mut impl Write) -> fmt::Result {
+        self.openmetrics_to(out)
+    }
+
+    fn openmetrics_to(&self, out: &mut dyn Write) -> fmt::Result {
+        let (version, Choice { mode, why, id, care, .. }) = (crate::VERSION, self.choice);
+        writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
+        write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
+        writeln!(out, r#"why="{why}",id="{id}",care="{care}"}} 1"#)?;
+        for statistic in Self::DECLARED {
+            let family = Family { prefix: "ebbmalloc", statistic };
+            family.head(out)?;
+            family.sample(out, format_args!(""), self)?;
+        }
+        // The first only names the class.
+        for statistic in &ClassStats::DECLARED[1..] {
+            let family = Family { prefix: "ebbmalloc_class", statistic };
+            family.head(out)?;
+            for class in self.used_classes() {
+                let label = format_args!("{{block_bytes=\"{}\"}}", class.block_bytes);
+                family.sample(out, label, class)?;
+            }
+        }
+        out.write_str("# EOF\n")
+    }
+}
+
+/// A statistic under the name that it has in the format, without what tells a sample's kind.
+struct Family<'a, S> {
+    prefix: &'static str,
+    statistic: &'a Statistic<S>,
+}
+
+impl<S> Family<'_, S> {
+    /// The lines before the samples.
+    fn head(&self, out: &mut dyn Write) -> fmt::Result {
+        writeln!(out, "# TYPE {self} {}", self.statistic.kind.name())?;
+        match self.statistic.unit {
+            Unit::Bytes => writeln!(out, "# UNIT {self} bytes")?,
+            Unit::Micros => writeln!(out, "# UNIT {self} seconds")?,
+            Unit::Count => {}
+        }
+        writeln!(out, "# HELP {self} {}", self.statistic.help())
+    }
+
+    fn sample(&self, out: &mut dyn Write, labels: fmt::Arguments, of: &S) -> fmt::Result {
+        let total = if self.statistic.kind == Kind::Counter { "_total" } else { "" };
+        let value = self.statistic.value(of);
+        match self.statistic.unit {
+            Unit::Micros => {
+                let (seconds, micros) = (value / 1_000_000, value % 1_000_000);
+                writeln!(out, "{self}{total}{labels} {seconds}.{micros:06}")
+            }
+            Unit::Bytes | Unit::Count => writeln!(out, "{self}{total}{labels} {value}"),
+        }
+    }
+}
+
+impl<S> fmt::Display for Family<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { prefix, statistic } = self;
+        match statistic.name.strip_suffix("_us") {
+            Some(name) => write!(f, "{prefix}_{name}_seconds"),
+            None => write!(f, "{prefix}_{}", statistic.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::string::String;
+
+    use super::*;
+
+    fn sample() -> String {
+        let mut stats = Stats::EMPTY;
+        stats.choice = Choice { mode: "slot", why: "a reason", care: "harden", ..Choice::UNSET };
+        (stats.live_bytes, stats.purged_bytes, stats.purges) = (4096, 1 << 40, 3);
+        stats.user_us = 12_000_034;
+        let class =
+            ClassStats { block_bytes: 48, spans: 2, live: 7, refills: 5, ..ClassStats::EMPTY };
+        stats.classes[3] = class;
+        let mut text = String::new();
+        stats.write_openmetrics(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn gauges_counters_times_and_classes() {
+        let text = sample();
+        for lines in [
+            "# TYPE ebbmalloc info\n",
+            "ebbmalloc_info{version=\"",
+            ",mode=\"slot\",why=\"a reason\",id=\"\",care=\"harden\"} 1\n",
+            "# TYPE ebbmalloc_live_bytes gauge\n# UNIT ebbmalloc_live_bytes bytes\n# HELP ebbmalloc_live_bytes In ",
+            "\nebbmalloc_live_bytes 4096\n",
+            "# TYPE ebbmalloc_purged_bytes counter\n",
+            "\nebbmalloc_purged_bytes_total 1099511627776\n",
+            "# TYPE ebbmalloc_purges counter\n# HELP ebbmalloc_purges ",
+            "\nebbmalloc_purges_total 3\n",
+            "# UNIT ebbmalloc_user_seconds seconds\n",
+            "\nebbmalloc_user_seconds_total 12.000034\n",
+            "\nebbmalloc_class_live{block_bytes=\"48\"} 7\n",
+            "\nebbmalloc_class_refills_total{block_bytes=\"48\"} 5\n",
+        ] {
+            assert!(text.contains(lines), "no {lines:?} in\n{text}");
+        }
+        assert_eq!(text.matches("# EOF").count(), 1);
+        assert!(text.ends_with("\n# EOF\n"));
+    }
+
+    #[test]
+    fn every_statistic_is_a_family_with_its_unit_in_its_name() {
+        let text = sample();
+        let families = Stats::DECLARED.len() + ClassStats::DECLARED.len();
+        assert_eq!(
+            text.matches("# TYPE ").count(),
+            families,
+            "the info metric stands for block_bytes"
+        );
+        assert_eq!(text.matches("# HELP ").count(), families);
+        for line in text.lines().filter_map(|line| line.strip_prefix("# UNIT ")) {
+            let (family, unit) = line.split_once(' ').unwrap();
+            assert!(family.ends_with(unit), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_needs_an_escape() {
+        let of_all = Stats::DECLARED.iter().map(|statistic| statistic.help());
+        let help = of_all.chain(ClassStats::DECLARED.iter().map(|statistic| statistic.help()));
+        for text in help {
+            assert!(!text.contains(['\\', '"', '\n']), "{text}");
+        }
+    }
+}

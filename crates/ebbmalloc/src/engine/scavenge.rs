@@ -1,0 +1,278 @@
+//! What the scavenger does, round by round: free memory that was not needed since the last round goes
+//! back to the kernel, and so do OS pages of spans all of whose blocks are free, and what caches hold
+//! that nobody uses.
+//!
+//! The thread exists only while the process has several threads anyway that allocate, and only while there
+//! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
+
+use crate::central::ClassSpans;
+use crate::engine::drain::Which;
+use crate::engine::Engine;
+use crate::backend::page_map::MapEntry;
+use crate::platform::os::{Os, ThreadWords};
+use crate::backend::region::UnitIndex;
+use crate::backend::scavenger_state::Rounds;
+use crate::size_class::UNIT;
+use crate::platform::sync::{AtomicU64, Ordering};
+
+/// From one round to the next, in milliseconds.
+const ROUND: u32 = 200;
+/// The same where nothing goes back for now.
+const LONG_ROUND: u32 = 1000;
+/// The same where nothing goes back, and much is in use.
+const WATCH_ROUND: u32 = 2000;
+/// The most such rounds. Who does nothing for longer has a thread again when it next allocates in bulk.
+const WATCH_ROUNDS_MAX: u32 = 5;
+/// The rounds in which all spans are looked at once, unless there are very many.
+const CYCLE: usize = 5;
+/// The most units that a round looks at, and that it returns: a fork waits for its end.
+const ROUND_MOST: usize = (256 << 20) / UNIT;
+/// The scavenger starts where so many units are in use.
+const STARTS_AT: usize = (4 << 20) / UNIT;
+/// The most units that go back to the kernel while the page heap is locked.
+const AT_A_TIME: usize = (16 << 20) / UNIT;
+/// How often to think of starting the scavenger, in milliseconds.
+const LOOK: u32 = 2;
+/// Until the next attempt where no thread could be started, in milliseconds.
+const PAUSE: u64 = 60_000;
+/// So many cycles without anything to give back, and a span that is quiet has been looked at twice.
+const QUIET: u32 = 2;
+
+impl<O: Os> Engine<O> {
+    /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
+    /// where it is freed, which the C library does with locks held that starting a thread takes.
+    #[inline]
+    pub(crate) fn want_scavenger(&self) {
+        let words = self.os.thread_words();
+        if words.is_new_company() {
+            self.enter_company(words);
+        }
+        if self.scavenger.is_wanted(words)
+            && self.region.committed() >= STARTS_AT * UNIT
+            && self.is_due(&self.scavenger.start_due, LOOK)
+        {
+            self.start_scavenger(words);
+        }
+    }
+
+    /// Counts the calling thread as company of the scavenger, unless it is the first of the process.
+    #[cold]
+    #[inline(never)]
+    fn enter_company(&self, words: &ThreadWords) {
+        let Some(hooks) = self.os.hooks() else { return };
+        if self.scavenger.is_off() || self.look_for_first(words) {
+            return;
+        }
+        // Watching the thread may allocate.
+        words.go();
+        if self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok() && self.os.watch_thread() {
+            self.scavenger.arrive();
+            words.come();
+        }
+    }
+
+    /// Whether the calling thread, which has these words, is the first of the process, as is found out once. Set-up mostly
+    /// does, since then system calls are free.
+    pub(crate) fn look_for_first(&self, words: &ThreadWords) -> bool {
+        let asks = self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
+        let is_first = asks && self.os.is_first();
+        if is_first {
+            self.scavenger.come_first(words);
+        }
+        is_first
+    }
+
+    /// The calling thread exits. The last one takes the scavenger along.
+    pub(crate) fn leave_company(&self) {
+        if self.os.thread_words().go() && self.scavenger.leave() {
+            self.stop_scavenger();
+        }
+    }
+
+    #[cold]
+    fn stop_scavenger(&self) {
+        self.os.ring(&self.scavenger.bell);
+        self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
+        self.pages.lock().surplus(&self.os, false);
+        // Who starts threads again and again is not to start ours as often.
+        self.scavenger.start_due.store(self.os.now_ms() + ROUND as u64, Ordering::Relaxed);
+        self.scavenger.stopped();
+    }
+
+    /// True once in so many milliseconds: by the clock, so that threads need not share a counter.
+    fn is_due(&self, due: &AtomicU64, every: u32) -> bool {
+        let now = self.os.now_ms();
+        let is_due = now >= due.load(Ordering::Relaxed);
+        if is_due {
+            due.store(now + every as u64, Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    #[cold]
+    fn start_scavenger(&self, words: &ThreadWords) {
+        let Some(hooks) = self.os.hooks() else { return };
+        if !self.is_worth_watching() {
+            return;
+        }
+        if words.is_first() && self.scavenger.replace_thread() {
+            // From a thread that may have CPUs and a priority of its own.
+            self.stop_scavenger();
+        }
+        let may_start = self.scavenger.threads_min(words);
+        let Some(ended) = may_start.and_then(|threads| self.scavenger.begin(threads)) else {
+            return;
+        };
+        if ended {
+            self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
+        }
+        self.scavenger.start_from(words);
+        self.scavenger.bell.store(0, Ordering::Relaxed);
+        let Some(thread) = self.os.start_thread(hooks.scavenge) else {
+            self.scavenger.not_begun();
+            // A limit of threads may be in the way, for now or for ever.
+            return self.scavenger.start_due.store(self.os.now_ms() + PAUSE, Ordering::Relaxed);
+        };
+        self.scavenger.thread.store(thread, Ordering::Relaxed);
+        if !self.scavenger.begun() {
+            self.stop_scavenger();
+        }
+    }
+
+    /// True where so much is in use that a scavenger pays off.
+    fn is_worth_watching(&self) -> bool {
+        self.pages.lock().counts.in_use >= STARTS_AT
+    }
+
+    /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
+    #[inline]
+    pub(crate) fn call_scavenger(&self) {
+        if !self.scavenger.call() {
+            self.scavenge_if_due();
+        }
+    }
+
+    fn scavenge_if_due(&self) {
+        if self.is_due(&self.scavenger.round_due, ROUND)
+            && let Some(mut rounds) = self.rounds.try_lock()
+        {
+            self.round(&mut rounds, false);
+        }
+    }
+
+    /// What a program calls when it has nothing else to do, an event loop before it waits: gives
+    /// some memory back that nobody needs. True if it is worth calling again, after a fifth of a
+    /// second: before, it does nothing.
+    pub fn idle(&self) -> bool {
+        if !self.ready() || self.scavenger.call() {
+            return false;
+        }
+        self.scavenge_if_due();
+        self.rounds.lock().quiet < QUIET
+    }
+
+    /// What the scavenger's thread runs.
+    pub fn scavenge(&self) {
+        // Handlers of the program's may run on it, and allocate.
+        self.os.thread_words().go();
+        let (mut wait, mut watched) = (ROUND, 0);
+        self.rounds.lock().quiet = 0;
+        loop {
+            self.os.doze_ms(&self.scavenger.bell, wait);
+            if self.scavenger.is_stopping() {
+                break;
+            }
+            let called = self.scavenger.was_called();
+            let mut rounds = self.rounds.lock();
+            self.round(&mut rounds, called);
+            if rounds.quiet < QUIET {
+                (wait, watched) = (ROUND, 0);
+            } else if rounds.caches_used {
+                // Whoever works within caches does not call, but will leave them full.
+                wait = LONG_ROUND;
+            } else if watched < WATCH_ROUNDS_MAX && self.is_worth_watching() {
+                // It may be freed at once and any time, by a program that then does nothing more; and frees
+                // start no thread.
+                (wait, watched) = (WATCH_ROUND, watched + 1);
+            } else if self.scavenger.end() {
+                self.pages.lock().surplus(&self.os, false);
+                break;
+            }
+        }
+    }
+
+    /// Gives back some of what nobody needed since the last round; `busy` if the program is known to
+    /// have freed blocks since.
+    fn round(&self, rounds: &mut Rounds, busy: bool) {
+        let surplus = self.give_surplus();
+        let end = self.region.committed() / UNIT;
+        let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
+        let mut walk = self.region.units_in(rounds.cursor as usize..end);
+        let dug = self.dig(walk.by_ref().take(scanned), true);
+        rounds.cursor = walk.next as UnitIndex;
+        if busy || surplus > 0 || dug > 0 {
+            rounds.quiet = 0;
+        }
+        rounds.caches_used = self.drain(Which::Unused);
+        if walk.next >= end {
+            rounds.cursor = 0;
+            rounds.quiet = rounds.quiet.saturating_add(1);
+        }
+        if rounds.quiet >= QUIET && !rounds.caches_used {
+            self.flush_idle();
+        }
+    }
+
+    /// Returns free memory to the kernel that nobody needed since the last time. How many units.
+    fn give_surplus(&self) -> usize {
+        let surplus = self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_MOST);
+        let mut left = surplus;
+        // Who stops the scavenger waits for it.
+        while left > 0 && !self.scavenger.is_stopping() {
+            let some = left.min(AT_A_TIME);
+            let mut pages = self.pages.lock();
+            let keep = pages.counts.dirty.saturating_sub(some);
+            pages.purge(&self.region, &self.os, keep);
+            left -= some;
+        }
+        surplus
+    }
+
+    /// Gives back what caches hold, and returns all free memory to the kernel. True if any went.
+    pub fn trim(&self) -> bool {
+        if !self.ready() {
+            return false;
+        }
+        if self.checking() {
+            self.verify_all("malloc_trim");
+        }
+        self.flush_all();
+        let mut rounds = self.rounds.lock();
+        self.drain_threads();
+        rounds.quiet = 0;
+        let dug = self.dig(self.region.units_in(0..self.region.committed() / UNIT), false);
+        let mut pages = self.pages.lock();
+        let before = pages.counts.purged;
+        pages.purge(&self.region, &self.os, 0);
+        dug > 0 || pages.counts.purged > before
+    }
+
+    /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
+    /// went.
+    fn dig(&self, units: impl Iterator<Item = usize>, only_quiet: bool) -> usize {
+        let parts = units.filter_map(|unit| {
+            let entry = self.region.entry(unit);
+            if entry == MapEntry::LARGE {
+                return Some(self.dig_behind(unit as UnitIndex, only_quiet));
+            }
+            let class = entry.class().filter(|_| entry.is_first(unit))?;
+            let dig = |spans: &mut ClassSpans| {
+                spans.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
+            };
+            self.with_spans_of(unit as UnitIndex, entry, class, dig)
+        });
+        let dug = parts.sum();
+        self.totals.count_dug(dug);
+        dug
+    }
+}

@@ -1,0 +1,38 @@
+//! No restartable sequences: nothing below is ever called, since `Linux::rseq` says why not.
+
+use super::Place;
+use crate::frontend::slab::{Header, Slab};
+use crate::size_class::SizeClass;
+
+pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
+    core::ptr::null_mut()
+}
+
+pub(crate) unsafe fn holds(_: Place, _: SizeClass, _: u32, _: *mut u8) -> bool {
+    false
+}
+
+pub(crate) unsafe fn push(_: Place, _: SizeClass, _: *mut u8) -> bool {
+    false
+}
+
+pub(crate) unsafe fn push_batch(_: Place, _: SizeClass, _: &[*mut u8]) -> usize {
+    0
+}
+
+pub(crate) unsafe fn pop_batch(_: Place, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
+    0
+}
+
+pub(crate) unsafe fn replace_header(
+    _: Place,
+    _: SizeClass,
+    _: Header,
+    _: Header,
+) -> Option<Header> {
+    None
+}
+
+pub(crate) unsafe fn slab(_: Place) -> *mut Slab {
+    core::ptr::null_mut()
+}

@@ -1,0 +1,104 @@
+//! Text for people, made without allocating.
+
+use core::fmt::{Arguments, Display, Formatter, Result, Write};
+
+use crate::platform::os::Os;
+
+/// A line of text in a buffer on the stack; what does not fit is cut.
+pub(crate) struct Line {
+    buffer: [u8; Line::CAPACITY],
+    length: usize,
+}
+
+impl Line {
+    const CAPACITY: usize = 320;
+    /// What every line for people starts with.
+    pub const START: &str = "ebbmalloc: ";
+
+    /// Writes [`Line::START`], the text and a line feed to standard error, in one piece.
+    #[cold]
+    #[inline(never)]
+    pub fn print(os: &impl Os, text: Arguments) {
+        let mut line = Self { buffer: [0; Self::CAPACITY], length: 0 };
+        // Writing to a line cannot fail; it cuts.
+        let _ = line.write_str(Self::START);
+        let _ = line.write_fmt(text);
+        let end = line.length.min(Self::CAPACITY - 1);
+        line.buffer[end] = b'\n';
+        os.print(&line.buffer[..end + 1]);
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> Result {
+        let room = Self::CAPACITY - self.length;
+        let taken = text.len().min(room);
+        self.buffer[self.length..][..taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.length += taken;
+        Ok(())
+    }
+}
+
+/// `value` in units of so many, rounded to so many digits behind the point. A width that is asked for is that
+/// of all of it. Floating-point numbers would bring 30 KiB of code along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decimal {
+    pub value: u64,
+    pub unit: u64,
+    pub digits: usize,
+}
+
+impl Display for Decimal {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let &Self { value, unit, digits } = self;
+        let scale = 10u128.pow(digits as u32);
+        let rounded = (value as u128 * scale + unit as u128 / 2) / unit as u128;
+        let (whole, rest) = ((rounded / scale) as u64, (rounded % scale) as u64);
+        let width = f.width().unwrap_or(0);
+        if digits == 0 {
+            return write!(f, "{whole:>width$}");
+        }
+        write!(f, "{whole:>0$}.{rest:0digits$}", width.saturating_sub(digits + 1))
+    }
+}
+
+/// How many percent one number is of another.
+pub(crate) fn percent(part: u64, of: u64, digits: usize) -> Decimal {
+    Decimal { value: 100 * part, unit: of.max(1), digits }
+}
+
+/// A number of bytes for people. A width that is asked for is that of the number.
+pub(crate) struct Bytes(pub u64);
+
+impl Display for Bytes {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let width = f.width().unwrap_or(0);
+        let value = self.0;
+        let (unit, name) = match value {
+            0..1024 => return write!(f, "{value:>width$} B"),
+            1024..0x10_0000 => (1 << 10, "KiB"),
+            _ => (1 << 20, "MiB"),
+        };
+        write!(f, "{:>width$} {name}", Decimal { value, unit, digits: 1 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::format;
+
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        let decimal = |value, unit, digits| Decimal { value, unit, digits };
+        assert_eq!(format!("{}", decimal(1_234_567, 1_000_000, 3)), "1.235");
+        assert_eq!(format!("{:>8}", decimal(1_049, 1_000, 1)), "     1.0");
+        assert_eq!(format!("{}|{}", decimal(1_050, 1_000, 1), decimal(1_500, 1_000, 0)), "1.1|2");
+        assert_eq!(format!("{:>3}", percent(1, 3, 0)), " 33");
+        assert_eq!(format!("{}", percent(5, 0, 1)), "500.0");
+        assert_eq!(format!("{}", decimal(u64::MAX, 1, 2)), "18446744073709551615.00");
+        assert_eq!(format!("{:>6}|{}", Bytes(1023), Bytes(1024)), "  1023 B|1.0 KiB");
+        assert_eq!(format!("{:>8}", Bytes(3 << 19)), "     1.5 MiB");
+    }
+}

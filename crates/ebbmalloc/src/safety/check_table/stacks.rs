@@ -1,0 +1,137 @@
+//! Stacks of calls, each kept once.
+
+use core::{ptr, slice};
+
+use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::backend::chunks::Chunks;
+use crate::platform::os::Os;
+
+/// The most calls that are kept of a stack.
+pub(crate) const DEPTH: usize = 32;
+
+/// What stands before the addresses of a stack.
+#[repr(C)]
+struct Head {
+    chain: Ref,
+    depth: u32,
+    hash: u32,
+    held: Held,
+}
+
+impl Chained for Head {
+    fn hash(&self) -> u32 {
+        self.hash
+    }
+
+    fn chain(&mut self) -> &mut Ref {
+        &mut self.chain
+    }
+}
+
+/// Blocks allocated by the same calls, for the list at exit.
+#[derive(Clone, Copy)]
+pub(crate) struct Held {
+    pub blocks: u64,
+    pub bytes: u64,
+}
+
+/// All stacks seen so far.
+pub(crate) struct Stacks {
+    buckets: Buckets,
+    /// Of blocks whose stack is not known.
+    unknown: Held,
+}
+
+impl Stacks {
+    pub const fn new() -> Self {
+        Self { buckets: Buckets::new(), unknown: Held { blocks: 0, bytes: 0 } }
+    }
+
+    pub fn set_up(&mut self, os: &impl Os) -> bool {
+        self.buckets.set_up(os)
+    }
+
+    pub fn chunks(&self) -> &Chunks {
+        self.buckets.chunks()
+    }
+
+    /// The stack with these calls; none if there are none, or if memory is short.
+    pub fn intern(&mut self, arena: &mut Arena, os: &impl Os, calls: &[usize]) -> Ref {
+        if calls.is_empty() {
+            return Ref::NONE;
+        }
+        let hash = hash(calls);
+        // SAFETY: buckets and chains hold stacks, and nobody else has the arena.
+        unsafe {
+            let mut next = *self.buckets.head(hash);
+            while !next.is_none() {
+                if Self::calls(arena, next) == calls {
+                    return next;
+                }
+                next = (*arena.at::<Head>(next)).chain;
+            }
+            let Some(new) = arena.take(os, size_of::<Head>() + size_of_val(calls)) else {
+                return Ref::NONE;
+            };
+            let head = self.buckets.head(hash);
+            let (depth, held) = (calls.len() as u32, Held { blocks: 0, bytes: 0 });
+            let at = arena.at::<Head>(new);
+            at.write(Head { chain: *head, depth, hash, held });
+            ptr::copy_nonoverlapping(calls.as_ptr(), at.add(1).cast(), calls.len());
+            *head = new;
+            self.buckets.count_in::<Head>(arena, os);
+            new
+        }
+    }
+
+    /// The calls of a stack, the innermost first.
+    pub fn calls(arena: &Arena, stack: Ref) -> &[usize] {
+        if stack.is_none() {
+            return &[];
+        }
+        let head = arena.at::<Head>(stack);
+        // SAFETY: a stack lies there, with as many addresses behind.
+        unsafe { slice::from_raw_parts(head.add(1).cast(), (*head).depth as usize) }
+    }
+
+    /// Counts a block that was allocated there.
+    pub fn hold(&mut self, arena: &Arena, stack: Ref, bytes: usize) {
+        let held = match stack.is_none() {
+            true => &mut self.unknown,
+            // SAFETY: a stack lies there, and nobody else has the arena.
+            false => unsafe { &mut (*arena.at::<Head>(stack)).held },
+        };
+        held.blocks += 1;
+        held.bytes += bytes as u64;
+    }
+
+    /// The stack that holds the most bytes, and forgets that; `None` if none holds a block.
+    pub fn take_most(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
+        let mut most = (Ref::NONE, self.unknown);
+        for bucket in 0..self.buckets.count() {
+            let mut next = self.buckets.nth(bucket);
+            while !next.is_none() {
+                // SAFETY: as above.
+                let head = unsafe { &*arena.at::<Head>(next) };
+                if (head.held.bytes, head.held.blocks) > (most.1.bytes, most.1.blocks) {
+                    most = (next, head.held);
+                }
+                next = head.chain;
+            }
+        }
+        let none = Held { blocks: 0, bytes: 0 };
+        match most.0.is_none() {
+            true => self.unknown = none,
+            // SAFETY: as above.
+            false => unsafe { (*arena.at::<Head>(most.0)).held = none },
+        }
+        (most.1.blocks > 0).then_some(most)
+    }
+}
+
+/// FNV-1a over whole addresses, mixed once more for the upper bits.
+fn hash(calls: &[usize]) -> u32 {
+    let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
+    let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}

@@ -1,0 +1,138 @@
+//! Counters that no lock protects.
+
+use crate::telemetry::live_bytes::{Live, Place};
+use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
+
+/// Places to count in. A thread keeps to one, by its key, as long as nobody else is there.
+const PLACES: usize = 8;
+
+/// Large blocks always, every operation where asked for.
+pub(crate) struct Totals {
+    large_blocks: AtomicUsize,
+    large_units: AtomicUsize,
+    dug: AtomicU64,
+    live: Live,
+    places: [Place; PLACES],
+    /// For when all are taken.
+    crowd: Place,
+}
+
+impl Totals {
+    pub const fn new() -> Self {
+        Self {
+            large_blocks: AtomicUsize::new(0),
+            large_units: AtomicUsize::new(0),
+            dug: AtomicU64::new(0),
+            live: Live::new(),
+            places: [const { Place::new() }; PLACES],
+            crowd: Place::new(),
+        }
+    }
+
+    pub fn add_large(&self, units: u32) {
+        self.large_blocks.fetch_add(1, Ordering::Relaxed);
+        self.large_units.fetch_add(units as usize, Ordering::Relaxed);
+    }
+
+    pub fn remove_large(&self, units: u32) {
+        self.large_blocks.fetch_sub(1, Ordering::Relaxed);
+        self.large_units.fetch_sub(units as usize, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that a thread of this key allocated or freed. Nobody waits, also not a handler that has interrupted a
+    /// thread which was just here, or the child of a fork where another thread was.
+    #[inline(never)]
+    pub fn count(&self, key: usize, allocated: usize, freed: usize) {
+        let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);
+        let mut places = (0..PLACES).map(|step| &self.places[(key % PLACES + step) % PLACES]);
+        if !places.any(|place| place.try_count(live, allocated, freed)) {
+            self.crowd.count_together(live, allocated, freed);
+        }
+    }
+
+    pub fn count_dug(&self, bytes: usize) {
+        self.dug.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub fn read(&self) -> TotalCounts {
+        let places = self.places.iter().chain([&self.crowd]).map(Place::read);
+        let (allocated, freed) = places.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        TotalCounts {
+            large_blocks: self.large_blocks.load(Ordering::Relaxed),
+            large_units: self.large_units.load(Ordering::Relaxed),
+            allocated,
+            freed,
+            peak: self.live.peak(),
+            dug: self.dug.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// What the counters say: of large blocks now, and of all bytes since the start.
+pub(crate) struct TotalCounts {
+    pub large_blocks: usize,
+    pub large_units: usize,
+    pub allocated: u64,
+    pub freed: u64,
+    pub peak: u64,
+    pub dug: u64,
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::telemetry::live_bytes::UNTOLD;
+
+    #[test]
+    fn one_thread_is_counted_exactly() {
+        let totals = Totals::new();
+        let sizes = || (0..1000).map(|nth| nth * 37 % 5000);
+        sizes().for_each(|bytes| totals.count(7, bytes, 0));
+        let all = sizes().sum::<usize>() as u64;
+        sizes().for_each(|bytes| totals.count(7, 0, bytes));
+        totals.count(7, 1, 0);
+        let counts = totals.read();
+        assert_eq!((counts.allocated, counts.freed, counts.peak), (all + 1, all, all));
+    }
+
+    /// Each frees what another has allocated, so that no place is ever even. More threads than places.
+    #[test]
+    fn threads_lose_no_byte_and_little_of_the_peak() {
+        const THREADS: usize = 2 * PLACES;
+        const ROUNDS: usize = 20_000;
+        const KEPT: usize = 1 << 20;
+        let totals = Totals::new();
+        thread::scope(|scope| {
+            for key in 0..THREADS {
+                let totals = &totals;
+                scope.spawn(move || {
+                    totals.count(key, KEPT, 0);
+                    for round in 0..ROUNDS {
+                        totals.count(key, round % 1000, 0);
+                        totals.count((key + 1) % THREADS, 0, round % 1000);
+                    }
+                });
+            }
+        });
+        let counts = totals.read();
+        let passing = (0..ROUNDS).map(|round| round % 1000).sum::<usize>() * THREADS;
+        let kept = (THREADS * KEPT) as u64;
+        assert_eq!((counts.allocated, counts.freed), (passing as u64 + kept, passing as u64));
+        let most = kept + (THREADS * 1000) as u64;
+        let off = PLACES as u64 * UNTOLD;
+        assert!((kept - off..most + off).contains(&counts.peak), "{} of {kept}", counts.peak);
+    }
+
+    /// As when handlers interrupt threads that are counting.
+    #[test]
+    fn nobody_waits() {
+        let totals = Totals::new();
+        totals.places.iter().for_each(Place::take);
+        totals.count(7, 10, 0);
+        totals.count(7, 0, 9);
+        let counts = totals.read();
+        assert_eq!((counts.allocated, counts.freed, counts.peak), (10, 9, 10));
+    }
+}

@@ -1,0 +1,11 @@
+//! Counters, and what each resident byte is there for.
+
+pub(crate) mod live_bytes;
+#[cfg(not(loom))]
+pub(crate) mod counters;
+#[cfg(not(loom))]
+pub(crate) mod beacon;
+#[cfg(not(loom))]
+pub(crate) mod ledger;
+#[cfg(not(loom))]
+pub(crate) mod remote_ledger;
