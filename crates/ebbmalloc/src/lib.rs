@@ -138,27 +138,23 @@ see_the_error_above!();
 #[cfg(any(test, loom))]
 extern crate std;
 
-#[cfg(not(loom))]
-mod api;
+// Lowest first: each uses only modules above it in this list.
+mod platform;
+mod size_class;
+mod frontend;
 mod backend;
+mod telemetry;
+mod safety;
 mod central;
 #[cfg(not(loom))]
 mod engine;
-mod frontend;
-mod platform;
-mod safety;
-mod size_class;
-mod telemetry;
-
+#[cfg(not(loom))]
+mod api;
 
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model;
 
-#[cfg(not(loom))]
-pub use telemetry::beacon::{Beacon, OtherVersion};
-#[cfg(not(loom))]
-pub use engine::Engine;
 #[cfg(not(loom))]
 pub use api::global_alloc::{ENGINE, EbbMalloc};
 #[cfg(not(loom))]
@@ -166,9 +162,13 @@ pub use api::heap::Heap;
 #[cfg(not(loom))]
 pub use central::heap_record::HeapId;
 #[cfg(not(loom))]
-pub use telemetry::ledger::{ClassLedger, Ledger, Part};
+pub use engine::Engine;
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
+#[cfg(not(loom))]
+pub use engine::report::stats::{ClassStats, Stats};
+#[cfg(not(loom))]
+pub use engine::report::why::Conclusion;
 pub use platform::options::{
     CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
     ScavengerChoice, StatsChoice,
@@ -179,13 +179,12 @@ pub use platform::os::{
 };
 #[doc(hidden)]
 pub use platform::os::{unwinder_is_missing, use_unwinder};
-#[cfg(not(loom))]
-pub use telemetry::remote_ledger::Memory;
 pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
 #[cfg(not(loom))]
-pub use engine::report::stats::{ClassStats, Stats};
+pub use telemetry::beacon::{Beacon, OtherVersion};
 #[cfg(not(loom))]
-pub use engine::report::why::Conclusion;
+pub use telemetry::ledger::{ClassLedger, Ledger, Part};
+#[cfg(not(loom))]
+pub use telemetry::remote_ledger::Memory;
 
-/// The version of this crate.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use platform::VERSION;

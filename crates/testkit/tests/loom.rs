@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
-    Caches, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake, Place, Scavenger,
-    ThreadCache, UNTOLD,
+    Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake,
+    Scavenger, ThreadCache, UNTOLD,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -723,13 +723,13 @@ mod counts {
 
     struct Counts {
         live: Live,
-        place: Place,
+        place: CounterShard,
     }
 
     /// Two threads count in one place, until each has counted; one of them enough to tell it.
     fn model(count: fn(&Counts, u64, u64) -> bool) {
         explore(move || {
-            let counts = Arc::new(Counts { live: Live::new(), place: Place::new() });
+            let counts = Arc::new(Counts { live: Live::new(), place: CounterShard::new() });
             let count_surely = move |counts: &Counts, allocated, freed| {
                 while !count(counts, allocated, freed) {
                     thread::yield_now();

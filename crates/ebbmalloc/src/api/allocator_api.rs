@@ -4,9 +4,9 @@
 use core::alloc::{AllocError, Allocator, Layout};
 use core::ptr::NonNull;
 
+use crate::api::allocator::{self as per_container, Source};
 use crate::api::global_alloc::EbbMalloc;
 use crate::api::heap::Heap;
-use crate::api::allocator::{self as per_container, Source};
 
 per_container::implement!(EbbMalloc, Heap);
 

@@ -6,8 +6,8 @@ use core::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
+use crate::api::allocator::{self as per_container, Source};
 use crate::api::global_alloc::EbbMalloc;
 use crate::api::heap::Heap;
-use crate::api::allocator::{self as per_container, Source};
 
 per_container::implement!(EbbMalloc, Heap);

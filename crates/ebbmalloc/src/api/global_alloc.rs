@@ -3,8 +3,8 @@
 use core::alloc::{GlobalAlloc, Layout};
 
 use crate::engine::Engine;
-use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
 use crate::engine::report::stats::Stats;
+use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
 
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
 pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);

@@ -7,8 +7,8 @@
 //! There it may also be refused to make a guard accessible again: where so much memory may be written as the process may have
 //! (RLIMIT_DATA). Then all of its run is put out of reach, which leaves room for others, and comes back when there is room for it.
 
-use crate::platform::os::Os;
 use crate::backend::region::{Region, UnitIndex};
+use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
 /// [`Guards::restore`] tries at most this many runs; each takes a system call, which may fail.

@@ -13,13 +13,13 @@ use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
 use crate::backend::page_map::MapEntry;
-use crate::platform::os::{Os, Refusal};
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
-use crate::size_class::{SizeClass, UNIT};
 use crate::backend::units::{UnitIndex, UnitRange, Units};
+use crate::platform::os::{Os, Refusal};
+use crate::size_class::{SizeClass, UNIT};
 
 /// Clean units up to this many, or one in this many of those in use or dirty, keep their addresses. Of more, half go.
 const CLEAN_KEPT: usize = (16 << 20) / UNIT;

@@ -11,14 +11,14 @@ use core::ptr;
 // Not `sync`'s, which loom may replace: the tables lie in raw memory.
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
-use crate::frontend::slab::Slab;
 use crate::backend::page_map::{MapEntry, key_at};
-use crate::platform::os::{Os, Refusal};
 use crate::backend::run::{Run, State};
-use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 use crate::backend::span::Span;
-use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
 pub(crate) use crate::backend::units::UnitIndex;
+use crate::frontend::slab::Slab;
+use crate::platform::os::{Os, Refusal};
+use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 
 /// The largest region, in units: sums of two numbers of units do not wrap.
 pub(crate) const UNITS_MAX: usize = 1 << 30;

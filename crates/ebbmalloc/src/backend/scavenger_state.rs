@@ -11,9 +11,11 @@
 //! freed unnoticed; and the word is written by one call a round, not by each. The company is counted in the
 //! same word: so whoever leaves last sees the scavenger, or whoever is starting it sees that all have left.
 
-use crate::platform::os::{Bell, ThreadWords};
 use crate::backend::region::UnitIndex;
-use crate::platform::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn};
+use crate::platform::os::{Bell, ThreadWords};
+use crate::platform::sync::{
+    AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
+};
 
 /// There is no scavenger.
 const NONE: u32 = 0;

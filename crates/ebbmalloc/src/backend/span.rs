@@ -3,11 +3,9 @@
 //! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
 //! cache. Whoever works on a span holds the lock of its class.
 
-mod hardened;
+pub(crate) mod hardened;
 
 use core::ops::Range;
-
-pub(crate) use hardened::Owner;
 
 use crate::backend::purged_pages::Holes;
 use crate::size_class::{LINE, MIN_ALIGN, SPAN_BLOCKS_MAX, SizeClass, UNIT};

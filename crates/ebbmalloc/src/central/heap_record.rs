@@ -10,14 +10,14 @@
 
 use core::iter;
 
-use crate::central::ClassSpans;
-use crate::backend::page_map::MapEntry;
 use crate::backend::page_heap::Pages;
-use crate::safety::quarantine::Quarantine;
-use crate::platform::random::Random;
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UNITS_MAX, UnitIndex};
-use crate::size_class::{CLASSES, UNIT};
+use crate::central::ClassSpans;
+use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
+use crate::safety::quarantine::Quarantine;
+use crate::size_class::{CLASSES, UNIT};
 
 /// Which heap: its number, above the bits of its unit. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

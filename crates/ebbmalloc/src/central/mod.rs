@@ -5,20 +5,21 @@
 //! its span retired only under the lock, so a span is retired by the release that makes it idle
 //! and by nobody else.
 
+// Lowest first: each uses only modules above it in this list.
+mod span_guards;
+mod hardened;
 pub(crate) mod heap_record;
 
-mod hardened;
-
-use crate::backend::page_map::MapEntry;
-use crate::platform::os::Os;
 use crate::backend::page_heap::Pages;
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
-use crate::size_class::{SizeClass, UNIT};
 use crate::backend::span::{Order, Span};
-use crate::frontend::miss_history::Asked;
-use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::backend::units::Units;
-use hardened::{harden, unguard};
+use crate::frontend::miss_history::Asked;
+use crate::platform::os::Os;
+use crate::platform::sync::{Guard, Lock, const_fn};
+use crate::size_class::{SizeClass, UNIT};
+use span_guards::{harden, unguard};
 
 /// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
 const LISTS: usize = 13;

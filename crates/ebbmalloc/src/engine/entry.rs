@@ -2,16 +2,14 @@
 //! they leave to `_slow` functions is rare or slow anyway.
 
 use core::ptr;
-use core::sync::atomic::{AtomicIsize, Ordering};
 
-use crate::frontend::slab::{OwnedStack, bottom_of};
+use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::frontend::per_thread::Ready;
+use crate::frontend::rseq::{self};
+use crate::frontend::slab::{OwnedStack, bottom_of};
 use crate::platform::os::{Os, clear, copy};
-use crate::frontend::rseq::{self, Place};
-use crate::backend::run::large_bytes;
 use crate::size_class::{MIN_ALIGN, SizeClass};
-use crate::backend::units::Units;
 
 /// Others that come on top of a block from elsewhere, where a cache is in use: as many as a program may take before it gives
 /// some back.
@@ -266,12 +264,6 @@ impl<O: Os> Engine<O> {
         new
     }
 
-    /// The class of the span in which a block begins at this address, if one does.
-    #[inline(always)]
-    pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
-        self.region.class_at_first(block).or_else(|| self.region.class_at_later(block))
-    }
-
     /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.
     #[inline(always)]
     fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
@@ -287,17 +279,6 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.holds(class, block))
     }
 
-    /// Where the hot path finds caches; none where everything is to go through the slow path.
-    #[inline(always)]
-    fn hot_place(&self, area: &AtomicIsize) -> Option<Place> {
-        let area = area.load(Ordering::Acquire);
-        if area == 0 {
-            return None;
-        }
-        // The same place, whichever of the areas it is.
-        Some(Place { area, ..self.place_to_free() })
-    }
-
     /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
     #[inline(always)]
     fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
@@ -306,14 +287,6 @@ impl<O: Os> Engine<O> {
             return block;
         }
         self.alloc_small_by_thread::<ALIGNED>(size, class)
-    }
-
-    /// A block from the cache of the thread's CPU; null if there is none, or no such cache. Takes no lock, and so may be asked under any.
-    #[inline(always)]
-    pub(crate) fn pop_of_cpu(&self, class: SizeClass) -> *mut u8 {
-        // SAFETY: the place is set up before it is published.
-        let pop = |place| unsafe { rseq::pop(place, class) };
-        self.hot_place(&self.hot_area).map_or(ptr::null_mut(), pop)
     }
 
     /// # Safety
@@ -506,8 +479,33 @@ impl<O: Os> Engine<O> {
         self.call_scavenger();
     }
 
-    /// Bytes that may be used of a block of this size, which is of this class, or large, and of no heap.
-    fn usable_for(&self, size: usize, class: Option<SizeClass>) -> usize {
-        class.map_or_else(|| large_bytes(size, self.os.page_size()), SizeClass::size)
+    /// Stops the program if a block has not the size that it was freed with.
+    #[inline(never)]
+    pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
+        let found = self.size_at(block, "free");
+        if found != given {
+            self.say_wrong_size(block, given, found, "free");
+            self.os.abort();
+        }
+    }
+
+    /// The same for a size of this class, which takes the block to be none of a heap.
+    pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
+        if self.knows_size_of(block) {
+            return;
+        }
+        self.check_size(block, class.size());
+        if self.class_at(block).is_none() {
+            self.fault("block of a heap", block, "free with a size");
+        }
+    }
+
+    /// Frees an address with a size, where all blocks are blocks of heaps.
+    pub(crate) fn free_sized_in_heap(&self, block: *mut u8, size: usize) {
+        match self.heap_block(block) {
+            None => self.free_slow(block, "free"),
+            Some(found) if self.hardening() => self.free_hardened(found, Some(size), "free"),
+            Some(_) => self.free_checked(block, Some(size), "free"),
+        }
     }
 }

@@ -3,14 +3,13 @@
 
 use core::ptr;
 
-use crate::engine::Engine;
-use crate::backend::page_map::MapEntry;
-use crate::platform::os::{Os, clear};
 use crate::backend::page_heap::Granted;
+use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
-use crate::backend::run::Run;
-use crate::size_class::{SizeClass, UNIT};
 use crate::backend::units::{UnitRange, Units};
+use crate::engine::Engine;
+use crate::platform::os::{Os, clear};
+use crate::size_class::UNIT;
 
 /// What became of pages that were to move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +36,7 @@ impl<O: Os> Engine<O> {
     /// The same for a block of this heap, 0 for none, as a run.
     #[inline(never)]
     pub(crate) fn large_run(&self, size: usize, align: usize, heap: UnitIndex) -> Option<Granted> {
-        if size > isize::MAX as usize || !self.ready() {
+        if size > isize::MAX as usize || !self.is_ready() {
             return None;
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
@@ -105,7 +104,7 @@ impl<O: Os> Engine<O> {
         let (Some(units), Some(align)) = (Units::for_bytes(size), Units::for_bytes(align)) else {
             return false;
         };
-        self.ready() && self.pages.lock().could_hold(&self.region, units, align)
+        self.is_ready() && self.pages.lock().could_hold(&self.region, units, align)
     }
 
     /// Frees a large block of no heap; an address that is none stops the program.
@@ -260,12 +259,6 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Bytes that may be used of the large block that begins here, which is no heap's.
-    pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
-        // SAFETY: the unit is committed; what its record says of the size stays as it is while nobody resizes the block.
-        unsafe { Run::usable(self.region.run(first), self.os.page_size()) }
-    }
-
     /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::backend::page_heap::Pages::dig_behind`].
     pub(crate) fn dig_behind(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages.lock();
@@ -274,84 +267,5 @@ impl<O: Os> Engine<O> {
             MapEntry::LARGE => pages.dig_behind(&self.region, &self.os, first, only_quiet),
             _ => 0,
         }
-    }
-
-    /// First unit and length of the large block at this address; an address that is none stops
-    /// the program.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
-        let region = &self.region;
-        let offset = region.offset(block);
-        if offset >= region.committed() {
-            self.fault("invalid free", block, operation);
-        }
-        let unit = (offset / UNIT) as UnitIndex;
-        let entry = region.entry(unit as usize);
-        if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
-            // SAFETY: the unit is committed; its record stays as it is while the block lives.
-            return (unit, unsafe { (*region.run(unit)).units });
-        }
-        self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
-    }
-
-    /// What is wrong with an address in the region at which no block begins.
-    fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
-        let region = &self.region;
-        match region.entry(unit as usize).of_anyone() {
-            MapEntry::LARGE => "interior pointer",
-            MapEntry::LARGE_FREED if offset == 0 => "double free",
-            entry if entry.class().is_some() => "interior pointer",
-            _ => {
-                // Inside a large block, perhaps: look for the nearest one that begins below.
-                let below = (1..unit).rev().find(|&unit| {
-                    let entry = region.entry(unit as usize).of_anyone();
-                    entry == MapEntry::LARGE || entry.class().is_some()
-                });
-                match below {
-                    // SAFETY: committed; the process is about to end, so a torn read is no loss.
-                    Some(first)
-                        if region.entry(first as usize).of_anyone() == MapEntry::LARGE
-                            && UnitRange::of(first, unsafe { (*region.run(first)).units })
-                                .is_some_and(|run| run.end() > unit) =>
-                    {
-                        "interior pointer"
-                    }
-                    _ => "invalid free",
-                }
-            }
-        }
-    }
-
-    /// Stops the program if a block has not the size that it was freed with.
-    #[inline(never)]
-    pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
-        let found = self.size_at(block, "free");
-        if found != given {
-            self.say_wrong_size(block, given, found, "free");
-            self.os.abort();
-        }
-    }
-
-    /// The same for a size of this class, which takes the block to be none of a heap.
-    pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
-        if self.knows_size_of(block) {
-            return;
-        }
-        self.check_size(block, class.size());
-        if self.class_at(block).is_none() {
-            self.fault("block of a heap", block, "free with a size");
-        }
-    }
-
-    /// Says what was wrong and ends the process.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
-        self.say_fault(fault, block, operation);
-        if self.checking() {
-            self.explain(block);
-        }
-        self.os.abort()
     }
 }

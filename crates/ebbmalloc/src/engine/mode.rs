@@ -2,9 +2,8 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use crate::engine::Engine;
 use crate::platform::options::ModeChoice;
-use crate::platform::os::{Os, RseqArea};
+use crate::platform::os::RseqArea;
 
 /// A front end (`front/`), the one that works everywhere first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +53,11 @@ impl Display for Choice {
     fn fmt(&self, f: &mut Formatter) -> Written {
         let Self { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self;
         let by = if id.is_empty() { "" } else { " by " };
-        write!(f, "{} mode {mode}{by}{id} ({why}; Linux {major}.{minor}", crate::VERSION)?;
+        write!(
+            f,
+            "{} mode {mode}{by}{id} ({why}; Linux {major}.{minor}",
+            crate::platform::VERSION
+        )?;
         if !others.is_empty() {
             write!(f, "; possible too: {others}")?;
         }
@@ -85,82 +88,4 @@ pub(crate) struct Decision {
     /// The mode that was asked for where that is not possible.
     pub refused: Option<Mode>,
     pub choice: Choice,
-}
-
-impl<O: Os> Engine<O> {
-    /// Decides on the mode.
-    pub(crate) fn choose_mode(&self, asked: ModeChoice) -> Decision {
-        const ASKED: &str = "asked for by EBB_MODE";
-        let area = self.os.rseq();
-        let by_itself = match area {
-            Ok(area) if area.ours => "the C library registers no rseq, so ebbmalloc does",
-            _ => "glibc registered rseq",
-        };
-        let mut no_percpu = area.err().unwrap_or("");
-        // Asks for nothing to be done.
-        let mut threads = self.os.watch_threads(None).is_ok();
-        let (mode, why, refused) = match asked {
-            ModeChoice::Slot => (Mode::Slot, ASKED, None),
-            ModeChoice::Thread => match self.prepare_threads() {
-                Ok(()) => (Mode::Thread, ASKED, None),
-                Err(why) => {
-                    threads = false;
-                    (Mode::Slot, why, Some(Mode::Thread))
-                }
-            },
-            ModeChoice::Auto | ModeChoice::PerCpu => match self.prepare_percpu(area) {
-                Ok(()) if asked == ModeChoice::Auto => (Mode::PerCpu, by_itself, None),
-                Ok(()) => (Mode::PerCpu, ASKED, None),
-                Err(why) => {
-                    no_percpu = why;
-                    threads = self.prepare_threads().is_ok();
-                    let mode = if threads { Mode::Thread } else { Mode::Slot };
-                    (mode, why, (asked == ModeChoice::PerCpu).then_some(Mode::PerCpu))
-                }
-            },
-        };
-        let others = match (mode, no_percpu.is_empty(), threads) {
-            (Mode::PerCpu, _, true) => "thread, slot",
-            (Mode::PerCpu, _, false) => "slot",
-            (Mode::Thread, true, _) => "percpu, slot",
-            (Mode::Thread, false, _) => "slot",
-            (Mode::Slot, true, true) => "percpu, thread",
-            (Mode::Slot, true, false) => "percpu",
-            (Mode::Slot, false, true) => "thread",
-            (Mode::Slot, false, false) => "",
-        };
-        let in_force = area.ok().filter(|_| mode == Mode::PerCpu);
-        Decision {
-            mode,
-            area: in_force,
-            refused,
-            choice: Choice {
-                mode: mode.name(),
-                id: in_force.map_or("", |area| area.id),
-                why,
-                others,
-                no_percpu,
-                ..Choice::UNSET
-            },
-        }
-    }
-
-    /// What set-up decided, as it is told.
-    pub(crate) fn told(&self, decided: Choice) -> Choice {
-        Choice { kernel: self.os.kernel(), ..decided }
-    }
-
-    /// Sees to it that threads can register themselves, where nobody does it for them.
-    fn prepare_percpu(&self, area: Result<RseqArea, &'static str>) -> Result<(), &'static str> {
-        if area?.ours { self.watch_threads() } else { Ok(()) }
-    }
-
-    /// The same for caches of their own.
-    fn prepare_threads(&self) -> Result<(), &'static str> {
-        self.watch_threads().and_then(|()| self.thread_slabs.set_up(&self.os))
-    }
-
-    fn watch_threads(&self) -> Result<(), &'static str> {
-        self.os.watch_threads(self.os.hooks().map(|hooks| hooks.at_thread_exit))
-    }
 }

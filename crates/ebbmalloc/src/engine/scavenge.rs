@@ -5,15 +5,15 @@
 //! The thread exists only while the process has several threads anyway that allocate, and only while there
 //! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
 
-use crate::central::ClassSpans;
-use crate::engine::drain::Which;
-use crate::engine::Engine;
 use crate::backend::page_map::MapEntry;
-use crate::platform::os::{Os, ThreadWords};
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
-use crate::size_class::UNIT;
+use crate::central::ClassSpans;
+use crate::engine::Engine;
+use crate::engine::caches::drain::Which;
+use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
+use crate::size_class::UNIT;
 
 /// From one round to the next, in milliseconds.
 const ROUND: u32 = 200;
@@ -36,7 +36,7 @@ const LOOK: u32 = 2;
 /// Until the next attempt where no thread could be started, in milliseconds.
 const PAUSE: u64 = 60_000;
 /// So many cycles without anything to give back, and a span that is quiet has been looked at twice.
-const QUIET: u32 = 2;
+pub(crate) const QUIET: u32 = 2;
 
 impl<O: Os> Engine<O> {
     /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
@@ -152,23 +152,12 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    fn scavenge_if_due(&self) {
+    pub(crate) fn scavenge_if_due(&self) {
         if self.is_due(&self.scavenger.round_due, ROUND)
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             self.round(&mut rounds, false);
         }
-    }
-
-    /// What a program calls when it has nothing else to do, an event loop before it waits: gives
-    /// some memory back that nobody needs. True if it is worth calling again, after a fifth of a
-    /// second: before, it does nothing.
-    pub fn idle(&self) -> bool {
-        if !self.ready() || self.scavenger.call() {
-            return false;
-        }
-        self.scavenge_if_due();
-        self.rounds.lock().quiet < QUIET
     }
 
     /// What the scavenger's thread runs.
@@ -238,28 +227,9 @@ impl<O: Os> Engine<O> {
         surplus
     }
 
-    /// Gives back what caches hold, and returns all free memory to the kernel. True if any went.
-    pub fn trim(&self) -> bool {
-        if !self.ready() {
-            return false;
-        }
-        if self.checking() {
-            self.verify_all("malloc_trim");
-        }
-        self.flush_all();
-        let mut rounds = self.rounds.lock();
-        self.drain_threads();
-        rounds.quiet = 0;
-        let dug = self.dig(self.region.units_in(0..self.region.committed() / UNIT), false);
-        let mut pages = self.pages.lock();
-        let before = pages.counts.purged;
-        pages.purge(&self.region, &self.os, 0);
-        dug > 0 || pages.counts.purged > before
-    }
-
     /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
     /// went.
-    fn dig(&self, units: impl Iterator<Item = usize>, only_quiet: bool) -> usize {
+    pub(crate) fn dig(&self, units: impl Iterator<Item = usize>, only_quiet: bool) -> usize {
         let parts = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             if entry == MapEntry::LARGE {

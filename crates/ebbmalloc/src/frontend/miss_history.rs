@@ -8,8 +8,8 @@
 //! All this is a guess, made of plain loads and stores that may miss each other: only sizes hang on
 //! it.
 
-use crate::size_class::{CLASSES, SizeClass};
 use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
+use crate::size_class::{CLASSES, SizeClass};
 
 /// What a cache needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

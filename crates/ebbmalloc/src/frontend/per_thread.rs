@@ -7,12 +7,12 @@
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::Front;
+use super::front::Front;
 use crate::frontend::slab::{Header, OwnedStack, Slab, fair_share};
-use crate::platform::os::{Os, ThreadWords};
-use crate::size_class::SizeClass;
-use crate::platform::sync::Ordering;
 use crate::frontend::thread_slabs::ThreadSlabs;
+use crate::platform::os::{Os, ThreadWords};
+use crate::platform::sync::Ordering;
+use crate::size_class::SizeClass;
 
 /// A thread's state: it has no cache yet.
 const NEW: u32 = 0;

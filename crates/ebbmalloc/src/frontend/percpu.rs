@@ -1,14 +1,15 @@
 //! Caches by virtual CPU: `rseq/` does the work, the kernel keeps threads apart.
 
-use super::{Front, per_thread as thread};
+use super::front::Front;
+use super::per_thread as thread;
+use crate::frontend::rseq::{self, PerCpuBase};
 use crate::frontend::slab::{self as cache, Header, Slab, bottom_of};
 use crate::platform::os::Os;
-use crate::frontend::rseq::{self, Place};
 use crate::size_class::SizeClass;
 
 /// The front end of threads that the place, which is set up, tells how to find caches for.
 pub(crate) struct PerCpu<'a, O> {
-    pub place: Place,
+    pub place: PerCpuBase,
     pub os: &'a O,
     /// Whether threads have to register themselves.
     pub joining: bool,

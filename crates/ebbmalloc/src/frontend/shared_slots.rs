@@ -5,10 +5,10 @@
 //! The idea is that of Zig's `SmpAllocator` (2025); here threads remember their cache in a
 //! shared table by thread key rather than in thread-local storage.
 
-use super::Front;
+use super::front::Front;
 use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, lock_of};
-use crate::size_class::SizeClass;
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
+use crate::size_class::SizeClass;
 
 /// Thread keys are told apart up to this many.
 const KEYS: usize = 256;

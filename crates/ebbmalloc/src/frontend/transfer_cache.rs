@@ -10,8 +10,8 @@
 //! that way (Ghemawat, Menage, "TCMalloc"); what it is worth, and why only there: decisions/0029.
 
 use crate::frontend::slab::{self as cache, OwnedStack, Slab, lock_of};
-use crate::size_class::SizeClass;
 use crate::platform::sync::{Guard, Ordering};
+use crate::size_class::SizeClass;
 
 /// One for each CPU, up to so many, and none where there is only one.
 const CPUS_LEAST: usize = 2;

@@ -4,8 +4,8 @@ use core::ptr;
 use std::vec::Vec;
 
 use crate::frontend::slab::{Header, bottom_of};
-use crate::size_class::SizeClass;
 use crate::platform::sync::{AtomicU32, Lock, Ordering, ProtocolU64};
+use crate::size_class::SizeClass;
 
 /// What is wrong in a mutant.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,14 @@
 //! What the engine asks of the machine: the operating system, atomics and locks, options, messages.
 
-pub(crate) mod os;
+// Lowest first: each uses only modules above it in this list.
+pub(crate) mod kernel;
 pub(crate) mod sync;
+pub(crate) mod os;
 pub(crate) mod random;
 pub(crate) mod prefetch;
 pub(crate) mod message;
 pub(crate) mod demangle;
 pub(crate) mod options;
+
+/// The version of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

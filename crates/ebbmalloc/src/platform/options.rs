@@ -3,8 +3,8 @@
 
 use core::num::NonZeroU32;
 
-use crate::platform::os::Os;
 use crate::platform::message::Line;
+use crate::platform::os::Os;
 
 /// Whether this build has what finds mistakes: check mode, harden mode and sampling. In one without, what asks for them asks this
 /// first, and the compiler leaves out what no choice leads to.

@@ -37,7 +37,10 @@ use loom::cell::{MutPtr, UnsafeCell};
 
 use core::mem::ManuallyDrop;
 
-use crate::platform::os::{futex_wait, futex_wake, spin_hint};
+#[cfg(not(loom))]
+use crate::platform::kernel::futex::{futex_wait, futex_wake, spin_hint};
+#[cfg(loom)]
+use crate::platform::kernel::loom_park::{futex_wait, futex_wake, spin_hint};
 
 /// Declares constructors that are `const` in every build but loom's, whose types cannot be.
 macro_rules! const_fn {

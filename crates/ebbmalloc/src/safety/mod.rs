@@ -1,5 +1,6 @@
 //! What check mode, hardening and sampling keep of blocks.
 
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod seal;
 pub(crate) mod quarantine;
 #[cfg(not(loom))]

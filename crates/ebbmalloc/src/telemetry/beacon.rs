@@ -8,11 +8,11 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::backend::region::{Places, Region, TABLES};
+use crate::backend::span::Span;
 use crate::frontend::slab::{SLAB_SHIFT, used_bytes};
 use crate::platform::os::Os;
-use crate::backend::region::{Places, Region, TABLES};
 use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
-use crate::backend::span::Span;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// To be counted up where a reader would misunderstand; sizes speak for themselves.
@@ -121,7 +121,7 @@ impl Beacon {
         careful: CarefulPlaces,
     ) -> Self {
         let page = os.page_size();
-        let (mode, version) = (padded(mode), padded(crate::VERSION));
+        let (mode, version) = (padded(mode), padded(crate::platform::VERSION));
         Self {
             magic: MAGIC,
             shape: Shape::OURS,

@@ -1,7 +1,7 @@
 //! Counters that no lock protects.
 
-use crate::telemetry::live_bytes::{Live, Place};
 use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::telemetry::live_bytes::{CounterShard, Live};
 
 /// Places to count in. A thread keeps to one, by its key, as long as nobody else is there.
 const PLACES: usize = 8;
@@ -12,9 +12,9 @@ pub(crate) struct Totals {
     large_units: AtomicUsize,
     dug: AtomicU64,
     live: Live,
-    places: [Place; PLACES],
+    places: [CounterShard; PLACES],
     /// For when all are taken.
-    crowd: Place,
+    crowd: CounterShard,
 }
 
 impl Totals {
@@ -24,8 +24,8 @@ impl Totals {
             large_units: AtomicUsize::new(0),
             dug: AtomicU64::new(0),
             live: Live::new(),
-            places: [const { Place::new() }; PLACES],
-            crowd: Place::new(),
+            places: [const { CounterShard::new() }; PLACES],
+            crowd: CounterShard::new(),
         }
     }
 
@@ -55,7 +55,7 @@ impl Totals {
     }
 
     pub fn read(&self) -> TotalCounts {
-        let places = self.places.iter().chain([&self.crowd]).map(Place::read);
+        let places = self.places.iter().chain([&self.crowd]).map(CounterShard::read);
         let (allocated, freed) = places.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         TotalCounts {
             large_blocks: self.large_blocks.load(Ordering::Relaxed),
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn nobody_waits() {
         let totals = Totals::new();
-        totals.places.iter().for_each(Place::take);
+        totals.places.iter().for_each(CounterShard::take);
         totals.count(7, 10, 0);
         totals.count(7, 0, 9);
         let counts = totals.read();

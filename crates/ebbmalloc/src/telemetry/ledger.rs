@@ -6,8 +6,8 @@
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Places, TABLES};
 use crate::backend::run::{Run, State};
-use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::backend::span::Span;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 
 /// Units whose pages are asked for at a time.
 const UNITS_AT_A_TIME: usize = 16;

@@ -17,7 +17,7 @@ pub struct Live {
 
 /// What was counted in a place: a cache line.
 #[repr(align(64))]
-pub struct Place {
+pub struct CounterShard {
     /// 1 while somebody counts here.
     busy: AtomicU32,
     allocated: ProtocolU64,
@@ -54,7 +54,7 @@ impl Live {
     }
 }
 
-impl Place {
+impl CounterShard {
     const_fn! {
         /// Nothing was counted.
         pub fn new() -> Self {

@@ -1,5 +1,6 @@
 //! Counters, and what each resident byte is there for.
 
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod live_bytes;
 #[cfg(not(loom))]
 pub(crate) mod counters;

@@ -1,15 +1,17 @@
 //! The ledger of a heap in another process, read through its beacon.
 
-use crate::telemetry::beacon::Beacon;
-use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
 use crate::backend::chunks::Chunks;
-use crate::telemetry::ledger::{CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_care};
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::Places;
 use crate::backend::run::Run;
-use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::backend::span::Span;
+use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
 use crate::frontend::thread_slabs::Shown;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::telemetry::beacon::Beacon;
+use crate::telemetry::ledger::{
+    CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_care,
+};
 
 /// Units whose entries are read at a time.
 const AHEAD: usize = 128;

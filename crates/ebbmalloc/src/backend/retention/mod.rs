@@ -6,15 +6,16 @@
 //! stays, and for longer, where what went is soon wanted back again and again (`patience.rs`); and less
 //! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
 
-pub(crate) mod refaults;
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod memory_pressure;
+pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
-use crate::platform::os::Os;
-use crate::backend::retention::refaults::Patience;
 use crate::backend::retention::memory_pressure::Pressure;
+use crate::backend::retention::refaults::Patience;
 use crate::backend::run::State;
+use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
 const fn mib(mib: usize) -> usize {

@@ -11,18 +11,18 @@
 
 use core::ptr;
 
-use crate::frontend::slab::{OwnedStack, Slab};
-use crate::central::CentralCounts;
-use crate::safety::check_table::State as BlockState;
-use crate::engine::Engine;
-use crate::central::heap_record::HeapRecord;
 use crate::backend::page_map::MapEntry;
-use crate::platform::os::Os;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::run::{Run, State};
-use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::backend::span::Span;
 use crate::backend::units::Units;
+use crate::central::CentralCounts;
+use crate::central::heap_record::HeapRecord;
+use crate::engine::Engine;
+use crate::frontend::slab::{OwnedStack, Slab};
+use crate::platform::os::Os;
+use crate::safety::check_table::State as BlockState;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 
 /// What was found on the way.
 struct Found {

@@ -1,8 +1,9 @@
 //! What the engine says of itself.
 
-#[cfg(not(loom))]
-pub(crate) mod stats;
+// Lowest first: each uses only modules above it in this list.
 #[cfg(not(loom))]
 pub(crate) mod why;
+#[cfg(not(loom))]
+pub(crate) mod stats;
 #[cfg(not(loom))]
 pub(crate) mod audit;

@@ -3,22 +3,20 @@
 
 use core::fmt::{self, Display, Write};
 
-use crate::telemetry::beacon::{Beacon, CarefulPlaces};
-use crate::frontend::slab::SLAB_SHIFT;
-use crate::central::ClassSpans;
 use crate::backend::chunks::Chunks;
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::Places;
+use crate::backend::run::Run;
+use crate::backend::span::Span;
 use crate::engine::Engine;
+use crate::frontend::slab::SLAB_SHIFT;
+use crate::platform::message::{Bytes, Decimal, percent};
+use crate::platform::os::Os;
+use crate::platform::sync::Ordering;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::ledger::{
     CHECKED, ClassLedger, HeldBack, Ledger, Part, SAMPLED, Tables, for_each_resident,
 };
-use crate::backend::page_map::MapEntry;
-use crate::platform::os::Os;
-use crate::backend::region::Places;
-use crate::backend::run::Run;
-use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::backend::span::Span;
-use crate::platform::sync::Ordering;
-use crate::platform::message::{Bytes, Decimal, percent};
 
 /// Of resident memory, what a conclusion is worth, in percent.
 const WORTH: u64 = 5;
@@ -53,12 +51,6 @@ impl<O: Os> Engine<O> {
         self.os.usage().resident.max(ledger.resident())
     }
 
-    /// The record of the span of this class that begins at a unit, if one does, as it is for a moment.
-    pub(crate) fn copy_of_span(&self, unit: usize, class: SizeClass) -> Option<Span> {
-        let copy = |spans: &mut ClassSpans| spans.copy(&self.region, class, unit as u32);
-        self.with_spans_of(unit as u32, self.region.entry(unit), class, copy)?
-    }
-
     /// Addresses and lengths of what there are slabs in: of CPUs, of threads, and the list of the latter.
     pub(crate) fn slab_places(&self) -> [(usize, usize); 3] {
         let shown = self.thread_slabs.shown();
@@ -67,28 +59,6 @@ impl<O: Os> Engine<O> {
             (shown.start, shown.committed * shown.stride),
             (shown.records, shown.records_bytes(self.os.page_size())),
         ]
-    }
-
-    /// Makes this heap visible for other processes. False where memory is short.
-    pub(crate) fn light_beacon(&self, mode: &str, caches: usize) -> bool {
-        let _pages = self.pages.lock();
-        if self.region.commit_up_to(&self.os, 1).is_err() {
-            return false;
-        }
-        let careful = {
-            let table = self.check_table.lock();
-            CarefulPlaces {
-                care_at: (&raw const self.told_care).addr(),
-                chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
-                held_back_at: (&raw const *table.held_back()).addr(),
-                sampled_at: (&raw const *self.samples.reserved()).addr(),
-            }
-        };
-        let (places, threads) = (self.region.places(), self.thread_slabs.shown_at());
-        let beacon = Beacon::new(&self.os, places, mode, caches, threads, careful);
-        // SAFETY: the first unit was committed, and its records with it; nobody else starts this engine.
-        unsafe { beacon.light(&self.region) };
-        true
     }
 }
 

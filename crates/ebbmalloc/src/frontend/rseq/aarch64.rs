@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use super::Place;
+use super::base::PerCpuBase;
 use crate::frontend::slab::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
 };
@@ -80,7 +80,7 @@ fn header_at(class: SizeClass) -> usize {
 /// # Safety
 /// `place` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
@@ -106,7 +106,12 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
+pub(crate) unsafe fn holds(
+    place: PerCpuBase,
+    class: SizeClass,
+    bottom: u32,
+    block: *mut u8,
+) -> bool {
     let found: u32;
     // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
@@ -139,9 +144,9 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 /// once, a mark may seem to be the block's and not be: [`holds`] is exact.
 ///
 /// # Safety
-/// `place` is set up, or [`Place::UNSET`]; the block is free, of this class, and in no other cache.
+/// `place` is set up, or [`PerCpuBase::UNSET`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
+pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
     if place.area == 0 {
         return false;
     }
@@ -186,7 +191,7 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
@@ -236,7 +241,7 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
 /// As for [`pop`].
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: Place,
+    place: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
@@ -277,7 +282,7 @@ pub(crate) unsafe fn pop_batch(
 /// As for [`pop`]; `new` describes the same stack contents as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: Place,
+    place: PerCpuBase,
     class: SizeClass,
     old: Header,
     new: Header,
@@ -306,7 +311,7 @@ pub(crate) unsafe fn replace_header(
 ///
 /// # Safety
 /// As for [`pop`].
-pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
+pub(crate) unsafe fn slab(place: PerCpuBase) -> *mut Slab {
     let found: *mut Slab;
     // SAFETY: as for `pop`; nothing is stored but a register.
     unsafe {

@@ -1,31 +1,31 @@
 //! No restartable sequences: nothing below is ever called, since `Linux::rseq` says why not.
 
-use super::Place;
+use super::base::PerCpuBase;
 use crate::frontend::slab::{Header, Slab};
 use crate::size_class::SizeClass;
 
-pub(crate) unsafe fn pop(_: Place, _: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(_: PerCpuBase, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()
 }
 
-pub(crate) unsafe fn holds(_: Place, _: SizeClass, _: u32, _: *mut u8) -> bool {
+pub(crate) unsafe fn holds(_: PerCpuBase, _: SizeClass, _: u32, _: *mut u8) -> bool {
     false
 }
 
-pub(crate) unsafe fn push(_: Place, _: SizeClass, _: *mut u8) -> bool {
+pub(crate) unsafe fn push(_: PerCpuBase, _: SizeClass, _: *mut u8) -> bool {
     false
 }
 
-pub(crate) unsafe fn push_batch(_: Place, _: SizeClass, _: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(_: PerCpuBase, _: SizeClass, _: &[*mut u8]) -> usize {
     0
 }
 
-pub(crate) unsafe fn pop_batch(_: Place, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
+pub(crate) unsafe fn pop_batch(_: PerCpuBase, _: SizeClass, _: u32, _: &mut [*mut u8]) -> usize {
     0
 }
 
 pub(crate) unsafe fn replace_header(
-    _: Place,
+    _: PerCpuBase,
     _: SizeClass,
     _: Header,
     _: Header,
@@ -33,6 +33,6 @@ pub(crate) unsafe fn replace_header(
     None
 }
 
-pub(crate) unsafe fn slab(_: Place) -> *mut Slab {
+pub(crate) unsafe fn slab(_: PerCpuBase) -> *mut Slab {
     core::ptr::null_mut()
 }

@@ -13,7 +13,7 @@ use crate::size_class::SizeClass;
 /// Slabs, and the own area of this thread, in which no kernel writes.
 struct Emulated {
     slabs: *mut Slab,
-    place: Place,
+    place: PerCpuBase,
     area: *mut u32,
 }
 
@@ -28,7 +28,7 @@ impl Emulated {
         let (offset, area) = own_area();
         let area_of_all =
             RseqArea { offset, id_at: offset + RseqArea::MM_CID, id: "by hand", ours: true };
-        Self { slabs, place: Place::new(area_of_all, slabs, count), area }
+        Self { slabs, place: PerCpuBase::new(area_of_all, slabs, count), area }
     }
 
     /// From now on this thread is on that virtual CPU, and registered.
@@ -271,11 +271,11 @@ fn a_push_where_nothing_is_set_up_refuses() {
     slab.class(class).set_header(Header::default().grown(class));
     slab.know(block(7));
     // All but the area is there: were that not looked at, the block would go to the slab, and a word of the C library's away.
-    let unset = Place { area: 0, ..emulated.place };
+    let unset = PerCpuBase { area: 0, ..emulated.place };
     // SAFETY: places as they are before set-up and after it; the block is nobody's.
     unsafe {
         assert!(!push(unset, class, block(7)));
-        assert!(!push(Place::UNSET, class, block(7)));
+        assert!(!push(PerCpuBase::UNSET, class, block(7)));
         assert!(push(emulated.place, class, block(7)));
     }
 }

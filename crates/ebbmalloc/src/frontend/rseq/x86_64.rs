@@ -10,7 +10,7 @@
 
 use core::arch::asm;
 
-use super::Place;
+use super::base::PerCpuBase;
 use crate::frontend::slab::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
 };
@@ -75,7 +75,7 @@ macro_rules! sequence {
 /// # Safety
 /// `place` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
     // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
     // and one never set up (whose top is the slab's first word), give null.
@@ -110,7 +110,12 @@ pub(crate) unsafe fn pop(place: Place, class: SizeClass) -> *mut u8 {
 /// # Safety
 /// As for [`pop`].
 #[inline(always)]
-pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *mut u8) -> bool {
+pub(crate) unsafe fn holds(
+    place: PerCpuBase,
+    class: SizeClass,
+    bottom: u32,
+    block: *mut u8,
+) -> bool {
     let found: u32;
     // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
     unsafe {
@@ -144,9 +149,9 @@ pub(crate) unsafe fn holds(place: Place, class: SizeClass, bottom: u32, block: *
 /// once, a mark may seem to be the block's and not be: [`holds`] is exact.
 ///
 /// # Safety
-/// `place` is set up, or [`Place::UNSET`]; the block is free, of this class, and in no other cache.
+/// `place` is set up, or [`PerCpuBase::UNSET`]; the block is free, of this class, and in no other cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> bool {
+pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
     // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
     unsafe {
         sequence!(place, give up by "{refused}"; "test r8, r8", "je {refused}";
@@ -188,7 +193,7 @@ pub(crate) unsafe fn push(place: Place, class: SizeClass, block: *mut u8) -> boo
 /// # Safety
 /// As for [`push`].
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
     // SAFETY: as for `push`.
     unsafe {
@@ -239,7 +244,7 @@ pub(crate) unsafe fn push_batch(place: Place, class: SizeClass, blocks: &[*mut u
 /// As for [`pop`].
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: Place,
+    place: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
@@ -283,7 +288,7 @@ pub(crate) unsafe fn pop_batch(
 /// As for [`pop`]; `new` describes the same stack contents as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: Place,
+    place: PerCpuBase,
     class: SizeClass,
     old: Header,
     new: Header,
@@ -313,7 +318,7 @@ pub(crate) unsafe fn replace_header(
 ///
 /// # Safety
 /// As for [`pop`].
-pub(crate) unsafe fn slab(place: Place) -> *mut Slab {
+pub(crate) unsafe fn slab(place: PerCpuBase) -> *mut Slab {
     let found: *mut Slab;
     // SAFETY: as for `pop`; nothing is stored but a register.
     unsafe {

@@ -8,48 +8,21 @@
 //! thread's cache takes a page or two; one for a few more; and the full one. Caches of virtual
 //! CPUs use the full one at once; a thread's stack begins in the smallest and moves as it grows.
 
+// Lowest first: each uses only modules above it in this list.
+mod layout;
 mod stack_header;
 
-use core::mem::offset_of;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
+pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS, MARKS_AT, SLAB_SHIFT};
+use layout::{SEEN_AT, SlabStart};
 use stack_header::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
 
-use crate::size_class::{CLASSES, SizeClass};
 use crate::frontend::miss_history::History;
 use crate::platform::sync::{AtomicU64, Lock, Ordering};
-
-/// log2 of the distance between two slabs, in bytes.
-pub(crate) const SLAB_SHIFT: u32 = 18;
-
-/// Bytes at the end of a slab that nobody touches. Who writes near the end of a page has the processor fetch the first lines
-/// of the next as well, and those of the next slab are headers, which another CPU writes all the time (decisions/0005).
-const APART: usize = 4096;
-
-/// Marks of a slab: in which slot of the stacks a block was put last, as an offset in the slab, by a hash of
-/// its address. A block that lies in that slot still, at or below the top of its class, is in the cache. Nobody has to
-/// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
-/// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
-///
-/// Where the mark still is zero, no block of that hash was ever in the cache: it is taken to come from elsewhere, and is not put there
-/// quickly (decisions/0022).
-///
-/// Sequences set them (`rseq/`), and who works on a CPU's cache behind its lock. Caches of threads do without.
-pub(crate) const MARKS: usize = 512;
-/// Offset of the marks, of 32 bits each, from the start of a slab. They share a page with the headers, which is one entry of the TLB less
-/// to have for each operation (decisions/0002): they lie where caches of threads have their smallest stacks.
-pub(crate) const MARKS_AT: usize = 1024;
-/// Offset of digests, of 32 bits by class index, of what the stacks were when somebody last looked which are in use. Only slabs that have
-/// marks have these.
-const SEEN_AT: usize = MARKS_AT + MARKS * size_of::<u32>();
-const SEEN_END: usize = SEEN_AT + CLASSES * size_of::<u32>();
-/// What an address's lower half is multiplied by: the upper bits of the product are its mark. Chosen so that nearly 200
-/// neighbours have different marks, whatever their class.
-pub(crate) const MARK_MULTIPLIER: u32 = 0xd050_1e0b;
-/// How many bits of the product are below those.
-pub(crate) const MARK_SHIFT: u32 = 32 - MARKS.ilog2();
+use crate::size_class::{CLASSES, SizeClass};
 
 /// Which mark is that of a block.
 #[inline(always)]
@@ -63,26 +36,12 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
     MARKS_AT + mark_of(block) * size_of::<u32>()
 }
 
-/// The head of a slab; the stacks' slots follow.
-#[repr(C)]
-struct SlabStart {
-    /// Stays null: what a stack that was never set up has on top.
-    zero: u64,
-    /// Held by whoever works on the slab, in the mode that locks.
-    lock: Lock<()>,
-    headers: [Header; CLASSES],
-    history: History,
-}
-
 /// The cache of one virtual CPU or thread.
 #[repr(C, align(4096))]
 pub struct Slab {
     start: SlabStart,
     slots: [u8; (1 << SLAB_SHIFT) - size_of::<SlabStart>()],
 }
-
-/// Offset of the headers from the start of a slab, by class index.
-pub(crate) const HEADERS_AT: usize = offset_of!(SlabStart, headers);
 
 /// The header of the class's stack. Only the owner writes it, and whoever empties caches; statistics read it any time.
 ///

@@ -1,6 +1,6 @@
 //! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
 
-use super::{APART, MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
+use super::layout::{APART, MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
 use crate::size_class::{CLASSES, MIN_ALIGN, SizeClass};
 
 /// The most that one stack holds, in bytes of blocks and in blocks.

@@ -5,11 +5,11 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::Bell;
-use super::linux::{keeping_errno, page_size};
-use super::syscall::{advise, call, map};
+use super::interface::Bell;
 use super::threads;
-use super::weak::weak;
+use crate::platform::kernel::syscall::{advise, call, map};
+use crate::platform::kernel::weak::weak;
+use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 
 /// The least stack of the thread, in bytes. It needs a page or two; but handlers of the program's may run on it.
 const STACK_MIN_BYTES: usize = 256 << 10;

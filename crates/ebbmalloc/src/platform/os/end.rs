@@ -2,7 +2,7 @@
 
 use core::ffi::c_int;
 
-use super::syscall::call;
+use crate::platform::kernel::syscall::call;
 
 /// Words of the kernel's `struct sigaction`; and bytes of its set of signals.
 const ACTION: usize = 4;

@@ -6,7 +6,7 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::end::{raise, reset};
-use super::linux::keeping_errno;
+use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::sync::{AtomicPtr, Ordering};
 
 /// Who is told: of the address, and of the instruction.

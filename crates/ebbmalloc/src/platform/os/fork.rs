@@ -3,8 +3,8 @@
 use core::ffi::c_int;
 use core::mem::transmute;
 
-use super::linux::keeping_errno;
-use super::weak::weak;
+use crate::platform::kernel::errno::keeping_errno;
+use crate::platform::kernel::weak::weak;
 
 type Hook = Option<unsafe extern "C" fn()>;
 

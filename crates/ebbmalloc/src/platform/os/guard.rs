@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_void};
 
 use super::mapping;
-use super::syscall::advise;
+use crate::platform::kernel::syscall::advise;
 use crate::platform::sync::{AtomicBool, Ordering};
 
 const GUARD_INSTALL: c_int = 102;
@@ -14,7 +14,7 @@ const GUARD_REMOVE: c_int = 103;
 /// Whether the kernel has them.
 static KNOWN: AtomicBool = AtomicBool::new(false);
 
-/// As [`super::Os::can_hide`]. Emulators ignore advice that they do not know, so what has been done is looked at.
+/// As [`super::interface::Os::can_hide`]. Emulators ignore advice that they do not know, so what has been done is looked at.
 pub(super) fn can_hide(page: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the caller's page. Of pages out of reach none can be made resident.
     let works = unsafe {
@@ -26,7 +26,7 @@ pub(super) fn can_hide(page: *mut c_void, bytes: usize) -> bool {
     works
 }
 
-/// As [`super::Os::hide`].
+/// As [`super::interface::Os::hide`].
 ///
 /// # Safety
 /// As for that.
@@ -39,7 +39,7 @@ pub(super) unsafe fn hide(start: *mut c_void, bytes: usize) -> bool {
     unsafe { advise(start, bytes, GUARD_INSTALL) }.is_ok()
 }
 
-/// As [`super::Os::show`].
+/// As [`super::interface::Os::show`].
 ///
 /// # Safety
 /// As for that.

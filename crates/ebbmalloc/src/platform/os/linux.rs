@@ -7,17 +7,24 @@ use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::file::{duplicate, status, write_all};
-use super::proc::{
+use super::hooks::Hooks;
+use super::interface::{Bell, Os, Refusal, RseqArea, Usage};
+use super::roots::CLibrary;
+use super::stack::Symbol;
+use super::thread_pointer::thread_pointer;
+use super::threads::ThreadWords;
+use super::{
+    background, end, faults, fork, guard, mapping, memory, moving, own_area, random, release,
+    roots, rseq_area, sanitizer, stack, threads,
+};
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::errno::keeping_errno;
+use crate::platform::kernel::file::{duplicate, status, write_all};
+use crate::platform::kernel::proc::{
     affinity_cpus, highest_number, initial_environment, read_file, start_us, status_pages,
 };
-use super::syscall::call;
-use super::thread_pointer::thread_pointer;
-use super::{
-    Bell, CLibrary, Hooks, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage, auxiliary,
-    background, clock, end, faults, fork, futex, guard, mapping, memory, moving, own_area, random,
-    release, roots, rseq_area, sanitizer, stack, threads,
-};
+use crate::platform::kernel::syscall::call;
+use crate::platform::kernel::{clock, futex};
 
 /// The platform that programs run on, for the engine that is `P`'s.
 ///
@@ -51,18 +58,6 @@ pub const Linux: Linux = Linux::NEW;
 /// printed; -1 for none. And which file it is, since some close all and open others.
 static COPY: AtomicI32 = AtomicI32::new(-1);
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
-
-/// Runs `call` and puts `errno` back: an allocator's own system calls are nobody's business.
-pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
-    // SAFETY: the address of this thread's errno is valid while the thread lives.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        let result = call();
-        *errno = saved;
-        result
-    }
-}
 
 impl<P: Process> Os for LinuxFor<P> {
     fn hooks(&self) -> Option<&'static Hooks> {
@@ -384,12 +379,6 @@ fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
         pages.iter_mut().zip(&known).for_each(|(page, known)| *page = known & 1 == 1);
     }
     told
-}
-
-/// Bytes in an OS page; never 0, so that nobody who divides by it has to ask.
-pub(super) fn page_size() -> usize {
-    const ONLY: usize = 4096;
-    if cfg!(target_arch = "x86_64") { ONLY } else { auxiliary::value(libc::AT_PAGESZ).max(ONLY) }
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use core::ffi::c_void;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Refusal;
-use super::linux::page_size;
+use super::interface::Refusal;
 use super::sanitizer::divides_addresses;
-use super::syscall::{advise, call, map, unmap};
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::syscall::{advise, call, map, unmap};
 
 /// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
@@ -29,12 +29,12 @@ fn space() -> usize {
     highest.next_power_of_two()
 }
 
-/// As [`super::Os::address_space`].
+/// As [`super::interface::Os::address_space`].
 pub(super) fn address_space() -> usize {
     space() / 4
 }
 
-/// As [`super::Os::addresses`].
+/// As [`super::interface::Os::addresses`].
 pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
     let space = space();
     // The most bytes, where to begin, and in how many bytes from there on.
@@ -68,7 +68,7 @@ fn spread() -> usize {
     (bits ^ (bits >> 33)) as usize
 }
 
-/// As [`super::Os::commit`].
+/// As [`super::interface::Os::commit`].
 ///
 /// # Safety
 /// As for that.
@@ -102,7 +102,7 @@ fn could_map(bytes: usize) -> bool {
     }
 }
 
-/// As [`super::Os::extend`]: mremap(2) makes no new mapping, other than mmap(2), which refuses before it looks whether its
+/// As [`super::interface::Os::extend`]: mremap(2) makes no new mapping, other than mmap(2), which refuses before it looks whether its
 /// range would join a neighbour.
 ///
 /// # Safety
@@ -115,7 +115,7 @@ pub(super) unsafe fn extend(start: *mut c_void, bytes: usize) -> bool {
     result == Ok(before.addr())
 }
 
-/// As [`super::Os::decommit`].
+/// As [`super::interface::Os::decommit`].
 ///
 /// # Safety
 /// As for that.
@@ -124,7 +124,7 @@ pub(super) unsafe fn decommit(start: *mut c_void, bytes: usize) -> bool {
     unsafe { unmap(start, bytes) }
 }
 
-/// As [`super::Os::purge`].
+/// As [`super::interface::Os::purge`].
 ///
 /// # Safety
 /// As for that.
@@ -137,7 +137,7 @@ pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
     }
 }
 
-/// As [`super::Os::populate`].
+/// As [`super::interface::Os::populate`].
 pub(super) fn populate(start: *mut c_void, bytes: usize) {
     // SAFETY: this changes the contents of no memory.
     let _ = unsafe { advise(start, bytes, libc::MADV_POPULATE_WRITE) };

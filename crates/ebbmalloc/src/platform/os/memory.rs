@@ -4,8 +4,8 @@
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 
-use super::proc::read_file;
-use super::syscall::call;
+use crate::platform::kernel::proc::read_file;
+use crate::platform::kernel::syscall::call;
 
 /// The least limit.
 pub(super) fn limit() -> Option<u64> {

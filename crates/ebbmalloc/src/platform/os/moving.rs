@@ -3,12 +3,12 @@
 use core::ffi::{c_int, c_void};
 
 use super::mapping::commit;
-use super::syscall::{advise, call};
+use crate::platform::kernel::syscall::{advise, call};
 
 /// Moves pages by mremap(2).
 ///
 /// # Safety
-/// As for [`super::Os::move_pages`].
+/// As for [`super::interface::Os::move_pages`].
 pub(super) unsafe fn move_pages(
     from: *mut c_void,
     to: *mut c_void,

@@ -5,11 +5,11 @@
 
 use core::ffi::c_int;
 
-use super::ThreadWords;
-use super::auxiliary;
-use super::syscall::call;
+use super::threads::ThreadWords;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 use super::{thread_pointer::thread_pointer, thread_variable::thread_variable};
+use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::syscall::call;
 
 /// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
 /// multiple of. It has room for `mm_cid`.
@@ -120,7 +120,7 @@ mod tests {
     use std::process::Command;
     use std::{env, eprintln, thread};
 
-    use super::super::RseqArea;
+    use super::super::interface::RseqArea;
     use super::*;
 
     #[test]

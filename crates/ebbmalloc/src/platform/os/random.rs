@@ -2,10 +2,10 @@
 
 use core::ptr;
 
-use super::auxiliary;
-use super::syscall::call;
+use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::syscall::call;
 
-/// As [`super::Os::random`].
+/// As [`super::interface::Os::random`].
 pub(super) fn random() -> u64 {
     let mut bits = 0u64;
     let size = size_of::<u64>();

@@ -2,8 +2,8 @@
 
 use core::ops::Range;
 
-use super::proc::{numbers, read_file};
-use super::syscall::call;
+use crate::platform::kernel::proc::{numbers, read_file};
+use crate::platform::kernel::syscall::call;
 
 /// As 6.12.107: zeros where the kernel does not say.
 type Release = [u32; 3];

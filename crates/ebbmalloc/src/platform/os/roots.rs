@@ -4,8 +4,8 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem;
 use core::ops::Range;
 
-use super::auxiliary;
-use super::weak::weak;
+use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::weak::weak;
 
 /// The most parts that its data may have.
 const PARTS: usize = 16;
@@ -53,7 +53,7 @@ type Iterate = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// As [`super::Os::c_library`]. Takes locks of the loader.
+/// As [`super::interface::Os::c_library`]. Takes locks of the loader.
 pub(super) fn c_library() -> CLibrary {
     let mut found = CLibrary::UNKNOWN;
     if auxiliary::value(libc::AT_BASE) == 0 {

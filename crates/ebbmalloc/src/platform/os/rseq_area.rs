@@ -4,11 +4,11 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::mem;
 
+use super::interface::{Os, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
 use super::thread_variable::is_static;
-use super::weak::weak;
-use super::{Os, RseqArea};
+use crate::platform::kernel::weak::weak;
 
 /// Bytes of the kernel's rseq area that must be there for `mm_cid`.
 const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();

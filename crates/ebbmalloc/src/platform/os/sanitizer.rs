@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::thread_variable::IS_MALLOC;
-use super::weak::weak;
+use crate::platform::kernel::weak::weak;
 
 /// Whether ThreadSanitizer or MemorySanitizer runs this program: then most addresses are theirs. They may set themselves up
 /// later than the engine, and end the program where one of them is taken.
@@ -11,7 +11,7 @@ pub(super) fn divides_addresses() -> bool {
     !weak!("__tsan_init").is_null() || !weak!("__msan_init").is_null()
 }
 
-/// As [`super::Os::objection`]. With another malloc than its own, AddressSanitizer hands out blocks by functions like `strdup`
+/// As [`super::interface::Os::objection`]. With another malloc than its own, AddressSanitizer hands out blocks by functions like `strdup`
 /// that `free` does not know, ThreadSanitizer takes it for a data race where a thread gets a block that another one has
 /// freed, and MemorySanitizer calls functions that it has not found yet.
 pub(super) fn objection() -> Option<&'static str> {
@@ -36,7 +36,7 @@ pub(super) fn objection() -> Option<&'static str> {
     None
 }
 
-/// As [`super::Os::withdraw_objection`].
+/// As [`super::interface::Os::withdraw_objection`].
 pub(super) fn withdraw_objection() {
     IS_WITHDRAWN.store(true, Ordering::Relaxed);
 }

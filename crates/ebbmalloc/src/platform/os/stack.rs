@@ -5,10 +5,10 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
-use super::auxiliary;
 use super::recent::{self, CALLS_MOST, Recent};
 use super::symtab;
-use super::weak::weak;
+use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::weak::weak;
 use crate::platform::sync::{AtomicPtr, AtomicU8, Ordering};
 
 /// What lies at an address of code.
@@ -186,7 +186,7 @@ fn is_prepared() -> bool {
     }
 }
 
-/// As [`super::Os::with_symbol`], by dladdr(3).
+/// As [`super::interface::Os::with_symbol`], by dladdr(3).
 pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
     type Look = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     let look = weak!("dladdr");

@@ -5,8 +5,8 @@ use core::ffi::{CStr, c_int};
 use core::ptr;
 use core::slice;
 
-use super::file;
-use super::syscall::call;
+use crate::platform::kernel::file;
+use crate::platform::kernel::syscall::call;
 
 /// Calls `work` with the name of the function that lies at this offset of a file, and how far into it; or with nothing. `header` is
 /// how the file began when it was loaded: where it has changed since, its names are not believed.

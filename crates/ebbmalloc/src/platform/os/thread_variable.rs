@@ -5,8 +5,8 @@
 //! fill when they load it. In a program the linker knows the distance and puts it in the place of the call. The C
 //! libraries (feature `malloc`) are there from the start, and read the distance ("initial-exec"): decisions/0035.
 
-use super::auxiliary;
-use super::weak::weak;
+use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::weak::weak;
 
 /// Whether this engine serves the `malloc` of its process, and so was loaded with the program.
 pub(super) const IS_MALLOC: bool = cfg!(feature = "malloc");

@@ -6,16 +6,16 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
-use super::futex;
-use super::linux::{keeping_errno, page_size};
-use super::syscall::{advise, call};
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 use super::thread_variable::thread_variable;
+use crate::platform::kernel::futex;
+use crate::platform::kernel::syscall::{advise, call};
+use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 
 /// What a thread keeps for the engine: all zero in a new thread. Mostly the thread and its signal
 /// handlers look, for whom nothing but the compiler need be kept in order; others by [`Os::may_be`].
 ///
-/// [`Os::may_be`]: super::Os::may_be
+/// [`Os::may_be`]: super::interface::Os::may_be
 #[derive(Default, Debug)]
 #[repr(C)]
 pub struct ThreadWords {
@@ -42,7 +42,7 @@ impl ThreadWords {
 
     /// [`Os::may_be`] of words that are there for certain.
     ///
-    /// [`Os::may_be`]: super::Os::may_be
+    /// [`Os::may_be`]: super::interface::Os::may_be
     pub fn say(&self, state: u32) -> bool {
         self.state.load(Ordering::Acquire) == state
     }
@@ -206,7 +206,7 @@ unsafe extern "C" fn leave(round: *mut c_void) {
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
-    use super::super::syscall::{map, unmap};
+    use super::crate::platform::kernel::syscall::{map, unmap};
     use super::*;
 
     #[test]

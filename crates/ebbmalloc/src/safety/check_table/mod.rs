@@ -12,10 +12,10 @@ pub(crate) use records::{Event, Record, State};
 pub(crate) use stacks::{DEPTH, Held};
 
 use crate::backend::chunks::Chunks;
-use crate::telemetry::ledger::HeldBack;
-use crate::platform::os::{CLibrary, Os};
 use crate::backend::region::UnitIndex;
+use crate::platform::os::{CLibrary, Os};
 use crate::platform::sync::AtomicUsize;
+use crate::telemetry::ledger::HeldBack;
 use arena::Arena;
 use records::Records;
 use stacks::Stacks;

@@ -7,11 +7,11 @@ use core::ptr;
 
 use super::arena::{Arena, Buckets, Chained, Ref};
 use crate::backend::chunks::Chunks;
-use crate::telemetry::ledger::HeldBack;
-use crate::platform::os::Os;
 use crate::backend::region::UnitIndex;
-use crate::size_class::CLASSES;
+use crate::platform::os::Os;
 use crate::platform::sync::{AtomicUsize, Ordering};
+use crate::size_class::CLASSES;
+use crate::telemetry::ledger::HeldBack;
 
 /// Who did something, and where.
 #[derive(Clone, Copy)]

@@ -6,10 +6,10 @@
 
 use core::ptr;
 
-use super::{Fault, NONE, Record, State, Trace};
-use crate::safety::check_table::{CANARY, damage};
+use super::record::{Fault, NONE, Record, State, Trace};
 use crate::platform::os::{Os, choose};
 use crate::platform::random::Random;
+use crate::safety::check_table::{CANARY, damage};
 
 /// So many slots at most, and so many bytes in all their pages, but a few where pages are large.
 const SLOTS_MOST: usize = 256;

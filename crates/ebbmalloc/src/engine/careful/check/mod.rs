@@ -7,17 +7,20 @@
 
 mod report;
 
+use crate::platform::options::CheckChoice;
 use core::ptr;
 
-use crate::safety::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
-use crate::engine::{Care, Engine};
-use crate::central::heap_record::HeapId;
-use crate::engine::user_heaps::HeapBlock;
-use crate::platform::os::Os;
+use report::Fault;
+
 use crate::backend::page_heap::Granted;
 use crate::backend::region::UnitIndex;
-use crate::size_class::SizeClass;
 use crate::backend::units::Units;
+use crate::central::heap_record::HeapId;
+use crate::engine::Engine;
+use crate::engine::lookup::HeapBlock;
+use crate::platform::os::Os;
+use crate::safety::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
+use crate::size_class::SizeClass;
 
 /// The least room behind a block's end: the next element of an array is in it, more often than not.
 const CANARY_LEAST: usize = 16;
@@ -28,32 +31,10 @@ const QUARANTINE: usize = 16 << 20;
 /// Larger blocks go back at once: filling them would make resident what never was.
 const QUARANTINED_MOST: usize = QUARANTINE / 4;
 
-/// What a program did wrong with a block that is known.
-#[derive(Clone, Copy)]
-enum Fault {
-    /// Freed, or resized, when it was freed already.
-    Freed,
-    /// Freed with this size.
-    Size(usize),
-    /// Written behind its end, at this offset from its start; what was found there.
-    Overflow(usize, u8),
-    /// Written after it was freed, at this offset.
-    Written(usize, u8),
-}
+/// So many stacks are listed at exit.
+const LISTED: usize = 10;
 
 impl<O: Os> Engine<O> {
-    /// True where each block is checked.
-    #[inline]
-    pub(crate) fn checking(&self) -> bool {
-        self.care() == Care::Checked
-    }
-
-    /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
-    /// none, and then call [`Engine::begin_check`].
-    pub fn wants_stacks(&self) -> bool {
-        self.checking() || self.sampling()
-    }
-
     /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.
     pub fn begin_check(&self) {
         self.check_table.lock().begin();
@@ -243,7 +224,7 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         let old = self.size_checked(block.address, operation);
-        let (new, _) = self.alloc_in(block.heap, size, align, block.usable);
+        let (new, _) = self.or_null(self.alloc_checked(block.heap, size, align, block.usable));
         if !new.is_null() {
             // SAFETY: both blocks are as large, and distinct.
             unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
@@ -282,6 +263,48 @@ impl<O: Os> Engine<O> {
     fn stop_if(&self, damaged: Option<(Fault, Record)>, operation: &str) {
         if let Some((fault, record)) = damaged {
             self.report(fault, record.block, Some(record), operation);
+        }
+    }
+
+    /// What check mode does when the process exits.
+    pub(crate) fn finish_check(&self) {
+        self.verify_all("exit");
+        if self.setup().options.check == CheckChoice::NoLeaks {
+            return;
+        }
+        // Under no lock of ours, as it takes the loader's.
+        let library = self.os.c_library();
+        let mut table = self.check_table.lock();
+        table.reach(&library, &|address| self.begin_of(address));
+        let all = table.count_held(&library);
+        drop(table);
+        if all.blocks == 0 {
+            return;
+        }
+        let (bytes, blocks) = (all.bytes, all.blocks);
+        self.say(format_args!("still held at exit: {bytes} bytes in {blocks} blocks"));
+        let mut rest = all;
+        for _ in 0..LISTED {
+            let mut table = self.check_table.lock();
+            let Some((stack, held)) = table.most_held() else {
+                return;
+            };
+            let mut calls = [0; DEPTH];
+            let known = table.calls(stack, &mut calls);
+            drop(table);
+            self.say(format_args!(
+                "  {} bytes in {} blocks, allocated here:",
+                held.bytes, held.blocks
+            ));
+            self.print_calls(&calls[..known]);
+            rest.bytes -= held.bytes;
+            rest.blocks -= held.blocks;
+        }
+        if rest.blocks > 0 {
+            self.say(format_args!(
+                "  and {} bytes in {} blocks elsewhere",
+                rest.bytes, rest.blocks
+            ));
         }
     }
 }

@@ -2,16 +2,16 @@
 //! freed, until the run leaves the quarantine. Where no guard could be placed, the block goes back at once.
 
 use super::report::Fault;
-use crate::engine::Engine;
-use crate::central::heap_record::Contents;
-use crate::engine::user_heaps::{HeapBlock, Short};
-use crate::engine::large::{MOVE_UNITS, Moved};
 use crate::backend::page_map::MapEntry;
-use crate::platform::os::Os;
 use crate::backend::region::UnitIndex;
+use crate::backend::units::Units;
+use crate::central::heap_record::Contents;
+use crate::engine::Engine;
+use crate::engine::large::{MOVE_UNITS, Moved};
+use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
+use crate::platform::os::Os;
 use crate::safety::seal::{check_fill, fill};
 use crate::size_class::UNIT;
-use crate::backend::units::Units;
 
 /// From so many bytes on, giving pages back beats clearing them.
 const PURGE_LEAST: usize = 256 << 10;

@@ -5,23 +5,23 @@
 //! all threads, so that these seldom wait for each other's locks; everything that is known of a block lies in its span's record and, sealed,
 //! behind the block's end, and is looked at under the heap's lock.
 
-mod large;
 mod report;
+mod large;
 
 use core::ptr;
 
-use crate::engine::{Care, Engine, Homes};
-use crate::central::heap_record::{Contents, HeapId};
-use crate::engine::user_heaps::{HeapBlock, Short};
-use crate::platform::os::Os;
 use crate::backend::page_heap::Granted;
-use crate::safety::quarantine::{RING_BYTES, RING_UNITS};
 use crate::backend::region::UnitIndex;
+use crate::backend::span::hardened::Owner;
+use crate::backend::units::Units;
+use crate::central::heap_record::{Contents, HeapId};
+use crate::engine::{Engine, Homes};
+use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
+use crate::platform::os::Os;
+use crate::platform::sync::Guard;
+use crate::safety::quarantine::{RING_BYTES, RING_UNITS};
 use crate::safety::seal::{SEAL, first_written, open, seal, sealed_size};
 use crate::size_class::{SizeClass, UNIT};
-use crate::backend::span::Owner;
-use crate::platform::sync::Guard;
-use crate::backend::units::Units;
 use report::Fault;
 pub(crate) use report::Mistake;
 
@@ -36,12 +36,6 @@ fn class_for(size: usize, align: usize) -> Option<SizeClass> {
 }
 
 impl<O: Os> Engine<O> {
-    /// True where mistakes are made hard to exploit.
-    #[inline]
-    pub(crate) fn hardening(&self) -> bool {
-        self.care() == Care::Hardened
-    }
-
     /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's; `None` while there
     /// is no memory for them.
     pub(crate) fn set_up_harden(&self) -> Option<Homes> {
@@ -357,7 +351,7 @@ impl<O: Os> Engine<O> {
             return block.address;
         }
         drop(contents);
-        let (new, _) = self.alloc_in(block.heap, size, align, block.usable);
+        let (new, _) = self.or_null(self.alloc_hardened(block.heap, size, align, block.usable));
         if new.is_null() || both_large && self.move_contents(block, old, new, size) {
             return new;
         }

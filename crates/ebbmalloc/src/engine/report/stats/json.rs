@@ -13,7 +13,7 @@ impl Stats {
 
     fn json_to(&self, out: &mut dyn Write) -> fmt::Result {
         let Choice { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self.choice;
-        let version = crate::VERSION;
+        let version = crate::platform::VERSION;
         write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}","#)?;
         write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","care":"{care}","#)?;
         write!(out, r#""kernel":"{major}.{minor}""#)?;

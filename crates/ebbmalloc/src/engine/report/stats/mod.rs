@@ -9,15 +9,15 @@ pub use declaration::{ClassStats, Stats};
 
 use core::fmt::{self, Write};
 
+use crate::backend::region::Region;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
-use crate::telemetry::ledger::rounding_most;
 use crate::engine::mode::Choice;
+use crate::platform::message::Line;
 use crate::platform::options::StatsChoice;
 use crate::platform::os::Os;
-use crate::backend::region::Region;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::platform::message::Line;
+use crate::telemetry::ledger::rounding_most;
 
 impl<O: Os> Engine<O> {
     /// What is where right now. Parts are read one after the other, so while other threads

@@ -16,7 +16,7 @@ impl Stats {
     }
 
     fn openmetrics_to(&self, out: &mut dyn Write) -> fmt::Result {
-        let (version, Choice { mode, why, id, care, .. }) = (crate::VERSION, self.choice);
+        let (version, Choice { mode, why, id, care, .. }) = (crate::platform::VERSION, self.choice);
         writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
         write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
         writeln!(out, r#"why="{why}",id="{id}",care="{care}"}} 1"#)?;

@@ -6,7 +6,7 @@ use super::file;
 use super::syscall::call;
 
 /// Reads the start of a file; what could be read, empty if nothing.
-pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
+pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     let Some(file) = file::open(path) else { return &buffer[..0] };
     let n = file::read(file, buffer);
     file::close(file);
@@ -16,7 +16,7 @@ pub(super) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
 /// A variable of the environment that the process was started with, where the C library does not
 /// know it yet: /proc/self/environ, entries that end in a zero byte.
 #[cold]
-pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
+pub(crate) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
     let mut chunk = [0; 512];
     // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
     let mut matched = Some(0);
@@ -54,7 +54,7 @@ pub(super) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usiz
 }
 
 /// The unsigned decimal numbers in a text, in order.
-pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
+pub(crate) fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     text.split(|byte| !byte.is_ascii_digit()).filter(|digits| !digits.is_empty()).map(|digits| {
         digits.iter().fold(0usize, |value, digit| {
             value.saturating_mul(10).saturating_add((digit - b'0') as usize)
@@ -63,12 +63,12 @@ pub(super) fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// The last CPU in a list such as "0-3,8-11".
-pub(super) fn highest_number(list: &[u8]) -> Option<usize> {
+pub(crate) fn highest_number(list: &[u8]) -> Option<usize> {
     numbers(list).max()
 }
 
 /// Field `index` of /proc/self/statm: 0 is the address space in use, 1 what is resident, in pages.
-pub(super) fn status_pages(index: usize) -> usize {
+pub(crate) fn status_pages(index: usize) -> usize {
     let mut text = [0; 128];
     numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
 }
@@ -78,7 +78,7 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// When this process started, in microseconds since boot: field 22 of proc_pid_stat(5), which
 /// counts in ticks. The name in field 2 may contain anything, so counting starts behind it.
-pub(super) fn start_us() -> Option<u64> {
+pub(crate) fn start_us() -> Option<u64> {
     let mut text = [0; 1024];
     let text = read_file(c"/proc/self/stat", &mut text);
     let after_name = text.iter().rposition(|&byte| byte == b')')?;
@@ -87,7 +87,7 @@ pub(super) fn start_us() -> Option<u64> {
 }
 
 /// How many CPUs this thread may run on, counted up to the last of them.
-pub(super) fn affinity_cpus() -> usize {
+pub(crate) fn affinity_cpus() -> usize {
     let mut mask = [0u64; 128];
     // SAFETY: the kernel fills at most as many bytes as said.
     let filled =

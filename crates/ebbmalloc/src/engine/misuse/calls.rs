@@ -1,10 +1,10 @@
 //! What reports are made of: the lines that several begin with, and who called, by stacks of calls.
 
-use crate::safety::check_table::DEPTH;
-use crate::platform::demangle::Name;
 use crate::engine::Engine;
-use crate::platform::os::{Os, Symbol};
+use crate::platform::demangle::Name;
 use crate::platform::message::Line;
+use crate::platform::os::{Os, Symbol};
+use crate::safety::check_table::DEPTH;
 
 impl<O: Os> Engine<O> {
     pub(crate) fn say(&self, text: core::fmt::Arguments) {

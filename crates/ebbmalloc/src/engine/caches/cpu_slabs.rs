@@ -1,12 +1,15 @@
 //! Which caches an engine has beside those of threads: one for each CPU, and then transfer caches.
 
+use crate::frontend::rseq;
+use crate::size_class::SizeClass;
 use core::ops::Range;
+use core::ptr;
 
-use crate::frontend::slab::Slab;
-use crate::engine::{Engine, Setup};
 use crate::engine::mode::Mode;
-use crate::platform::os::Os;
+use crate::engine::{Engine, Setup};
+use crate::frontend::slab::Slab;
 use crate::frontend::transfer_cache::{self as transfer, Transfers};
+use crate::platform::os::Os;
 
 impl<O: Os> Engine<O> {
     /// How many caches there are beside those of threads.
@@ -46,5 +49,13 @@ impl<O: Os> Engine<O> {
         let slabs = unsafe { self.region.slabs().add(caches) };
         let for_flows = mode == Mode::PerCpu && count < transfer::MANY;
         Transfers { slabs, count, for_flows, key: self.os.thread_key() }
+    }
+
+    /// A block from the cache of the thread's CPU; null if there is none, or no such cache. Takes no lock, and so may be asked under any.
+    #[inline(always)]
+    pub(crate) fn pop_of_cpu(&self, class: SizeClass) -> *mut u8 {
+        // SAFETY: the place is set up before it is published.
+        let pop = |place| unsafe { rseq::pop(place, class) };
+        self.hot_place(&self.hot_area).map_or(ptr::null_mut(), pop)
     }
 }

@@ -8,7 +8,7 @@ use core::ffi::{c_int, c_void};
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
-        $crate::platform::os::syscall::direct($number, [$($argument as usize),*])
+        $crate::platform::kernel::syscall::direct($number, [$($argument as usize),*])
     };
 }
 
@@ -16,7 +16,7 @@ macro_rules! call {
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
-        $crate::platform::os::syscall::by_libc(|| libc::syscall($number $(, $argument)*))
+        $crate::platform::kernel::syscall::by_libc(|| libc::syscall($number $(, $argument)*))
     };
 }
 
@@ -86,7 +86,7 @@ fn outcome(result: usize) -> Result<usize, c_int> {
 /// What `call` returns; -1 means the error that is in `errno`, which is put back.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn by_libc(call: impl FnOnce() -> libc::c_long) -> Result<usize, c_int> {
-    super::linux::keeping_errno(|| match call() {
+    super::errno::keeping_errno(|| match call() {
         // SAFETY: the address of this thread's errno is valid while the thread lives.
         -1 => Err(unsafe { *libc::__errno_location() }),
         result => Ok(result as usize),
@@ -100,7 +100,7 @@ const NO_FILE: c_int = -1;
 ///
 /// # Safety
 /// With MAP_FIXED, what is mapped there is the caller's.
-pub(super) unsafe fn map(
+pub(crate) unsafe fn map(
     address: *mut c_void,
     bytes: usize,
     access: c_int,
@@ -116,7 +116,7 @@ pub(super) unsafe fn map(
 ///
 /// # Safety
 /// The range is the caller's, and nobody uses it any more.
-pub(super) unsafe fn unmap(start: *mut c_void, bytes: usize) -> bool {
+pub(crate) unsafe fn unmap(start: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the caller's.
     unsafe { call!(libc::SYS_munmap, start, bytes) }.is_ok()
 }
@@ -125,7 +125,7 @@ pub(super) unsafe fn unmap(start: *mut c_void, bytes: usize) -> bool {
 ///
 /// # Safety
 /// The range is the caller's; some advice ends its contents.
-pub(super) unsafe fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> Result<(), c_int> {
+pub(crate) unsafe fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> Result<(), c_int> {
     // SAFETY: the caller's.
     unsafe { call!(libc::SYS_madvise, start, bytes, advice) }.map(|_| ())
 }

@@ -24,15 +24,15 @@
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
+use crate::engine::Engine;
+use crate::engine::mode::Mode;
+use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{
     Header, OwnedStack, Seen, Slab, has_changed, header_of, lock_of, seen_of, used_bytes,
 };
-use crate::engine::Engine;
-use crate::frontend::per_thread as thread;
-use crate::engine::mode::Mode;
 use crate::platform::os::{Os, ThreadWords};
-use crate::size_class::{CLASSES, SizeClass};
 use crate::platform::sync::{AtomicU64, Ordering};
+use crate::size_class::{CLASSES, SizeClass};
 
 /// Blocks that are taken at a time.
 const BATCH: usize = 64;

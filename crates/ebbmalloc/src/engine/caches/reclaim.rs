@@ -7,14 +7,14 @@
 //! is left of their class, if that may free much. Others are held by blocks in use: of those of classes that nobody
 //! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
 
-use crate::frontend::slab as cache;
-use crate::engine::drain::Which;
-use crate::engine::Engine;
-use crate::platform::os::Os;
 use crate::backend::retention::LOOK_SHARE;
-use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::platform::sync::Ordering;
 use crate::backend::units::Units;
+use crate::engine::Engine;
+use crate::engine::caches::drain::Which;
+use crate::frontend::slab as cache;
+use crate::platform::os::Os;
+use crate::platform::sync::Ordering;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 
 /// Much is one part in so many of what is in use.
 const MUCH_SHARE: usize = 32;

@@ -3,8 +3,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::errno::keeping_errno;
 use super::file;
-use super::linux::keeping_errno;
 
 /// Keys that are looked at are below this.
 const KEYS: usize = 64;
@@ -13,7 +13,7 @@ static VALUES: [AtomicUsize; KEYS] = [const { AtomicUsize::new(0) }; KEYS];
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
 /// The value that the kernel gave for this key; 0 if there is none.
-pub(super) fn value(key: libc::c_ulong) -> usize {
+pub(crate) fn value(key: libc::c_ulong) -> usize {
     if !IS_READ.load(Ordering::Acquire) {
         read();
     }
@@ -40,6 +40,12 @@ fn read() {
         });
     }
     IS_READ.store(true, Ordering::Release);
+}
+
+/// Bytes in an OS page; never 0, so that nobody who divides by it has to ask.
+pub(crate) fn page_size() -> usize {
+    const ONLY: usize = 4096;
+    if cfg!(target_arch = "x86_64") { ONLY } else { value(libc::AT_PAGESZ).max(ONLY) }
 }
 
 #[cfg(all(test, not(miri)))]

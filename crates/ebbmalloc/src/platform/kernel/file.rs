@@ -9,7 +9,7 @@ use core::ptr;
 use super::syscall::call;
 
 /// Opens a file for reading; `None` if that is not possible.
-pub(super) fn open(path: &CStr) -> Option<c_int> {
+pub(crate) fn open(path: &CStr) -> Option<c_int> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path ends in a zero byte.
     let file = unsafe { call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
@@ -17,14 +17,14 @@ pub(super) fn open(path: &CStr) -> Option<c_int> {
 }
 
 /// Reads what comes next, as much as there is room for at most; 0 at the end, or if it cannot be read.
-pub(super) fn read(file: c_int, buffer: &mut [u8]) -> usize {
+pub(crate) fn read(file: c_int, buffer: &mut [u8]) -> usize {
     // SAFETY: the buffer is as long as said.
     unsafe { call!(libc::SYS_read, file, buffer.as_mut_ptr(), buffer.len()) }.unwrap_or(0)
 }
 
 /// Writes as much as it can; false if that was nothing. What a program would be told by a signal, and by default be ended: that nobody reads
 /// (SIGPIPE), or that the file may not grow (SIGXFSZ, by RLIMIT_FSIZE), is no business of its own here.
-pub(super) fn write_all(file: c_int, text: &[u8]) -> bool {
+pub(crate) fn write_all(file: c_int, text: &[u8]) -> bool {
     const UNWANTED: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
     let before = change_mask(libc::SIG_BLOCK, UNWANTED);
     // Those that waited before are the program's. Where it lets them in, none does.
@@ -81,13 +81,13 @@ fn write_rest(file: c_int, text: &[u8]) -> usize {
 }
 
 /// Closes a file that [`open`] has opened.
-pub(super) fn close(file: c_int) {
+pub(crate) fn close(file: c_int) {
     // SAFETY: the caller's own descriptor.
     let _ = unsafe { call!(libc::SYS_close, file) };
 }
 
 /// Reads the start of a file that consists of words; how many.
-pub(super) fn read_words(path: &CStr, words: &mut [usize]) -> usize {
+pub(crate) fn read_words(path: &CStr, words: &mut [usize]) -> usize {
     let Some(file) = open(path) else { return 0 };
     let bytes = size_of_val(words);
     // SAFETY: the buffer is as long as said, and any bytes are words.
@@ -97,14 +97,14 @@ pub(super) fn read_words(path: &CStr, words: &mut [usize]) -> usize {
 }
 
 /// A descriptor of the same file from `least` on, which goes when another program is run.
-pub(super) fn duplicate(file: c_int, least: c_int) -> Option<c_int> {
+pub(crate) fn duplicate(file: c_int, least: c_int) -> Option<c_int> {
     // SAFETY: touches no memory.
     let copy = unsafe { call!(libc::SYS_fcntl, file, libc::F_DUPFD_CLOEXEC, least) };
     copy.ok().map(|copy| copy as c_int)
 }
 
 /// What the kernel knows of the file at a path, or without one, of the open file of a descriptor.
-pub(super) fn status(file: c_int, path: &CStr) -> Option<libc::statx> {
+pub(crate) fn status(file: c_int, path: &CStr) -> Option<libc::statx> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
     let (at, wanted) = (status.as_mut_ptr(), libc::STATX_BASIC_STATS);
     let flags = if path.is_empty() { libc::AT_EMPTY_PATH } else { 0 };

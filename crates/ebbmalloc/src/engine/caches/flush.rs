@@ -3,32 +3,14 @@
 
 use core::ptr;
 
-use crate::frontend::slab::{self as cache, OwnedStack, Slab};
-use crate::central::{BadBlock, ClassSpans};
-use crate::engine::drain::{self, Which};
 use crate::engine::Engine;
-use crate::frontend::per_thread as thread;
+use crate::engine::caches::batch::{SMALL_BATCH, with_places};
+use crate::engine::caches::drain::{self, Which};
+use crate::frontend::slab::{self as cache, OwnedStack, Slab};
 use crate::platform::os::Os;
-use crate::engine::refill::{SMALL_BATCH, with_places};
 use crate::size_class::SizeClass;
-use crate::platform::sync::Guard;
 
 impl<O: Os> Engine<O> {
-    /// Gives the calling thread's cache back, because the thread is about to exit: what it still
-    /// allocates and frees then goes past caches. Does nothing where threads have nothing to give back.
-    pub fn leave_thread(&self) {
-        if self.setup().joining {
-            self.os.leave_rseq();
-        }
-        let slab = thread::leave(self.os.thread_words());
-        if !slab.is_null() {
-            self.thread_slabs.disown(slab);
-            self.flush_slab(slab);
-            // SAFETY: it was this thread's, which let go of it.
-            unsafe { self.thread_slabs.give(&self.os, slab) }
-        }
-    }
-
     /// Gives all blocks back to their spans that caches hold which can be emptied: all but those of threads at
     /// work on theirs. Waits for a round that somebody is in.
     pub(crate) fn flush_all(&self) {
@@ -75,7 +57,7 @@ impl<O: Os> Engine<O> {
 
     /// Gives all blocks in a slab back that nobody else uses.
     #[inline(never)]
-    fn flush_slab(&self, slab: *mut Slab) {
+    pub(crate) fn flush_slab(&self, slab: *mut Slab) {
         // A round may have closed some, which whoever it was then leaves alone: the slab is nobody's.
         drain::reopen_all(slab);
         for class in SizeClass::all() {
@@ -126,24 +108,5 @@ impl<O: Os> Engine<O> {
             },
         };
         self.release_to(spans, class, &blocks[left..]);
-    }
-
-    pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
-        self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
-    }
-
-    fn release_to(&self, mut spans: Guard<'_, ClassSpans>, class: SizeClass, blocks: &[*mut u8]) {
-        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
-        drop(spans);
-        self.insist(released, "free");
-    }
-
-    /// Stops the program if a block could not be released.
-    pub(crate) fn insist(&self, released: Result<(), BadBlock>, operation: &str) {
-        match released {
-            Ok(()) => {}
-            Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
-            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
-        }
     }
 }

@@ -8,22 +8,18 @@
 
 use core::ptr;
 
-use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::backend::span::Order;
 use crate::central::{Batch, ClassSpans, Growth};
-use crate::engine::drain;
 use crate::engine::Engine;
+use crate::engine::caches::batch::{SMALL_BATCH, with_places};
+use crate::engine::caches::drain;
+use crate::frontend::miss_history::{self as streak, Need};
+use crate::frontend::slab::{self as cache, Header, Slab};
 use crate::platform::os::Os;
 use crate::platform::prefetch;
-use crate::size_class::{CLASSES, SizeClass, UNIT};
-use crate::backend::span::Order;
-use crate::frontend::miss_history::{self as streak, Need};
 use crate::platform::sync::{Guard, Ordering};
+use crate::size_class::{CLASSES, SizeClass, UNIT};
 
-/// Blocks that move between a cache and its central at a time.
-const BATCH: usize = 256;
-/// The same where fewer are to move: clearing room for more would take longer than moving them.
-const MEDIUM_BATCH: usize = 64;
-pub(crate) const SMALL_BATCH: usize = 16;
 /// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
 const FETCHED: usize = 64;
 /// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
@@ -311,29 +307,5 @@ impl<O: Os> Engine<O> {
             self.reuse_before_growth(class.span_units());
         }
         block
-    }
-
-    /// After a claim of these blocks: sees to it that the span that it began has its pages.
-    #[inline(never)]
-    pub(crate) fn get_at_once(&self, growth: Growth, blocks: &[*mut u8]) {
-        if growth == Growth::SpanAtOnce {
-            blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
-        }
-    }
-}
-
-/// Has places for a batch of so many blocks, as many as there is room for at a time, which are on the stack for large batches
-/// only: most threads would else not need its next page (decisions/0027).
-pub(crate) fn with_places<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
-    #[inline(never)]
-    fn within<const PLACES: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
-        work(&mut [ptr::null_mut(); PLACES])
-    }
-    if blocks <= SMALL_BATCH {
-        within::<SMALL_BATCH, R>(work)
-    } else if blocks <= MEDIUM_BATCH {
-        within::<MEDIUM_BATCH, R>(work)
-    } else {
-        within::<BATCH, R>(work)
     }
 }

@@ -44,4 +44,4 @@ macro_rules! weak {
     };
 }
 
-pub(super) use weak;
+pub(crate) use weak;

@@ -17,7 +17,7 @@ static GET_TIME: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 const NONE: *mut u8 = ptr::without_provenance_mut(1);
 
 /// The time on one of the kernel's clocks; 0 where nobody tells.
-pub(super) fn time(clock: libc::clockid_t) -> libc::timespec {
+pub(crate) fn time(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut found = GET_TIME.load(Ordering::Relaxed);
     if found.is_null() {

@@ -19,7 +19,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
 /// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. Uses futex(2), which filters
 /// of system calls allow where threads may wait.
 #[cold]
-pub(super) fn sleep_ms(ms: u32) {
+pub(crate) fn sleep_ms(ms: u32) {
     const SECOND_NS: i64 = 1_000_000_000;
     let word = AtomicU32::new(0);
     // Until a time of this clock.
@@ -38,7 +38,7 @@ pub(super) fn sleep_ms(ms: u32) {
 
 /// What the kernel says of this word, which it reads: whether it holds `value`, or else an error, EFAULT where
 /// it cannot be read. Nobody waits for the word, so nothing happens there.
-pub(super) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
+pub(crate) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
     // Where the word has this value, wakes none of those that wait for it, and moves none to another.
     let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
     // SAFETY: nothing is written.

@@ -10,11 +10,11 @@ mod report;
 use core::ptr;
 
 use crate::engine::Engine;
+use crate::platform::message::Line;
 use crate::platform::options::{CAREFUL, SampleChoice};
 use crate::platform::os::Os;
 use crate::safety::guarded_slots::{Fault, Record, Trace};
 use crate::size_class::SizeClass;
-use crate::platform::message::Line;
 
 impl<O: Os> Engine<O> {
     /// What set-up does for it. An engine without a process around it has nothing to wait for.
@@ -27,12 +27,6 @@ impl<O: Os> Engine<O> {
         } else if self.os.hooks().is_none() {
             self.begin_sampling();
         }
-    }
-
-    /// True where blocks are sampled.
-    #[inline]
-    pub(crate) fn sampling(&self) -> bool {
-        self.samples.on()
     }
 
     /// The program begins, and its unwinder works: from here on blocks may be sampled.
@@ -70,12 +64,6 @@ impl<O: Os> Engine<O> {
         // The unwinder may take locks of the loader: never under ours.
         let by = Trace::take(&self.os);
         self.samples.slots.lock().alloc(&self.os, (size, align), class.size(), &by)
-    }
-
-    /// Whether an address lies where sampled blocks do.
-    #[inline]
-    pub(crate) fn is_sampled(&self, address: *mut u8) -> bool {
-        self.samples.contains(address.addr())
     }
 
     /// Frees a sampled block, if with a size, then with this one. One that is none stops the program.

@@ -1,0 +1,44 @@
+//! Returns free blocks to the spans of their class, and stops the program where one cannot be.
+
+use crate::central::BadBlock;
+use crate::central::ClassSpans;
+use crate::central::Growth;
+use crate::engine::Engine;
+use crate::platform::os::Os;
+use crate::platform::sync::Guard;
+use crate::size_class::SizeClass;
+use crate::size_class::UNIT;
+
+impl<O: Os> Engine<O> {
+    pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
+        self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
+    }
+
+    pub(crate) fn release_to(
+        &self,
+        mut spans: Guard<'_, ClassSpans>,
+        class: SizeClass,
+        blocks: &[*mut u8],
+    ) {
+        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
+        drop(spans);
+        self.insist(released, "free");
+    }
+
+    /// Stops the program if a block could not be released.
+    pub(crate) fn insist(&self, released: Result<(), BadBlock>, operation: &str) {
+        match released {
+            Ok(()) => {}
+            Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
+            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
+        }
+    }
+
+    /// After a claim of these blocks: sees to it that the span that it began has its pages.
+    #[inline(never)]
+    pub(crate) fn get_at_once(&self, growth: Growth, blocks: &[*mut u8]) {
+        if growth == Growth::SpanAtOnce {
+            blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
+        }
+    }
+}

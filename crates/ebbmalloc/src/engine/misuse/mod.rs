@@ -1,0 +1,114 @@
+//! Stops a program that passed an address at which no block begins, and says what is known of it.
+
+pub(crate) mod calls;
+
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
+use crate::backend::units::UnitRange;
+use crate::engine::Engine;
+use crate::platform::os::Os;
+use crate::safety::check_table::DEPTH;
+use crate::safety::check_table::Event;
+use crate::safety::check_table::Record;
+use crate::size_class::UNIT;
+
+impl<O: Os> Engine<O> {
+    /// First unit and length of the large block at this address; an address that is none stops
+    /// the program.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
+        let region = &self.region;
+        let offset = region.offset(block);
+        if offset >= region.committed() {
+            self.fault("invalid free", block, operation);
+        }
+        let unit = (offset / UNIT) as UnitIndex;
+        let entry = region.entry(unit as usize);
+        if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
+            // SAFETY: the unit is committed; its record stays as it is while the block lives.
+            return (unit, unsafe { (*region.run(unit)).units });
+        }
+        self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
+    }
+
+    /// What is wrong with an address in the region at which no block begins.
+    fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
+        let region = &self.region;
+        match region.entry(unit as usize).of_anyone() {
+            MapEntry::LARGE => "interior pointer",
+            MapEntry::LARGE_FREED if offset == 0 => "double free",
+            entry if entry.class().is_some() => "interior pointer",
+            _ => {
+                // Inside a large block, perhaps: look for the nearest one that begins below.
+                let below = (1..unit).rev().find(|&unit| {
+                    let entry = region.entry(unit as usize).of_anyone();
+                    entry == MapEntry::LARGE || entry.class().is_some()
+                });
+                match below {
+                    // SAFETY: committed; the process is about to end, so a torn read is no loss.
+                    Some(first)
+                        if region.entry(first as usize).of_anyone() == MapEntry::LARGE
+                            && UnitRange::of(first, unsafe { (*region.run(first)).units })
+                                .is_some_and(|run| run.end() > unit) =>
+                    {
+                        "interior pointer"
+                    }
+                    _ => "invalid free",
+                }
+            }
+        }
+    }
+
+    /// Says what was wrong and ends the process.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
+        self.say_fault(fault, block, operation);
+        if self.checking() {
+            self.explain(block);
+        }
+        self.os.abort()
+    }
+
+    /// Says what is known of an address that is no block's.
+    #[cold]
+    pub(crate) fn explain(&self, address: *mut u8) {
+        self.print_own_calls();
+        let table = self.check_table.lock();
+        let found = table.find(address).map(|(_, record)| record).or_else(|| table.around(address));
+        drop(table);
+        if let Some(record) = found {
+            let offset = address.addr() - record.block.addr();
+            self.say(format_args!(
+                "  {offset} bytes into the block at {:#x}:",
+                record.block.addr()
+            ));
+            self.describe(&record);
+        }
+    }
+
+    #[inline(never)]
+    pub(crate) fn describe(&self, record: &Record) {
+        let Record { size, number, allocated, freed, .. } = *record;
+        let class = self.heap_block(record.block).map_or(0, |found| found.usable);
+        let thread = allocated.thread;
+        match class {
+            0 => self.say(format_args!("  block {number}, {size} bytes, allocated by thread {thread}:")),
+            class => self.say(format_args!(
+                "  block {number}, {size} bytes, of size class {class}, allocated by thread {thread}:"
+            )),
+        }
+        self.print_event(allocated);
+        if !record.is_live() {
+            self.say(format_args!("  first freed by thread {}:", freed.thread));
+            self.print_event(freed);
+        }
+    }
+
+    fn print_event(&self, event: Event) {
+        let mut calls = [0; DEPTH];
+        let known = self.check_table.lock().calls(event.stack, &mut calls);
+        self.print_calls(&calls[..known]);
+    }
+}

@@ -1,0 +1,13 @@
+//! `errno` of the calling thread, which belongs to the program.
+
+/// Runs `call` and puts `errno` back: an allocator's own system calls are nobody's business.
+pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
+    // SAFETY: the address of this thread's errno is valid while the thread lives.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let result = call();
+        *errno = saved;
+        result
+    }
+}
