@@ -9,13 +9,13 @@
 //! CPUs use the full one at once; a thread's stack begins in the smallest and moves as it grows.
 
 // Lowest first: each uses only modules above it in this list.
-mod layout;
+pub(crate) mod layout;
 mod stack_header;
 
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS, MARKS_AT, SLAB_SHIFT};
+pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT};
 use layout::{SEEN_AT, SlabStart};
 use stack_header::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_room};
 pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
@@ -380,6 +380,7 @@ impl OwnedStack {
 
 #[cfg(test)]
 mod tests {
+    use super::layout::MARKS;
     use core::ptr;
     use std::collections::HashSet;
 

@@ -206,7 +206,7 @@ unsafe extern "C" fn leave(round: *mut c_void) {
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
-    use super::crate::platform::kernel::syscall::{map, unmap};
+    use crate::platform::kernel::syscall::{map, unmap};
     use super::*;
 
     #[test]
