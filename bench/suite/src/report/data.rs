@@ -71,6 +71,11 @@ impl Data {
         self.names(|kind| !matches!(kind, Kind::OurMode | Kind::OurCare))
     }
 
+    /// Whoever took part, in the order of the tables.
+    pub fn everybody(&self) -> Vec<&str> {
+        self.names(|_| true)
+    }
+
     /// The allocator under test in the mode that it chooses, and in forced modes.
     pub fn modes(&self) -> Vec<&str> {
         self.names(|kind| matches!(kind, Kind::Ours | Kind::OurMode))
