@@ -57,6 +57,11 @@ impl Data {
         self.conditions.allocators.iter().filter(wanted).map(|a| a.name.as_str()).collect()
     }
 
+    /// Whoever took part, in the order of the tables.
+    pub fn everybody(&self) -> Vec<&str> {
+        self.names(|_| true)
+    }
+
     pub fn peers(&self) -> Vec<&str> {
         self.names(|kind| kind == Kind::Peer)
     }
@@ -69,11 +74,6 @@ impl Data {
     /// The same with the guests of some cases.
     pub fn everyone(&self) -> Vec<&str> {
         self.names(|kind| !matches!(kind, Kind::OurMode | Kind::OurCare))
-    }
-
-    /// Whoever took part, in the order of the tables.
-    pub fn everybody(&self) -> Vec<&str> {
-        self.names(|_| true)
     }
 
     /// The allocator under test in the mode that it chooses, and in forced modes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use ebb::stats::{self, Verdict};
+use ebb::stats;
 
 use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
@@ -131,9 +131,9 @@ fn best(data: &Data) -> String {
         format!(
             "{title} against the best peer of each case: {} better, {} the same, {} worse. Within \
              {:.0} % of it, or better, in {near} of {} cases. At most {:.2} of its figure: {}.\n",
-            count(Verdict::Less),
-            count(Verdict::Same),
-            count(Verdict::More),
+            count(stats::Verdict::Less),
+            count(stats::Verdict::Same),
+            count(stats::Verdict::More),
             100.0 * (LOSS - 1.0),
             all.len(),
             1.0 / LOSS,

@@ -1,7 +1,6 @@
 //! The result of a run for people: tables and pictures.
 //!
-//! `data` holds the results, `means` averages them; `table` and `picture` show them; `markdown` is
-//! the document; `rows` has every figure as CSV.
+//! `data` holds the results, `means` averages them; `table` and `picture` show them; `markdown` is the document.
 
 mod data;
 mod markdown;
