@@ -57,6 +57,11 @@ impl Data {
         self.conditions.allocators.iter().filter(wanted).map(|a| a.name.as_str()).collect()
     }
 
+    /// Whoever took part, in the order of the tables.
+    pub fn everybody(&self) -> Vec<&str> {
+        self.names(|_| true)
+    }
+
     pub fn peers(&self) -> Vec<&str> {
         self.names(|kind| kind == Kind::Peer)
     }

@@ -8,36 +8,59 @@ use ebb::stats;
 use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
 use super::picture::Pictures;
-use super::table::{self, Row};
+use super::table::{self, Row, Standing};
 use crate::case::{END, PEAK, TIME};
 
-/// Rows shown of those where the allocator under test loses.
-const LOSSES: usize = 8;
+/// A case counts as lost where the allocator under test needs more than that of the best peer.
+const LOSS: f64 = 1.10;
 
+/// What the run says: means, losses, pictures and conditions.
 pub fn write(data: &Data, pictures: &Pictures) -> String {
     let conditions = &data.conditions;
     let sections = [
-        ("How to read this", introduction(data)),
-        ("In short", summary(data) + &image(&pictures.summary)),
-        (&format!("Where {} loses", data.ours()), losses(data)),
-        ("Time", figures(data, TIME) + &image(&pictures.time)),
-        ("Peak memory", figures(data, PEAK) + &image(&pictures.memory)),
-        ("Memory at the end", figures(data, END)),
-        ("Memory over time", images(&pictures.over_time)),
-        ("Threads", images(&pictures.threads)),
-        (&format!("Modes of {}", data.ours()), modes(data, &data.modes())),
-        ("What looking for mistakes costs", cares(data)),
-        ("Other figures", others(data)),
-        ("What is missing", missing(data)),
-        (
-            "The cases",
-            list(conditions.cases.iter().map(|case| format!("{}: {}", case.name, case.about))),
-        ),
         ("Conditions", self::conditions(data)),
+        ("What is missing", missing(data)),
+        ("How to read this", introduction(data)),
+        ("Means by group", summary(data) + &image(&pictures.summary)),
+        (&format!("Where {} is best", data.ours()), best(data)),
+        (&format!("Where {} loses", data.ours()), losses(data)),
+        ("What looking for mistakes costs", cares(data)),
+        (
+            "Pictures",
+            image(&pictures.time)
+                + &image(&pictures.memory)
+                + &images(&pictures.over_time)
+                + &images(&pictures.threads),
+        ),
     ];
-    let mut text = String::from("# Allocators side by side\n");
+    let cases = conditions.cases.len();
+    let title = format!(
+        "# Allocators side by side\n\n{cases} cases. All figures are in `rows.csv`, and as tables in \
+         `tables.md`.\n"
+    );
+    document(title, &sections)
+}
+
+/// Every figure of every case.
+pub fn tables(data: &Data) -> String {
+    let cases = data.conditions.cases.iter();
+    let sections = [
+        ("Time", figures(data, TIME)),
+        ("Peak memory", figures(data, PEAK)),
+        ("Memory at the end", figures(data, END)),
+        (&format!("Modes of {}", data.ours()), modes(data, &data.modes())),
+        ("Looking for mistakes", modes(data, &data.cares())),
+        ("Other figures", others(data)),
+        ("The cases", list(cases.map(|case| format!("{}: {}", case.name, case.about)))),
+    ];
+    document("# All tables\n".into(), &sections)
+}
+
+/// A title, and the sections that have something to say.
+fn document(title: String, sections: &[(&str, String)]) -> String {
+    let mut text = title;
     for (title, content) in sections.iter().filter(|(_, content)| !content.is_empty()) {
-        let _ = write!(text, "\n## {title}\n\n{}\n", content.trim_end());
+        let _ = write!(text, "\n## {title}\n\n{}\n", content.trim());
     }
     text
 }
@@ -84,11 +107,40 @@ fn summary(data: &Data) -> String {
 }
 
 fn losses(data: &Data) -> String {
-    let part = |(title, figure)| match table::losses(data, figure, LOSSES) {
-        Some(table) => format!("{title}, worst first:\n\n{table}\n"),
+    let percent = 100.0 * (LOSS - 1.0);
+    let part = |(title, figure)| match table::losses(data, figure, LOSS) {
+        Some(table) => {
+            format!("{title}, more than {percent:.0} % behind the best peer:\n\n{table}\n")
+        }
         None => format!("{title}: nowhere.\n\n"),
     };
     [("Time", TIME), ("Peak memory", PEAK)].map(part).concat()
+}
+
+/// How many cases are better, the same or worse than the best peer, and where most is gained.
+fn best(data: &Data) -> String {
+    let part = |(title, figure): (&str, &str)| {
+        let standings = data.cases().filter_map(|case| Standing::of(data, case, figure));
+        let mut all: Vec<_> = standings.collect();
+        all.sort_by(|a, b| a.comparison.ratio.total_cmp(&b.comparison.ratio));
+        let count = |verdict| all.iter().filter(|s| s.comparison.verdict == verdict).count();
+        let near = all.iter().filter(|s| s.comparison.ratio <= LOSS).count();
+        let ahead = all.iter().filter(|s| s.comparison.ratio < 1.0 / LOSS);
+        let ahead: Vec<_> =
+            ahead.map(|s| format!("{} {:.2}", s.case, s.comparison.ratio)).collect();
+        format!(
+            "{title} against the best peer of each case: {} better, {} the same, {} worse. Within \
+             {:.0} % of it, or better, in {near} of {} cases. At most {:.2} of its figure: {}.\n",
+            count(stats::Verdict::Less),
+            count(stats::Verdict::Same),
+            count(stats::Verdict::More),
+            100.0 * (LOSS - 1.0),
+            all.len(),
+            1.0 / LOSS,
+            if ahead.is_empty() { "nowhere".into() } else { ahead.join(", ") },
+        )
+    };
+    list([("Time", TIME), ("Peak memory", PEAK)].map(part).map(|text| text.trim_end().into()))
 }
 
 fn figures(data: &Data, figure: &str) -> String {
@@ -118,7 +170,7 @@ fn cares(data: &Data) -> String {
         text +=
             &format!("\nNot counted, as they failed or took too long:\n\n{}", list(not_counted));
     }
-    format!("{text}\n{}", modes(data, &cares))
+    text
 }
 
 fn modes(data: &Data, modes: &[&str]) -> String {

@@ -6,6 +6,7 @@ mod data;
 mod markdown;
 mod means;
 mod picture;
+mod rows;
 mod table;
 mod unit;
 
@@ -23,14 +24,17 @@ pub struct Options {
     pub out: PathBuf,
 }
 
-/// Writes the tables and pictures of the results in `out`, beside them.
+/// Writes beside the results in `out` a summary of them, all tables, all rows as CSV, and pictures.
 pub fn write(out: &Path) -> Result<()> {
     let data = Data::read(out)?;
     let pictures = picture::write(&data, out).context("drawing the pictures")?;
-    let text = markdown::write(&data, &pictures);
-    let path = out.join("results.md");
-    fs::write(&path, &text).with_context(|| path.display().to_string())?;
-    println!("{text}");
-    eprintln!("tables and pictures are in {}", out.display());
+    let (tables, summary) = (markdown::tables(&data), markdown::write(&data, &pictures));
+    let rows = rows::write(&data)?;
+    for (name, text) in [("results.md", &summary), ("tables.md", &tables), ("rows.csv", &rows)] {
+        let path = out.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    println!("{summary}\n{tables}");
+    eprintln!("the summary, tables, rows and pictures are in {}", out.display());
     Ok(())
 }

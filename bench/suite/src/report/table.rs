@@ -114,16 +114,15 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Where the allocator under test needs most against the best peer, worst first, at most `count` rows.
-pub fn losses(data: &Data, figure: &str, count: usize) -> Option<String> {
+/// Where the allocator under test needs more than `above` times what the best peer needs, worst first.
+pub fn losses(data: &Data, figure: &str, above: f64) -> Option<String> {
     let standings = data.cases().filter_map(|case| Standing::of(data, case, figure));
-    let mut worse: Vec<_> = standings.filter(|s| s.comparison.ratio > 1.0).collect();
+    let mut worse: Vec<_> = standings.filter(|s| s.comparison.ratio > above).collect();
     worse.sort_by(|a, b| b.comparison.ratio.total_cmp(&a.comparison.ratio));
     let ours = data.ours();
     let header = ["case", "unit", ours, "best peer", "its figure", "ratio", "verdict"];
     let body: Vec<_> = worse
         .iter()
-        .take(count)
         .map(|standing| {
             let row = Row { label: standing.case.into(), case: standing.case, figure };
             let mut cells = cells(data, &row, &[ours, standing.peer]);
@@ -197,7 +196,7 @@ mod tests {
         assert_eq!(row, expected);
         let modes = of_modes(&data, PEAK, &data.modes()).unwrap();
         assert!(modes.contains("ebbmalloc-slot") && !modes.contains("glibc"), "{modes}");
-        let losses = losses(&data, TIME, 8).unwrap();
+        let losses = losses(&data, TIME, 1.1).unwrap();
         assert!(losses.contains("| a/b  | ms"), "{losses}");
     }
 
@@ -207,7 +206,7 @@ mod tests {
         let standing = Standing::of(&data, "a/b", TIME).unwrap();
         assert_eq!(standing.verdict(), "too few rounds, noisy");
         assert_eq!(standing.ratio(), "0.50 (0.50..0.50)");
-        assert!(losses(&data, TIME, 8).is_none());
+        assert!(losses(&data, TIME, 1.1).is_none());
     }
 
     #[test]
