@@ -51,7 +51,7 @@ impl Perf {
     }
 }
 
-/// Counters at work.
+/// Totals at work.
 pub struct Counters([Option<Counter>; EVENTS.len()]);
 
 impl Counters {

@@ -5,7 +5,7 @@ use core::ptr;
 use std::vec;
 use std::vec::Vec;
 
-use crate::backend::page_heap::Pages;
+use crate::backend::page_heap::PageHeap;
 use crate::backend::region::{Region, UnitIndex};
 pub use crate::backend::scavenger_state::Scavenger;
 use crate::backend::span::Order;
@@ -30,7 +30,7 @@ pub struct Layers<O> {
     os: O,
     class: SizeClass,
     region: Region,
-    pages: Lock<Pages>,
+    pages: Lock<PageHeap>,
     central: Central,
     caches: usize,
     preferred: Preferred,
@@ -56,7 +56,7 @@ impl<O: Os> Layers<O> {
             }
         }
         let (pages, central, preferred) =
-            (Lock::new(Pages::new()), Central::new(), Preferred::new());
+            (Lock::new(PageHeap::new()), Central::new(), Preferred::new());
         Self { os, class, region, pages, central, caches, preferred }
     }
 
@@ -214,7 +214,7 @@ pub struct HeapLayers<O> {
     os: O,
     class: SizeClass,
     region: Region,
-    pages: Lock<Pages>,
+    pages: Lock<PageHeap>,
     heaps: Lock<Heaps>,
 }
 
@@ -229,7 +229,13 @@ impl<O: Os> HeapLayers<O> {
         let class = SizeClass::of(size).expect("a small size");
         let region = Region::unset();
         assert!(region.set_up(&os, 0));
-        Self { os, class, region, pages: Lock::new(Pages::new()), heaps: Lock::new(Heaps::new()) }
+        Self {
+            os,
+            class,
+            region,
+            pages: Lock::new(PageHeap::new()),
+            heaps: Lock::new(Heaps::new()),
+        }
     }
 
     /// Makes a heap, as `Engine::new_heap`.
@@ -273,7 +279,7 @@ impl<O: Os> HeapLayers<O> {
     }
 
     /// Digs in the span that was seen to begin at this block, as `Engine::dig`: it may be gone by now.
-    pub fn dig(&self, block: *mut u8) {
+    pub fn purge_free_pages(&self, block: *mut u8) {
         let unit = self.unit(block);
         let work = |contents: &mut Contents| self.dig_in(contents, unit);
         self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work);
@@ -295,7 +301,7 @@ impl<O: Os> HeapLayers<O> {
         let owner = pages.lock().heap_of(region, unit);
         let is_there = spans.copy(region, *class, unit).is_some();
         assert!(!is_there || spans.is_of(owner), "digging in a span of another heap");
-        spans.dig(region, os, *class, unit, false);
+        spans.purge_free_pages(region, os, *class, unit, false);
     }
 
     fn unit(&self, block: *mut u8) -> UnitIndex {

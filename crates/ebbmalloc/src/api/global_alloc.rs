@@ -38,10 +38,10 @@ extern "C" fn after_fork_in_child() {
 }
 
 extern "C" fn at_thread_exit(is_last: bool) {
-    ENGINE.leave_company();
+    ENGINE.uncount_thread();
     if is_last {
         ENGINE.leave_thread();
-        ENGINE.call_scavenger();
+        ENGINE.wake_scavenger();
     }
 }
 

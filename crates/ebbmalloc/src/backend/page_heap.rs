@@ -45,7 +45,7 @@ pub(crate) struct Granted {
 }
 
 /// Everything free, and the frontier behind which nothing was ever used.
-pub(crate) struct Pages {
+pub(crate) struct PageHeap {
     dirty: RunTree,
     clean: RunTree,
     unmapped: RunTree,
@@ -60,7 +60,7 @@ pub(crate) struct Pages {
     mappings: usize,
 }
 
-impl Pages {
+impl PageHeap {
     /// A page heap that has handed out nothing.
     pub const fn new() -> Self {
         Self {
@@ -136,16 +136,16 @@ impl Pages {
     }
 
     /// Whether a run of so many units would take memory that is not resident, and it is time to look
-    /// whether caches keep too much: [`Retention::is_look_due`].
+    /// whether caches keep too much: [`Retention::is_reclaim_due`].
     pub fn would_grow(&mut self, region: &Region, units: Units) -> bool {
         self.could_hold(region, units, Units::ONE)
             && self.dirty.best_fit(region, units.get()).is_none()
-            && self.retention.is_look_due(&self.counts, units.get())
+            && self.retention.is_reclaim_due(&self.counts, units.get())
     }
 
-    /// Caches were emptied, or asked in vain: [`Retention::put_off_look`].
-    pub fn put_off_look(&mut self) {
-        self.retention.put_off_look(&self.counts);
+    /// Caches were emptied, or asked in vain: [`Retention::postpone_reclaim`].
+    pub fn postpone_reclaim(&mut self) {
+        self.retention.postpone_reclaim(&self.counts);
     }
 
     /// How many units a span of this class is to have: one where there is a gap of one, since no large block
@@ -162,7 +162,7 @@ impl Pages {
         self.retention.count(&self.counts);
     }
 
-    /// As [`Pages::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
+    /// As [`PageHeap::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
     /// that is not resident, and none where resident memory would do, into which copying is quicker than to let
     /// both be purged.
     pub fn alloc_to_move(
@@ -371,7 +371,13 @@ impl Pages {
     }
 
     /// The same where nothing of the run is resident yet.
-    pub fn note_clean(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
+    pub fn record_clean_block(
+        &mut self,
+        region: &Region,
+        first: UnitIndex,
+        bytes: usize,
+        heap: UnitIndex,
+    ) {
         self.note(region, first, bytes, heap);
         // SAFETY: as above.
         unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_tail(Tail::Gone) }
@@ -379,7 +385,7 @@ impl Pages {
 
     /// Returns the OS pages behind the end of a large block to the kernel, once for each size that it has: nobody may
     /// use them. Where `only_quiet`, not before the block had its size for two looks. Bytes that went.
-    pub fn dig_behind(
+    pub fn purge_tail(
         &mut self,
         region: &Region,
         os: &impl Os,
@@ -392,13 +398,13 @@ impl Pages {
             unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, os.page_size())) };
         let looked = match tail {
             Tail::Gone => return 0,
-            Tail::New if only_quiet => Tail::Seen,
-            Tail::New | Tail::Seen => Tail::Gone,
+            Tail::New if only_quiet => Tail::Digests,
+            Tail::New | Tail::Digests => Tail::Gone,
         };
         // SAFETY: as above; the block's owner, who may read the record without the lock, does not read this.
         unsafe { (*run).marks = (*run).marks.with_tail(looked) };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
-        if looked == Tail::Seen || bytes == 0 {
+        if looked == Tail::Digests || bytes == 0 {
             return 0;
         }
         // SAFETY: whole pages of the run, all behind what may be used of the block.
@@ -406,13 +412,13 @@ impl Pages {
     }
 
     /// Notes that a run in use was handed out as zeros.
-    pub fn note_zeros(&mut self, region: &Region, first: UnitIndex) {
+    pub fn mark_zeroed(&mut self, region: &Region, first: UnitIndex) {
         // SAFETY: as above.
         unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_zeros() }
     }
 
     /// Whether it was.
-    pub fn has_zeros(&self, region: &Region, first: UnitIndex) -> bool {
+    pub fn is_marked_zeroed(&self, region: &Region, first: UnitIndex) -> bool {
         self.marks(region, first).zeros()
     }
 
@@ -422,7 +428,7 @@ impl Pages {
     }
 
     /// Notes that these units are a mapping of their own, to which pages were `moved`; or of the region's again.
-    pub fn note_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
+    pub fn record_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
         if !moved && self.mappings == 0 {
             return;
         }
@@ -520,7 +526,7 @@ impl Pages {
             self.counts.purges += 1;
             self.retention.patience.count_gone(os.now_ms(), excess);
             if unmapped {
-                self.note_mapping(region, all, false);
+                self.record_mapping(region, all, false);
             }
             let state = if unmapped { State::Unmapped } else { State::Clean };
             self.insert(region, start, excess, state);
@@ -562,7 +568,7 @@ impl Pages {
                 self.insert(region, start, excess, State::Clean);
                 break;
             }
-            self.note_mapping(region, start..start + excess, false);
+            self.record_mapping(region, start..start + excess, false);
             self.insert(region, start, excess, State::Unmapped);
         }
     }

@@ -13,9 +13,9 @@ const WORDS: usize = SPAN_UNITS_MAX * UNIT / PAGE / 64;
 /// Pages of a span, one bit each: set where the page is known not to be resident.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Holes([u64; WORDS]);
+pub(crate) struct PurgedPages([u64; WORDS]);
 
-impl Holes {
+impl PurgedPages {
     /// No page is missing.
     pub const NONE: Self = Self([0; WORDS]);
 
@@ -42,7 +42,7 @@ impl Holes {
     }
 
     /// The pages in which these bytes lie went back to the kernel.
-    pub fn dig(&mut self, bytes: Range<usize>) {
+    pub fn add(&mut self, bytes: Range<usize>) {
         for page in bytes.start / PAGE..bytes.end / PAGE {
             self.0[page / 64] |= 1 << (page % 64);
         }

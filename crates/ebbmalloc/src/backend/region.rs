@@ -64,7 +64,7 @@ pub struct Region {
 /// Addresses of a region's parts; a word that says how many bytes are committed; units that there are addresses for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
-pub struct Places {
+pub struct RegionAddresses {
     pub(crate) start: usize,
     pub(crate) committed_at: usize,
     pub(crate) keys: usize,
@@ -91,7 +91,7 @@ impl Iterator for UnitWalk<'_> {
         self.next += match self.region.entry(unit) {
             MapEntry::OTHERS => {
                 fence(Ordering::Acquire);
-                // SAFETY: `Pages` wrote the record before the entry, and changes neither.
+                // SAFETY: `PageHeap` wrote the record before the entry, and changes neither.
                 unsafe { (*self.region.run(unit as UnitIndex)).units as usize }
             }
             _ => 1,
@@ -136,8 +136,8 @@ impl Region {
     }
 
     /// Where everything lies, for a reader in another process.
-    pub fn places(&self) -> Places {
-        Places {
+    pub fn places(&self) -> RegionAddresses {
+        RegionAddresses {
             start: self.start().addr(),
             committed_at: (&raw const self.committed).addr(),
             keys: self.keys.load(Ordering::Relaxed).addr(),

@@ -93,7 +93,7 @@ pub(crate) enum Tail {
     #[default]
     New,
     /// The block had its size when somebody last looked.
-    Seen,
+    Digests,
     /// They are not resident.
     Gone,
 }
@@ -125,7 +125,7 @@ impl Marks {
     pub fn tail(self) -> Tail {
         match self.0 & Self::TAIL {
             0 => Tail::New,
-            1 => Tail::Seen,
+            1 => Tail::Digests,
             _ => Tail::Gone,
         }
     }

@@ -242,7 +242,7 @@ impl Scavenger {
 impl ThreadWords {
     /// Whether it is not known yet if the thread counts.
     #[inline]
-    pub(crate) fn is_new_company(&self) -> bool {
+    pub(crate) fn is_uncounted(&self) -> bool {
         self.company.load(Ordering::Relaxed) == NEW
     }
 

@@ -7,7 +7,7 @@ pub(crate) mod hardened;
 
 use core::ops::Range;
 
-use crate::backend::purged_pages::Holes;
+use crate::backend::purged_pages::PurgedPages;
 use crate::size_class::{LINE, MIN_ALIGN, SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
 /// Blocks from one that begins with a cache line to the next one that does, at most: sizes are multiples of the least alignment.
@@ -48,7 +48,7 @@ pub struct Span {
     /// Words of `bits` that are not zero.
     occupied: u64,
     bits: [u64; WORDS],
-    holes: Holes,
+    holes: PurgedPages,
 }
 
 impl Span {
@@ -58,9 +58,9 @@ impl Span {
         self.units = units as u8;
         (self.next, self.previous, self.seen, self.turn) = (0, 0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
-        (self.holed, self.holes, self.guarded) = (!resident, Holes::NONE, false);
+        (self.holed, self.holes, self.guarded) = (!resident, PurgedPages::NONE, false);
         if !resident {
-            self.holes.dig(0..self.bytes());
+            self.holes.add(0..self.bytes());
         }
         let words = blocks.div_ceil(64);
         self.bits[..words].fill(!0);
@@ -204,7 +204,7 @@ impl Span {
 
     /// These pages, whose blocks are free, are not resident any more.
     pub fn set_hole(&mut self, bytes: Range<usize>) {
-        self.holes.dig(bytes);
+        self.holes.add(bytes);
         self.holed = true;
     }
 
@@ -215,7 +215,7 @@ impl Span {
 
     /// Has `purge` return to the kernel what lies in free blocks only and is no hole yet: ranges of
     /// whole OS pages of `page` bytes, as offsets from the start of the span. Bytes that it said went.
-    pub fn dig(
+    pub fn purge_free_pages(
         &mut self,
         class: SizeClass,
         page: usize,
@@ -223,7 +223,7 @@ impl Span {
     ) -> usize {
         let guard = if self.guarded { page } else { 0 };
         let end = self.bytes() - guard;
-        let (mut at, mut dug) = (0, 0);
+        let (mut at, mut purged) = (0, 0);
         while at < end {
             let start = at;
             while at < end && self.all_free(class, at..at + page) {
@@ -232,11 +232,11 @@ impl Span {
             // The ends may be holes already, and those between cost nothing more.
             if at > start && !self.holes.contain(start..at) && purge(start..at) {
                 self.set_hole(start..at);
-                dug += at - start;
+                purged += at - start;
             }
             at += page;
         }
-        dug
+        purged
     }
 
     /// Whether these bytes of the span belong to free blocks only.
@@ -382,18 +382,18 @@ mod tests {
                 let wanted: Vec<_> =
                     (0..bytes).step_by(page).map(|at| at..at + page).filter(free).collect();
                 let mut found = Vec::new();
-                let dug = span.dig(class, page, |range| {
+                let purged = span.purge_free_pages(class, page, |range| {
                     found.extend(range.step_by(page).map(|at| at..at + page));
                     true
                 });
                 assert_eq!(found, wanted, "class {} page {page}", class.size());
-                assert_eq!(dug, wanted.len() * page);
+                assert_eq!(purged, wanted.len() * page);
                 let of_blocks = |page: &Range<usize>| {
                     page.end.min(blocks * class.size()).saturating_sub(page.start)
                 };
                 assert_eq!(span.hole_bytes(class, page), wanted.iter().map(of_blocks).sum());
-                assert_eq!(span.has_holes(), dug > 0);
-                assert_eq!(span.dig(class, page, |_| panic!("dug twice")), 0);
+                assert_eq!(span.has_holes(), purged > 0);
+                assert_eq!(span.purge_free_pages(class, page, |_| panic!("purged twice")), 0);
                 // As its blocks are handed out, the span has its pages again.
                 let count = span.claim(&mut claimed, Order::Lowest, |block| block);
                 let before = span.holes();

@@ -4,7 +4,7 @@
 //! Only heaps have such spans, so all calls here are under a heap's lock.
 
 use super::ClassSpans;
-use crate::backend::page_heap::Pages;
+use crate::backend::page_heap::PageHeap;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::hardened::Owner;
 use crate::platform::os::Os;
@@ -30,7 +30,7 @@ impl ClassSpans {
         &mut self,
         region: &Region,
         os: &impl Os,
-        pages: &Lock<Pages>,
+        pages: &Lock<PageHeap>,
         class: SizeClass,
         random: u64,
     ) -> Option<Claimed> {
@@ -78,11 +78,11 @@ impl ClassSpans {
 
     /// A block that was held back may be released now.
     #[inline]
-    pub fn let_go(&mut self, region: &Region, class: SizeClass, block: *mut u8) {
+    pub fn release_held(&mut self, region: &Region, class: SizeClass, block: *mut u8) {
         if let Some(first) = self.span_unit(region, class, block) {
             let number = class.block_at(block.addr() - region.address(first).addr());
             // SAFETY: as above.
-            unsafe { (*region.span(first)).let_go(number) }
+            unsafe { (*region.span(first)).release_held(number) }
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use core::iter;
 
-use crate::backend::page_heap::Pages;
+use crate::backend::page_heap::PageHeap;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UNITS_MAX, UnitIndex};
 use crate::central::ClassSpans;
@@ -170,7 +170,7 @@ impl Heaps {
     pub fn with_owner_of<R>(
         &self,
         region: &Region,
-        pages: &Lock<Pages>,
+        pages: &Lock<PageHeap>,
         unit: UnitIndex,
         work: impl FnOnce(&mut Contents) -> R,
     ) -> Option<R> {

@@ -10,7 +10,7 @@ mod span_guards;
 mod hardened;
 pub(crate) mod heap_record;
 
-use crate::backend::page_heap::Pages;
+use crate::backend::page_heap::PageHeap;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
@@ -59,7 +59,7 @@ pub(crate) enum Growth {
     Span,
     /// The same, of one unit, all pages of which are best had at once: by the caller, with no lock held, since that takes
     /// the kernel long. The last block is where it begins.
-    SpanAtOnce,
+    SpanToPopulate,
 }
 
 /// What a central has done and holds, in blocks but for the calls.
@@ -75,7 +75,7 @@ pub(crate) struct CentralCounts {
     /// Calls that emptied one.
     pub flushes: usize,
     /// Bytes of new spans that went to the kernel.
-    pub dug: usize,
+    pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
 }
@@ -102,7 +102,7 @@ pub(crate) struct ClassSpans {
     /// Whether mistakes with these blocks are made hard to exploit.
     hardened: bool,
     pub counts: CentralCounts,
-    /// Refills when [`ClassSpans::is_left`] was last asked.
+    /// Refills when [`ClassSpans::is_abandoned`] was last asked.
     refills_before: usize,
     /// How many spans are to retire until one that is alone begins small again.
     skips: u8,
@@ -149,7 +149,7 @@ impl ClassSpans {
             blocks: 0,
             refills: 0,
             flushes: 0,
-            dug: 0,
+            purged: 0,
             holes: 0,
         };
         Self {
@@ -170,7 +170,7 @@ impl ClassSpans {
         &mut self,
         region: &Region,
         os: &impl Os,
-        pages: &Lock<Pages>,
+        pages: &Lock<PageHeap>,
         class: SizeClass,
         order: Order,
         blocks: &mut [*mut u8],
@@ -218,7 +218,7 @@ impl ClassSpans {
         &mut self,
         region: &Region,
         os: &impl Os,
-        pages: &Lock<Pages>,
+        pages: &Lock<PageHeap>,
         class: SizeClass,
         blocks: &[*mut u8],
     ) -> Result<(), BadBlock> {
@@ -260,7 +260,7 @@ impl ClassSpans {
     /// Returns OS pages of a span to the kernel in which nothing lies but free blocks, if the span is
     /// one of this class, and quiet where only those are wanted. Bytes that went.
     #[inline(never)]
-    pub fn dig(
+    pub fn purge_free_pages(
         &mut self,
         region: &Region,
         os: &impl Os,
@@ -279,7 +279,7 @@ impl ClassSpans {
         }
         let base = region.address(unit);
         let (hardened, before) = (self.hardened, span.holes());
-        let dug = span.dig(class, page, |bytes| {
+        let purged = span.purge_free_pages(class, page, |bytes| {
             // SAFETY: whole pages of the span whose blocks are free and stay so under the lock.
             unsafe {
                 let (start, bytes) = (base.add(bytes.start), bytes.len());
@@ -292,33 +292,33 @@ impl ClassSpans {
             }
         });
         self.counts.holes += span.holes() - before;
-        dug
+        purged
     }
 
     /// Whether no cache was filled from here since this was last asked.
-    pub fn is_left(&mut self) -> bool {
+    pub fn is_abandoned(&mut self) -> bool {
         let refills = self.counts.refills;
         core::mem::replace(&mut self.refills_before, refills) == refills
     }
 
     /// [`ClassSpans::dig`] for spans that have free blocks, the emptiest first, until so many bytes went.
-    pub fn dig_most(
+    pub fn purge_free_pages_up_to(
         &mut self,
         region: &Region,
         os: &impl Os,
         class: SizeClass,
         most: usize,
     ) -> usize {
-        let mut dug = 0;
+        let mut purged = 0;
         for list in (0..LISTS).rev() {
             let mut unit = self.heads[list];
-            while unit != 0 && dug < most {
-                dug += self.dig(region, os, class, unit, false);
+            while unit != 0 && purged < most {
+                purged += self.purge_free_pages(region, os, class, unit, false);
                 // SAFETY: a listed unit heads a span of this class, whose lock we hold.
                 unit = unsafe { (*region.span(unit)).next };
             }
         }
-        dug
+        purged
     }
 
     /// Whether these are this heap's spans: for models.
@@ -388,7 +388,7 @@ impl ClassSpans {
     }
 
     /// Gives all spans back, whatever is in use in them: the end of a heap.
-    pub fn retire_all(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>) {
+    pub fn retire_all(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>) {
         while self.filled != 0 {
             let list = self.filled.trailing_zeros() as usize;
             let unit = self.heads[list];
@@ -421,7 +421,7 @@ impl ClassSpans {
         &mut self,
         region: &Region,
         os: &impl Os,
-        pages: &Lock<Pages>,
+        pages: &Lock<PageHeap>,
         class: SizeClass,
     ) -> Option<(UnitIndex, Growth)> {
         let (granted, units) = {
@@ -453,7 +453,7 @@ impl ClassSpans {
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
-        Some((first, if at_once { Growth::SpanAtOnce } else { Growth::Span }))
+        Some((first, if at_once { Growth::SpanToPopulate } else { Growth::Span }))
     }
 
     /// Most classes have a few blocks in use in small programs, and still a span each, cut from memory that is resident. So the
@@ -475,7 +475,7 @@ impl ClassSpans {
         let rest = span.bytes().saturating_sub(keep);
         // SAFETY: whole pages of a span in which no block is in use yet.
         if rest > 0 && unsafe { os.purge(region.address(first).add(keep), rest) } {
-            self.counts.dug += rest;
+            self.counts.purged += rest;
             span.set_hole(keep..keep + rest);
         }
     }
@@ -486,7 +486,7 @@ impl ClassSpans {
         self.counts.spans >= AT_ONCE_FROM && class.size() <= SMALL_MOST && !self.hardened
     }
 
-    fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<Pages>, first: UnitIndex) {
+    fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
         self.skips = match self.skips {

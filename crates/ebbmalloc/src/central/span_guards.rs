@@ -1,6 +1,6 @@
 //! A guard page ends each span of hardened heaps (`EBB_HARDEN`), and its free blocks are zero.
 
-use crate::backend::page_heap::{Granted, Pages};
+use crate::backend::page_heap::{Granted, PageHeap};
 use crate::backend::region::{Region, UnitIndex};
 use crate::platform::os::Os;
 use crate::platform::sync::Lock;
@@ -18,7 +18,7 @@ fn guard(region: &Region, os: &impl Os, first: UnitIndex, units: u32) -> (*mut u
 pub(super) fn harden(
     region: &Region,
     os: &impl Os,
-    pages: &Lock<Pages>,
+    pages: &Lock<PageHeap>,
     class: SizeClass,
     Granted { first, zeroed }: Granted,
     units: u32,
@@ -44,7 +44,7 @@ pub(super) fn harden(
 pub(super) fn unguard(
     region: &Region,
     os: &impl Os,
-    pages: &mut Pages,
+    pages: &mut PageHeap,
     first: UnitIndex,
     units: u32,
 ) -> bool {

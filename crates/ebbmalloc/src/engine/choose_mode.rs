@@ -64,7 +64,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// What set-up decided, as it is told.
-    pub(crate) fn told(&self, decided: Choice) -> Choice {
+    pub(crate) fn described(&self, decided: Choice) -> Choice {
         Choice { kernel: self.os.kernel(), ..decided }
     }
 

@@ -47,7 +47,7 @@ impl<O: Os> Engine<O> {
             }
         }
         if class.is_none() {
-            self.note_zeros(block);
+            self.mark_zeroed(block);
         }
         block
     }
@@ -195,7 +195,7 @@ impl<O: Os> Engine<O> {
         let (first, units) = self.large_units(block, "resize");
         let resized = class.is_none() && is_aligned && self.resize_large(first, units, size);
         if resized {
-            self.call_scavenger();
+            self.wake_scavenger();
         }
         resized
     }
@@ -242,7 +242,7 @@ impl<O: Os> Engine<O> {
                 let (first, units) = self.large_units(block, "realloc");
                 if class.is_none() && block.addr().is_multiple_of(align) {
                     if self.resize_large(first, units, size) {
-                        self.call_scavenger();
+                        self.wake_scavenger();
                         return block;
                     }
                     let moved = self.move_large((first, units), size, align);
@@ -340,12 +340,12 @@ impl<O: Os> Engine<O> {
             if self.all_in_heaps() {
                 // They are aligned where the class's size is, and perhaps have to be.
                 let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
-                return self.alloc_at_home(size, align).0;
+                return self.alloc_in_default_heap(size, align).0;
             }
             block = self.front(|front| front.pop(class));
             if block.is_null() {
                 block = self.refill(size, class);
-                self.want_scavenger();
+                self.start_scavenger_if_due();
             }
             if block.is_null() {
                 self.flush_all();
@@ -366,10 +366,10 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
         if self.ready() && self.all_in_heaps() {
-            return self.alloc_at_home(size, align);
+            return self.alloc_in_default_heap(size, align);
         }
         if let Some(units) = Units::for_bytes(size) {
-            self.reuse_before_growth(units.get());
+            self.reclaim_before_growth(units.get());
         }
         let mut granted = self.alloc_large(size, align);
         if granted.0.is_null() && self.ready() && self.could_hold(size, align) {
@@ -379,7 +379,7 @@ impl<O: Os> Engine<O> {
         if granted.0.is_null() {
             self.os.out_of_memory();
         } else {
-            self.want_scavenger();
+            self.start_scavenger_if_due();
         }
         granted
     }
@@ -404,7 +404,7 @@ impl<O: Os> Engine<O> {
             return self.free_sampled(block, None, operation);
         }
         self.free_large(block, operation);
-        self.call_scavenger();
+        self.wake_scavenger();
     }
 
     /// Frees a block that was given the size of a large one.
@@ -466,17 +466,17 @@ impl<O: Os> Engine<O> {
         }
         let mut others = FEW;
         // A batch is put there whatever marks say.
-        if self.put(class, &[block]) == 0 {
+        if self.push_to_cache(class, &[block]) == 0 {
             others = self.overflow(class);
-            if self.put(class, &[block]) == 0 {
+            if self.push_to_cache(class, &[block]) == 0 {
                 self.release(class, &[block]);
                 others = 0;
             }
         }
         if others > 0 && class.shares_lines() {
-            self.cover(class, others);
+            self.bury(class, others);
         }
-        self.call_scavenger();
+        self.wake_scavenger();
     }
 
     /// Stops the program if a block has not the size that it was freed with.

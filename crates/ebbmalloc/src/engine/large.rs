@@ -43,13 +43,13 @@ impl<O: Os> Engine<O> {
         let mut pages = self.pages.lock();
         let granted = pages.alloc(&self.region, &self.os, units, align)?;
         match granted.zeroed {
-            true => pages.note_clean(&self.region, granted.first, size, heap),
+            true => pages.record_clean_block(&self.region, granted.first, size, heap),
             false => pages.note(&self.region, granted.first, size, heap),
         }
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
-        self.totals.add_large(units.get());
+        self.counters.add_large(units.get());
         if self.counting() {
             self.count_alloc(units.bytes());
         }
@@ -57,11 +57,11 @@ impl<O: Os> Engine<O> {
     }
 
     /// Notes that a large block, if it is one of no heap, was handed out as zeros.
-    pub(crate) fn note_zeros(&self, block: *mut u8) {
+    pub(crate) fn mark_zeroed(&self, block: *mut u8) {
         if let Some(offset) = self.region.committed_offset(block) {
             let first = (offset / UNIT) as UnitIndex;
             if self.region.entry(first as usize) == MapEntry::LARGE {
-                self.pages.lock().note_zeros(&self.region, first);
+                self.pages.lock().mark_zeroed(&self.region, first);
             }
         }
     }
@@ -115,12 +115,12 @@ impl<O: Os> Engine<O> {
 
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.totals.remove_large(units);
+        self.counters.remove_large(units);
         if self.counting() {
             self.count_free(units as usize * UNIT);
         }
         let mut pages = self.pages.lock();
-        if !pages.has_zeros(&self.region, first) {
+        if !pages.is_marked_zeroed(&self.region, first) {
             return pages.free(&self.region, &self.os, first, units);
         }
         drop(pages);
@@ -243,28 +243,28 @@ impl<O: Os> Engine<O> {
                     break;
                 }
             }
-            self.pages.lock().note_mapping(region, to..to + units(more), true);
+            self.pages.lock().record_mapping(region, to..to + units(more), true);
             at = next;
         }
-        self.pages.lock().note_mapping(region, first..end, false);
+        self.pages.lock().record_mapping(region, first..end, false);
         if gone { Moved::Yes } else { Moved::Stuck }
     }
 
     fn count_resized(&self, from: Units, to: Units) {
-        self.totals.remove_large(from.get());
-        self.totals.add_large(to.get());
+        self.counters.remove_large(from.get());
+        self.counters.add_large(to.get());
         if self.counting() {
             self.count_free(from.bytes());
             self.count_alloc(to.bytes());
         }
     }
 
-    /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::backend::page_heap::Pages::dig_behind`].
-    pub(crate) fn dig_behind(&self, first: UnitIndex, only_quiet: bool) -> usize {
+    /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::backend::page_heap::PageHeap::purge_tail`].
+    pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages.lock();
         // It may be gone by now.
         match self.region.entry(first as usize) {
-            MapEntry::LARGE => pages.dig_behind(&self.region, &self.os, first, only_quiet),
+            MapEntry::LARGE => pages.purge_tail(&self.region, &self.os, first, only_quiet),
             _ => 0,
         }
     }

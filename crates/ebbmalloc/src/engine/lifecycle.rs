@@ -87,7 +87,7 @@ impl<O: Os> Engine<O> {
 
     /// What the process does when it exits.
     pub fn finish(&self) {
-        self.finish_care();
+        self.finish_safety_mode();
         if self.counting() {
             self.print_stats();
         }
@@ -131,10 +131,11 @@ impl<O: Os> Engine<O> {
         let mut rounds = self.rounds.lock();
         self.drain_threads();
         rounds.quiet = 0;
-        let dug = self.dig(self.region.units_in(0..self.region.committed() / UNIT), false);
+        let purged =
+            self.purge_free_pages(self.region.units_in(0..self.region.committed() / UNIT), false);
         let mut pages = self.pages.lock();
         let before = pages.counts.purged;
         pages.purge(&self.region, &self.os, 0);
-        dug > 0 || pages.counts.purged > before
+        purged > 0 || pages.counts.purged > before
     }
 }

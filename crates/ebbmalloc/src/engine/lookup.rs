@@ -131,7 +131,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Where the small block begins that an address lies in; any other address is that of a large one, or of none.
-    pub(crate) fn begin_of(&self, address: usize) -> *mut u8 {
+    pub(crate) fn block_around(&self, address: usize) -> *mut u8 {
         let pointer = ptr::without_provenance_mut(address);
         let Some(offset) = self.region.committed_offset(pointer) else {
             return ptr::null_mut();

@@ -21,7 +21,7 @@ use crate::platform::options::CAREFUL;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
-use crate::backend::page_heap::Pages;
+use crate::backend::page_heap::PageHeap;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
@@ -39,7 +39,7 @@ use crate::safety::check_table::CheckTable;
 use crate::safety::guarded_slots::Samples;
 use crate::safety::seal::Secret;
 use crate::size_class::CLASSES;
-use crate::telemetry::counters::Totals;
+use crate::telemetry::counters::Counters;
 
 /// [`Engine::state`] before set-up.
 const COLD: u32 = 0;
@@ -56,7 +56,7 @@ pub struct Engine<O: Os> {
     pub(crate) starting: Lock<()>,
     preferred: Preferred,
     pub(crate) heaps: Lock<Heaps>,
-    pub(crate) pages: Lock<Pages>,
+    pub(crate) pages: Lock<PageHeap>,
     pub(crate) scavenger: Scavenger,
     /// The fork that is under way is that of the process's only thread.
     pub(crate) forks_alone: AtomicBool,
@@ -77,7 +77,7 @@ pub struct Engine<O: Os> {
     /// Written during set-up only, and read only after it.
     pub(crate) setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
-    pub(crate) totals: Totals,
+    pub(crate) counters: Counters,
     pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) zeroing: Zeroing,
     /// What check mode knows. No other lock is taken while this is held.
@@ -85,7 +85,7 @@ pub struct Engine<O: Os> {
     /// How many of the caches of CPUs were ever in use.
     pub(crate) caches_used: AtomicUsize,
     /// Which care is taken of blocks, for whoever reads the ledger: `ledger.rs`.
-    pub(crate) told_care: AtomicUsize,
+    pub(crate) published_safety_mode: AtomicUsize,
 }
 
 /// Takes no room, and begins a cache line.
@@ -109,17 +109,17 @@ pub(crate) struct Setup {
     /// None before set-up.
     pub choice: Option<Choice>,
     /// [`Engine::care`] tells it.
-    pub care: Care,
-    pub homes: Homes,
+    pub care: SafetyMode,
+    pub default_heaps: DefaultHeaps,
     /// What blocks are sealed with.
     pub secret: Secret,
 }
 
 /// What is done with each block beside handing it out and taking it back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Care {
+pub(crate) enum SafetyMode {
     /// Nothing.
-    None,
+    Off,
     /// Everything that finds mistakes: `check`.
     Checked,
     /// What makes mistakes hard to exploit: `harden`.
@@ -129,14 +129,14 @@ pub(crate) enum Care {
 /// The heaps that blocks are of which are no other's, where all are blocks of heaps: their records lie one after
 /// the other.
 #[derive(Clone, Copy)]
-pub(crate) struct Homes {
+pub(crate) struct DefaultHeaps {
     pub first: UnitIndex,
     pub count: u32,
     /// Units that the record of a heap takes, of any; 0 for one.
     pub units: u32,
 }
 
-impl Homes {
+impl DefaultHeaps {
     pub const NONE: Self = Self { first: 0, count: 0, units: 0 };
 }
 
@@ -154,7 +154,7 @@ impl<O: Os> Engine<O> {
             starting: Lock::new(()),
             preferred: Preferred::new(),
             heaps: Lock::new(Heaps::new()),
-            pages: Lock::new(Pages::new()),
+            pages: Lock::new(PageHeap::new()),
             scavenger: Scavenger::new(),
             forks_alone: AtomicBool::new(false),
             rounds: Lock::new(Rounds::new()),
@@ -174,17 +174,17 @@ impl<O: Os> Engine<O> {
                 mode: Mode::Slot,
                 joining: false,
                 choice: None,
-                care: Care::None,
-                homes: Homes::NONE,
+                care: SafetyMode::Off,
+                default_heaps: DefaultHeaps::NONE,
                 secret: Secret::NONE,
             }),
             centrals: [const { Central::new() }; CLASSES],
-            totals: Totals::new(),
+            counters: Counters::new(),
             thread_slabs: ThreadSlabs::new(),
             zeroing: Zeroing::new(),
             check_table: Lock::new(CheckTable::new()),
             caches_used: AtomicUsize::new(0),
-            told_care: AtomicUsize::new(0),
+            published_safety_mode: AtomicUsize::new(0),
         }
     }
 
@@ -221,12 +221,12 @@ impl<O: Os> Engine<O> {
 
     /// Counts an operation of the calling thread's.
     pub(crate) fn count_alloc(&self, bytes: usize) {
-        self.totals.count(self.os.thread_key(), bytes, 0);
+        self.counters.count(self.os.thread_key(), bytes, 0);
     }
 
     /// The same for a free.
     pub(crate) fn count_free(&self, bytes: usize) {
-        self.totals.count(self.os.thread_key(), 0, bytes);
+        self.counters.count(self.os.thread_key(), 0, bytes);
     }
 
     /// Runs `work` on the calling thread's front end. It is found at run time, lest each piece of work be there three times.
@@ -294,14 +294,14 @@ impl<O: Os> Engine<O> {
 
     /// Which care is taken of blocks.
     #[inline]
-    pub(crate) fn care(&self) -> Care {
-        if CAREFUL { self.setup().care } else { Care::None }
+    pub(crate) fn safety_mode(&self) -> SafetyMode {
+        if CAREFUL { self.setup().care } else { SafetyMode::Off }
     }
 
     /// Whether all blocks are blocks of heaps.
     #[inline]
     pub(crate) fn all_in_heaps(&self) -> bool {
-        self.care() != Care::None
+        self.safety_mode() != SafetyMode::Off
     }
 
     /// Whether it is known to the byte what each block was asked for with, so that sized frees can be compared.
@@ -318,13 +318,13 @@ impl<O: Os> Engine<O> {
 
     /// Units that the record of a heap takes.
     pub(crate) fn heap_units(&self) -> u32 {
-        self.setup().homes.units.max(1)
+        self.setup().default_heaps.units.max(1)
     }
 
     /// True where each block is checked.
     #[inline]
     pub(crate) fn checking(&self) -> bool {
-        self.care() == Care::Checked
+        self.safety_mode() == SafetyMode::Checked
     }
 
     /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
@@ -336,7 +336,7 @@ impl<O: Os> Engine<O> {
     /// True where mistakes are made hard to exploit.
     #[inline]
     pub(crate) fn hardening(&self) -> bool {
-        self.care() == Care::Hardened
+        self.safety_mode() == SafetyMode::Hardened
     }
 
     /// True where blocks are sampled.

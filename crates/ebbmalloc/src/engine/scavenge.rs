@@ -10,7 +10,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
 use crate::central::ClassSpans;
 use crate::engine::Engine;
-use crate::engine::caches::drain::Which;
+use crate::engine::caches::drain::DrainScope;
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
 use crate::size_class::UNIT;
@@ -42,10 +42,10 @@ impl<O: Os> Engine<O> {
     /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
     /// where it is freed, which the C library does with locks held that starting a thread takes.
     #[inline]
-    pub(crate) fn want_scavenger(&self) {
+    pub(crate) fn start_scavenger_if_due(&self) {
         let words = self.os.thread_words();
-        if words.is_new_company() {
-            self.enter_company(words);
+        if words.is_uncounted() {
+            self.count_thread(words);
         }
         if self.scavenger.is_wanted(words)
             && self.region.committed() >= STARTS_AT * UNIT
@@ -58,9 +58,9 @@ impl<O: Os> Engine<O> {
     /// Counts the calling thread as company of the scavenger, unless it is the first of the process.
     #[cold]
     #[inline(never)]
-    fn enter_company(&self, words: &ThreadWords) {
+    fn count_thread(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if self.scavenger.is_off() || self.look_for_first(words) {
+        if self.scavenger.is_off() || self.note_first_thread(words) {
             return;
         }
         // Watching the thread may allocate.
@@ -73,7 +73,7 @@ impl<O: Os> Engine<O> {
 
     /// Whether the calling thread, which has these words, is the first of the process, as is found out once. Set-up mostly
     /// does, since then system calls are free.
-    pub(crate) fn look_for_first(&self, words: &ThreadWords) -> bool {
+    pub(crate) fn note_first_thread(&self, words: &ThreadWords) -> bool {
         let asks = self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
         let is_first = asks && self.os.is_first();
         if is_first {
@@ -83,7 +83,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// The calling thread exits. The last one takes the scavenger along.
-    pub(crate) fn leave_company(&self) {
+    pub(crate) fn uncount_thread(&self) {
         if self.os.thread_words().go() && self.scavenger.leave() {
             self.stop_scavenger();
         }
@@ -146,7 +146,7 @@ impl<O: Os> Engine<O> {
 
     /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
     #[inline]
-    pub(crate) fn call_scavenger(&self) {
+    pub(crate) fn wake_scavenger(&self) {
         if !self.scavenger.call() {
             self.scavenge_if_due();
         }
@@ -193,16 +193,16 @@ impl<O: Os> Engine<O> {
     /// Gives back some of what nobody needed since the last round; `busy` if the program is known to
     /// have freed blocks since.
     fn round(&self, rounds: &mut Rounds, busy: bool) {
-        let surplus = self.give_surplus();
+        let surplus = self.purge_surplus();
         let end = self.region.committed() / UNIT;
         let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
-        let dug = self.dig(walk.by_ref().take(scanned), true);
+        let purged = self.purge_free_pages(walk.by_ref().take(scanned), true);
         rounds.cursor = walk.next as UnitIndex;
-        if busy || surplus > 0 || dug > 0 {
+        if busy || surplus > 0 || purged > 0 {
             rounds.quiet = 0;
         }
-        rounds.caches_used = self.drain(Which::Unused);
+        rounds.caches_used = self.drain(DrainScope::Unused);
         if walk.next >= end {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
@@ -213,7 +213,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Returns free memory to the kernel that nobody needed since the last time. How many units.
-    fn give_surplus(&self) -> usize {
+    fn purge_surplus(&self) -> usize {
         let surplus = self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_MOST);
         let mut left = surplus;
         // Who stops the scavenger waits for it.
@@ -229,20 +229,24 @@ impl<O: Os> Engine<O> {
 
     /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
     /// went.
-    pub(crate) fn dig(&self, units: impl Iterator<Item = usize>, only_quiet: bool) -> usize {
+    pub(crate) fn purge_free_pages(
+        &self,
+        units: impl Iterator<Item = usize>,
+        only_quiet: bool,
+    ) -> usize {
         let parts = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             if entry == MapEntry::LARGE {
-                return Some(self.dig_behind(unit as UnitIndex, only_quiet));
+                return Some(self.purge_tail(unit as UnitIndex, only_quiet));
             }
             let class = entry.class().filter(|_| entry.is_first(unit))?;
             let dig = |spans: &mut ClassSpans| {
-                spans.dig(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
+                spans.purge_free_pages(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
             };
             self.with_spans_of(unit as UnitIndex, entry, class, dig)
         });
-        let dug = parts.sum();
-        self.totals.count_dug(dug);
-        dug
+        let purged = parts.sum();
+        self.counters.count_page_purges(purged);
+        purged
     }
 }

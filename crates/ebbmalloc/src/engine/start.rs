@@ -1,8 +1,8 @@
 //! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
 
 use crate::backend::region::Region;
-use crate::engine::Care;
-use crate::engine::Homes;
+use crate::engine::DefaultHeaps;
+use crate::engine::SafetyMode;
 use crate::engine::mode::Choice;
 use crate::engine::mode::Decision;
 use crate::engine::mode::Mode;
@@ -24,11 +24,11 @@ use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
 use crate::telemetry::beacon::Beacon;
-use crate::telemetry::beacon::CarefulPlaces;
+use crate::telemetry::beacon::CarefulAddresses;
 use crate::telemetry::ledger::CHECKED;
 use crate::telemetry::ledger::HARDENED;
 use crate::telemetry::ledger::SAMPLED;
-use crate::telemetry::ledger::name_of_care;
+use crate::telemetry::ledger::name_of_safety_mode;
 use core::num::NonZeroUsize;
 
 /// [`Engine::state`] where the region could not be reserved: the next call tries again.
@@ -77,52 +77,52 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_place.get() = if open { setup.place } else { PerCpuBase::UNSET };
         }
-        let lit = reserved && self.light_beacon(mode.name(), slabs);
+        let lit = reserved && self.publish_beacon(mode.name(), slabs);
         let care = if lit {
             let memory = self.os.memory_limit();
             self.pages.lock().retention.pressure.set_limit(memory);
             self.set_limit(setup.options.limit, memory);
-            self.set_up_care(&setup.options)
+            self.set_up_safety_mode(&setup.options)
         } else {
             None
         };
-        let Some((care, homes)) = care else {
+        let Some((care, default_heaps)) = care else {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
                 Line::print(&self.os, format_args!("cannot map memory; is `ulimit -v` too low?"));
             }
             return false;
         };
-        (setup.care, setup.homes) = (care, homes);
+        (setup.care, setup.default_heaps) = (care, default_heaps);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
         match setup.care {
-            Care::None => self.set_up_samples(setup.options.sample),
-            Care::Checked => {}
-            Care::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
+            SafetyMode::Off => self.set_up_samples(setup.options.sample),
+            SafetyMode::Checked => {}
+            SafetyMode::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
         let care = match setup.care {
-            Care::Checked => CHECKED,
-            Care::Hardened => HARDENED,
-            Care::None if self.sampling() => SAMPLED,
-            Care::None => 0,
+            SafetyMode::Checked => CHECKED,
+            SafetyMode::Hardened => HARDENED,
+            SafetyMode::Off if self.sampling() => SAMPLED,
+            SafetyMode::Off => 0,
         };
-        self.told_care.store(care, Ordering::Relaxed);
-        let choice = Choice { care: name_of_care(care), ..choice };
+        self.published_safety_mode.store(care, Ordering::Relaxed);
+        let choice = Choice { care: name_of_safety_mode(care), ..choice };
         if TELLING && setup.options.explain == ExplainChoice::On {
-            Line::print(&self.os, format_args!("{}", self.told(choice)));
+            Line::print(&self.os, format_args!("{}", self.described(choice)));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
         (setup.caches, setup.transfers) = (caches, transfers);
         setup.own_caches = own_caches(setup.options.mode, caches);
         let area = setup.place.area;
-        let watched = counted || setup.care != Care::None;
+        let watched = counted || setup.care != SafetyMode::Off;
         if setup.options.scavenger == ScavengerChoice::Off {
             self.scavenger.never();
         } else {
-            self.look_for_first(self.os.thread_words());
+            self.note_first_thread(self.os.thread_words());
         }
         // The kernel's function for this is found by a file, which a filter may forbid later.
         self.os.now_ms();
@@ -143,7 +143,7 @@ impl<O: Os> Engine<O> {
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
                 // A program in production keeps the descriptors that it has without.
-                self.os.at_exit(hooks.at_exit, counted || setup.care == Care::Checked);
+                self.os.at_exit(hooks.at_exit, counted || setup.care == SafetyMode::Checked);
             }
             if self.sampling() {
                 self.os.watch_faults(hooks.at_fault);
@@ -176,7 +176,10 @@ impl<O: Os> Engine<O> {
 
     /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's. `None` while
     /// memory is too short for that: a program that asked for care does not run without.
-    pub(crate) fn set_up_care(&self, options: &Options) -> Option<(Care, Homes)> {
+    pub(crate) fn set_up_safety_mode(
+        &self,
+        options: &Options,
+    ) -> Option<(SafetyMode, DefaultHeaps)> {
         if !CAREFUL {
             if options.is_careful() {
                 let text = format_args!(
@@ -184,7 +187,7 @@ impl<O: Os> Engine<O> {
                 );
                 Line::print(&self.os, text);
             }
-            return Some((Care::None, Homes::NONE));
+            return Some((SafetyMode::Off, DefaultHeaps::NONE));
         }
         if options.check != CheckChoice::Off {
             let first = self.set_up_check()?;
@@ -193,24 +196,26 @@ impl<O: Os> Engine<O> {
                     format_args!("EBB_HARDEN is ignored: EBB_CHECK looks at each block already");
                 Line::print(&self.os, text);
             }
-            return Some((Care::Checked, Homes { first, count: 1, units: 1 }));
+            return Some((SafetyMode::Checked, DefaultHeaps { first, count: 1, units: 1 }));
         }
         match options.harden {
-            HardenChoice::Off => Some((Care::None, Homes::NONE)),
-            HardenChoice::On => self.set_up_harden().map(|homes| (Care::Hardened, homes)),
+            HardenChoice::Off => Some((SafetyMode::Off, DefaultHeaps::NONE)),
+            HardenChoice::On => {
+                self.set_up_harden().map(|default_heaps| (SafetyMode::Hardened, default_heaps))
+            }
         }
     }
 
     /// Makes this heap visible for other processes. False where memory is short.
-    pub(crate) fn light_beacon(&self, mode: &str, caches: usize) -> bool {
+    pub(crate) fn publish_beacon(&self, mode: &str, caches: usize) -> bool {
         let _pages = self.pages.lock();
         if self.region.commit_up_to(&self.os, 1).is_err() {
             return false;
         }
         let careful = {
             let table = self.check_table.lock();
-            CarefulPlaces {
-                care_at: (&raw const self.told_care).addr(),
+            CarefulAddresses {
+                care_at: (&raw const self.published_safety_mode).addr(),
                 chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
                 held_back_at: (&raw const *table.held_back()).addr(),
                 sampled_at: (&raw const *self.samples.reserved()).addr(),

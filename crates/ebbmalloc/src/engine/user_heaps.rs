@@ -70,7 +70,7 @@ impl<O: Os> Engine<O> {
         drop(contents);
         self.pages.lock().free(&self.region, &self.os, id.unit(), self.heap_units());
         drop(heaps);
-        self.call_scavenger();
+        self.wake_scavenger();
     }
 
     /// Adds an owner to a heap.

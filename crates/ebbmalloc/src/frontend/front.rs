@@ -15,7 +15,7 @@ pub(crate) trait Front {
     /// As many of the newest blocks as fit; how many.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
     /// Takes down that a block comes from this cache, which never held it. A cache of a thread's own would not remember.
-    fn know(&self, _: *mut u8) {}
+    fn mark_local(&self, _: *mut u8) {}
     /// Puts blocks on top, the last one topmost; how many went.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
     /// Sets the class's stack up, or doubles its room up to the bound. The header before and

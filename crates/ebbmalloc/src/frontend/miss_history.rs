@@ -13,11 +13,11 @@ use crate::size_class::{CLASSES, SizeClass};
 
 /// What a cache needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Need {
-    /// Blocks: it is empty.
-    Blocks = 1,
-    /// Room: it is full.
-    Room = 2,
+pub(crate) enum MissKind {
+    /// It was empty: an allocation found no block.
+    Underflow = 1,
+    /// It was full: a free found no place.
+    Overflow = 2,
 }
 
 /// A cache that has needed the same so many times in a row is taken to go on like that.
@@ -42,7 +42,7 @@ pub(crate) struct History {
 
 impl History {
     /// Takes down what is needed; how often the same was before, in a row, as far as that is asked.
-    pub fn note(&self, class: SizeClass, need: Need) -> u8 {
+    pub fn note(&self, class: SizeClass, need: MissKind) -> u8 {
         let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
         let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
@@ -101,7 +101,7 @@ mod tests {
     fn a_streak_is_of_one_class_and_lasts_until_the_cache_turns() {
         let (class, other) = (SizeClass::of(100).unwrap(), SizeClass::of(1).unwrap());
         let history = history();
-        for need in [Need::Blocks, Need::Room, Need::Blocks] {
+        for need in [MissKind::Underflow, MissKind::Overflow, MissKind::Underflow] {
             for before in 0..1000 {
                 assert_eq!(history.note(class, need), before.min(LONG as u32) as u8);
             }
@@ -114,7 +114,7 @@ mod tests {
     fn a_cache_that_keeps_turning_has_no_streak() {
         let (class, history) = (SizeClass::of(100).unwrap(), history());
         for round in 0..1000 {
-            let need = if round / 2 % 2 == 0 { Need::Blocks } else { Need::Room };
+            let need = if round / 2 % 2 == 0 { MissKind::Underflow } else { MissKind::Overflow };
             assert!(history.note(class, need) < STREAK, "round {round}");
         }
     }

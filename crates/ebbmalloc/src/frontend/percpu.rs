@@ -31,10 +31,10 @@ impl<O: Os> Front for PerCpu<'_, O> {
         unsafe { rseq::push(self.place, class, block) }
     }
 
-    fn know(&self, block: *mut u8) {
+    fn mark_local(&self, block: *mut u8) {
         if let Some(slab) = self.slab() {
             // SAFETY: slabs of virtual CPUs have marks, and nobody locks them.
-            unsafe { cache::know(slab, block) }
+            unsafe { cache::mark_local(slab, block) }
         }
     }
 

@@ -89,10 +89,10 @@ impl Front for Slots<'_> {
         self.with(class, |stack| stack.push_marked(block))
     }
 
-    fn know(&self, block: *mut u8) {
+    fn mark_local(&self, block: *mut u8) {
         let (slab, _guard) = self.take();
         // SAFETY: such slabs have marks; the lock is held.
-        unsafe { cache::know(slab, block) }
+        unsafe { cache::mark_local(slab, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

@@ -7,7 +7,7 @@
 use core::ops::Range;
 use core::ptr;
 
-use crate::frontend::slab::{Seen, Slab, used_bytes};
+use crate::frontend::slab::{Digests, Slab, used_bytes};
 use crate::platform::os::{Os, ThreadWords, choose};
 use crate::platform::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
@@ -29,14 +29,14 @@ struct Record {
     /// What [`has_changed`] goes by.
     ///
     /// [`has_changed`]: crate::frontend::slab::has_changed
-    seen: Seen,
+    seen: Digests,
     /// The words of the thread that has it; null where nobody has, or is to be asked.
     owner: *const ThreadWords,
 }
 
 /// Lists of free slabs, in the order in which they are taken.
 #[derive(Clone, Copy)]
-enum Shelf {
+enum Tier {
     /// Left behind by threads that a fork did not copy, blocks and all.
     Orphaned,
     /// Resident, and empty but for what a signal handler may have freed at the last moment.
@@ -108,7 +108,7 @@ pub(crate) struct Batch<'a> {
 
 impl Batch<'_> {
     /// Those of these slabs that threads have: the slab, what its stacks were, and the thread's words.
-    pub fn owned(&self) -> impl Iterator<Item = (*mut Slab, &Seen, *const ThreadWords)> {
+    pub fn owned(&self) -> impl Iterator<Item = (*mut Slab, &Digests, *const ThreadWords)> {
         let each = self.numbers.clone().map(|number| {
             let record = self.slabs.record(number);
             (self.slabs.slab(number), &record.seen, record.owner)
@@ -169,7 +169,7 @@ impl ThreadSlabs {
     /// A slab for the calling thread alone, which has these words; `None` if there is no more room or memory.
     pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<*mut Slab> {
         let mut slabs = self.slabs.lock();
-        let shelves = [Shelf::Orphaned, Shelf::Warm, Shelf::Cold];
+        let shelves = [Tier::Orphaned, Tier::Warm, Tier::Cold];
         let free = shelves.into_iter().find_map(|shelf| slabs.pop(shelf));
         let number = free.or_else(|| slabs.commit_next(os))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +201,7 @@ impl ThreadSlabs {
     pub unsafe fn give(&self, os: &impl Os, slab: *mut Slab) {
         let mut slabs = self.slabs.lock();
         self.taken.fetch_sub(1, Ordering::Relaxed);
-        let shelf = if slabs.warm < WARM_MAX { Shelf::Warm } else { Shelf::Cold };
+        let shelf = if slabs.warm < WARM_MAX { Tier::Warm } else { Tier::Cold };
         // SAFETY: the caller's.
         unsafe { slabs.put(os, shelf, slab) }
     }
@@ -210,7 +210,7 @@ impl ThreadSlabs {
     /// Followed by [`ThreadSlabs::put_away`].
     pub fn take_idle(&self) -> Option<*mut Slab> {
         let mut slabs = self.slabs.lock();
-        let number = slabs.pop(Shelf::Orphaned).or_else(|| slabs.pop(Shelf::Warm))?;
+        let number = slabs.pop(Tier::Orphaned).or_else(|| slabs.pop(Tier::Warm))?;
         Some(slabs.slab(number))
     }
 
@@ -220,7 +220,7 @@ impl ThreadSlabs {
     /// As for [`ThreadSlabs::give`], but that it was taken by [`ThreadSlabs::take_idle`].
     pub unsafe fn put_away(&self, os: &impl Os, slab: *mut Slab) {
         // SAFETY: the caller's.
-        unsafe { self.slabs.lock().put(os, Shelf::Cold, slab) }
+        unsafe { self.slabs.lock().put(os, Tier::Cold, slab) }
     }
 
     /// In the child of a fork, whose only thread has slab `own` (null: none): all others are
@@ -229,7 +229,7 @@ impl ThreadSlabs {
         let mut slabs = self.slabs.lock();
         for number in 0..slabs.committed {
             if slabs.link(number) == TAKEN && slabs.slab(number) != own {
-                slabs.push(Shelf::Orphaned, number);
+                slabs.push(Tier::Orphaned, number);
             }
         }
         self.taken.store(!own.is_null() as usize, Ordering::Relaxed);
@@ -247,7 +247,7 @@ impl ThreadSlabs {
         let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
         assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
         let mut shelved = 0;
-        for shelf in [Shelf::Orphaned, Shelf::Warm, Shelf::Cold] {
+        for shelf in [Tier::Orphaned, Tier::Warm, Tier::Cold] {
             let (before, mut next) = (shelved, slabs.heads[shelf as usize]);
             while let Some(number) = next.checked_sub(1) {
                 assert!(shelved < linked && (number as usize) < slabs.committed, "slab {number}");
@@ -255,7 +255,7 @@ impl ThreadSlabs {
                 assert!(owner.is_null(), "slab {number} is free, and a thread's");
                 (shelved, next) = (shelved + 1, *link);
             }
-            assert!(!matches!(shelf, Shelf::Warm) || shelved - before == slabs.warm as usize);
+            assert!(!matches!(shelf, Tier::Warm) || shelved - before == slabs.warm as usize);
         }
         assert_eq!(shelved, linked, "free slabs");
     }
@@ -336,27 +336,27 @@ impl Slabs {
         Some(number)
     }
 
-    fn push(&mut self, shelf: Shelf, number: usize) {
+    fn push(&mut self, shelf: Tier, number: usize) {
         self.record_mut(number).owner = ptr::null();
         self.set_link(number, self.heads[shelf as usize]);
         self.heads[shelf as usize] = number as u32 + 1;
-        self.warm += matches!(shelf, Shelf::Warm) as u32;
+        self.warm += matches!(shelf, Tier::Warm) as u32;
     }
 
-    fn pop(&mut self, shelf: Shelf) -> Option<usize> {
+    fn pop(&mut self, shelf: Tier) -> Option<usize> {
         let number = self.heads[shelf as usize].checked_sub(1)? as usize;
         self.heads[shelf as usize] = self.link(number);
         self.set_link(number, TAKEN);
-        self.warm -= matches!(shelf, Shelf::Warm) as u32;
+        self.warm -= matches!(shelf, Tier::Warm) as u32;
         Some(number)
     }
 
     /// # Safety
     /// The slab is on no shelf, empty, and nobody uses it.
-    unsafe fn put(&mut self, os: &impl Os, shelf: Shelf, slab: *mut Slab) {
+    unsafe fn put(&mut self, os: &impl Os, shelf: Tier, slab: *mut Slab) {
         let bytes = self.stride;
         // SAFETY: the caller's; after a purge that failed, zeros make the slab valid again.
-        if matches!(shelf, Shelf::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
+        if matches!(shelf, Tier::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
             unsafe { ptr::write_bytes(slab.cast::<u8>(), 0, bytes) }
         }
         self.push(shelf, self.number(slab));

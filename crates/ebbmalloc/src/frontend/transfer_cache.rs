@@ -42,7 +42,7 @@ impl Transfers {
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         // SAFETY: slabs live as long as the engine.
-        let has_any = |&slab: &*mut Slab| unsafe { cache::held(slab, class) } > 0;
+        let has_any = |&slab: &*mut Slab| unsafe { cache::cached_blocks(slab, class) } > 0;
         for (mut stack, _guard) in self.each().filter(has_any).filter_map(|slab| own(slab, class)) {
             let taken = stack.header().held(class).min(blocks.len());
             let start = blocks.len() - taken;
@@ -91,7 +91,7 @@ fn grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
     let more = grown.room(class).saturating_sub(now.room(class));
     // SAFETY: a slab, which is the caller's, and which lives as long as the engine.
-    let (history, room) = unsafe { (cache::history_of(slab), cache::whole_room(slab)) };
+    let (history, room) = unsafe { (cache::history_of(slab), cache::full_capacity(slab)) };
     if room + more * class.size() <= ROOM {
         history.used.store(true, Ordering::Relaxed);
         stack.set_header(grown);

@@ -244,7 +244,7 @@ macro_rules! options {
 }
 
 options! {
-    /** Which front end serves small blocks. Default: `auto`. */
+    /** DrainScope front end serves small blocks. Default: `auto`. */
     mode: ModeChoice = Auto, "EBB_MODE";
     /** Whether a process says as it starts which mode is in force, and why. Default: no. */
     explain: ExplainChoice = Off, "EBB_EXPLAIN";

@@ -8,7 +8,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
-use crate::backend::region::{Places, Region, TABLES};
+use crate::backend::region::{Region, RegionAddresses, TABLES};
 use crate::backend::span::Span;
 use crate::frontend::slab::{SLAB_SHIFT, used_bytes};
 use crate::platform::os::Os;
@@ -29,18 +29,18 @@ pub struct Beacon {
     // These may change.
     mode: [u8; 8],
     pub(crate) page: usize,
-    pub(crate) places: Places,
+    pub(crate) places: RegionAddresses,
     /// Caches of virtual CPUs.
     pub(crate) slabs: usize,
     /// Where the record of the slabs of threads lies.
     pub(crate) thread_slabs_at: usize,
-    pub(crate) careful: CarefulPlaces,
+    pub(crate) careful: CarefulAddresses,
 }
 
 /// Where what is known of blocks lies where each is looked at, or some are.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub(crate) struct CarefulPlaces {
+pub(crate) struct CarefulAddresses {
     /// Which care is taken of blocks: a word.
     pub care_at: usize,
     /// What check mode knows, and what it holds back.
@@ -114,11 +114,11 @@ impl Beacon {
     /// What an engine would light.
     pub(crate) fn new(
         os: &impl Os,
-        places: Places,
+        places: RegionAddresses,
         mode: &str,
         slabs: usize,
         thread_slabs_at: usize,
-        careful: CarefulPlaces,
+        careful: CarefulAddresses,
     ) -> Self {
         let page = os.page_size();
         let (mode, version) = (padded(mode), padded(crate::platform::VERSION));

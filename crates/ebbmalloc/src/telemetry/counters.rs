@@ -1,4 +1,4 @@
-//! Counters that no lock protects.
+//! Totals that no lock protects.
 
 use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::live_bytes::{CounterShard, Live};
@@ -7,22 +7,22 @@ use crate::telemetry::live_bytes::{CounterShard, Live};
 const PLACES: usize = 8;
 
 /// Large blocks always, every operation where asked for.
-pub(crate) struct Totals {
+pub(crate) struct Counters {
     large_blocks: AtomicUsize,
     large_units: AtomicUsize,
-    dug: AtomicU64,
+    purged: AtomicU64,
     live: Live,
     places: [CounterShard; PLACES],
     /// For when all are taken.
     crowd: CounterShard,
 }
 
-impl Totals {
+impl Counters {
     pub const fn new() -> Self {
         Self {
             large_blocks: AtomicUsize::new(0),
             large_units: AtomicUsize::new(0),
-            dug: AtomicU64::new(0),
+            purged: AtomicU64::new(0),
             live: Live::new(),
             places: [const { CounterShard::new() }; PLACES],
             crowd: CounterShard::new(),
@@ -50,32 +50,32 @@ impl Totals {
         }
     }
 
-    pub fn count_dug(&self, bytes: usize) {
-        self.dug.fetch_add(bytes as u64, Ordering::Relaxed);
+    pub fn count_page_purges(&self, bytes: usize) {
+        self.purged.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    pub fn read(&self) -> TotalCounts {
+    pub fn read(&self) -> CounterTotals {
         let places = self.places.iter().chain([&self.crowd]).map(CounterShard::read);
         let (allocated, freed) = places.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        TotalCounts {
+        CounterTotals {
             large_blocks: self.large_blocks.load(Ordering::Relaxed),
             large_units: self.large_units.load(Ordering::Relaxed),
             allocated,
             freed,
             peak: self.live.peak(),
-            dug: self.dug.load(Ordering::Relaxed),
+            purged: self.purged.load(Ordering::Relaxed),
         }
     }
 }
 
 /// What the counters say: of large blocks now, and of all bytes since the start.
-pub(crate) struct TotalCounts {
+pub(crate) struct CounterTotals {
     pub large_blocks: usize,
     pub large_units: usize,
     pub allocated: u64,
     pub freed: u64,
     pub peak: u64,
-    pub dug: u64,
+    pub purged: u64,
 }
 
 #[cfg(all(test, not(miri)))]
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn one_thread_is_counted_exactly() {
-        let totals = Totals::new();
+        let totals = Counters::new();
         let sizes = || (0..1000).map(|nth| nth * 37 % 5000);
         sizes().for_each(|bytes| totals.count(7, bytes, 0));
         let all = sizes().sum::<usize>() as u64;
@@ -103,7 +103,7 @@ mod tests {
         const THREADS: usize = 2 * PLACES;
         const ROUNDS: usize = 20_000;
         const KEPT: usize = 1 << 20;
-        let totals = Totals::new();
+        let totals = Counters::new();
         thread::scope(|scope| {
             for key in 0..THREADS {
                 let totals = &totals;
@@ -128,7 +128,7 @@ mod tests {
     /// As when handlers interrupt threads that are counting.
     #[test]
     fn nobody_waits() {
-        let totals = Totals::new();
+        let totals = Counters::new();
         totals.places.iter().for_each(CounterShard::take);
         totals.count(7, 10, 0);
         totals.count(7, 0, 9);

@@ -4,7 +4,7 @@
 //! what makes no sense is booked as unclear. The parts add up to what is resident, always.
 
 use crate::backend::page_map::MapEntry;
-use crate::backend::region::{Places, TABLES};
+use crate::backend::region::{RegionAddresses, TABLES};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -94,7 +94,7 @@ parts! {
         "What EBB_CHECK writes down about each block: who allocated it, and who freed it.",
         "run without EBB_CHECK";
     sampled: "sampled blocks",
-        "Pages of sampled blocks (EBB_SAMPLE), and what is written down about them.",
+        "PageHeap of sampled blocks (EBB_SAMPLE), and what is written down about them.",
         "run without EBB_SAMPLE";
     slabs: "slabs",
         "The lists of blocks that caches hold, one slab a CPU or a thread.",
@@ -168,7 +168,7 @@ impl ClassLedger {
 /// A heap's tables, wherever they are. Units that are asked for are committed.
 pub(crate) trait Tables {
     fn page(&self) -> usize;
-    fn places(&self) -> Places;
+    fn places(&self) -> RegionAddresses;
     /// Units that are committed.
     fn committed(&self) -> usize;
     /// What begins at a unit, and what the map says of it.
@@ -176,7 +176,7 @@ pub(crate) trait Tables {
     /// The span of this class that begins at a unit, if one still does.
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span>;
     /// What is done with each block beside handing it out: 0 for nothing.
-    fn care(&self) -> usize;
+    fn safety_mode(&self) -> usize;
     /// By class the blocks that check mode holds back.
     fn held_back(&mut self) -> HeldBack;
     /// Resident bytes of what check mode knows, and of sampled blocks.
@@ -211,7 +211,7 @@ pub(crate) const HARDENED: usize = 2;
 pub(crate) const SAMPLED: usize = 3;
 
 /// The same for people and machines.
-pub(crate) fn name_of_care(care: usize) -> &'static str {
+pub(crate) fn name_of_safety_mode(care: usize) -> &'static str {
     match care {
         CHECKED => "check",
         HARDENED => "harden",
@@ -244,7 +244,8 @@ impl Ledger {
             unit = end;
         }
         let (slabs, held) = tables.slabs();
-        let held_back = if tables.care() == CHECKED { tables.held_back() } else { HeldBack::NONE };
+        let held_back =
+            if tables.safety_mode() == CHECKED { tables.held_back() } else { HeldBack::NONE };
         for class in SizeClass::all() {
             let index = class.index();
             // What hardening holds back its spans say.
@@ -256,7 +257,7 @@ impl Ledger {
         ledger.large -= large;
         ledger.quarantine += large;
         ledger.large_blocks -= (held_back.blocks[0] as u64).min(ledger.large_blocks);
-        if tables.care() != 0 {
+        if tables.safety_mode() != 0 {
             (ledger.check_tables, ledger.sampled) = tables.careful_bytes();
         }
         ledger.slabs = slabs;
@@ -331,7 +332,8 @@ impl Ledger {
         missing(expected, bytes);
 
         let row = &mut self.classes[class.index()];
-        row.held_back += if tables.care() == HARDENED { span.count_held(blocks) as u64 } else { 0 };
+        row.held_back +=
+            if tables.safety_mode() == HARDENED { span.count_held(blocks) as u64 } else { 0 };
         row.spans += 1;
         row.live += (blocks - free) as u64;
         row.free += free as u64;

@@ -1,4 +1,4 @@
-//! Counters, and what each resident byte is there for.
+//! Totals, and what each resident byte is there for.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod live_bytes;

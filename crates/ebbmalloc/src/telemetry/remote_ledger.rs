@@ -2,7 +2,7 @@
 
 use crate::backend::chunks::Chunks;
 use crate::backend::page_map::MapEntry;
-use crate::backend::region::Places;
+use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
@@ -10,7 +10,7 @@ use crate::frontend::thread_slabs::Shown;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::beacon::Beacon;
 use crate::telemetry::ledger::{
-    CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_care,
+    CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_safety_mode,
 };
 
 /// Units whose entries are read at a time.
@@ -53,7 +53,7 @@ impl Beacon {
 
     /// "check", "harden", "sample", or nothing: what is done with the blocks of the heap with this beacon.
     pub fn care(&self, memory: &mut impl Memory) -> &'static str {
-        name_of_care(self.care_in(memory))
+        name_of_safety_mode(self.care_in(memory))
     }
 }
 
@@ -108,7 +108,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
         self.beacon.page
     }
 
-    fn places(&self) -> Places {
+    fn places(&self) -> RegionAddresses {
         self.beacon.places
     }
 
@@ -132,7 +132,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
         self.memory.read(address, &mut bytes).then(|| Span::from_bytes(&bytes))
     }
 
-    fn care(&self) -> usize {
+    fn safety_mode(&self) -> usize {
         self.care
     }
 

@@ -11,12 +11,12 @@ const EASE: u128 = 80;
 const FULL: u128 = 95;
 
 /// What memory there is.
-pub(crate) struct Pressure {
+pub(crate) struct MemoryPressure {
     /// In bytes; 0 where nothing says.
     limit: u64,
 }
 
-impl Pressure {
+impl MemoryPressure {
     pub const fn new() -> Self {
         Self { limit: 0 }
     }

@@ -12,8 +12,8 @@ pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
-use crate::backend::retention::memory_pressure::Pressure;
-use crate::backend::retention::refaults::Patience;
+use crate::backend::retention::memory_pressure::MemoryPressure;
+use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
@@ -126,8 +126,8 @@ pub(crate) struct Retention {
     /// The kernel refused memory when this many units would have been in use. (None is zero, as all
     /// initial values of an engine are, so that files hold no bytes for it.)
     refused: Option<NonZeroUsize>,
-    pub patience: Patience,
-    pub pressure: Pressure,
+    pub patience: Refaults,
+    pub pressure: MemoryPressure,
 }
 
 impl Retention {
@@ -141,13 +141,13 @@ impl Retention {
             grown: 0,
             look_at: 0,
             refused: None,
-            patience: Patience::new(),
-            pressure: Pressure::new(),
+            patience: Refaults::new(),
+            pressure: MemoryPressure::new(),
         }
     }
 
     /// Whether it is time to look whether caches keep too much, now that so many units more are to become resident.
-    pub fn is_look_due(&mut self, counts: &PageCounts, units: u32) -> bool {
+    pub fn is_reclaim_due(&mut self, counts: &PageCounts, units: u32) -> bool {
         let due = counts.in_use >= LOOK_FROM && self.grown + units as usize >= self.look_at;
         if due {
             self.look_at = self.grown + counts.in_use / LOOK_SHARE;
@@ -156,7 +156,7 @@ impl Retention {
     }
 
     /// Caches were emptied, or asked in vain.
-    pub fn put_off_look(&mut self, counts: &PageCounts) {
+    pub fn postpone_reclaim(&mut self, counts: &PageCounts) {
         self.look_at = self.grown + counts.in_use / EMPTIED_SHARE;
     }
 
@@ -216,7 +216,7 @@ impl Retention {
         self.patience.look(now);
         let last = *self.last.get_or_insert(now);
         let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT };
-        if now >= last + self.patience.stretch(wait) {
+        if now >= last + self.patience.extend_over(wait) {
             self.last = Some(now);
             return Some(soft / 2);
         }

@@ -20,7 +20,7 @@ const FORGOTTEN: usize = 8;
 const STEP: u32 = 3;
 
 /// What was learnt so far. Units are the page heap's.
-pub(crate) struct Patience {
+pub(crate) struct Refaults {
     /// How often it was seen of late.
     degree: u32,
     /// When it was last seen, or patience was lost, by the clock of the operating system below.
@@ -32,7 +32,7 @@ pub(crate) struct Patience {
     wanted: usize,
 }
 
-impl Patience {
+impl Refaults {
     /// None.
     pub const fn new() -> Self {
         Self { degree: 0, since: None, gone: 0, back: 0, wanted: 0 }
@@ -77,7 +77,7 @@ impl Patience {
     }
 
     /// This time, doubled as often as it was seen, up to [`SOON`].
-    pub fn stretch(&self, milliseconds: u64) -> u64 {
+    pub fn extend_over(&self, milliseconds: u64) -> u64 {
         (milliseconds << self.degree).min(SOON)
     }
 
@@ -99,8 +99,8 @@ mod tests {
     const MUCH: u32 = 1000;
 
     /// So many times much goes, and comes back after so many milliseconds.
-    fn after(times: u64, wait: u64) -> Patience {
-        let mut patience = Patience::new();
+    fn after(times: u64, wait: u64) -> Refaults {
+        let mut patience = Refaults::new();
         for time in 0..times {
             patience.count_gone(2 * time * wait, MUCH);
             patience.count_back((2 * time + 1) * wait, MUCH);
@@ -114,15 +114,15 @@ mod tests {
         assert_eq!(after(0, 100).units(), 0);
         assert!((1..MUCH as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= MUCH as usize);
-        assert_eq!(after(1, 100).stretch(10), 20);
-        assert_eq!(after(100, 100).stretch(10), SOON);
+        assert_eq!(after(1, 100).extend_over(10), 20);
+        assert_eq!(after(100, 100).extend_over(10), SOON);
         assert_eq!([1, 3, 6, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 2]);
     }
 
     #[test]
     fn what_comes_back_late_may_not() {
         let patience = after(100, 8 * SOON);
-        assert_eq!((patience.units(), patience.stretch(10)), (0, 10));
+        assert_eq!((patience.units(), patience.extend_over(10)), (0, 10));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_little_of_what_went_is_no_reason() {
-        let mut patience = Patience::new();
+        let mut patience = Refaults::new();
         for time in 0..1000 {
             patience.count_gone(time * 10, MUCH);
             patience.count_back(time * 10, MUCH / 3);
@@ -158,11 +158,11 @@ mod tests {
     /// As what blocks left that moved with their pages, or what a limit sent away before.
     #[test]
     fn only_what_went_comes_back() {
-        let mut patience = Patience::new();
+        let mut patience = Refaults::new();
         for time in 0..100 {
             patience.count_back(time, MUCH);
             patience.look(time);
         }
-        assert_eq!(patience.stretch(10), 10);
+        assert_eq!(patience.extend_over(10), 10);
     }
 }

@@ -70,7 +70,7 @@ impl Span {
 
     /// Undoes that: the block is to be released.
     #[inline]
-    pub fn let_go(&mut self, block: usize) {
+    pub fn release_held(&mut self, block: usize) {
         self.bits[HELD + block / 64] &= !(1 << (block % 64));
     }
 
@@ -121,7 +121,7 @@ mod tests {
             for block in taken {
                 span.hold(block);
                 assert_eq!(span.owner(block), Owner::Nobody);
-                span.let_go(block);
+                span.release_held(block);
                 assert_eq!(span.owner(block), Owner::Program);
                 assert!(span.release(block));
                 assert_eq!(span.owner(block), Owner::Nobody);

@@ -10,7 +10,7 @@ pub(crate) const SMALL_BATCH: usize = 16;
 
 /// Has places for a batch of so many blocks, as many as there is room for at a time, which are on the stack for large batches
 /// only: most threads would else not need its next page (decisions/0027).
-pub(crate) fn with_places<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+pub(crate) fn with_batch<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
     #[inline(never)]
     fn within<const PLACES: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
         work(&mut [ptr::null_mut(); PLACES])

@@ -28,7 +28,7 @@ use crate::engine::Engine;
 use crate::engine::mode::Mode;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{
-    Header, OwnedStack, Seen, Slab, has_changed, header_of, lock_of, seen_of, used_bytes,
+    Digests, Header, OwnedStack, Slab, digests_of, has_changed, header_of, lock_of, used_bytes,
 };
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
@@ -46,20 +46,20 @@ const SETTLE_THREAD_MS: u32 = 20;
 
 /// Which stacks to empty.
 #[derive(Clone, Copy)]
-pub(crate) enum Which {
+pub(crate) enum DrainScope {
     /// Those that nobody has used since this was last asked.
     Unused,
     All,
     /// Those of these classes, by index.
-    These([bool; CLASSES]),
+    Classes([bool; CLASSES]),
 }
 
-impl Which {
+impl DrainScope {
     /// Whether stacks of this class may be among them.
     pub fn has(self, class: SizeClass) -> bool {
         match self {
             Self::Unused | Self::All => true,
-            Self::These(classes) => classes[class.index()],
+            Self::Classes(classes) => classes[class.index()],
         }
     }
 }
@@ -68,12 +68,12 @@ impl<O: Os> Engine<O> {
     /// Empties stacks in the caches of CPUs, and of threads that are not at work on theirs. False if none is in use: changed since
     /// the last time, or not empty. The caller holds the lock of the rounds.
     #[inline(never)]
-    pub(crate) fn drain(&self, which: Which) -> bool {
+    pub(crate) fn drain(&self, which: DrainScope) -> bool {
         let mut in_use = false;
         // Slabs that nobody uses stay untouched, their locks too.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
             // SAFETY: it is a slab of this engine, all of which live as long, and none of a thread's.
-            let (seen, _guard) = unsafe { (seen_of(slab), lock_of(slab).lock()) };
+            let (seen, _guard) = unsafe { (digests_of(slab), lock_of(slab).lock()) };
             in_use |= close_chosen(slab, seen, which).0;
             self.empty_closed(slab);
         }
@@ -81,17 +81,17 @@ impl<O: Os> Engine<O> {
             Mode::Slot => in_use,
             Mode::PerCpu => {
                 // SAFETY: they are none of a thread's.
-                let seen = |slab| (slab, unsafe { seen_of(slab) }, ptr::null());
+                let seen = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(seen);
                 let stop = || self.os.restart_sequences();
                 in_use | self.drain_under_work(slabs, which, SETTLE_PERCPU_MS, stop, |_| true)
             }
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
-                let rests = |words| thread::is_at_rest(&self.os, words);
+                let is_at_rest = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     let slabs = || batch.owned();
-                    in_use | self.drain_under_work(slabs, which, SETTLE_THREAD_MS, stop, rests)
+                    in_use | self.drain_under_work(slabs, which, SETTLE_THREAD_MS, stop, is_at_rest)
                 })
             }
         }
@@ -105,7 +105,7 @@ impl<O: Os> Engine<O> {
         }
         for batch in self.thread_slabs.batches() {
             batch.owned().for_each(|(slab, seen, _)| {
-                close_chosen(slab, seen, Which::All);
+                close_chosen(slab, seen, DrainScope::All);
             });
         }
         self.os.sleep_ms(SETTLE_THREAD_MS);
@@ -117,20 +117,20 @@ impl<O: Os> Engine<O> {
     }
 
     /// The same for some slabs on which others may work meanwhile. `stop` sees to it that nobody has a header
-    /// from before any more who does not say so, or fails; `rests` tells that of an owner.
+    /// from before any more who does not say so, or fails; `is_at_rest` tells that of an owner.
     fn drain_under_work<'a, I>(
         &self,
         slabs: impl Fn() -> I,
-        which: Which,
+        which: DrainScope,
         settle_ms: u32,
         stop: impl Fn() -> bool,
-        rests: impl Fn(*const ThreadWords) -> bool,
+        is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
-        I: Iterator<Item = (*mut Slab, &'a Seen, *const ThreadWords)>,
+        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
     {
         if !self.os.can_stop() {
-            return self.drain_settled(slabs, which, settle_ms, rests);
+            return self.drain_settled(slabs, which, settle_ms, is_at_rest);
         }
         let (mut in_use, mut any_closed) = (false, false);
         for (slab, seen, _) in slabs() {
@@ -141,7 +141,7 @@ impl<O: Os> Engine<O> {
         if any_closed {
             let stopped = stop();
             for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
-                self.empty_if(stopped && rests(owner), slab);
+                self.empty_if(stopped && is_at_rest(owner), slab);
             }
             // Where nobody can be stopped there is nothing to wait for either.
             in_use &= stopped;
@@ -155,12 +155,12 @@ impl<O: Os> Engine<O> {
     fn drain_settled<'a, I>(
         &self,
         slabs: impl Fn() -> I,
-        which: Which,
+        which: DrainScope,
         settle_ms: u32,
-        rests: impl Fn(*const ThreadWords) -> bool,
+        is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
-        I: Iterator<Item = (*mut Slab, &'a Seen, *const ThreadWords)>,
+        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
     {
         let mut in_use = false;
         let now_ms = self.os.now_ms() as u32;
@@ -170,9 +170,9 @@ impl<O: Os> Engine<O> {
                     in_use = true;
                     continue;
                 }
-                self.empty_if(rests(owner), slab);
+                self.empty_if(is_at_rest(owner), slab);
             }
-            if matches!(which, Which::Unused) {
+            if matches!(which, DrainScope::Unused) {
                 in_use |= close_chosen(slab, seen, which).0;
                 // A time after the closing: this thread may have lost the CPU since `now_ms`.
                 closed_at(seen).store(self.os.now_ms() as u32, Ordering::Relaxed);
@@ -265,7 +265,7 @@ fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
 
 /// When stacks of the slab were last closed to stay so for a while, in milliseconds by the clock of the operating
 /// system below, of which these are the lower bits. Under the lock of the rounds.
-fn closed_at(seen: &Seen) -> &AtomicU32 {
+fn closed_at(seen: &Digests) -> &AtomicU32 {
     // No class has this index.
     &seen[0]
 }
@@ -281,13 +281,13 @@ fn is_any_closed(slab: *mut Slab) -> bool {
 
 /// Closes the stacks that are to be emptied. Whether any was ever set up, and whether any is closed now.
 #[inline(never)] // Three ways lead here, none of which is hot.
-fn close_chosen(slab: *mut Slab, seen: &Seen, which: Which) -> (bool, bool) {
+fn close_chosen(slab: *mut Slab, seen: &Digests, which: DrainScope) -> (bool, bool) {
     let (chosen, any_set_up) = choose(slab, seen, which);
     (any_set_up, close(slab, &chosen))
 }
 
 /// Which stacks to close, by class; and whether any was ever set up.
-fn choose(slab: *mut Slab, seen: &Seen, which: Which) -> ([bool; CLASSES], bool) {
+fn choose(slab: *mut Slab, seen: &Digests, which: DrainScope) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
@@ -295,15 +295,15 @@ fn choose(slab: *mut Slab, seen: &Seen, which: Which) -> ([bool; CLASSES], bool)
         let set_up = !header.is_new();
         let stays = || match which {
             // SAFETY: as above.
-            Which::Unused => unsafe { has_changed(slab, class, seen) },
-            Which::All | Which::These(_) => !which.has(class),
+            DrainScope::Unused => unsafe { has_changed(slab, class, seen) },
+            DrainScope::All | DrainScope::Classes(_) => !which.has(class),
         };
         // Slabs that nobody uses stay untouched.
         let used = set_up && stays();
         none_used &= !used;
         any_set_up |= set_up;
         // Who waits for room begins anew with each round: rare misses shall not add up to it.
-        let anew = matches!(which, Which::Unused) && header.waits(class);
+        let anew = matches!(which, DrainScope::Unused) && header.waits(class);
         chosen[class.index()] = set_up && (!used || anew);
     }
     if none_used && any_set_up {

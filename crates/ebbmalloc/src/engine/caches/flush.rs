@@ -4,8 +4,8 @@
 use core::ptr;
 
 use crate::engine::Engine;
-use crate::engine::caches::batch::{SMALL_BATCH, with_places};
-use crate::engine::caches::drain::{self, Which};
+use crate::engine::caches::batch::{SMALL_BATCH, with_batch};
+use crate::engine::caches::drain::{self, DrainScope};
 use crate::frontend::slab::{self as cache, OwnedStack, Slab};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
@@ -14,14 +14,14 @@ impl<O: Os> Engine<O> {
     /// Gives all blocks back to their spans that caches hold which can be emptied: all but those of threads at
     /// work on theirs. Waits for a round that somebody is in.
     pub(crate) fn flush_all(&self) {
-        self.flush_own(Which::All);
+        self.flush_own(DrainScope::All);
         let _rounds = self.rounds.lock();
-        self.drain(Which::All);
+        self.drain(DrainScope::All);
     }
 
     /// The same for some classes. Caches of threads that are no more are emptied of all. Where somebody is in a round, those of
     /// CPUs and of other threads stay as they are.
-    pub(crate) fn let_go(&self, which: Which) {
+    pub(crate) fn try_drain(&self, which: DrainScope) {
         self.flush_own(which);
         if let Some(_rounds) = self.rounds.try_lock() {
             self.drain(which);
@@ -30,7 +30,7 @@ impl<O: Os> Engine<O> {
 
     /// Empties caches that nobody else uses.
     #[inline(never)]
-    fn flush_own(&self, which: Which) {
+    fn flush_own(&self, which: DrainScope) {
         for class in SizeClass::all().filter(|&class| which.has(class)) {
             self.flush(class, usize::MAX, false);
         }
@@ -38,9 +38,9 @@ impl<O: Os> Engine<O> {
     }
 
     /// How many blocks of a class all caches hold; a glance while others work.
-    pub(crate) fn held(&self, class: SizeClass) -> usize {
+    pub(crate) fn cached_blocks(&self, class: SizeClass) -> usize {
         // SAFETY: both give slabs of this engine, all of which live as long.
-        let held_by = |slab: *mut Slab| unsafe { cache::held(slab, class) };
+        let held_by = |slab: *mut Slab| unsafe { cache::cached_blocks(slab, class) };
         let mut held = self.slabs().map(held_by).sum();
         self.thread_slabs.for_each(|slab| held += held_by(slab));
         held
@@ -77,7 +77,7 @@ impl<O: Os> Engine<O> {
     /// Gives up to `most` blocks from the cache's stack of a class back to their spans, or in a flow to others.
     #[inline(never)]
     pub(crate) fn flush(&self, class: SizeClass, most: usize, flows: bool) {
-        with_places(most, |batch| self.flush_by(class, most, flows, batch));
+        with_batch(most, |batch| self.flush_by(class, most, flows, batch));
     }
 
     /// The same, as many at a time as there are places in `batch`.
@@ -87,7 +87,7 @@ impl<O: Os> Engine<O> {
         while left > 0 {
             let wanted = left.min(batch.len());
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.pass_on(class, flows, &batch[..popped]);
+            self.flush_batch(class, flows, &batch[..popped]);
             if popped < wanted {
                 break;
             }
@@ -97,7 +97,7 @@ impl<O: Os> Engine<O> {
 
     /// Gives blocks from a cache back to their spans, or leaves them to others: where these are at the spans, or were the last to
     /// ask for a batch as large as that of which these are.
-    fn pass_on(&self, class: SizeClass, flows: bool, blocks: &[*mut u8]) {
+    fn flush_batch(&self, class: SizeClass, flows: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         let past = flows && central.asked.by_another(transfers.key);
         let (spans, left) = match central.spans_unless(past, transfers.for_flows) {

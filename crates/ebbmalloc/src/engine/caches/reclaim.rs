@@ -10,7 +10,7 @@
 use crate::backend::retention::LOOK_SHARE;
 use crate::backend::units::Units;
 use crate::engine::Engine;
-use crate::engine::caches::drain::Which;
+use crate::engine::caches::drain::DrainScope;
 use crate::frontend::slab as cache;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -19,7 +19,7 @@ use crate::size_class::{CLASSES, SizeClass, UNIT};
 /// Much is one part in so many of what is in use.
 const MUCH_SHARE: usize = 32;
 /// The most that goes back at a time, in bytes: a thousand pages take the kernel a millisecond or two.
-const DUG_MOST: usize = 4 << 20;
+const PURGED_BYTES_MAX: usize = 4 << 20;
 
 /// A class of which more is free than not.
 #[derive(Clone, Copy)]
@@ -29,18 +29,18 @@ struct MostlyFree {
     /// Blocks with the program and in caches.
     claimed: usize,
     /// Whether nobody has asked for any of late.
-    is_left: bool,
+    is_abandoned: bool,
 }
 
 impl<O: Os> Engine<O> {
     /// Gives up what was left behind if a run of so many units would have to come from memory that is not resident.
     /// Looks now and then only.
     #[inline(never)]
-    pub(crate) fn reuse_before_growth(&self, units: u32) {
+    pub(crate) fn reclaim_before_growth(&self, units: u32) {
         if let Some(length) = Units::new(units)
             && self.pages.lock().would_grow(&self.region, length)
         {
-            self.look_for(units);
+            self.reclaim(units);
         }
     }
 
@@ -48,12 +48,12 @@ impl<O: Os> Engine<O> {
     /// much as so many units. Else, where much is free of classes of which more is free than not: empties those stacks
     /// that hold at least half of what is not free of their class, and digs in the spans of classes that are left.
     #[cold]
-    fn look_for(&self, units: u32) {
+    fn reclaim(&self, units: u32) {
         let (mut free, mut claimed, mut left) = (0, 0, 0);
-        let mut classes = [MostlyFree { free: 0, claimed: 0, is_left: false }; CLASSES];
+        let mut classes = [MostlyFree { free: 0, claimed: 0, is_abandoned: false }; CLASSES];
         for class in SizeClass::all() {
             let mut spans = self.centrals[class.index()].spans().lock();
-            let (counts, is_left) = (spans.counts, spans.is_left());
+            let (counts, is_abandoned) = (spans.counts, spans.is_abandoned());
             drop(spans);
             let bytes = counts.free_resident(class);
             free += bytes;
@@ -61,31 +61,36 @@ impl<O: Os> Engine<O> {
             if bytes > counts.claimed * class.size() {
                 left += bytes;
                 classes[class.index()] =
-                    MostlyFree { free: bytes, claimed: counts.claimed, is_left };
+                    MostlyFree { free: bytes, claimed: counts.claimed, is_abandoned };
             }
         }
         let wanted = units as usize * UNIT;
         let in_use = self.pages.lock().counts.in_use * UNIT;
         let much = wanted.max(in_use / MUCH_SHARE);
-        let mut dug = 0;
+        let mut purged = 0;
         if free > claimed && free >= wanted {
-            self.let_go(Which::All);
+            self.try_drain(DrainScope::All);
         } else if left < much {
             return;
         } else {
             if let Some(these) = self.held_by_caches(&classes, much) {
-                self.let_go(Which::These(these));
+                self.try_drain(DrainScope::Classes(these));
             }
-            let most = (in_use / LOOK_SHARE).max(wanted).min(DUG_MOST);
-            for class in SizeClass::all().filter(|class| classes[class.index()].is_left) {
+            let most = (in_use / LOOK_SHARE).max(wanted).min(PURGED_BYTES_MAX);
+            for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
-                dug += spans.dig_most(&self.region, &self.os, class, most.saturating_sub(dug));
+                purged += spans.purge_free_pages_up_to(
+                    &self.region,
+                    &self.os,
+                    class,
+                    most.saturating_sub(purged),
+                );
             }
-            self.totals.count_dug(dug);
+            self.counters.count_page_purges(purged);
         }
         // Also where caches were asked in vain. But what is left goes bit by bit.
-        if dug == 0 {
-            self.pages.lock().put_off_look();
+        if purged == 0 {
+            self.pages.lock().postpone_reclaim();
         }
     }
 
@@ -99,7 +104,7 @@ impl<O: Os> Engine<O> {
         let mut count = |slab: *mut cache::Slab| {
             for class in SizeClass::all().filter(|class| classes[class.index()].free > 0) {
                 // SAFETY: a slab of this engine, all of which live as long.
-                held[class.index()] += unsafe { cache::held(slab, class) };
+                held[class.index()] += unsafe { cache::cached_blocks(slab, class) };
             }
         };
         // Where a stack was ever set up: most CPUs may have none, and to ask each of their stacks takes long.

@@ -11,9 +11,9 @@ use core::ptr;
 use crate::backend::span::Order;
 use crate::central::{Batch, ClassSpans, Growth};
 use crate::engine::Engine;
-use crate::engine::caches::batch::{SMALL_BATCH, with_places};
+use crate::engine::caches::batch::{SMALL_BATCH, with_batch};
 use crate::engine::caches::drain;
-use crate::frontend::miss_history::{self as streak, Need};
+use crate::frontend::miss_history::{self as streak, MissKind};
 use crate::frontend::slab::{self as cache, Header, Slab};
 use crate::platform::os::Os;
 use crate::platform::prefetch;
@@ -69,7 +69,7 @@ impl Miss {
 impl<O: Os> Engine<O> {
     /// After a miss: sets the class's stack up, or gives it more room if the bounds allow.
     #[inline(never)]
-    fn make_room(&self, class: SizeClass, need: Need) -> Miss {
+    fn grow_stack(&self, class: SizeClass, need: MissKind) -> Miss {
         let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
         let mut found = look();
         if let Some((slab, now, _)) = found
@@ -120,7 +120,7 @@ impl<O: Os> Engine<O> {
             let room =
                 (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST) >> has_much as u32;
             // SAFETY: as above, and in these modes stacks lie in their full places.
-            if unsafe { cache::extra_room(slab) } + bytes <= room {
+            if unsafe { cache::extra_capacity(slab) } + bytes <= room {
                 return true;
             }
         }
@@ -133,7 +133,7 @@ impl<O: Os> Engine<O> {
             for step in 0..ASKED {
                 let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
                 if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
-                    self.take_room(other);
+                    self.shrink_stack(other);
                 }
             }
         }
@@ -141,9 +141,9 @@ impl<O: Os> Engine<O> {
     }
 
     /// Halves a class's room and what is kept there.
-    fn take_room(&self, class: SizeClass) {
+    fn shrink_stack(&self, class: SizeClass) {
         let header = self.front(|front| front.look(class)).unwrap_or_default();
-        if header.extra_room(class) > 0 {
+        if header.extra_capacity(class) > 0 {
             self.flush(class, header.held(class).div_ceil(2), false);
             self.front(|front| front.shrink(class));
         }
@@ -154,7 +154,7 @@ impl<O: Os> Engine<O> {
     /// request of `size` bytes.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let miss = self.make_room(class, Need::Blocks);
+        let miss = self.grow_stack(class, MissKind::Underflow);
         let room = miss.after.room(class);
         let wanted = if miss.is_in_streak() { room + 1 } else { room / 2 + 1 };
         let flows = miss.flows(class, wanted);
@@ -166,9 +166,9 @@ impl<O: Os> Engine<O> {
             return sampled;
         }
         let refill = |batch: &mut [_]| self.refill_by(class, wanted, order, flows, batch);
-        let block = with_places(wanted, refill);
+        let block = with_batch(wanted, refill);
         if !block.is_null() {
-            self.front(|front| front.know(block));
+            self.front(|front| front.mark_local(block));
         }
         block
     }
@@ -176,7 +176,7 @@ impl<O: Os> Engine<O> {
     /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
     /// the room is, all in a streak. How many more a stack has room for that was set up only now, else 0.
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
-        let miss = self.make_room(class, Need::Room);
+        let miss = self.grow_stack(class, MissKind::Overflow);
         let Miss { before, after, .. } = miss;
         if after.room(class) <= before.room(class) {
             // Half of the room stays; where that has shrunk, more than half goes.
@@ -189,7 +189,7 @@ impl<O: Os> Engine<O> {
 
     /// Puts blocks into the thread's cache, the last one topmost; how many went.
     #[inline(never)] // Each way into a front end is there once for each mode.
-    pub(crate) fn put(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
+    pub(crate) fn push_to_cache(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
         self.front(|front| front.push_batch(class, blocks))
     }
 
@@ -197,7 +197,7 @@ impl<O: Os> Engine<O> {
     /// two CPUs write to one cache line (decisions/0022). A thread's own cache has no marks to tell a second free of the block
     /// by. But there they fill the stack, which is new, so that the next free has to look at all of it.
     #[inline(never)]
-    pub(crate) fn cover(&self, class: SizeClass, others: usize) {
+    pub(crate) fn bury(&self, class: SizeClass, others: usize) {
         let wanted = others.min(SMALL_BATCH);
         let mut batch = [ptr::null_mut(); SMALL_BATCH];
         let batch = &mut batch[..wanted];
@@ -205,7 +205,7 @@ impl<O: Os> Engine<O> {
         let claimed = self.claim(spans, class, Order::InTurn, batch);
         self.put_or_release(class, &batch[wanted - claimed.blocks..]);
         if claimed.growth != Growth::None {
-            self.reuse_before_growth(class.span_units());
+            self.reclaim_before_growth(class.span_units());
         }
     }
 
@@ -219,12 +219,12 @@ impl<O: Os> Engine<O> {
     ) -> Batch {
         let claimed = spans.claim(&self.region, &self.os, &self.pages, class, order, batch);
         drop(spans);
-        self.get_at_once(claimed.growth, batch);
+        self.populate_new_span(claimed.growth, batch);
         claimed
     }
 
     /// The class's spans; or where others are at these, or the batch is of a flow, how many blocks were left: at the end of `batch`.
-    fn spans_or_left(
+    fn spans_or_transferred(
         &self,
         class: SizeClass,
         flows: bool,
@@ -245,7 +245,7 @@ impl<O: Os> Engine<O> {
 
     /// Puts blocks into the thread's cache; what it has no room for goes back to its spans. True if all are there.
     fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
-        let kept = self.put(class, blocks);
+        let kept = self.push_to_cache(class, blocks);
         let all = kept == blocks.len();
         if !all {
             self.release(class, &blocks[kept..]);
@@ -268,7 +268,7 @@ impl<O: Os> Engine<O> {
         loop {
             let at_a_time = wanted.min(batch.len());
             let batch = &mut batch[..at_a_time];
-            let claimed = match self.spans_or_left(class, flows, batch) {
+            let claimed = match self.spans_or_transferred(class, flows, batch) {
                 Ok(spans) => {
                     if block.is_null() {
                         // Of threads of one CPU that waited, the first has filled the cache for all of them.
@@ -304,7 +304,7 @@ impl<O: Os> Engine<O> {
             }
         }
         if grown {
-            self.reuse_before_growth(class.span_units());
+            self.reclaim_before_growth(class.span_units());
         }
         block
     }

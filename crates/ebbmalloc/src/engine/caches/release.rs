@@ -22,11 +22,11 @@ impl<O: Os> Engine<O> {
     ) {
         let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
         drop(spans);
-        self.insist(released, "free");
+        self.abort_on_bad_block(released, "free");
     }
 
     /// Stops the program if a block could not be released.
-    pub(crate) fn insist(&self, released: Result<(), BadBlock>, operation: &str) {
+    pub(crate) fn abort_on_bad_block(&self, released: Result<(), BadBlock>, operation: &str) {
         match released {
             Ok(()) => {}
             Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
@@ -36,8 +36,8 @@ impl<O: Os> Engine<O> {
 
     /// After a claim of these blocks: sees to it that the span that it began has its pages.
     #[inline(never)]
-    pub(crate) fn get_at_once(&self, growth: Growth, blocks: &[*mut u8]) {
-        if growth == Growth::SpanAtOnce {
+    pub(crate) fn populate_new_span(&self, growth: Growth, blocks: &[*mut u8]) {
+        if growth == Growth::SpanToPopulate {
             blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
         }
     }

@@ -50,7 +50,7 @@ impl<O: Os> Engine<O> {
         };
         let granted = alloc().or_else(|short| match short {
             // Free blocks in caches may be all that keeps memory from being free.
-            Short::OfMemory if self.could_have(heap, size, align) => {
+            Short::OfMemory if self.could_hold_in_heap(heap, size, align) => {
                 self.flush_all();
                 alloc()
             }
@@ -70,7 +70,7 @@ impl<O: Os> Engine<O> {
     /// Whether the heap could have a block of this size and alignment if there were no other. If
     /// not, nothing is given up for it.
     #[cold]
-    pub(crate) fn could_have(&self, heap: UnitIndex, size: usize, align: usize) -> bool {
+    pub(crate) fn could_hold_in_heap(&self, heap: UnitIndex, size: usize, align: usize) -> bool {
         let bytes = match SizeClass::of_aligned(size, align) {
             Some(class) => Some(class.size()),
             None if self.could_hold(size, align) => Units::for_bytes(size).map(Units::bytes),
@@ -99,8 +99,8 @@ impl<O: Os> Engine<O> {
         }
         drop(contents);
         if claimed.growth != Growth::None {
-            self.get_at_once(claimed.growth, &block);
-            self.want_scavenger();
+            self.populate_new_span(claimed.growth, &block);
+            self.start_scavenger_if_due();
         }
         Ok((block[0], false))
     }
@@ -118,7 +118,7 @@ impl<O: Os> Engine<O> {
         contents.link(&self.region, granted.first);
         contents.used += bytes;
         drop(contents);
-        self.want_scavenger();
+        self.start_scavenger_if_due();
         Ok((self.region.address(granted.first), granted.zeroed))
     }
 
@@ -134,7 +134,7 @@ impl<O: Os> Engine<O> {
                 let freed =
                     spans.release(&self.region, &self.os, &self.pages, class, &[block.address]);
                 in_bulk = spans.counts.spans < before;
-                self.insist(freed, operation);
+                self.abort_on_bad_block(freed, operation);
                 contents.used -= block.usable;
                 if self.counting() {
                     self.count_free(class.size());
@@ -149,7 +149,7 @@ impl<O: Os> Engine<O> {
         // A round takes the lock of each heap.
         drop(contents);
         if in_bulk {
-            self.call_scavenger();
+            self.wake_scavenger();
         }
     }
 
@@ -172,7 +172,7 @@ impl<O: Os> Engine<O> {
         if class.is_none() && block.class.is_none() && aligned {
             let resized = self.resize_in_heap(block, size, align);
             if !resized.is_null() {
-                self.call_scavenger();
+                self.wake_scavenger();
                 return resized;
             }
         }

@@ -9,27 +9,27 @@ pub(crate) mod harden;
 use crate::backend::region::UnitIndex;
 use crate::central::heap_record::HeapId;
 use crate::engine::lookup::HeapBlock;
-use crate::engine::{Care, Engine, Homes};
+use crate::engine::{DefaultHeaps, Engine, SafetyMode};
 use crate::platform::os::Os;
 
 impl<O: Os> Engine<O> {
     /// A heap for a block that is to be no other's: one that nobody is in, if there is one, the thread's own first.
     #[inline]
-    fn home(&self) -> UnitIndex {
-        let Homes { first, count, units } = self.setup().homes;
+    fn default_heap(&self) -> UnitIndex {
+        let DefaultHeaps { first, count, units } = self.setup().default_heaps;
         if count == 1 {
             return first;
         }
         // Multiplied, since threads' keys may have a large divisor in common.
         let key = (self.os.thread_key() as u32).wrapping_mul(0x9e37_79b9) >> 16;
         let own = key % count;
-        let homes = (own..count).chain(0..own).map(|nth| first + nth * units);
-        homes.into_iter().find(|&home| self.is_free(home)).unwrap_or(first + own * units)
+        let default_heaps = (own..count).chain(0..own).map(|nth| first + nth * units);
+        default_heaps.into_iter().find(|&home| self.is_free(home)).unwrap_or(first + own * units)
     }
 
     /// A block of no heap that a program made, and whether it reads as zero.
-    pub(crate) fn alloc_at_home(&self, size: usize, align: usize) -> (*mut u8, bool) {
-        self.alloc_in(self.home(), size, align, 0)
+    pub(crate) fn alloc_in_default_heap(&self, size: usize, align: usize) -> (*mut u8, bool) {
+        self.alloc_in(self.default_heap(), size, align, 0)
     }
 
     /// A block of a heap, in place of one of `replaced` bytes that is freed next; and whether it reads as zero.
@@ -41,29 +41,29 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> (*mut u8, bool) {
-        let granted = match self.care() {
-            Care::None => self.alloc_unchecked(heap, size, align, replaced),
-            Care::Checked => self.alloc_checked(heap, size, align, replaced),
-            Care::Hardened => self.alloc_hardened(heap, size, align, replaced),
+        let granted = match self.safety_mode() {
+            SafetyMode::Off => self.alloc_unchecked(heap, size, align, replaced),
+            SafetyMode::Checked => self.alloc_checked(heap, size, align, replaced),
+            SafetyMode::Hardened => self.alloc_hardened(heap, size, align, replaced),
         };
         self.or_null(granted)
     }
 
     /// Frees a block of a heap.
     pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
-        match self.care() {
-            Care::None => self.free_unchecked(block, operation),
-            Care::Checked => self.free_checked(block.address, None, operation),
-            Care::Hardened => self.free_hardened(block, None, operation),
+        match self.safety_mode() {
+            SafetyMode::Off => self.free_unchecked(block, operation),
+            SafetyMode::Checked => self.free_checked(block.address, None, operation),
+            SafetyMode::Hardened => self.free_hardened(block, None, operation),
         }
     }
 
     /// Bytes of a heap's block that may be used.
     pub(crate) fn size_in_heap(&self, block: HeapBlock, operation: &str) -> usize {
-        match self.care() {
-            Care::None => block.usable,
-            Care::Checked => self.size_checked(block.address, operation),
-            Care::Hardened => self.size_hardened(&block, operation),
+        match self.safety_mode() {
+            SafetyMode::Off => block.usable,
+            SafetyMode::Checked => self.size_checked(block.address, operation),
+            SafetyMode::Hardened => self.size_hardened(&block, operation),
         }
     }
 
@@ -79,33 +79,33 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        match self.care() {
+        match self.safety_mode() {
             // SAFETY: the caller's.
-            Care::None => unsafe { self.realloc_unchecked(block, size, align, operation) },
-            Care::Checked => self.realloc_checked(block, size, align, operation),
-            Care::Hardened => self.realloc_hardened(&block, size, align, operation),
+            SafetyMode::Off => unsafe { self.realloc_unchecked(block, size, align, operation) },
+            SafetyMode::Checked => self.realloc_checked(block, size, align, operation),
+            SafetyMode::Hardened => self.realloc_hardened(&block, size, align, operation),
         }
     }
 
     /// Looks at the blocks of a heap that is about to be deleted.
     pub(crate) fn before_delete(&self, id: HeapId, operation: &str) {
-        match self.care() {
-            Care::None => {}
-            Care::Checked => self.delete_checked(id, operation),
-            Care::Hardened => {
+        match self.safety_mode() {
+            SafetyMode::Off => {}
+            SafetyMode::Checked => self.delete_checked(id, operation),
+            SafetyMode::Hardened => {
                 let heap = id.unit();
                 let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
-                self.insist_on(emptied);
+                self.abort_on_mistake(emptied);
             }
         }
     }
 
     /// What is done when the process exits.
-    pub(crate) fn finish_care(&self) {
-        match self.care() {
-            Care::None => {}
-            Care::Checked => self.finish_check(),
-            Care::Hardened => self.finish_harden(),
+    pub(crate) fn finish_safety_mode(&self) {
+        match self.safety_mode() {
+            SafetyMode::Off => {}
+            SafetyMode::Checked => self.finish_check(),
+            SafetyMode::Hardened => self.finish_harden(),
         }
     }
 }

@@ -59,10 +59,13 @@ impl<O: Os> Engine<O> {
             assert_eq!(listed, counts.free(), "free blocks of {class:?}");
             assert_eq!((counts.spans, counts.claimed), (seen.spans, seen.claimed), "of {class:?}");
             assert_eq!(counts.holes, seen.holes, "bytes in holes of {class:?}");
-            assert!(self.held(class) <= counts.claimed, "caches hold more than was claimed");
+            assert!(
+                self.cached_blocks(class) <= counts.claimed,
+                "caches hold more than was claimed"
+            );
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
-        let totals = self.totals.read();
+        let totals = self.counters.read();
         let large = (totals.large_blocks, totals.large_units);
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
         let pages = self.pages.lock();
@@ -81,7 +84,7 @@ impl<O: Os> Engine<O> {
         self.check();
         let large = live.iter().filter(|&&block| self.mark(block, None)).count()
             + self.sum_quarantined(|block| self.mark(block, None));
-        assert_eq!(large, self.totals.read().large_blocks, "large blocks that nobody holds");
+        assert_eq!(large, self.counters.read().large_blocks, "large blocks that nobody holds");
         self.each_cached(|block, class| self.mark(block, Some(class)));
         for (first, run) in self.pages.lock().runs(&self.region) {
             if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {

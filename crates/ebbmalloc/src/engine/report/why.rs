@@ -5,7 +5,7 @@ use core::fmt::{self, Display, Write};
 
 use crate::backend::chunks::Chunks;
 use crate::backend::page_map::MapEntry;
-use crate::backend::region::Places;
+use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::engine::Engine;
@@ -71,7 +71,7 @@ impl<O: Os> Tables for Live<'_, O> {
         self.0.os.page_size()
     }
 
-    fn places(&self) -> Places {
+    fn places(&self) -> RegionAddresses {
         self.0.region.places()
     }
 
@@ -90,8 +90,8 @@ impl<O: Os> Tables for Live<'_, O> {
         self.0.copy_of_span(unit, class)
     }
 
-    fn care(&self) -> usize {
-        self.0.told_care.load(Ordering::Relaxed)
+    fn safety_mode(&self) -> usize {
+        self.0.published_safety_mode.load(Ordering::Relaxed)
     }
 
     fn held_back(&mut self) -> HeldBack {
@@ -101,14 +101,14 @@ impl<O: Os> Tables for Live<'_, O> {
     fn careful_bytes(&mut self) -> (u64, u64) {
         let (engine, page) = (self.0, self.page() as u64);
         let (mut tables, mut sampled) = (0, 0);
-        if self.care() == CHECKED {
+        if self.safety_mode() == CHECKED {
             // Held all the time: what it consists of grows.
             let table = engine.check_table.lock();
             for (start, bytes) in table.chunks().into_iter().flat_map(Chunks::each) {
                 for_each_resident(self, start, bytes, |_| tables += page);
             }
         }
-        if self.care() == SAMPLED {
+        if self.safety_mode() == SAMPLED {
             let [start, bytes] =
                 [0, 1].map(|nth| engine.samples.reserved()[nth].load(Ordering::Relaxed));
             for_each_resident(self, start, bytes, |_| sampled += page);
@@ -124,7 +124,7 @@ impl<O: Os> Tables for Live<'_, O> {
         }
         let mut held = [0; CLASSES];
         for class in SizeClass::all() {
-            held[class.index()] = engine.held(class);
+            held[class.index()] = engine.cached_blocks(class);
         }
         (resident, held)
     }

@@ -61,9 +61,9 @@ impl OwnedStackOf {
         unsafe { OwnedStack::new(self.0, class) }
     }
 
-    fn know(&self, block: *mut u8) {
+    fn mark_local(&self, block: *mut u8) {
         // SAFETY: as above.
-        unsafe { cache::know(self.0, block) }
+        unsafe { cache::mark_local(self.0, block) }
     }
 }
 
@@ -186,8 +186,8 @@ fn a_slot_of_another_class_is_no_double_free() {
     for class in [before, now] {
         slab.class(class).set_header(Header::default().grown(class));
     }
-    slab.know(block(5));
-    slab.know(block(8));
+    slab.mark_local(block(5));
+    slab.mark_local(block(8));
     // SAFETY: as above.
     unsafe {
         let holds = |class| holds(place, class, bottom_of(class), block(5));
@@ -222,13 +222,13 @@ fn a_block_from_elsewhere_is_refused() {
     // SAFETY: as above.
     let push = |block| unsafe { push(emulated.place, class, block) };
     assert!(!push(block(1)) && !slab.class(class).push_marked(block(1)), "it is not known");
-    slab.know(block(1));
+    slab.mark_local(block(1));
     assert!(push(block(1)) && !push(block(1)), "once");
     assert!(!push(block(2)));
     // SAFETY: as above.
     assert_eq!(unsafe { push_batch(emulated.place, class, &[block(2)]) }, 1);
     assert!(!push(block(2)) && slab.class(class).pop() == block(2));
-    slab.know(block(2));
+    slab.mark_local(block(2));
     assert!(push(block(2)) && slab.class(class).holds(block(2)), "what was known stays so");
     // What one cache knows another does not.
     let slab = emulated.on(0);
@@ -271,7 +271,7 @@ fn a_push_where_nothing_is_set_up_refuses() {
     let emulated = Emulated::new(1);
     let slab = emulated.on(0);
     slab.class(class).set_header(Header::default().grown(class));
-    slab.know(block(7));
+    slab.mark_local(block(7));
     // All but the area is there: were that not looked at, the block would go to the slab, and a word of the C library's away.
     let unset = PerCpuBase { area: 0, ..emulated.place };
     // SAFETY: places as they are before set-up and after it; the block is nobody's.
@@ -288,7 +288,7 @@ fn a_push_where_nothing_is_set_up_refuses() {
 fn a_push_that_saw_a_stack_before_it_was_closed_refuses() {
     let emulated = Emulated::new(1);
     let slab = emulated.on(0);
-    slab.know(block(7));
+    slab.mark_local(block(7));
     for class in SizeClass::all() {
         let new = Header::default();
         let empty = Header { top: bottom_of(class), limit: bottom_of(class) + 16 };

@@ -17,7 +17,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT};
 use layout::{SEEN_AT, SlabStart};
-use stack_header::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_room};
+use stack_header::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_capacity};
 pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
 
 use crate::frontend::miss_history::History;
@@ -66,7 +66,7 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
 ///
 /// # Safety
 /// `slab` is a slab that has marks, whose lock, where there is one, the caller holds.
-pub(crate) unsafe fn know(slab: *mut Slab, block: *mut u8) {
+pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
     // SAFETY: the caller's; beside this only sequences work on marks, or who holds the lock.
     let mark = unsafe { &*slab.byte_add(mark_at(block)).cast::<AtomicU32>() };
     if mark.load(Ordering::Relaxed) == 0 {
@@ -98,20 +98,20 @@ pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
 ///
 /// # Safety
 /// `slab` is a slab.
-pub(crate) unsafe fn held(slab: *const Slab, class: SizeClass) -> usize {
+pub(crate) unsafe fn cached_blocks(slab: *const Slab, class: SizeClass) -> usize {
     // SAFETY: the caller's.
     let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
     Header::from_bits(header).held(class)
 }
 
-/// Digests by class index of what the stacks of a slab were when somebody last looked which are in use.
-pub(crate) type Seen = [AtomicU32; CLASSES];
+/// Seen by class index of what the stacks of a slab were when somebody last looked which are in use.
+pub(crate) type Digests = [AtomicU32; CLASSES];
 
 /// The digests of a virtual CPU's slab, which lie in it.
 ///
 /// # Safety
 /// `slab` is a virtual CPU's slab that lives as long as the reference.
-pub(crate) unsafe fn seen_of<'a>(slab: *mut Slab) -> &'a Seen {
+pub(crate) unsafe fn digests_of<'a>(slab: *mut Slab) -> &'a Digests {
     // SAFETY: the caller's; atomics are only ever reached through shared references.
     unsafe { &*slab.byte_add(SEEN_AT).cast() }
 }
@@ -121,7 +121,7 @@ pub(crate) unsafe fn seen_of<'a>(slab: *mut Slab) -> &'a Seen {
 ///
 /// # Safety
 /// `slab` is a slab, on which others may work meanwhile: they store blocks as whole words.
-pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Seen) -> bool {
+pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Digests) -> bool {
     // SAFETY: the caller's; an atomic is only ever reached through shared references.
     unsafe {
         let header = header_of(slab, class).load(Ordering::Acquire);
@@ -139,16 +139,16 @@ pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Seen)
 ///
 /// # Safety
 /// `slab` is a slab.
-pub(crate) unsafe fn extra_room(slab: *mut Slab) -> usize {
+pub(crate) unsafe fn extra_capacity(slab: *mut Slab) -> usize {
     // SAFETY: the caller's.
     unsafe { room(slab, true) }
 }
 
-/// Room that all stacks of the slab have, as [`extra_room`].
+/// Room that all stacks of the slab have, as [`extra_capacity`].
 ///
 /// # Safety
 /// `slab` is a slab.
-pub(crate) unsafe fn whole_room(slab: *mut Slab) -> usize {
+pub(crate) unsafe fn full_capacity(slab: *mut Slab) -> usize {
     // SAFETY: the caller's.
     unsafe { room(slab, false) }
 }
@@ -163,7 +163,7 @@ unsafe fn room(slab: *mut Slab, extra: bool) -> usize {
         // SAFETY: the caller's.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
         let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
-        room.saturating_sub(if extra { first_room(class) } else { 0 }) * class.size()
+        room.saturating_sub(if extra { first_capacity(class) } else { 0 }) * class.size()
     };
     SizeClass::all().map(counted).sum()
 }

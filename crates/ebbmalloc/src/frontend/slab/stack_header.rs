@@ -119,7 +119,7 @@ impl Header {
         } else if self.waits(class) {
             self.limit + 8
         } else {
-            let room = (self.room(class) + first_room(class)) as u32;
+            let room = (self.room(class) + first_capacity(class)) as u32;
             stack.bottom + 8 * room.min(stack.most)
         };
         Self { top, limit }
@@ -132,13 +132,13 @@ impl Header {
             return self;
         }
         let bottom = self.stack(class).bottom;
-        let room = (self.room(class) / 2).max(first_room(class)).max(self.held(class));
+        let room = (self.room(class) / 2).max(first_capacity(class)).max(self.held(class));
         Self { top: self.top, limit: self.limit.min(bottom + 8 * room as u32) }
     }
 
     /// How many blocks the stack has room for beyond what it was first set up for.
-    pub fn extra_room(self, class: SizeClass) -> usize {
-        self.room(class).saturating_sub(first_room(class))
+    pub fn extra_capacity(self, class: SizeClass) -> usize {
+        self.room(class).saturating_sub(first_capacity(class))
     }
 
     /// How many blocks the stack has room for.
@@ -260,7 +260,7 @@ pub(crate) const fn used_bytes() -> usize {
 }
 
 /// How many blocks a virtual CPU's stack has room for when it is set up.
-pub(super) fn first_room(class: SizeClass) -> usize {
+pub(super) fn first_capacity(class: SizeClass) -> usize {
     // A table, since summing up a slab's room asks for every class.
     static FIRST: [u8; CLASSES] = {
         let mut first = [0; CLASSES];
@@ -353,7 +353,7 @@ mod tests {
             let mut header = Header::default();
             for misses in 1.. {
                 header = header.grown(class);
-                assert_eq!(header.room(class), (misses * first_room(class)).min(most));
+                assert_eq!(header.room(class), (misses * first_capacity(class)).min(most));
                 if header.room(class) == most {
                     break;
                 }

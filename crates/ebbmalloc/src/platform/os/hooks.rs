@@ -9,7 +9,7 @@ pub struct Hooks {
     pub after_fork: extern "C" fn(),
     /// Called after it in the child: `Engine::after_fork_in_child`.
     pub after_fork_in_child: extern "C" fn(),
-    /// Called when a watched thread exits, once or twice, the last time with true: `Engine::leave_company`,
+    /// Called when a watched thread exits, once or twice, the last time with true: `Engine::uncount_thread`,
     /// and the last time `Engine::leave_thread`.
     pub at_thread_exit: extern "C" fn(bool),
     /// Called when the process exits, if statistics are wanted or blocks are checked: `Engine::finish`.

@@ -206,8 +206,8 @@ unsafe extern "C" fn leave(round: *mut c_void) {
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
-    use crate::platform::kernel::syscall::{map, unmap};
     use super::*;
+    use crate::platform::kernel::syscall::{map, unmap};
 
     #[test]
     fn the_number_of_a_thread_is_the_kernel_s() {

@@ -131,12 +131,12 @@ impl CheckTable {
     }
 
     /// Notes which blocks in use the C library can still reach: those that its data point to, and those that these do.
-    /// `begin_of`: where the block begins that an address lies in.
-    pub fn reach(&mut self, library: &CLibrary, begin_of: &impl Fn(usize) -> *mut u8) {
+    /// `block_around`: where the block begins that an address lies in.
+    pub fn reach(&mut self, library: &CLibrary, block_around: &impl Fn(usize) -> *mut u8) {
         let Self { arena, records, .. } = self;
         for &(start, bytes) in library.data() {
             // SAFETY: the C library's data.
-            unsafe { records.reach(arena, start, bytes, begin_of) };
+            unsafe { records.reach(arena, start, bytes, block_around) };
         }
     }
 

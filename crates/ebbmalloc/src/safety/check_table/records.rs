@@ -379,7 +379,7 @@ impl Records {
         arena: &Arena,
         start: usize,
         bytes: usize,
-        begin_of: &impl Fn(usize) -> *mut u8,
+        block_around: &impl Fn(usize) -> *mut u8,
     ) {
         // Those that are still to be looked at, linked.
         let mut found = Ref::NONE;
@@ -388,7 +388,7 @@ impl Records {
             for nth in 0..bytes / size_of::<usize>() {
                 // SAFETY: the caller's, or in a block in use. Volatile, as others may write there.
                 let word = unsafe { ptr::read_volatile(start.add(nth)) };
-                let place = self.find(arena, begin_of(word)).unwrap_or(Ref::NONE);
+                let place = self.find(arena, block_around(word)).unwrap_or(Ref::NONE);
                 if place.is_none() || Self::get(arena, place).state != State::Live {
                     continue;
                 }

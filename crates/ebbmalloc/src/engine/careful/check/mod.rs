@@ -72,7 +72,7 @@ impl<O: Os> Engine<O> {
         for last in [false, true] {
             if last {
                 let padded = size.checked_add(CANARY_LEAST);
-                if !padded.is_some_and(|padded| self.could_have(heap, padded, align)) {
+                if !padded.is_some_and(|padded| self.could_hold_in_heap(heap, padded, align)) {
                     break;
                 }
                 self.leave_quarantine(0);
@@ -275,7 +275,7 @@ impl<O: Os> Engine<O> {
         // Under no lock of ours, as it takes the loader's.
         let library = self.os.c_library();
         let mut table = self.check_table.lock();
-        table.reach(&library, &|address| self.begin_of(address));
+        table.reach(&library, &|address| self.block_around(address));
         let all = table.count_held(&library);
         drop(table);
         if all.blocks == 0 {

@@ -79,7 +79,7 @@ impl<O: Os> Engine<O> {
         contents.link(&self.region, first);
         contents.used += room;
         drop(contents);
-        self.want_scavenger();
+        self.start_scavenger_if_due();
         Ok((block, true))
     }
 
@@ -144,7 +144,7 @@ impl<O: Os> Engine<O> {
         contents.unlink(&self.region, first);
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        self.totals.remove_large(units);
+        self.counters.remove_large(units);
         if self.counting() {
             self.count_free(block.usable);
         }
@@ -175,7 +175,7 @@ impl<O: Os> Engine<O> {
     fn give_back_large(&self, first: UnitIndex, reach: usize, hidden: bool) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
-        self.totals.remove_large(units);
+        self.counters.remove_large(units);
         if self.counting() {
             self.count_free(bytes);
         }
@@ -184,7 +184,7 @@ impl<O: Os> Engine<O> {
         unsafe {
             let guarded = (*self.region.span(first)).guarded;
             if guarded && hidden {
-                pages.note_mapping(&self.region, first..first + units, false);
+                pages.record_mapping(&self.region, first..first + units, false);
             }
             let run = (first, units);
             if guarded && !pages.guards.remove(&self.region, &self.os, run, reach, hidden) {

@@ -15,7 +15,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId};
-use crate::engine::{Engine, Homes};
+use crate::engine::{DefaultHeaps, Engine};
 use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
 use crate::platform::os::Os;
 use crate::platform::sync::Guard;
@@ -38,7 +38,7 @@ fn class_for(size: usize, align: usize) -> Option<SizeClass> {
 impl<O: Os> Engine<O> {
     /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's; `None` while there
     /// is no memory for them.
-    pub(crate) fn set_up_harden(&self) -> Option<Homes> {
+    pub(crate) fn set_up_harden(&self) -> Option<DefaultHeaps> {
         let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, HOMES_MOST) as u32);
         let alloc = |count| {
             let all = Units::new(units * count)?;
@@ -61,7 +61,7 @@ impl<O: Os> Engine<O> {
                 pages.guards.place(&self.os, behind, end - used);
             }
         }
-        Some(Homes { first, count, units })
+        Some(DefaultHeaps { first, count, units })
     }
 
     /// Makes a hardened heap in these units.
@@ -112,13 +112,13 @@ impl<O: Os> Engine<O> {
             // A small block has its class, whatever is behind it.
             let padded = size.checked_add(if class.is_some() { SEAL } else { self.os.page_size() });
             match short {
-                _ if !padded.is_some_and(|padded| self.could_have(heap, padded, align)) => {
+                _ if !padded.is_some_and(|padded| self.could_hold_in_heap(heap, padded, align)) => {
                     return Err(short);
                 }
                 Short::OfMemory => self.empty_quarantines(),
                 Short::ByLimit => {
                     let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
-                    self.insist_on(emptied);
+                    self.abort_on_mistake(emptied);
                 }
             }
             alloc()
@@ -157,7 +157,7 @@ impl<O: Os> Engine<O> {
         unsafe { seal(self.setup().secret, block, size, class.size()) };
         drop(contents);
         if has_grown {
-            self.want_scavenger();
+            self.start_scavenger_if_due();
         }
         Ok((block, !claimed.fresh))
     }
@@ -238,7 +238,7 @@ impl<O: Os> Engine<O> {
         let Some(class) = block.class else {
             self.retire_large(&mut contents, &block, size, false);
             drop(contents);
-            return self.call_scavenger();
+            return self.wake_scavenger();
         };
         // SAFETY: the program has given it up, and nobody else has it yet.
         unsafe { block.address.write_bytes(0, class.size()) };
@@ -259,8 +259,8 @@ impl<O: Os> Engine<O> {
         };
         drop(contents);
         // Looking at the time takes longer than all the rest.
-        if self.insist_on(released) {
-            self.call_scavenger();
+        if self.abort_on_mistake(released) {
+            self.wake_scavenger();
         }
     }
 
@@ -278,7 +278,7 @@ impl<O: Os> Engine<O> {
         }
         let spans = &mut contents.spans[class.index()];
         let before = spans.counts.spans;
-        spans.let_go(&self.region, class, block);
+        spans.release_held(&self.region, class, block);
         let released = spans.release(&self.region, &self.os, &self.pages, class, &[block]);
         released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
         let has_shrunk = spans.counts.spans < before;
@@ -315,7 +315,7 @@ impl<O: Os> Engine<O> {
             .each(&self.region)
             .try_for_each(|heap| self.empty_quarantine(&mut heap.contents().lock(), heap.unit()));
         drop(heaps);
-        self.insist_on(emptied);
+        self.abort_on_mistake(emptied);
     }
 
     /// What a block was asked for with. One that is none of the program's stops the program.

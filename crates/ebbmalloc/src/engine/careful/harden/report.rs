@@ -35,7 +35,7 @@ pub(crate) struct Mistake {
 
 impl<O: Os> Engine<O> {
     /// Stops the program if there was a mistake.
-    pub(crate) fn insist_on<T>(&self, result: Result<T, Mistake>) -> T {
+    pub(crate) fn abort_on_mistake<T>(&self, result: Result<T, Mistake>) -> T {
         result.unwrap_or_else(|mistake| self.report_mistake(mistake, "a look at freed blocks"))
     }
 

@@ -27,7 +27,7 @@ impl<O: Os> Engine<O> {
         if stats.choice.mode.is_empty() {
             return stats; // Before set-up.
         }
-        stats.choice = self.told(stats.choice);
+        stats.choice = self.described(stats.choice);
         let usage = self.os.usage();
         (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
         stats.system_us = usage.system_us;
@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
         if !self.ready() {
             return stats;
         }
-        let totals = self.totals.read();
+        let totals = self.counters.read();
         let setup = self.setup();
         stats.choice = setup.choice.unwrap_or(Choice::UNSET);
 
@@ -52,7 +52,7 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
             let heaps = in_heaps[class.index()];
-            let cached = self.held(class).min(counts.claimed);
+            let cached = self.cached_blocks(class).min(counts.claimed);
             let size = class.size() as u64;
             let free = (counts.free() + heaps.free()) as u64;
             let row = ClassStats {
@@ -71,7 +71,7 @@ impl<O: Os> Engine<O> {
             stats.hole_bytes += row.hole_bytes;
             stats.rounding_bytes += rounding_most(class, row.live);
             stats.spans += row.spans;
-            stats.dug_bytes += counts.dug as u64;
+            stats.dug_bytes += counts.purged as u64;
             stats.refills += row.refills;
             stats.flushes += row.flushes;
             stats.classes[class.index()] = row;
@@ -83,7 +83,7 @@ impl<O: Os> Engine<O> {
         stats.peak_bytes = totals.peak;
         stats.allocated_bytes = totals.allocated;
         stats.freed_bytes = totals.freed;
-        stats.dug_bytes += totals.dug;
+        stats.dug_bytes += totals.purged;
         {
             let slots = self.samples.slots.lock();
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
