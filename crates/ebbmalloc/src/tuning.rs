@@ -1,0 +1,60 @@
+//! How tunables are declared: the constants of policy, all of a layer in its `tuning.rs`.
+//!
+//! What a file, a format or the kernel prescribes is no tunable, and stands where it is used.
+
+use core::fmt::{Result as Written, Write};
+
+/// A constant of policy, as `docs/tuning.md` shows it.
+pub struct Tunable {
+    /// Its name in its layer's `tuning.rs`.
+    pub name: &'static str,
+    /// Its value, in its unit.
+    pub value: u64,
+    /// What it counts.
+    pub unit: &'static str,
+    /// What it is for, and why it has this value.
+    pub about: &'static str,
+    /// The decision that made it: the number of a file in `docs/decisions`.
+    pub decision: u32,
+}
+
+/// Declares the tunables of a layer: constants, and `ALL`, which describes them.
+macro_rules! tunables {
+    ($($(#[doc = $about:literal])+ $name:ident: $type:ty = $value:expr, $unit:literal, $decision:literal;)+) => {
+        $($(#[doc = $about])+ pub(crate) const $name: $type = $value;)+
+
+        /// The tunables of this layer.
+        pub(crate) const ALL: &[crate::tuning::Tunable] = &[$(crate::tuning::Tunable {
+            name: stringify!($name),
+            value: $name as u64,
+            unit: $unit,
+            about: concat!($($about),+),
+            decision: $decision,
+        }),+];
+    };
+}
+pub(crate) use tunables;
+
+/// Writes a table of a layer's tunables in Markdown.
+pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
+    out.write_str("| name | value | what and why | decision |\n|---|--:|---|---|\n")?;
+    for &Tunable { name, value, unit, about, decision } in tunables {
+        write!(out, "| `{name}` | ")?;
+        match unit {
+            "bytes" => write_bytes(value, out)?,
+            "units" => write_bytes(value * crate::size_class::UNIT as u64, out)?,
+            _ => write!(out, "{value} {unit}")?,
+        }
+        writeln!(out, " | {} | {decision:04} |", about.trim())?;
+    }
+    Ok(())
+}
+
+fn write_bytes(bytes: u64, out: &mut impl Write) -> Written {
+    match bytes.trailing_zeros() {
+        30.. => write!(out, "{} GiB", bytes >> 30),
+        20.. => write!(out, "{} MiB", bytes >> 20),
+        10.. => write!(out, "{} KiB", bytes >> 10),
+        _ => write!(out, "{bytes} bytes"),
+    }
+}
