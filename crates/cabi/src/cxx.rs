@@ -14,7 +14,7 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use engine::{ENGINE, MIN_ALIGN};
+use engine::internals::{ENGINE, MIN_ALIGN};
 
 /// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, the function
 /// here that does its work, and a hidden name for the symbol's definition beside it.

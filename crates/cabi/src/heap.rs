@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use engine::{ENGINE, HeapId, MIN_ALIGN};
+use engine::internals::{ENGINE, HeapId, MIN_ALIGN};
 
 use crate::malloc::refuse;
 

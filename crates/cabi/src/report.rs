@@ -5,7 +5,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
 use core::ptr;
 
-use engine::{ENGINE, Stats};
+use engine::Stats;
+use engine::internals::ENGINE;
 
 use crate::{export, set_errno};
 

@@ -4,7 +4,7 @@
 /// locks, so not in the middle of any call of the allocator.
 #[cold]
 pub(crate) fn load() {
-    if !engine::unwinder_is_missing() {
+    if !engine::internals::unwinder_is_missing() {
         return;
     }
     // SAFETY: terminated names. What is loaded stays, so that the functions do.
@@ -16,7 +16,7 @@ pub(crate) fn load() {
         let functions = [c"_Unwind_Backtrace", c"_Unwind_GetIP", c"_Unwind_GetCFA"]
             .map(|name| libc::dlsym(library, name.as_ptr()));
         if functions.iter().all(|function| !function.is_null()) {
-            engine::use_unwinder(functions);
+            engine::internals::use_unwinder(functions);
         }
     }
 }

@@ -139,6 +139,7 @@ see_the_error_above!();
 extern crate std;
 
 // Lowest first: each uses only modules above it in this list.
+mod tuning;
 mod platform;
 mod size_class;
 mod frontend;
@@ -156,35 +157,42 @@ mod api;
 pub mod model;
 
 #[cfg(not(loom))]
-pub use api::global_alloc::{ENGINE, EbbMalloc};
+pub use api::global_alloc::EbbMalloc;
 #[cfg(not(loom))]
 pub use api::heap::Heap;
-#[cfg(not(loom))]
-pub use central::heap_record::HeapId;
-#[cfg(not(loom))]
-pub use engine::Engine;
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
 #[cfg(not(loom))]
 pub use engine::report::stats::{ClassStats, Stats};
-#[cfg(not(loom))]
-pub use engine::report::why::Conclusion;
-pub use platform::options::{
-    CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
-    ScavengerChoice, StatsChoice,
-};
-pub use platform::os::{
-    Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol, ThreadWords,
-    Usage,
-};
-#[doc(hidden)]
-pub use platform::os::{unwinder_is_missing, use_unwinder};
-pub use size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
-#[cfg(not(loom))]
-pub use telemetry::beacon::{Beacon, OtherVersion};
-#[cfg(not(loom))]
-pub use telemetry::ledger::{ClassLedger, Ledger, Part};
-#[cfg(not(loom))]
-pub use telemetry::remote_ledger::Memory;
-
 pub use platform::VERSION;
+
+/// What the other crates of this repository need: the C library, the command, tests. Outside semantic versioning: any of it
+/// may change with any release.
+#[doc(hidden)]
+pub mod internals {
+    #[cfg(not(loom))]
+    pub use crate::api::global_alloc::ENGINE;
+    #[cfg(not(loom))]
+    pub use crate::api::tuning_table::document_tuning;
+    #[cfg(not(loom))]
+    pub use crate::central::heap_record::HeapId;
+    #[cfg(not(loom))]
+    pub use crate::engine::Engine;
+    #[cfg(not(loom))]
+    pub use crate::engine::report::why::Conclusion;
+    pub use crate::platform::options::{
+        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
+        ScavengerChoice, StatsChoice,
+    };
+    pub use crate::platform::os::{
+        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol,
+        ThreadWords, Usage, unwinder_is_missing, use_unwinder,
+    };
+    pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
+    #[cfg(not(loom))]
+    pub use crate::telemetry::beacon::{Beacon, OtherVersion};
+    #[cfg(not(loom))]
+    pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
+    #[cfg(not(loom))]
+    pub use crate::telemetry::remote_ledger::Memory;
+}

@@ -20,7 +20,9 @@ use crate::frontend::{Front, Preferred, Slots};
 use crate::platform::os::Os;
 pub use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
-pub use crate::telemetry::live_bytes::{CounterShard, Live, UNTOLD};
+pub use crate::telemetry::live_bytes::{CounterShard, Live};
+/// See `docs/tuning.md`.
+pub const SHARD_SLACK_BYTES: u64 = crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
 mod stacks;
 pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};

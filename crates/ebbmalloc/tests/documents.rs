@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::{env, fs};
 
-use ebbmalloc::{ClassStats, Options, Stats};
+use ebbmalloc::internals::{Options, document_tuning};
+use ebbmalloc::{ClassStats, Stats};
 
 fn check(file: &str, text: &str) {
     let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
@@ -45,6 +46,18 @@ fn statistics() {
     );
     Stats::document(&mut text).unwrap();
     check("docs/stats.md", &text);
+}
+
+#[test]
+fn tunables() {
+    let mut text = String::from(
+        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in `tuning.rs` of its \
+         layer; [architecture](architecture.md) tells what they act on. This page is generated: \
+         `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it anew. They are no options: a program cannot set \
+         them. What a user may set is in [options](options.md). After a change, measure with `cargo xtask bench --before`.\n",
+    );
+    document_tuning(&mut text).unwrap();
+    check("docs/tuning.md", &text);
 }
 
 #[test]

@@ -8,7 +8,7 @@ static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
 #[test]
 fn collections_on_threads() {
-    let before = ebbmalloc::ENGINE.stats().live_bytes;
+    let before = ebbmalloc::internals::ENGINE.stats().live_bytes;
     let threads: Vec<_> = (0..8usize)
         .map(|seed| {
             thread::spawn(move || {
@@ -25,13 +25,13 @@ fn collections_on_threads() {
         .collect();
     let kept: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     let bytes: usize = kept.iter().flat_map(|(map, _)| map.values()).map(Vec::len).sum();
-    let live = ebbmalloc::ENGINE.stats().live_bytes - before;
+    let live = ebbmalloc::internals::ENGINE.stats().live_bytes - before;
     assert!(live as usize >= bytes, "{live} bytes live, {bytes} held");
     for (seed, (map, tree)) in kept.iter().enumerate() {
         assert!(map.values().chain(tree.values()).flatten().all(|&byte| byte == seed as u8));
     }
     drop(kept);
-    assert!(ebbmalloc::ENGINE.stats().live_bytes < before + live / 2);
+    assert!(ebbmalloc::internals::ENGINE.stats().live_bytes < before + live / 2);
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::env;
 use std::process::Command;
 use std::ptr::NonNull;
 
-use ebbmalloc::{ENGINE, EbbMalloc, Heap};
+use ebbmalloc::internals::ENGINE;
+use ebbmalloc::{EbbMalloc, Heap};
 
 #[global_allocator]
 static GLOBAL: EbbMalloc = EbbMalloc;

@@ -8,7 +8,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::{Bell, CLibrary, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::internals::{Bell, CLibrary, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
 
 use crate::watch::Watch;
 use crate::words::{self, Words};

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use arbitrary::{Arbitrary, Unstructured};
-use ebbmalloc::{Engine, HeapId};
+use ebbmalloc::internals::{Engine, HeapId};
 
 use crate::case::{Case, Step, WORKERS};
 use crate::{Block, TestOs, Worker};

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::{Bell, Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::internals::{
+    Bell, Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage,
+};
 
 use crate::words::Words;
 use crate::{Faults, membarrier};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::slice;
 
-use ebbmalloc::HeapId;
+use ebbmalloc::internals::HeapId;
 
 use crate::fake_os::is_zero;
 

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ebbmalloc::ThreadWords;
+use ebbmalloc::internals::ThreadWords;
 
 /// Gives each thread words for one engine.
 pub(crate) struct Words(usize);
@@ -62,7 +62,7 @@ fn all_alive() -> MutexGuard<'static, BTreeSet<usize>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// [`Os::may_be`](ebbmalloc::Os::may_be).
+/// [`Os::may_be`](ebbmalloc::internals::Os::may_be).
 pub(crate) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     let alive = all_alive();
     // SAFETY: they live as long as their address is among these.

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
-use ebbmalloc::{Engine, Os};
+use ebbmalloc::internals::{Engine, Os};
 use ebbmalloc_testkit::{LinuxIn, is_possible};
 
 const THREADS: usize = 4;

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use ebbmalloc::{Beacon, ENGINE, Engine, Ledger, Memory, Stats};
+use ebbmalloc::Stats;
+use ebbmalloc::internals::{Beacon, ENGINE, Engine, Ledger, Memory};
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
@@ -28,8 +29,8 @@ fn free(engine: &Engine<FakeOs>, blocks: impl IntoIterator<Item = *mut u8>) {
     blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
 }
 
-fn class(ledger: &Ledger, size: usize) -> ebbmalloc::ClassLedger {
-    let index = (0..).find(|&index| ebbmalloc::class_bytes(index) == size);
+fn class(ledger: &Ledger, size: usize) -> ebbmalloc::internals::ClassLedger {
+    let index = (0..).find(|&index| ebbmalloc::internals::class_bytes(index) == size);
     ledger.classes[index.unwrap()]
 }
 

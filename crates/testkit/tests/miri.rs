@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{Block, FakeOs, Op, Program, Worker};
 
 fn engine() -> Engine<FakeOs> {

@@ -4,7 +4,7 @@
 
 use std::hint::black_box;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Worker};
 
 /// Frees a block of this size, and looks at it once more when everything was given back, or before.

@@ -3,7 +3,7 @@
 
 use std::slice;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, LinuxIn, TestOs};
 
 const MIB: usize = 1 << 20;

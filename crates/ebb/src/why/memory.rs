@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::Context;
-use ebbmalloc::{Beacon, Memory};
+use ebbmalloc::internals::{Beacon, Memory};
 
 use super::smaps::Mapping;
 use crate::stop::Stop;

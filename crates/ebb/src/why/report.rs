@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use ebbmalloc::Ledger;
+use ebbmalloc::internals::Ledger;
 use libc::pid_t;
 use serde::Serialize;
 
@@ -202,7 +202,7 @@ impl Report {
 fn classes(ledger: &Ledger) -> Vec<Class> {
     let used = ledger.classes.iter().enumerate().filter(|(_, row)| row.spans > 0);
     used.map(|(index, row)| Class {
-        block_bytes: ebbmalloc::class_bytes(index) as u64,
+        block_bytes: ebbmalloc::internals::class_bytes(index) as u64,
         spans: row.spans,
         live_blocks: row.live,
         cached_blocks: row.cached,

@@ -2,6 +2,7 @@
 
 // Lowest first: each uses only modules above it in this list.
 #[cfg(not(loom))]
+pub(crate) mod tuning_table;
 pub(crate) mod global_alloc;
 #[cfg(not(loom))]
 pub(crate) mod heap;

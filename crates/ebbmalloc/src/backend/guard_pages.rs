@@ -8,13 +8,10 @@
 //! (RLIMIT_DATA). Then all of its run is put out of reach, which leaves room for others, and comes back when there is room for it.
 
 use crate::backend::region::{Region, UnitIndex};
+use crate::backend::tuning::GUARDS_MAX;
+use crate::backend::tuning::RESTORES_PER_CALL_MAX;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
-
-/// [`Guards::restore`] tries at most this many runs; each takes a system call, which may fail.
-const RESTORE_TRIES: usize = 8;
-/// The most guards that split mappings: with what moved pages take (`pages.rs`) they leave some mappings to the program.
-const MOST: usize = 12_000;
 
 /// How many there are.
 pub(crate) struct Guards {
@@ -39,7 +36,7 @@ impl Guards {
 
     /// Whether there may be more.
     pub fn are_left(&self) -> bool {
-        self.within || self.placed < MOST
+        self.within || self.placed < GUARDS_MAX
     }
 
     /// Puts pages out of reach. False if there are too many already, or the kernel refuses; the contents are
@@ -96,7 +93,7 @@ impl Guards {
         units_of: impl Fn(UnitIndex) -> u32,
     ) -> Option<(UnitIndex, u32)> {
         let mut link = &raw mut self.first;
-        for _ in 0..RESTORE_TRIES {
+        for _ in 0..RESTORES_PER_CALL_MAX {
             // SAFETY: a link of the list, whose records are kept for it.
             let first = unsafe { *link };
             if first == 0 {

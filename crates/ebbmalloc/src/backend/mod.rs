@@ -1,6 +1,7 @@
 //! The page heap: the reserved region and its tables, runs, spans, and how much free memory stays resident.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod units;
 pub(crate) mod chunks;
 pub(crate) mod purged_pages;

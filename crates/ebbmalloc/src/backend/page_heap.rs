@@ -17,23 +17,13 @@ use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
+use crate::backend::tuning::{
+    CLEAN_SHARE, CLEAN_UNITS_MAX, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    UNMAPPED_RUNS_MAX,
+};
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
 use crate::size_class::{SizeClass, UNIT};
-
-/// Clean units up to this many, or one in this many of those in use or dirty, keep their addresses. Of more, half go.
-const CLEAN_KEPT: usize = (16 << 20) / UNIT;
-const CLEAN_KEPT_SHARE: usize = 16;
-/// The most unmapped runs: each takes a mapping, of which a process has some 65,000 (vm.max_map_count).
-const UNMAPPED_RUNS_MAX: usize = 8_192;
-/// Shorter runs are not unmapped, nor mapped again, if they need not be, in units.
-const UNMAP_MIN: u32 = 16;
-/// The first units that are left to another mapping which lies in the way. It may be longer: then twice as many, and so on.
-const SKIP_FIRST: usize = (16 << 20) / UNIT;
-/// The most mappings to which pages have moved. Each takes another behind it, and a process has some 65,000 (vm.max_map_count).
-const MOVED_MAX: usize = 8_192;
-/// How often.
-const SKIPS_MAX: u32 = 20;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -474,7 +464,7 @@ impl PageHeap {
 
     /// Whether pages of these units may move, one mapping after the other.
     fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
-        self.mappings + self.later_mappings(region, units).count() < MOVED_MAX
+        self.mappings + self.later_mappings(region, units).count() < MOVED_MAPPINGS_MAX
     }
 
     /// Takes the note back: a run that joins the one before it keeps its old record.
@@ -538,7 +528,7 @@ impl PageHeap {
     /// Unmaps clean runs where they are much beside what is in use.
     fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
         let resident = self.counts.in_use + self.counts.dirty;
-        let kept = CLEAN_KEPT.max(resident / CLEAN_KEPT_SHARE);
+        let kept = CLEAN_UNITS_MAX.max(resident / CLEAN_SHARE);
         if self.counts.clean > kept {
             self.unmap(region, os, kept / 2);
         }
@@ -553,7 +543,7 @@ impl PageHeap {
                 break;
             };
             let excess = (self.counts.clean - keep).min(units as usize) as u32;
-            let excess = excess.max(UNMAP_MIN);
+            let excess = excess.max(UNMAP_UNITS_MIN);
             if excess > units {
                 break;
             }
@@ -585,7 +575,7 @@ impl PageHeap {
     ) -> Result<UnitIndex, Refusal> {
         // SAFETY: the run is in a tree, so its record is current.
         let run_end = first + unsafe { (*region.run(first)).units };
-        let end = end.max(start + UNMAP_MIN).min(run_end);
+        let end = end.max(start + UNMAP_UNITS_MIN).min(run_end);
         self.remove(region, first);
         self.mark_in_use(region, start, end - start);
         if start > first {
@@ -704,7 +694,7 @@ impl PageHeap {
                 }
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {
-                    if !self.skip(region, os, SKIP_FIRST << nth) {
+                    if !self.skip(region, os, SKIP_UNITS_MIN << nth) {
                         return None;
                     }
                 }

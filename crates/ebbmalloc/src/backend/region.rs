@@ -6,6 +6,7 @@
 //! with them, so an entry may be read wherever its unit is below what is committed. Other
 //! mappings may come to lie in the range: the region goes on behind them (`docs/decisions/0031`).
 
+use crate::backend::tuning::REGION_ATTEMPTS_MAX;
 use core::ops::Range;
 use core::ptr;
 // Not `sync`'s, which loom may replace: the tables lie in raw memory.
@@ -14,6 +15,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crate::backend::page_map::{MapEntry, key_at};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
+use crate::backend::tuning::{
+    COMMIT_AHEAD_SHARE, COMMIT_UNITS_MAX, COMMIT_UNITS_MIN, REGION_ALIGN_BYTES, REGION_BYTES_MIN,
+};
 pub(crate) use crate::backend::units::UnitIndex;
 use crate::frontend::slab::Slab;
 use crate::platform::os::{Os, Refusal};
@@ -22,18 +26,6 @@ use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 
 /// The largest region, in units: sums of two numbers of units do not wrap.
 pub(crate) const UNITS_MAX: usize = 1 << 30;
-/// The smallest region that is worth starting with, in bytes.
-const REGION_MIN_BYTES: usize = 1 << 22;
-/// The region starts at a multiple of this many bytes, so that huge pages could fit.
-const REGION_ALIGN: usize = 2 << 20;
-/// How many ranges of addresses are tried where another mapping lies at the beginning.
-const ATTEMPTS: u32 = 8;
-/// Memory is committed ahead of need by one part in this many of what is committed.
-const COMMIT_AHEAD_SHARE: usize = 16;
-/// The least that is committed at a time, in units.
-const COMMIT_STEP_MIN: usize = 16;
-/// The most that is committed ahead of need, in units.
-const COMMIT_STEP_MAX: usize = 512;
 
 /// The range of addresses and its tables. Its fields are written once, when it is set up, but are
 /// atomic: a wild pointer may be freed, and looked up here, at that very moment.
@@ -153,7 +145,7 @@ impl Region {
     /// again then. One thread at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
         let slab_bytes = slabs * size_of::<Slab>();
-        for attempt in 0..ATTEMPTS {
+        for attempt in 0..REGION_ATTEMPTS_MAX {
             if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
                 return false;
             }
@@ -177,13 +169,13 @@ impl Region {
         loop {
             // The slabs come next and must be aligned.
             units -= units % (size_of::<Slab>() / UNIT);
-            if units * UNIT < REGION_MIN_BYTES {
+            if units * UNIT < REGION_BYTES_MIN {
                 return false;
             }
             // Behind each an unused page, so that each is a mapping of its own: `beacon.rs`.
             let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page) + page);
             let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
-            if let Some(start) = os.addresses(total, REGION_ALIGN, attempt) {
+            if let Some(start) = os.addresses(total, REGION_ALIGN_BYTES, attempt) {
                 self.carve(start.as_ptr(), units, slab_bytes, tables);
                 return true;
             }
@@ -256,7 +248,7 @@ impl Region {
         if units > self.units() {
             return Err(Refusal::Memory);
         }
-        let step = (now / COMMIT_AHEAD_SHARE).clamp(COMMIT_STEP_MIN, COMMIT_STEP_MAX);
+        let step = (now / COMMIT_AHEAD_SHARE).clamp(COMMIT_UNITS_MIN, COMMIT_UNITS_MAX);
         let ahead = units.max((now + step).min(self.units()));
         self.commit_to(os, ahead).or_else(|_| self.commit_to(os, units))
     }

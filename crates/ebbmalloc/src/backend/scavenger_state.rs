@@ -12,6 +12,7 @@
 //! same word: so whoever leaves last sees the scavenger, or whoever is starting it sees that all have left.
 
 use crate::backend::region::UnitIndex;
+use crate::backend::tuning::SCAVENGER_WISHES_MIN;
 use crate::platform::os::{Bell, ThreadWords};
 use crate::platform::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
@@ -41,9 +42,6 @@ const NEW: u32 = 0;
 const FIRST: u32 = 1;
 const COUNTED: u32 = 2;
 const LEFT: u32 = 3;
-
-/// How often another thread than the first wants a scavenger before it starts one.
-const OTHERS_WAIT: u8 = 5;
 
 /// Whether there is a scavenger, and whether it was called. In a cache line of its own, which
 /// everybody reads and hardly anybody writes.
@@ -208,7 +206,7 @@ impl Scavenger {
             COUNTED => {
                 let wanted = self.wanted.load(Ordering::Relaxed);
                 self.wanted.store(wanted.saturating_add(1), Ordering::Relaxed);
-                (wanted >= OTHERS_WAIT).then_some(2)
+                (wanted >= SCAVENGER_WISHES_MIN).then_some(2)
             }
             _ => None,
         }

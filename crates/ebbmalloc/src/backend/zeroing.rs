@@ -7,18 +7,11 @@
 // Not `sync`'s, which loom may replace: nothing depends on their order.
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
+use crate::backend::tuning::{
+    SPARSE_BLOCKS_MIN, SPARSE_SKIPS_LOG_MAX, ZERO_PROBE_PAGES, ZERO_PROBES,
+    ZERO_PROBES_WITH_DATA_MIN,
+};
 use crate::size_class::UNIT;
-
-/// The memory is looked at in this many places, which lie in pieces of equal length.
-const PLACES: usize = 16;
-/// Contiguous OS pages that are looked at in each place, one for each in short memory.
-const PLACE_PAGES: usize = 4;
-/// With data in fewer places than this, from the beginning on, nothing is kept.
-const PLACES_LEAST: usize = PLACES / 2;
-/// After this many times in a row without data, memory of that length is not looked at for a while, since to look takes a page
-/// fault: once, then 3 times, 7, 15, up to 255.
-const SPARSE_SURE: u8 = 4;
-const SKIPS_BITS_MAX: u8 = 8;
 
 /// What is known of blocks of zeros.
 pub(crate) struct Zeroing {
@@ -39,7 +32,7 @@ impl Zeroing {
     /// How many of so many bytes to write zeros to, from the beginning on: whole pages of `page` bytes, or all. The rest is to
     /// go back to the kernel. `has_data` tells of each page whether there is anything but zeros.
     pub fn to_write(&self, bytes: usize, page: usize, has_data: impl Fn(usize) -> bool) -> usize {
-        if bytes <= UNIT || bytes < PLACES * page {
+        if bytes <= UNIT || bytes < ZERO_PROBES * page {
             return bytes;
         }
         let sparse = &self.sparse[bytes.ilog2() as usize];
@@ -51,16 +44,16 @@ impl Zeroing {
             return 0;
         }
         let (places, end) = self.places_with_data(bytes.div_ceil(page), has_data);
-        if places < PLACES_LEAST {
-            let bits = (times + 1).saturating_sub(SPARSE_SURE).min(SKIPS_BITS_MAX);
+        if places < ZERO_PROBES_WITH_DATA_MIN {
+            let bits = (times + 1).saturating_sub(SPARSE_BLOCKS_MIN).min(SPARSE_SKIPS_LOG_MAX);
             set(
-                times.saturating_add(1).min(SPARSE_SURE + SKIPS_BITS_MAX),
+                times.saturating_add(1).min(SPARSE_BLOCKS_MIN + SPARSE_SKIPS_LOG_MAX),
                 ((1u16 << bits) - 1) as u8,
             );
             return 0;
         }
         set(0, 0);
-        if places == PLACES { bytes } else { end * page }
+        if places == ZERO_PROBES { bytes } else { end * page }
     }
 
     /// In how many places of so many pages there is data, up to the first without; and about where data ends, in pages.
@@ -69,19 +62,19 @@ impl Zeroing {
         all_pages: usize,
         has_data: impl Fn(usize) -> bool,
     ) -> (usize, usize) {
-        let piece_pages = all_pages / PLACES;
-        let place_pages = PLACE_PAGES.min(piece_pages);
+        let piece_pages = all_pages / ZERO_PROBES;
+        let place_pages = ZERO_PROBE_PAGES.min(piece_pages);
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let mut end = 0;
-        for place in 0..PLACES {
+        for place in 0..ZERO_PROBES {
             // Another page each time: programs touch memory in patterns.
             let random =
-                mixed(turn.wrapping_mul(PLACES as u32).wrapping_add(place as u32)) as usize;
+                mixed(turn.wrapping_mul(ZERO_PROBES as u32).wrapping_add(place as u32)) as usize;
             let first = place * piece_pages + random % (piece_pages - place_pages + 1);
             let mut pages = first..first + place_pages;
             if let Some(mut without) = pages.find(|&nth| !has_data(nth)) {
                 // Most programs that do not use all of their memory begin in front.
-                while place >= PLACES_LEAST && end < without {
+                while place >= ZERO_PROBES_WITH_DATA_MIN && end < without {
                     let middle = end + (without - end) / 2;
                     match has_data(middle) {
                         true => end = middle + 1,
@@ -92,7 +85,7 @@ impl Zeroing {
             }
             end = first + place_pages;
         }
-        (PLACES, all_pages)
+        (ZERO_PROBES, all_pages)
     }
 }
 

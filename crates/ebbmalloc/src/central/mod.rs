@@ -6,6 +6,7 @@
 //! and by nobody else.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 mod span_guards;
 mod hardened;
 pub(crate) mod heap_record;
@@ -15,6 +16,9 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
+use crate::central::tuning::{
+    FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
+};
 use crate::frontend::miss_history::Asked;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
@@ -25,15 +29,6 @@ use span_guards::{harden, unguard};
 const LISTS: usize = 13;
 /// In heaps, one more list: of spans without a free block, so that all spans are found.
 const FULL: usize = LISTS;
-
-/// Blocks so large, in bytes, are small: which pages of their spans are resident is decided for them here.
-const SMALL_MOST: usize = 2 << 10;
-/// What a class's only span then has of resident memory to begin with, in bytes.
-const AT_FIRST: usize = 16 << 10;
-/// Where such a span filled up, so many that retire until the next begins with that.
-const SKIPS: u8 = 128;
-/// From so many spans on a new one gets all of its pages at once.
-const AT_ONCE_FROM: usize = 16;
 
 /// A block that cannot be released, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -468,10 +463,10 @@ impl ClassSpans {
         span: &mut Span,
     ) {
         let alone = self.counts.spans == 0 && self.heap == 0;
-        if !alone || self.skips > 0 || class.size() > SMALL_MOST {
+        if !alone || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
             return;
         }
-        let keep = AT_FIRST.max(os.page_size());
+        let keep = FIRST_SPAN_BYTES.max(os.page_size());
         let rest = span.bytes().saturating_sub(keep);
         // SAFETY: whole pages of a span in which no block is in use yet.
         if rest > 0 && unsafe { os.purge(region.address(first).add(keep), rest) } {
@@ -483,14 +478,16 @@ impl ClassSpans {
     /// Whether the class has so many spans that the next will be filled as well, and if not is a small part. To get
     /// all of its pages at once takes the kernel less time than one by one (decisions/0020).
     fn is_growing(&self, class: SizeClass) -> bool {
-        self.counts.spans >= AT_ONCE_FROM && class.size() <= SMALL_MOST && !self.hardened
+        self.counts.spans >= POPULATED_SPANS_MIN
+            && class.size() <= SMALL_BLOCK_BYTES_MAX
+            && !self.hardened
     }
 
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
         self.skips = match self.skips {
-            0 if !span.has_holes() => SKIPS,
+            0 if !span.has_holes() => FULL_BEGINNINGS,
             skips => skips.saturating_sub(1),
         };
         let units = span.units as u32;

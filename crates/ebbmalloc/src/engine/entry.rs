@@ -5,15 +5,12 @@ use core::ptr;
 
 use crate::backend::units::Units;
 use crate::engine::Engine;
+use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self};
 use crate::frontend::slab::{OwnedStack, bottom_of};
 use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
-
-/// Others that come on top of a block from elsewhere, where a cache is in use: as many as a program may take before it gives
-/// some back.
-const FEW: usize = 4;
 
 impl<O: Os> Engine<O> {
     /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
@@ -464,7 +461,7 @@ impl<O: Os> Engine<O> {
         if self.is_cached_slow(block, class) {
             self.fault("double free", block, "free");
         }
-        let mut others = FEW;
+        let mut others = BURYING_BLOCKS;
         // A batch is put there whatever marks say.
         if self.push_to_cache(class, &[block]) == 0 {
             others = self.overflow(class);

@@ -8,6 +8,7 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
+use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::platform::os::{Os, clear};
 use crate::size_class::UNIT;
 
@@ -20,9 +21,6 @@ pub(crate) enum Moved {
     /// They have, but some of the addresses where they were are still mapped: nobody can use these.
     Stuck,
 }
-
-/// From so many units on, moving a block's pages beats copying it.
-pub(crate) const MOVE_UNITS: u32 = ((512 << 10) / UNIT) as u32;
 
 impl<O: Os> Engine<O> {
     /// A run of its own for a block, and whether it reads as zero; null if there is no room.
@@ -178,7 +176,7 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         };
         let length = run.length();
-        if length.get() < MOVE_UNITS || wanted <= length {
+        if length.get() < MOVED_BLOCK_UNITS || wanted <= length {
             return ptr::null_mut();
         }
         let region = &self.region;

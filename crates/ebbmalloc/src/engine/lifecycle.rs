@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::engine::mode::Mode;
-use crate::engine::scavenge::QUIET;
+use crate::engine::tuning::QUIET_CYCLES;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::lock_of;
 use crate::platform::os::Os;
@@ -116,7 +116,7 @@ impl<O: Os> Engine<O> {
             return false;
         }
         self.scavenge_if_due();
-        self.rounds.lock().quiet < QUIET
+        self.rounds.lock().quiet < QUIET_CYCLES
     }
 
     /// Gives back what caches hold, and returns all free memory to the kernel. True if any went.

@@ -2,6 +2,7 @@
 //! What a program calls is in `blocks.rs`.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod mode;
 pub(crate) mod lookup;
 pub(crate) mod misuse;

@@ -2,6 +2,7 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
+use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::platform::options::ModeChoice;
 use crate::platform::os::RseqArea;
 
@@ -76,8 +77,7 @@ impl Display for Choice {
 /// How many threads may have caches of their own in thread mode. Where nobody asked for that, so few that what all caches hold is
 /// bounded by CPUs (decisions/0021).
 pub(crate) fn own_caches(asked: ModeChoice, cpus: usize) -> usize {
-    const PER_CPU: usize = 4;
-    if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(PER_CPU) }
+    if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(OWN_CACHES_PER_CPU) }
 }
 
 /// What set-up decides about caches.

@@ -11,32 +11,13 @@ use crate::backend::scavenger_state::Rounds;
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
+use crate::engine::tuning::{
+    IDLE_ROUND_MS, PURGE_UNITS_MAX, QUIET_CYCLES, ROUND_MS, ROUND_UNITS_MAX, ROUNDS_PER_CYCLE,
+    SCAVENGER_CHECK_MS, SCAVENGER_RETRY_MS, SCAVENGER_UNITS_MIN, WATCH_ROUND_MS, WATCH_ROUNDS_MAX,
+};
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
 use crate::size_class::UNIT;
-
-/// From one round to the next, in milliseconds.
-const ROUND: u32 = 200;
-/// The same where nothing goes back for now.
-const LONG_ROUND: u32 = 1000;
-/// The same where nothing goes back, and much is in use.
-const WATCH_ROUND: u32 = 2000;
-/// The most such rounds. Who does nothing for longer has a thread again when it next allocates in bulk.
-const WATCH_ROUNDS_MAX: u32 = 5;
-/// The rounds in which all spans are looked at once, unless there are very many.
-const CYCLE: usize = 5;
-/// The most units that a round looks at, and that it returns: a fork waits for its end.
-const ROUND_MOST: usize = (256 << 20) / UNIT;
-/// The scavenger starts where so many units are in use.
-const STARTS_AT: usize = (4 << 20) / UNIT;
-/// The most units that go back to the kernel while the page heap is locked.
-const AT_A_TIME: usize = (16 << 20) / UNIT;
-/// How often to think of starting the scavenger, in milliseconds.
-const LOOK: u32 = 2;
-/// Until the next attempt where no thread could be started, in milliseconds.
-const PAUSE: u64 = 60_000;
-/// So many cycles without anything to give back, and a span that is quiet has been looked at twice.
-pub(crate) const QUIET: u32 = 2;
 
 impl<O: Os> Engine<O> {
     /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
@@ -48,8 +29,8 @@ impl<O: Os> Engine<O> {
             self.count_thread(words);
         }
         if self.scavenger.is_wanted(words)
-            && self.region.committed() >= STARTS_AT * UNIT
-            && self.is_due(&self.scavenger.start_due, LOOK)
+            && self.region.committed() >= SCAVENGER_UNITS_MIN * UNIT
+            && self.is_due(&self.scavenger.start_due, SCAVENGER_CHECK_MS)
         {
             self.start_scavenger(words);
         }
@@ -95,7 +76,7 @@ impl<O: Os> Engine<O> {
         self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
         self.pages.lock().surplus(&self.os, false);
         // Who starts threads again and again is not to start ours as often.
-        self.scavenger.start_due.store(self.os.now_ms() + ROUND as u64, Ordering::Relaxed);
+        self.scavenger.start_due.store(self.os.now_ms() + ROUND_MS as u64, Ordering::Relaxed);
         self.scavenger.stopped();
     }
 
@@ -131,7 +112,10 @@ impl<O: Os> Engine<O> {
         let Some(thread) = self.os.start_thread(hooks.scavenge) else {
             self.scavenger.not_begun();
             // A limit of threads may be in the way, for now or for ever.
-            return self.scavenger.start_due.store(self.os.now_ms() + PAUSE, Ordering::Relaxed);
+            return self
+                .scavenger
+                .start_due
+                .store(self.os.now_ms() + SCAVENGER_RETRY_MS, Ordering::Relaxed);
         };
         self.scavenger.thread.store(thread, Ordering::Relaxed);
         if !self.scavenger.begun() {
@@ -141,7 +125,7 @@ impl<O: Os> Engine<O> {
 
     /// True where so much is in use that a scavenger pays off.
     fn is_worth_watching(&self) -> bool {
-        self.pages.lock().counts.in_use >= STARTS_AT
+        self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }
 
     /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
@@ -153,7 +137,7 @@ impl<O: Os> Engine<O> {
     }
 
     pub(crate) fn scavenge_if_due(&self) {
-        if self.is_due(&self.scavenger.round_due, ROUND)
+        if self.is_due(&self.scavenger.round_due, ROUND_MS)
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             self.round(&mut rounds, false);
@@ -164,7 +148,7 @@ impl<O: Os> Engine<O> {
     pub fn scavenge(&self) {
         // Handlers of the program's may run on it, and allocate.
         self.os.thread_words().go();
-        let (mut wait, mut watched) = (ROUND, 0);
+        let (mut wait, mut watched) = (ROUND_MS, 0);
         self.rounds.lock().quiet = 0;
         loop {
             self.os.doze_ms(&self.scavenger.bell, wait);
@@ -174,15 +158,15 @@ impl<O: Os> Engine<O> {
             let called = self.scavenger.was_called();
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);
-            if rounds.quiet < QUIET {
-                (wait, watched) = (ROUND, 0);
+            if rounds.quiet < QUIET_CYCLES {
+                (wait, watched) = (ROUND_MS, 0);
             } else if rounds.caches_used {
                 // Whoever works within caches does not call, but will leave them full.
-                wait = LONG_ROUND;
+                wait = IDLE_ROUND_MS;
             } else if watched < WATCH_ROUNDS_MAX && self.is_worth_watching() {
                 // It may be freed at once and any time, by a program that then does nothing more; and frees
                 // start no thread.
-                (wait, watched) = (WATCH_ROUND, watched + 1);
+                (wait, watched) = (WATCH_ROUND_MS, watched + 1);
             } else if self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
                 break;
@@ -195,7 +179,7 @@ impl<O: Os> Engine<O> {
     fn round(&self, rounds: &mut Rounds, busy: bool) {
         let surplus = self.purge_surplus();
         let end = self.region.committed() / UNIT;
-        let scanned = end.div_ceil(CYCLE).min(ROUND_MOST);
+        let scanned = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
         let purged = self.purge_free_pages(walk.by_ref().take(scanned), true);
         rounds.cursor = walk.next as UnitIndex;
@@ -207,18 +191,19 @@ impl<O: Os> Engine<O> {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
         }
-        if rounds.quiet >= QUIET && !rounds.caches_used {
+        if rounds.quiet >= QUIET_CYCLES && !rounds.caches_used {
             self.flush_idle();
         }
     }
 
     /// Returns free memory to the kernel that nobody needed since the last time. How many units.
     fn purge_surplus(&self) -> usize {
-        let surplus = self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_MOST);
+        let surplus =
+            self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_UNITS_MAX);
         let mut left = surplus;
         // Who stops the scavenger waits for it.
         while left > 0 && !self.scavenger.is_stopping() {
-            let some = left.min(AT_A_TIME);
+            let some = left.min(PURGE_UNITS_MAX);
             let mut pages = self.pages.lock();
             let keep = pages.counts.dirty.saturating_sub(some);
             pages.purge(&self.region, &self.os, keep);

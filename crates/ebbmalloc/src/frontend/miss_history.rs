@@ -8,6 +8,7 @@
 //! All this is a guess, made of plain loads and stores that may miss each other: only sizes hang on
 //! it.
 
+use crate::frontend::tuning::FLOW_MISSES;
 use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
 use crate::size_class::{CLASSES, SizeClass};
 
@@ -20,10 +21,6 @@ pub(crate) enum MissKind {
     Overflow = 2,
 }
 
-/// A cache that has needed the same so many times in a row is taken to go on like that.
-pub(crate) const STREAK: u8 = 2;
-/// And one that has so many times is taken to be one end of a flow: another has the opposite need.
-pub(crate) const LONG: u8 = 8;
 /// Above these bits of a streak, which count, is the need.
 const COUNT_BITS: u32 = 4;
 
@@ -50,7 +47,7 @@ impl History {
             streak.store((need as u8) << COUNT_BITS | 1, Ordering::Relaxed);
             return 0;
         }
-        if count < LONG {
+        if count < FLOW_MISSES {
             streak.store(old + 1, Ordering::Relaxed);
         }
         count
@@ -91,6 +88,7 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::frontend::tuning::STREAK_MISSES;
 
     fn history() -> History {
         // SAFETY: all zero bytes are a history of nothing.
@@ -103,7 +101,7 @@ mod tests {
         let history = history();
         for need in [MissKind::Underflow, MissKind::Overflow, MissKind::Underflow] {
             for before in 0..1000 {
-                assert_eq!(history.note(class, need), before.min(LONG as u32) as u8);
+                assert_eq!(history.note(class, need), before.min(FLOW_MISSES as u32) as u8);
             }
             assert_eq!(history.note(other, need), 0, "another class's counts");
         }
@@ -115,7 +113,7 @@ mod tests {
         let (class, history) = (SizeClass::of(100).unwrap(), history());
         for round in 0..1000 {
             let need = if round / 2 % 2 == 0 { MissKind::Underflow } else { MissKind::Overflow };
-            assert!(history.note(class, need) < STREAK, "round {round}");
+            assert!(history.note(class, need) < STREAK_MISSES, "round {round}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! slab, and refilling and flushing are the same for all (`refill.rs`).
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod miss_history;
 pub(crate) mod slab;
 pub(crate) mod transfer_cache;

@@ -8,19 +8,14 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::frontend::slab::{Digests, Slab, used_bytes};
+use crate::frontend::tuning::{
+    SLABS_PER_BATCH, THREAD_SLABS_ADDRESS_SHARE, THREAD_SLABS_MAX, WARM_SLABS_MAX,
+};
 use crate::platform::os::{Os, ThreadWords, choose};
 use crate::platform::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
-/// Threads beyond these are served without a cache.
-const SLABS_MAX: usize = 16 * 1024;
-/// Of a limited address space, slabs may take this part.
-const ADDRESS_SHARE: usize = 16;
-/// So many free slabs keep their memory.
-const WARM_MAX: u32 = 32;
 /// The link of a slab that a thread has; others are the number of the next slab plus 1.
 const TAKEN: u32 = u32::MAX;
-/// So many slabs are emptied at a time: who comes or leaves waits for that.
-const AT_A_TIME: usize = 64;
 
 /// What is kept of a slab, beside it.
 #[repr(C)]
@@ -134,7 +129,8 @@ impl ThreadSlabs {
         let page = os.page_size();
         if slabs.start.is_null() {
             let stride = used_bytes().next_multiple_of(page);
-            let room = (os.address_space() / ADDRESS_SHARE / stride).min(SLABS_MAX);
+            let room =
+                (os.address_space() / THREAD_SLABS_ADDRESS_SHARE / stride).min(THREAD_SLABS_MAX);
             let records = records_bytes(room, page);
             let chosen = if room > 0 { choose(os, records + room * stride, page) } else { None };
             slabs.records = chosen.ok_or("too little memory")?.as_ptr().cast();
@@ -187,9 +183,9 @@ impl ThreadSlabs {
 
     /// All slabs, some at a time.
     pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        (0..).step_by(AT_A_TIME).map_while(|start| {
+        (0..).step_by(SLABS_PER_BATCH).map_while(|start| {
             let slabs = self.slabs.lock();
-            let numbers = start..slabs.committed.min(start + AT_A_TIME);
+            let numbers = start..slabs.committed.min(start + SLABS_PER_BATCH);
             (!numbers.is_empty()).then_some(Batch { slabs, numbers })
         })
     }
@@ -201,7 +197,7 @@ impl ThreadSlabs {
     pub unsafe fn give(&self, os: &impl Os, slab: *mut Slab) {
         let mut slabs = self.slabs.lock();
         self.taken.fetch_sub(1, Ordering::Relaxed);
-        let shelf = if slabs.warm < WARM_MAX { Tier::Warm } else { Tier::Cold };
+        let shelf = if slabs.warm < WARM_SLABS_MAX { Tier::Warm } else { Tier::Cold };
         // SAFETY: the caller's.
         unsafe { slabs.put(os, shelf, slab) }
     }

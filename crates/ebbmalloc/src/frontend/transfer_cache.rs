@@ -10,21 +10,13 @@
 //! that way (Ghemawat, Menage, "TCMalloc"); what it is worth, and why only there: decisions/0029.
 
 use crate::frontend::slab::{self as cache, OwnedStack, Slab, lock_of};
+use crate::frontend::tuning::{TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::SizeClass;
 
-/// One for each CPU, up to so many, and none where there is only one.
-const CPUS_LEAST: usize = 2;
-const MOST: usize = 16;
-/// Where fewer CPUs have caches, they are for flows only: two CPUs are seldom in each other's way. Threads are, whose caches are smaller,
-/// and which lose their CPU while they are at the spans.
-pub(crate) const MANY: usize = 4;
-/// Room of one, in bytes of blocks.
-const ROOM: usize = 256 << 10;
-
 /// How many there are beside so many caches of CPUs.
 pub(crate) fn count(cpus: usize) -> usize {
-    if cpus < CPUS_LEAST { 0 } else { cpus.min(MOST) }
+    if cpus < TRANSFER_CPUS_MIN { 0 } else { cpus.min(TRANSFER_CACHES_MAX) }
 }
 
 /// The transfer caches, each behind a lock that nobody waits for.
@@ -92,7 +84,7 @@ fn grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let more = grown.room(class).saturating_sub(now.room(class));
     // SAFETY: a slab, which is the caller's, and which lives as long as the engine.
     let (history, room) = unsafe { (cache::history_of(slab), cache::full_capacity(slab)) };
-    if room + more * class.size() <= ROOM {
+    if room + more * class.size() <= TRANSFER_BYTES_MAX {
         history.used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }

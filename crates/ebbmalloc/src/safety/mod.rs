@@ -1,6 +1,7 @@
 //! What check mode, hardening and sampling keep of blocks.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod seal;
 pub(crate) mod quarantine;
 #[cfg(not(loom))]

@@ -7,25 +7,21 @@
 use core::ptr;
 
 use crate::backend::region::{Region, UnitIndex};
+use crate::safety::tuning::{
+    QUARANTINE_CLASS_BLOCKS_MAX, QUARANTINE_CLASS_BLOCKS_MIN, QUARANTINE_CLASS_BYTES,
+    QUARANTINE_LARGE_BLOCKS, QUARANTINE_LARGE_UNITS,
+};
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-
-/// Bytes of blocks of one class, but so many blocks at least and at most.
-const CLASS_BYTES: usize = 64 << 10;
-const CLASS_LEAST: usize = 8;
-const CLASS_MOST: usize = 256;
-/// Large blocks, and how many units they may have together. They have addresses only, and no memory.
-const LARGE: usize = 64;
-const LARGE_UNITS: usize = (64 << 20) / UNIT;
 
 const fn length(class: usize) -> usize {
     match SizeClass::from_index(class) {
         None => 0,
         Some(class) => {
-            let fit = CLASS_BYTES / class.size();
-            if fit < CLASS_LEAST {
-                CLASS_LEAST
-            } else if fit > CLASS_MOST {
-                CLASS_MOST
+            let fit = QUARANTINE_CLASS_BYTES / class.size();
+            if fit < QUARANTINE_CLASS_BLOCKS_MIN {
+                QUARANTINE_CLASS_BLOCKS_MIN
+            } else if fit > QUARANTINE_CLASS_BLOCKS_MAX {
+                QUARANTINE_CLASS_BLOCKS_MAX
             } else {
                 fit
             }
@@ -55,14 +51,14 @@ pub(crate) const RING_UNITS: u32 = RING_BYTES.div_ceil(UNIT) as u32;
 pub(crate) struct Quarantine {
     /// The next place in each ring.
     at: [u16; CLASSES],
-    large: [UnitIndex; LARGE],
+    large: [UnitIndex; QUARANTINE_LARGE_BLOCKS],
     large_at: usize,
     large_units: usize,
 }
 
 impl Quarantine {
     pub const fn new() -> Self {
-        Self { at: [0; CLASSES], large: [0; LARGE], large_at: 0, large_units: 0 }
+        Self { at: [0; CLASSES], large: [0; QUARANTINE_LARGE_BLOCKS], large_at: 0, large_units: 0 }
     }
 
     /// The ring of a class of the heap whose record lies at this unit.
@@ -116,7 +112,7 @@ impl Quarantine {
     pub fn push_large(&mut self, first: UnitIndex, units: u32) {
         debug_assert!(self.large[self.large_at] == 0);
         self.large[self.large_at] = first;
-        self.large_at = (self.large_at + 1) % LARGE;
+        self.large_at = (self.large_at + 1) % QUARANTINE_LARGE_BLOCKS;
         self.large_units += units as usize;
     }
 
@@ -124,13 +120,14 @@ impl Quarantine {
     /// than all may be together is alone.
     pub fn leaving_large(&mut self, more: u32, units_of: impl Fn(UnitIndex) -> u32) -> UnitIndex {
         let full = self.large[self.large_at] != 0
-            || self.large_units > 0 && self.large_units + more as usize > LARGE_UNITS;
+            || self.large_units > 0 && self.large_units + more as usize > QUARANTINE_LARGE_UNITS;
         if full { self.pop_large(units_of) } else { 0 }
     }
 
     /// Takes out the oldest large block; 0 if there is none.
     pub fn pop_large(&mut self, units_of: impl Fn(UnitIndex) -> u32) -> UnitIndex {
-        let places = (0..LARGE).map(|nth| (self.large_at + nth) % LARGE);
+        let places =
+            (0..QUARANTINE_LARGE_BLOCKS).map(|nth| (self.large_at + nth) % QUARANTINE_LARGE_BLOCKS);
         let Some(place) = places.into_iter().find(|&place| self.large[place] != 0) else {
             return 0;
         };

@@ -2,9 +2,7 @@
 
 use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::live_bytes::{CounterShard, Live};
-
-/// Places to count in. A thread keeps to one, by its key, as long as nobody else is there.
-const PLACES: usize = 8;
+use crate::telemetry::tuning::COUNTER_SHARDS;
 
 /// Large blocks always, every operation where asked for.
 pub(crate) struct Counters {
@@ -12,7 +10,7 @@ pub(crate) struct Counters {
     large_units: AtomicUsize,
     purged: AtomicU64,
     live: Live,
-    places: [CounterShard; PLACES],
+    places: [CounterShard; COUNTER_SHARDS],
     /// For when all are taken.
     crowd: CounterShard,
 }
@@ -24,7 +22,7 @@ impl Counters {
             large_units: AtomicUsize::new(0),
             purged: AtomicU64::new(0),
             live: Live::new(),
-            places: [const { CounterShard::new() }; PLACES],
+            places: [const { CounterShard::new() }; COUNTER_SHARDS],
             crowd: CounterShard::new(),
         }
     }
@@ -44,7 +42,8 @@ impl Counters {
     #[inline(never)]
     pub fn count(&self, key: usize, allocated: usize, freed: usize) {
         let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);
-        let mut places = (0..PLACES).map(|step| &self.places[(key % PLACES + step) % PLACES]);
+        let mut places = (0..COUNTER_SHARDS)
+            .map(|step| &self.places[(key % COUNTER_SHARDS + step) % COUNTER_SHARDS]);
         if !places.any(|place| place.try_count(live, allocated, freed)) {
             self.crowd.count_together(live, allocated, freed);
         }
@@ -83,7 +82,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::telemetry::live_bytes::UNTOLD;
+    use crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
     #[test]
     fn one_thread_is_counted_exactly() {
@@ -100,7 +99,7 @@ mod tests {
     /// Each frees what another has allocated, so that no place is ever even. More threads than places.
     #[test]
     fn threads_lose_no_byte_and_little_of_the_peak() {
-        const THREADS: usize = 2 * PLACES;
+        const THREADS: usize = 2 * COUNTER_SHARDS;
         const ROUNDS: usize = 20_000;
         const KEPT: usize = 1 << 20;
         let totals = Counters::new();
@@ -121,7 +120,7 @@ mod tests {
         let kept = (THREADS * KEPT) as u64;
         assert_eq!((counts.allocated, counts.freed), (passing as u64 + kept, passing as u64));
         let most = kept + (THREADS * 1000) as u64;
-        let off = PLACES as u64 * UNTOLD;
+        let off = COUNTER_SHARDS as u64 * SHARD_SLACK_BYTES;
         assert!((kept - off..most + off).contains(&counts.peak), "{} of {kept}", counts.peak);
     }
 

@@ -5,9 +5,7 @@
 //! once that is much: with one thread the peak is exact, with more it may be off by that much for each place.
 
 use crate::platform::sync::{AtomicU32, Ordering, ProtocolU64, const_fn};
-
-/// So many bytes a place may have more or less than it has told.
-pub const UNTOLD: u64 = 16 << 10;
+use crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
 /// Live bytes as far as told, and the most that there were.
 pub struct Live {
@@ -92,7 +90,7 @@ impl CounterShard {
         self.freed.store(freed, Ordering::Relaxed);
         let now = allocated.wrapping_sub(freed);
         let untold = now.wrapping_sub(self.told.load(Ordering::Relaxed));
-        if (untold as i64).unsigned_abs() < UNTOLD {
+        if (untold as i64).unsigned_abs() < SHARD_SLACK_BYTES {
             live.tell(0, untold);
         } else {
             self.told.store(now, Ordering::Relaxed);

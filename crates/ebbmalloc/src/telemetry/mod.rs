@@ -1,6 +1,7 @@
 //! Totals, and what each resident byte is there for.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod live_bytes;
 #[cfg(not(loom))]
 pub(crate) mod counters;

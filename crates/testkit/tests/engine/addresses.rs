@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! The check of the whole heap sees what it is there for: each mistake here is one that the engine alone does not
 //! notice.
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {

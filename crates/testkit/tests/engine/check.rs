@@ -1,7 +1,7 @@
 //! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
 
 use crate::oom::each_call_is_refused;
-use ebbmalloc::{CLibrary, Engine};
+use ebbmalloc::internals::{CLibrary, Engine};
 use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 fn fake() -> FakeOs {

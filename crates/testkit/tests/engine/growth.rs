@@ -1,6 +1,6 @@
 //! Where a program goes on with blocks of other sizes, caches let go of the spans that it has left.
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::oom::each_call_is_refused;
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 fn fake() -> FakeOs {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use ebbmalloc::{Engine, HeapId};
+use ebbmalloc::internals::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, Program, Worker};
 
 const UNIT: usize = 64 << 10;

@@ -1,6 +1,6 @@
 //! `EBB_LIMIT`: what the engine holds stays at or below it, to the byte, and all below it can be had.
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 /// What a unit of 64 KiB counts, with its entries in the tables.

@@ -1,6 +1,6 @@
 //! Addresses that must not be freed: each ends the program with one line that says why.
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 fn engine() -> Engine<FakeOs> {

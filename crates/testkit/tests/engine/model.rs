@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread;
 
-use ebbmalloc::{Engine, SMALL_MAX};
+use ebbmalloc::internals::{Engine, SMALL_MAX};
 use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, Op, Program, TestOs, Worker};
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::fuzz::variable;
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
 
 /// Blocks of all kinds, more and more of them, some resized, most freed in the end.

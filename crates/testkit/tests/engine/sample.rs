@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use crate::oom::each_call_is_refused;
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
 /// Slots, those that may be live, and what they take of the address space.

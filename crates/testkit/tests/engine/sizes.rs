@@ -2,7 +2,7 @@
 //! new blocks, and of blocks of every sort that are resized. What cannot be is refused, costs
 //! nothing, and leaves everything as it was.
 
-use ebbmalloc::{Engine, HeapId};
+use ebbmalloc::internals::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, TestOs, borders};
 
 const UNIT: usize = 64 << 10;

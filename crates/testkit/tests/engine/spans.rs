@@ -4,7 +4,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;

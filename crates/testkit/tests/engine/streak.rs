@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 
 const SIZE: usize = 1024;

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use ebbmalloc::Engine;
+use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Worker};
 
 /// Something is done to the memory of a block that was freed, or to all of a purged run, before it is handed out again.

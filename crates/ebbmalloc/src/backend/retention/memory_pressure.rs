@@ -5,10 +5,7 @@
 //! So a limit that changes meanwhile is not seen, nor what other processes of the group use.
 
 use crate::backend::region::Region;
-
-/// Shares of the limit, in percent: from the first on less may stay, from the second on nothing.
-const EASE: u128 = 80;
-const FULL: u128 = 95;
+use crate::backend::tuning::{PRESSURE_PERCENT_MAX, PRESSURE_PERCENT_MIN};
 
 /// What memory there is.
 pub(crate) struct MemoryPressure {
@@ -48,7 +45,7 @@ fn units(bytes: u64) -> usize {
 /// The same with so many units in use by all, of so many.
 fn dirty_allowance(used: usize, limit: usize, usual: usize) -> usize {
     let used = used as u128 * 100;
-    let (ease, full) = (limit as u128 * EASE, limit as u128 * FULL);
+    let (ease, full) = (limit as u128 * PRESSURE_PERCENT_MIN, limit as u128 * PRESSURE_PERCENT_MAX);
     if used <= ease {
         usual
     } else if used >= full {

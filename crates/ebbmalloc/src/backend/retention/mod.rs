@@ -15,39 +15,12 @@ use core::num::NonZeroUsize;
 use crate::backend::retention::memory_pressure::MemoryPressure;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
+use crate::backend::tuning::{
+    DIRTY_SHARE_KEPT, DIRTY_UNITS_KEPT, DIRTY_UNITS_MAX, LITTLE_DIRTY_UNITS, PEAK_DECAY_SHARE,
+    PURGE_INTERVAL_LITTLE_MS, PURGE_INTERVAL_MS, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE,
+    RECLAIM_UNITS_MIN, REFUSED_SHARE, SLACK_SHARE, SLACK_UNITS, SURPLUS_UNITS_MIN,
+};
 use crate::platform::os::Os;
-use crate::size_class::UNIT;
-
-const fn mib(mib: usize) -> usize {
-    (mib << 20) / UNIT
-}
-
-/// How much may stay for a while where nobody looks: so much, or as much as is in use, or was soon wanted back
-/// again and again. Beyond that it goes at once.
-const HARD: usize = mib(32);
-/// How much may stay longer: so much, or one in so many of the units in use.
-const SOFT: usize = mib(4);
-const SOFT_SHARE: usize = 8;
-/// Time between two purges down to that, in milliseconds; and where no more than so little is dirty, whose pages would cost
-/// more to get anew than they are worth meanwhile. Patience stretches it.
-const WAIT: u64 = 10;
-const WAIT_LITTLE: u64 = 80;
-const LITTLE: usize = mib(12);
-/// Where somebody looks: what may be resident above the recent peak of what was in use, so much or
-/// one in so many of it.
-const SLACK: usize = mib(1);
-const SLACK_SHARE: usize = 16;
-/// The peak is forgotten by one part in so many each time.
-const PEAK_SHARE: usize = 8;
-/// Whether caches keep too much is looked at each time that one part in so many of what is in use became
-/// resident, if it is so much; and after they were emptied or asked in vain, not before one part in fewer did.
-const LOOK_FROM: usize = mib(4);
-pub(crate) const LOOK_SHARE: usize = 64;
-const EMPTIED_SHARE: usize = 8;
-/// Where the kernel has refused memory, one part in this many of what it would have taken stays free: the rest is for the host.
-const REFUSED_SHARE: usize = 4;
-/// What is not worth halving.
-const SURPLUS_LEAST: usize = mib(1);
 
 /// What the page heap holds and has done, in units but for `purges`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,16 +121,16 @@ impl Retention {
 
     /// Whether it is time to look whether caches keep too much, now that so many units more are to become resident.
     pub fn is_reclaim_due(&mut self, counts: &PageCounts, units: u32) -> bool {
-        let due = counts.in_use >= LOOK_FROM && self.grown + units as usize >= self.look_at;
+        let due = counts.in_use >= RECLAIM_UNITS_MIN && self.grown + units as usize >= self.look_at;
         if due {
-            self.look_at = self.grown + counts.in_use / LOOK_SHARE;
+            self.look_at = self.grown + counts.in_use / RECLAIM_SHARE;
         }
         due
     }
 
     /// Caches were emptied, or asked in vain.
     pub fn postpone_reclaim(&mut self, counts: &PageCounts) {
-        self.look_at = self.grown + counts.in_use / EMPTIED_SHARE;
+        self.look_at = self.grown + counts.in_use / RECLAIM_PAUSE_SHARE;
     }
 
     /// The kernel has refused what would have made as many units as this be in use: a limit of the process is near, and what is
@@ -202,7 +175,7 @@ impl Retention {
             // What was in use a moment ago may well be again; if not, it will be surplus.
             self.peak + self.slack() - in_use
         } else {
-            SOFT.max(in_use / SOFT_SHARE)
+            DIRTY_UNITS_KEPT.max(in_use / DIRTY_SHARE_KEPT)
         };
         let soft = self.pressure.allowance(in_use + dirty, usual);
         let soft = soft.min(self.share_of_refused(in_use));
@@ -215,7 +188,8 @@ impl Retention {
         let now = os.now_ms();
         self.patience.look(now);
         let last = *self.last.get_or_insert(now);
-        let wait = if dirty <= LITTLE { WAIT_LITTLE } else { WAIT };
+        let wait =
+            if dirty <= LITTLE_DIRTY_UNITS { PURGE_INTERVAL_LITTLE_MS } else { PURGE_INTERVAL_MS };
         if now >= last + self.patience.extend_over(wait) {
             self.last = Some(now);
             return Some(soft / 2);
@@ -224,9 +198,9 @@ impl Retention {
         (dirty > hard).then_some(hard - hard / 8)
     }
 
-    /// [`HARD`], with so many units in use.
+    /// [`DIRTY_UNITS_MAX`], with so many units in use.
     fn hard(&self, in_use: usize) -> usize {
-        HARD.max(in_use).max(self.patience.units())
+        DIRTY_UNITS_MAX.max(in_use).max(self.patience.units())
     }
 
     /// How many units to purge because nobody needed them since this was last asked: half of them, or less for patience.
@@ -238,11 +212,11 @@ impl Retention {
         let halvings = self.patience.halvings();
         let unneeded = core::mem::replace(&mut self.dirty_low, counts.dirty);
         self.watched = watched;
-        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_SHARE << halvings));
-        (unneeded >> (1 + halvings)).max(SURPLUS_LEAST).min(unneeded)
+        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_DECAY_SHARE << halvings));
+        (unneeded >> (1 + halvings)).max(SURPLUS_UNITS_MIN).min(unneeded)
     }
 
     fn slack(&self) -> usize {
-        SLACK.max(self.peak / SLACK_SHARE)
+        SLACK_UNITS.max(self.peak / SLACK_SHARE)
     }
 }

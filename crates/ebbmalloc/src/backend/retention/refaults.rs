@@ -4,20 +4,10 @@
 //! a loop that allocates much and frees it, free memory stays longer, and more of it (decisions/0026). Where it does not,
 //! patience is lost by and by.
 
-use crate::size_class::UNIT;
-
-/// What comes back within this time, in milliseconds, was soon wanted back: keeping it so long costs less than its page
-/// faults.
-const SOON: u64 = 1280;
-/// What is not worth patience, in units.
-const LEAST: usize = (1 << 20) / UNIT;
-/// So many times that it was seen make the most patience; from a few on, all that was wanted back may stay.
-const MOST: u32 = 7;
-const ENOUGH: u32 = 4;
-/// What was wanted back is forgotten by one part in so many in that time.
-const FORGOTTEN: usize = 8;
-/// So many times make what goes by parts go by half as large ones.
-const STEP: u32 = 3;
+use crate::backend::tuning::{
+    REFAULT_DECAY_SHARE, REFAULT_LEVEL_KEEPS_ALL, REFAULT_LEVELS, REFAULT_LEVELS_PER_HALVING,
+    REFAULT_MS, REFAULT_UNITS_MIN,
+};
 
 /// What was learnt so far. Units are the page heap's.
 pub(crate) struct Refaults {
@@ -55,8 +45,8 @@ impl Refaults {
     /// Looks whether most of what went is back.
     pub fn look(&mut self, now: u64) {
         self.age(now);
-        if self.back >= LEAST && self.back * 2 > self.gone {
-            self.degree = (self.degree + 1).min(MOST);
+        if self.back >= REFAULT_UNITS_MIN && self.back * 2 > self.gone {
+            self.degree = (self.degree + 1).min(REFAULT_LEVELS);
             self.gone -= self.back;
             self.back = 0;
             self.since = Some(now);
@@ -66,29 +56,30 @@ impl Refaults {
     /// Where nothing was seen for so long, some patience is lost, and what went is no longer of late.
     fn age(&mut self, now: u64) {
         let since = *self.since.get_or_insert(now);
-        let times = (now.saturating_sub(since) / SOON).min(u64::from(usize::BITS - 1)) as u32;
+        let times = (now.saturating_sub(since) / REFAULT_MS).min(u64::from(usize::BITS - 1)) as u32;
         if times > 0 {
             self.degree = self.degree.saturating_sub(times);
             self.gone >>= times;
             self.back >>= times;
-            (0..times).for_each(|_| self.wanted -= self.wanted.div_ceil(FORGOTTEN));
+            (0..times).for_each(|_| self.wanted -= self.wanted.div_ceil(REFAULT_DECAY_SHARE));
             self.since = Some(now);
         }
     }
 
-    /// This time, doubled as often as it was seen, up to [`SOON`].
+    /// This time, doubled as often as it was seen, up to [`REFAULT_MS`].
     pub fn extend_over(&self, milliseconds: u64) -> u64 {
-        (milliseconds << self.degree).min(SOON)
+        (milliseconds << self.degree).min(REFAULT_MS)
     }
 
     /// How many units may stay that nobody needs.
     pub fn units(&self) -> usize {
-        self.wanted * self.degree.min(ENOUGH) as usize / ENOUGH as usize
+        self.wanted * self.degree.min(REFAULT_LEVEL_KEEPS_ALL) as usize
+            / REFAULT_LEVEL_KEEPS_ALL as usize
     }
 
     /// How often to halve the part that goes at a time where somebody looks regularly.
     pub fn halvings(&self) -> u32 {
-        self.degree / STEP
+        self.degree / REFAULT_LEVELS_PER_HALVING
     }
 }
 
@@ -115,13 +106,13 @@ mod tests {
         assert!((1..MUCH as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= MUCH as usize);
         assert_eq!(after(1, 100).extend_over(10), 20);
-        assert_eq!(after(100, 100).extend_over(10), SOON);
+        assert_eq!(after(100, 100).extend_over(10), REFAULT_MS);
         assert_eq!([1, 3, 6, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 2]);
     }
 
     #[test]
     fn what_comes_back_late_may_not() {
-        let patience = after(100, 8 * SOON);
+        let patience = after(100, 8 * REFAULT_MS);
         assert_eq!((patience.units(), patience.extend_over(10)), (0, 10));
     }
 
@@ -130,10 +121,10 @@ mod tests {
         let mut patience = after(100, 100);
         let since = patience.since.unwrap();
         let mut last = (patience.degree, patience.units());
-        assert_eq!(last.0, MOST);
-        for time in 1..=u64::from(MOST) {
-            patience.count_gone(since + time * SOON, MUCH);
-            patience.look(since + time * SOON);
+        assert_eq!(last.0, REFAULT_LEVELS);
+        for time in 1..=u64::from(REFAULT_LEVELS) {
+            patience.count_gone(since + time * REFAULT_MS, MUCH);
+            patience.look(since + time * REFAULT_MS);
             assert!(patience.degree < last.0 && patience.units() < last.1);
             last = (patience.degree, patience.units());
         }

@@ -1,12 +1,7 @@
 //! Blocks on the stack, on their way between a cache and its spans.
 
+use crate::engine::tuning::{BATCH_BLOCKS_MAX, MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS};
 use core::ptr;
-
-/// Blocks that move between a cache and its central at a time.
-const BATCH: usize = 256;
-/// The same where fewer are to move: clearing room for more would take longer than moving them.
-const MEDIUM_BATCH: usize = 64;
-pub(crate) const SMALL_BATCH: usize = 16;
 
 /// Has places for a batch of so many blocks, as many as there is room for at a time, which are on the stack for large batches
 /// only: most threads would else not need its next page (decisions/0027).
@@ -15,11 +10,11 @@ pub(crate) fn with_batch<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> 
     fn within<const PLACES: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
         work(&mut [ptr::null_mut(); PLACES])
     }
-    if blocks <= SMALL_BATCH {
-        within::<SMALL_BATCH, R>(work)
-    } else if blocks <= MEDIUM_BATCH {
-        within::<MEDIUM_BATCH, R>(work)
+    if blocks <= SMALL_BATCH_BLOCKS {
+        within::<SMALL_BATCH_BLOCKS, R>(work)
+    } else if blocks <= MEDIUM_BATCH_BLOCKS {
+        within::<MEDIUM_BATCH_BLOCKS, R>(work)
     } else {
-        within::<BATCH, R>(work)
+        within::<BATCH_BLOCKS_MAX, R>(work)
     }
 }

@@ -1,6 +1,7 @@
 //! Which caches an engine has beside those of threads: one for each CPU, and then transfer caches.
 
 use crate::frontend::rseq;
+use crate::frontend::tuning::TRANSFER_CACHES_MANY;
 use crate::size_class::SizeClass;
 use core::ops::Range;
 use core::ptr;
@@ -8,7 +9,7 @@ use core::ptr;
 use crate::engine::mode::Mode;
 use crate::engine::{Engine, Setup};
 use crate::frontend::slab::Slab;
-use crate::frontend::transfer_cache::{self as transfer, Transfers};
+use crate::frontend::transfer_cache::Transfers;
 use crate::platform::os::Os;
 
 impl<O: Os> Engine<O> {
@@ -47,7 +48,7 @@ impl<O: Os> Engine<O> {
         let Setup { caches, transfers: count, mode, .. } = *self.setup();
         // SAFETY: they lie behind those of CPUs.
         let slabs = unsafe { self.region.slabs().add(caches) };
-        let for_flows = mode == Mode::PerCpu && count < transfer::MANY;
+        let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
         Transfers { slabs, count, for_flows, key: self.os.thread_key() }
     }
 

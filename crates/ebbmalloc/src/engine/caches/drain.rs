@@ -26,6 +26,7 @@ use core::sync::atomic::AtomicU32;
 
 use crate::engine::Engine;
 use crate::engine::mode::Mode;
+use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{
     Digests, Header, OwnedStack, Slab, digests_of, has_changed, header_of, lock_of, used_bytes,
@@ -33,16 +34,6 @@ use crate::frontend::slab::{
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
 use crate::size_class::{CLASSES, SizeClass};
-
-/// Blocks that are taken at a time.
-const BATCH: usize = 64;
-/// How long stacks of virtual CPUs stay closed before they are emptied while others run, in milliseconds. A
-/// sequence takes some nanoseconds, and is restarted if its thread loses the CPU. Linux runs its watchdog in
-/// place of whatever has a CPU every four seconds, also where a hypervisor has stopped the CPU meanwhile.
-const SETTLE_PERCPU_MS: u32 = 5000;
-/// The same for stacks of threads: until what a processor has stored is visible to others, which takes
-/// microseconds at most.
-const SETTLE_THREAD_MS: u32 = 20;
 
 /// Which stacks to empty.
 #[derive(Clone, Copy)]
@@ -84,14 +75,14 @@ impl<O: Os> Engine<O> {
                 let seen = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(seen);
                 let stop = || self.os.restart_sequences();
-                in_use | self.drain_under_work(slabs, which, SETTLE_PERCPU_MS, stop, |_| true)
+                in_use | self.drain_under_work(slabs, which, PERCPU_SETTLE_MS, stop, |_| true)
             }
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
                 let is_at_rest = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     let slabs = || batch.owned();
-                    in_use | self.drain_under_work(slabs, which, SETTLE_THREAD_MS, stop, is_at_rest)
+                    in_use | self.drain_under_work(slabs, which, THREAD_SETTLE_MS, stop, is_at_rest)
                 })
             }
         }
@@ -108,7 +99,7 @@ impl<O: Os> Engine<O> {
                 close_chosen(slab, seen, DrainScope::All);
             });
         }
-        self.os.sleep_ms(SETTLE_THREAD_MS);
+        self.os.sleep_ms(THREAD_SETTLE_MS);
         for batch in self.thread_slabs.batches() {
             for (slab, _, owner) in batch.owned().filter(|&(slab, ..)| is_any_closed(slab)) {
                 self.empty_if(thread::is_at_rest(&self.os, owner), slab);
@@ -212,7 +203,7 @@ impl<O: Os> Engine<O> {
     fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
         // SAFETY: the stack is taken, and nobody has a header from before that it may store.
         let stack = unsafe { OwnedStack::new(slab, class) };
-        let mut batch = [ptr::null_mut(); BATCH];
+        let mut batch = [ptr::null_mut(); DRAIN_BATCH_BLOCKS];
         loop {
             let taken = stack.take(&mut header, &mut batch);
             if taken == 0 {

@@ -4,8 +4,9 @@
 use core::ptr;
 
 use crate::engine::Engine;
-use crate::engine::caches::batch::{SMALL_BATCH, with_batch};
+use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain::{self, DrainScope};
+use crate::engine::tuning::SMALL_BATCH_BLOCKS;
 use crate::frontend::slab::{self as cache, OwnedStack, Slab};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
@@ -63,7 +64,7 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             // SAFETY: the callers': it is theirs alone.
             let mut stack = unsafe { OwnedStack::new(slab, class) };
-            let mut batch = [ptr::null_mut(); SMALL_BATCH];
+            let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
             loop {
                 let popped = stack.pop_batch(&mut batch);
                 if popped == 0 {

@@ -7,19 +7,15 @@
 //! is left of their class, if that may free much. Others are held by blocks in use: of those of classes that nobody
 //! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
 
-use crate::backend::retention::LOOK_SHARE;
+use crate::backend::tuning::RECLAIM_SHARE;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
+use crate::engine::tuning::{RECLAIM_PURGE_BYTES_MAX, RECLAIM_WORTH_SHARE};
 use crate::frontend::slab as cache;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-
-/// Much is one part in so many of what is in use.
-const MUCH_SHARE: usize = 32;
-/// The most that goes back at a time, in bytes: a thousand pages take the kernel a millisecond or two.
-const PURGED_BYTES_MAX: usize = 4 << 20;
 
 /// A class of which more is free than not.
 #[derive(Clone, Copy)]
@@ -66,7 +62,7 @@ impl<O: Os> Engine<O> {
         }
         let wanted = units as usize * UNIT;
         let in_use = self.pages.lock().counts.in_use * UNIT;
-        let much = wanted.max(in_use / MUCH_SHARE);
+        let much = wanted.max(in_use / RECLAIM_WORTH_SHARE);
         let mut purged = 0;
         if free > claimed && free >= wanted {
             self.try_drain(DrainScope::All);
@@ -76,7 +72,7 @@ impl<O: Os> Engine<O> {
             if let Some(these) = self.held_by_caches(&classes, much) {
                 self.try_drain(DrainScope::Classes(these));
             }
-            let most = (in_use / LOOK_SHARE).max(wanted).min(PURGED_BYTES_MAX);
+            let most = (in_use / RECLAIM_SHARE).max(wanted).min(RECLAIM_PURGE_BYTES_MAX);
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
                 purged += spans.purge_free_pages_up_to(

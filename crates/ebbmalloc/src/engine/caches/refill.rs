@@ -11,33 +11,21 @@ use core::ptr;
 use crate::backend::span::Order;
 use crate::central::{Batch, ClassSpans, Growth};
 use crate::engine::Engine;
-use crate::engine::caches::batch::{SMALL_BATCH, with_batch};
+use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain;
-use crate::frontend::miss_history::{self as streak, MissKind};
+use crate::engine::tuning::SMALL_BATCH_BLOCKS;
+use crate::engine::tuning::{
+    CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, PREFETCHED_BLOCKS_MAX, STEAL_CLASSES,
+    STEAL_INTERVAL, STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
+};
+use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::frontend::tuning::FLOW_MISSES;
+use crate::frontend::tuning::STREAK_MISSES;
 use crate::platform::os::Os;
 use crate::platform::prefetch;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{CLASSES, SizeClass, UNIT};
-
-/// Of a batch in turn, whose blocks mostly come from another CPU, the processor fetches so many first lines ahead.
-const FETCHED: usize = 64;
-/// Room of all stacks of one cache beyond what each is first set up for, in bytes of blocks: so
-/// much at most, and all caches ever used together one in so many of the bytes in use, but so much at
-/// least.
-const ROOM_MOST: usize = 6 << 20;
-const ROOM_SHARE: usize = 4;
-const ROOM_LEAST: usize = 768 << 10;
-/// Room of a stack, in bytes of blocks, from which on a streak adds to it at one in so many misses only: blocks that flow one
-/// way do not come back, and more room holds more of them. But where they flow for long, two CPUs wait for each other
-/// with each refill and flush (decisions/0007).
-const MUCH: usize = 16 << 10;
-const MUCH_MISSES: u8 = 64;
-/// Every so many misses of a stack that would grow, others are asked to give: each time would
-/// have classes that all are busy take from each other for ever.
-const MISSES: usize = 64;
-/// How many classes are asked at a time.
-const ASKED: usize = 8;
 
 /// What became of a stack after a miss.
 #[derive(Default)]
@@ -53,7 +41,7 @@ struct Miss {
 
 impl Miss {
     fn is_in_streak(&self) -> bool {
-        self.streak >= streak::STREAK
+        self.streak >= STREAK_MISSES
     }
 
     /// Whether so many blocks are a large batch of a flow, which would free a span or begin one: together with one more, as many
@@ -62,7 +50,7 @@ impl Miss {
     fn flows(&self, class: SizeClass, blocks: usize) -> bool {
         let (least, large) = if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
         let flows = class.size() >= least && (blocks + 1) * class.size() >= large;
-        flows && self.streak >= streak::LONG
+        flows && self.streak >= FLOW_MISSES
     }
 }
 
@@ -88,7 +76,7 @@ impl<O: Os> Engine<O> {
                 let room = now.room(class);
                 let more = now.grown(class).room(class).saturating_sub(room);
                 let bytes = more * class.size();
-                let has_much = miss.is_in_streak() && room * class.size() >= MUCH;
+                let has_much = miss.is_in_streak() && room * class.size() >= STREAK_STACK_BYTES;
                 if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, has_much)) {
                     (miss.before, miss.after) = (now, now);
                     return miss;
@@ -111,14 +99,14 @@ impl<O: Os> Engine<O> {
         let history = unsafe { cache::history_of(slab) };
         let misses = history.misses.load(Ordering::Relaxed);
         let due = match has_much {
-            true => history.misses_with_much(MUCH_MISSES),
-            false => misses.is_multiple_of(MISSES),
+            true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
+            false => misses.is_multiple_of(STEAL_INTERVAL),
         };
         if due {
             let in_use = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_used.load(Ordering::Relaxed).max(1);
-            let room =
-                (in_use / ROOM_SHARE / caches).clamp(ROOM_LEAST, ROOM_MOST) >> has_much as u32;
+            let room = (in_use / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
+                >> has_much as u32;
             // SAFETY: as above, and in these modes stacks lie in their full places.
             if unsafe { cache::extra_capacity(slab) } + bytes <= room {
                 return true;
@@ -130,8 +118,8 @@ impl<O: Os> Engine<O> {
         // Those that ask next get nothing, or find out what this one gave.
         history.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
         if due {
-            for step in 0..ASKED {
-                let asked = (misses / MISSES * ASKED + step) % (CLASSES - 1) + 1;
+            for step in 0..STEAL_CLASSES {
+                let asked = (misses / STEAL_INTERVAL * STEAL_CLASSES + step) % (CLASSES - 1) + 1;
                 if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
                     self.shrink_stack(other);
                 }
@@ -198,8 +186,8 @@ impl<O: Os> Engine<O> {
     /// by. But there they fill the stack, which is new, so that the next free has to look at all of it.
     #[inline(never)]
     pub(crate) fn bury(&self, class: SizeClass, others: usize) {
-        let wanted = others.min(SMALL_BATCH);
-        let mut batch = [ptr::null_mut(); SMALL_BATCH];
+        let wanted = others.min(SMALL_BATCH_BLOCKS);
+        let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
         let batch = &mut batch[..wanted];
         let spans = self.centrals[class.index()].spans().lock();
         let claimed = self.claim(spans, class, Order::InTurn, batch);
@@ -291,7 +279,11 @@ impl<O: Os> Engine<O> {
                 (block, blocks) = (first, others);
             }
             if order == Order::InTurn {
-                blocks.iter().rev().take(FETCHED).for_each(|&block| prefetch::to_write(block));
+                blocks
+                    .iter()
+                    .rev()
+                    .take(PREFETCHED_BLOCKS_MAX)
+                    .for_each(|&block| prefetch::to_write(block));
             }
             if !self.put_or_release(class, blocks) {
                 // Another thread has filled this cache meanwhile, or there is no cache.
@@ -299,7 +291,7 @@ impl<O: Os> Engine<O> {
             }
             wanted -= claimed.blocks;
             // One more call for the last few would take longer than to miss a little earlier.
-            if start > 0 || wanted < SMALL_BATCH {
+            if start > 0 || wanted < SMALL_BATCH_BLOCKS {
                 break;
             }
         }

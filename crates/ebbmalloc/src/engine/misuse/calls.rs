@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::platform::demangle::Name;
 use crate::platform::message::Line;
 use crate::platform::os::{Os, Symbol};
-use crate::safety::check_table::DEPTH;
+use crate::safety::tuning::STACK_CALLS_MAX;
 
 impl<O: Os> Engine<O> {
     pub(crate) fn say(&self, text: core::fmt::Arguments) {
@@ -32,7 +32,7 @@ impl<O: Os> Engine<O> {
 
     /// The calls that led here.
     pub(crate) fn print_own_calls(&self) {
-        let mut calls = [0; DEPTH];
+        let mut calls = [0; STACK_CALLS_MAX];
         let known = self.os.calls(&mut calls);
         self.say(format_args!("  here, in thread {}:", self.os.thread_id()));
         self.print_calls(&calls[..known]);

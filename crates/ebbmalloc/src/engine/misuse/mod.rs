@@ -7,9 +7,9 @@ use crate::backend::region::UnitIndex;
 use crate::backend::units::UnitRange;
 use crate::engine::Engine;
 use crate::platform::os::Os;
-use crate::safety::check_table::DEPTH;
 use crate::safety::check_table::Event;
 use crate::safety::check_table::Record;
+use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
@@ -107,7 +107,7 @@ impl<O: Os> Engine<O> {
     }
 
     fn print_event(&self, event: Event) {
-        let mut calls = [0; DEPTH];
+        let mut calls = [0; STACK_CALLS_MAX];
         let known = self.check_table.lock().calls(event.stack, &mut calls);
         self.print_calls(&calls[..known]);
     }

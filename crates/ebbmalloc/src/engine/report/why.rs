@@ -9,6 +9,7 @@ use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::engine::Engine;
+use crate::engine::tuning::CONCLUSION_PERCENT_MIN;
 use crate::frontend::slab::SLAB_SHIFT;
 use crate::platform::message::{Bytes, Decimal, percent};
 use crate::platform::os::Os;
@@ -17,9 +18,6 @@ use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::ledger::{
     CHECKED, ClassLedger, HeldBack, Ledger, Part, SAMPLED, Tables, for_each_resident,
 };
-
-/// Of resident memory, what a conclusion is worth, in percent.
-const WORTH: u64 = 5;
 
 impl<O: Os> Engine<O> {
     /// Where this engine's resident memory is. Other threads may go on; what they do meanwhile may blur it.
@@ -193,19 +191,19 @@ impl Ledger {
         // Selection, for want of memory to sort in: the next largest below the last.
         while let Some((next, class)) = SizeClass::all()
             .map(|class| ((self.classes[class.index()].pinned_bytes, class.index()), class))
-            .filter(|&(row, _)| row < below && worth(row.0, WORTH))
+            .filter(|&(row, _)| row < below && worth(row.0, CONCLUSION_PERCENT_MIN))
             .max_by_key(|&(row, _)| row)
         {
             say(next.0, Kind::Pinned { size: class.size(), class: self.classes[class.index()] });
             below = next;
         }
         for (bytes, least, kind) in [
-            (self.cached, WORTH, Kind::Cached),
-            (self.free_runs, 2 * WORTH, Kind::FreeRuns),
-            (self.slabs, WORTH, Kind::Slabs),
-            (self.large_rounding, WORTH, Kind::LargeRounding),
-            (self.huge_pages, WORTH, Kind::HugePages),
-            (self.small_rounding_most, 2 * WORTH, Kind::SmallRounding),
+            (self.cached, CONCLUSION_PERCENT_MIN, Kind::Cached),
+            (self.free_runs, 2 * CONCLUSION_PERCENT_MIN, Kind::FreeRuns),
+            (self.slabs, CONCLUSION_PERCENT_MIN, Kind::Slabs),
+            (self.large_rounding, CONCLUSION_PERCENT_MIN, Kind::LargeRounding),
+            (self.huge_pages, CONCLUSION_PERCENT_MIN, Kind::HugePages),
+            (self.small_rounding_most, 2 * CONCLUSION_PERCENT_MIN, Kind::SmallRounding),
         ] {
             if worth(bytes, least) {
                 say(bytes, kind);

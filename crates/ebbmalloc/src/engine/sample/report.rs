@@ -1,11 +1,9 @@
 //! What is said of sampled blocks, in the words of check mode.
 
 use crate::engine::Engine;
+use crate::engine::tuning::FAULT_REPORT_WAIT_MS;
 use crate::platform::os::Os;
 use crate::safety::guarded_slots::{Fault, Record, State, Trace};
-
-/// How often, a millisecond apart, a report asks for the lock of the slots, which the thread itself may hold.
-const TRIES: usize = 100;
 
 impl<O: Os> Engine<O> {
     /// Says what was wrong with an address that was passed in, and ends the process.
@@ -44,7 +42,7 @@ impl<O: Os> Engine<O> {
             return;
         }
         let mut trace = Trace::take(&self.os);
-        let found = (0..TRIES).find_map(|_| match self.samples.slots.try_lock() {
+        let found = (0..FAULT_REPORT_WAIT_MS).find_map(|_| match self.samples.slots.try_lock() {
             Some(slots) => Some(slots.nearest(address)),
             None => {
                 self.os.sleep_ms(1);

@@ -6,8 +6,8 @@ use core::ptr;
 use std::vec::Vec;
 
 use super::*;
-use crate::frontend::slab::layout::MARKS;
 use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, bottom_of, mark_of};
+use crate::frontend::tuning::MARKS;
 use crate::platform::os::RseqArea;
 use crate::platform::os::own_area;
 use crate::size_class::SizeClass;

@@ -3,26 +3,13 @@
 use core::mem::offset_of;
 
 use crate::frontend::miss_history::History;
+use crate::frontend::tuning::MARKS;
 use crate::platform::sync::Lock;
 use crate::size_class::CLASSES;
 
 /// log2 of the distance between two slabs, in bytes.
 pub(crate) const SLAB_SHIFT: u32 = 18;
 
-/// Bytes at the end of a slab that nobody touches. Who writes near the end of a page has the processor fetch the first lines
-/// of the next as well, and those of the next slab are headers, which another CPU writes all the time (decisions/0005).
-pub(super) const APART: usize = 4096;
-
-/// Marks of a slab: in which slot of the stacks a block was put last, as an offset in the slab, by a hash of
-/// its address. A block that lies in that slot still, at or below the top of its class, is in the cache. Nobody has to
-/// take a mark back, nor set it at first: the sparse set of Briggs and Torczon ("An efficient representation for
-/// sparse sets", 1993), but that a newer block of the same hash takes a mark over.
-///
-/// Where the mark still is zero, no block of that hash was ever in the cache: it is taken to come from elsewhere, and is not put there
-/// quickly (decisions/0022).
-///
-/// Sequences set them (`rseq/`), and who works on a CPU's cache behind its lock. Caches of threads do without.
-pub(crate) const MARKS: usize = 512;
 /// Offset of the marks, of 32 bits each, from the start of a slab. They share a page with the headers, which is one entry of the TLB less
 /// to have for each operation (decisions/0002): they lie where caches of threads have their smallest stacks.
 pub(crate) const MARKS_AT: usize = 1024;

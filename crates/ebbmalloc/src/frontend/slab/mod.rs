@@ -380,7 +380,7 @@ impl OwnedStack {
 
 #[cfg(test)]
 mod tests {
-    use super::layout::MARKS;
+    use crate::frontend::tuning::MARKS;
     use core::ptr;
     use std::collections::HashSet;
 

@@ -1,37 +1,14 @@
 //! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
 
-use super::layout::{APART, MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
-use crate::size_class::{CLASSES, MIN_ALIGN, SizeClass};
-
-/// The most that one stack holds, in bytes of blocks and in blocks.
-const STACK_BYTES: usize = 216 * 1024;
-const STACK_BLOCKS: usize = 1024;
-/// A stack of the smallest blocks may hold more of them, so many bytes: programs free thousands of these and take as many
-/// again (decisions/0005).
-const TINY_BYTES: usize = 48 * 1024;
-const STACK_BLOCKS_MOST: usize = TINY_BYTES / MIN_ALIGN;
-const STACK_BLOCKS_MIN: usize = 4;
-/// What a stack is first set up for, and each miss adds: where room is short, steps that double it would give most classes
-/// much more than they use (decisions/0005).
-const FIRST_BYTES: usize = 8 * 1024;
-const FIRST_BLOCKS: usize = 64;
-const FIRST_BLOCKS_MIN: usize = 2;
-/// A stack of blocks of more bytes than these waits for so many misses before it is set up for any:
-/// one cached block may keep a whole span, and saves less than to fill the block takes.
-const LATE_BYTES: usize = 8 * 1024;
-const LATE_MISSES: u32 = 256;
-/// The most that a thread's stack holds, in bytes of blocks.
-const THREAD_BYTES: usize = 32 * 1024;
-/// So many threads may each hold as much.
-const FULL_SHARES: usize = 16;
-/// Slots between one full stack and the next, so that stacks of as many blocks begin four cache lines
-/// further in their pages each time. Programs work near the bottoms of many stacks at once, and where these lie at the same
-/// place in a page they compete for a few cache lines (Bonwick, "The slab allocator", 1994; decisions/0002).
-const COLOUR: usize = 31;
-/// Stacks of fewer blocks go without, as each begins elsewhere in its page anyway.
-const COLOURED: usize = 64;
-/// What a thread's stack may hold however many threads there are, in bytes.
-const LEAST_BYTES: usize = 4 * 1024;
+use super::layout::{MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
+use crate::frontend::tuning::SLAB_GAP_BYTES;
+use crate::frontend::tuning::{
+    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES,
+    STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
+    STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN,
+    TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
+};
+use crate::size_class::{CLASSES, SizeClass};
 
 /// Where a class's stack ends, in bytes from the start of the slab. One aligned word, so that
 /// one store replaces it.
@@ -114,7 +91,7 @@ impl Header {
             return self;
         }
         let top = if self.is_new() { stack.bottom } else { self.top };
-        let limit = if self.is_new() && class.size() > LATE_BYTES {
+        let limit = if self.is_new() && class.size() > LATE_BLOCK_BYTES {
             stack.bottom - 8 * LATE_MISSES
         } else if self.waits(class) {
             self.limit + 8
@@ -189,7 +166,7 @@ pub(super) const CLOSED: u32 =
     (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
 const TAKEN: u32 = CLOSED + 8;
 /// A limit of one that is closed lies at or below that.
-const _: () = assert!((CLOSED_FROM[FULL] + STACK_BLOCKS_MOST) as u32 <= CLOSED);
+const _: () = assert!((CLOSED_FROM[FULL] + TINY_STACK_BLOCKS_MAX) as u32 <= CLOSED);
 /// Marks and digests lie among the smallest stacks, which no slab has that has those.
 const _: () = assert!(size_of::<SlabStart>() <= MARKS_AT && SEEN_END <= CLOSED as usize);
 
@@ -238,8 +215,8 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
                 assert!(offset as u32 > bottom + 8 * (most + LATE_MISSES));
             }
             stacks[place][i] = Stack { bottom: offset as u32, most: most as u32 };
-            let coloured = place == FULL && most >= COLOURED;
-            offset += 8 * (most + 1) + if coloured { 8 * COLOUR } else { 0 };
+            let coloured = place == FULL && most >= COLOURED_BLOCKS_MIN;
+            offset += 8 * (most + 1) + if coloured { 8 * COLOUR_SLOTS } else { 0 };
             i += 1;
         }
         // The headers, the smallest stacks or marks, and the slots of those that are closed share a page.
@@ -250,7 +227,7 @@ static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
         }
         place += 1;
     }
-    assert!(offset <= (1 << SLAB_SHIFT) - APART);
+    assert!(offset <= (1 << SLAB_SHIFT) - SLAB_GAP_BYTES);
     (stacks, offset)
 };
 
@@ -266,7 +243,9 @@ pub(super) fn first_capacity(class: SizeClass) -> usize {
         let mut first = [0; CLASSES];
         let mut i = 1;
         while let Some(class) = SizeClass::from_index(i) {
-            first[i] = blocks_in(class, FIRST_BYTES, FIRST_BLOCKS_MIN, FIRST_BLOCKS) as u8;
+            first[i] =
+                blocks_in(class, STACK_STEP_BYTES, STACK_STEP_BLOCKS_MIN, STACK_STEP_BLOCKS_MAX)
+                    as u8;
             i += 1;
         }
         first
@@ -276,8 +255,8 @@ pub(super) fn first_capacity(class: SizeClass) -> usize {
 
 /// The most blocks that a virtual CPU's stack holds.
 const fn stack_blocks(class: SizeClass) -> usize {
-    let tiny = blocks_in(class, TINY_BYTES, STACK_BLOCKS, STACK_BLOCKS_MOST);
-    blocks_in(class, STACK_BYTES, STACK_BLOCKS_MIN, tiny)
+    let tiny = blocks_in(class, TINY_STACK_BYTES_MAX, STACK_BLOCKS_MAX, TINY_STACK_BLOCKS_MAX);
+    blocks_in(class, STACK_BYTES_MAX, STACK_BLOCKS_MIN, tiny)
 }
 
 /// How many blocks of a class make `bytes`, within bounds.
@@ -295,9 +274,9 @@ const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) ->
 /// How many blocks of a class the stack of one of so many threads may hold: the most while there are
 /// few threads; beyond, all together hold no more, but for a few blocks each, of up to 4 KiB.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
-    let full = blocks_in(class, THREAD_BYTES, STACK_BLOCKS_MIN, STACK_BLOCKS_MOST);
-    let few = (LEAST_BYTES / class.size()).min(STACK_BLOCKS_MIN);
-    (full * FULL_SHARES / threads.max(FULL_SHARES)).max(few)
+    let full = blocks_in(class, THREAD_STACK_BYTES_MAX, STACK_BLOCKS_MIN, TINY_STACK_BLOCKS_MAX);
+    let few = (THREAD_STACK_BYTES_MIN / class.size()).min(STACK_BLOCKS_MIN);
+    (full * FULL_THREADS_MAX / threads.max(FULL_THREADS_MAX)).max(few)
 }
 
 /// Offset of the bottom slot of the class's stack in its full place.
@@ -348,7 +327,7 @@ mod tests {
     /// In steps of what it begins with, so that little room is beyond what is used.
     #[test]
     fn a_stack_grows_by_what_it_begins_with() {
-        for class in SizeClass::all().filter(|class| class.size() <= LATE_BYTES) {
+        for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
             let most = Stack::of(FULL, class).most as usize;
             let mut header = Header::default();
             for misses in 1.. {

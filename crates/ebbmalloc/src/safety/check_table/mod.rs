@@ -9,12 +9,13 @@ use core::ptr;
 
 pub(crate) use arena::Ref;
 pub(crate) use records::{Event, Record, State};
-pub(crate) use stacks::{DEPTH, Held};
+pub(crate) use stacks::Held;
 
 use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::{CLibrary, Os};
 use crate::platform::sync::AtomicUsize;
+use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::telemetry::ledger::HeldBack;
 use arena::Arena;
 use records::Records;
@@ -124,7 +125,7 @@ impl CheckTable {
     }
 
     /// Copies the calls of a stack, and says how many.
-    pub fn calls(&self, stack: Ref, calls: &mut [usize; DEPTH]) -> usize {
+    pub fn calls(&self, stack: Ref, calls: &mut [usize; STACK_CALLS_MAX]) -> usize {
         let known = Stacks::calls(&self.arena, stack);
         calls[..known.len()].copy_from_slice(known);
         known.len()

@@ -3,6 +3,7 @@
 //! Blocks that were freed stand in one queue, in order: those in quarantine leave it at its end, and what is
 //! known of them is forgotten later still. Those that are not gone are in a list of their heap, too.
 
+use crate::safety::tuning::GONE_RECORDS_FORGOTTEN;
 use core::ptr;
 
 use super::arena::{Arena, Buckets, Chained, Ref};
@@ -10,6 +11,7 @@ use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicUsize, Ordering};
+use crate::safety::tuning::{GONE_RECORDS_MAX, LEAK_SCAN_BYTES_MAX};
 use crate::size_class::CLASSES;
 use crate::telemetry::ledger::HeldBack;
 
@@ -87,13 +89,6 @@ impl Chained for Record {
 fn hash(block: *mut u8) -> u32 {
     ((block.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
-
-/// As much of a block is searched for pointers at most.
-const REACHED_MOST: usize = 1 << 20;
-/// So many blocks are forgotten at once where memory is short.
-const FORGOTTEN_AT_ONCE: usize = 64;
-/// So many blocks that are gone are remembered.
-const GONE_MOST: usize = 1 << 16;
 
 pub(crate) struct Records {
     buckets: Buckets,
@@ -232,7 +227,7 @@ impl Records {
                 return Some(new);
             }
             // Some more than one, lest memory be asked for each time.
-            (0..FORGOTTEN_AT_ONCE).for_each(|_| self.forget_first(arena));
+            (0..GONE_RECORDS_FORGOTTEN).for_each(|_| self.forget_first(arena));
         }
         let place = self.unused;
         if place.is_none() {
@@ -405,7 +400,7 @@ impl Records {
             let Record { block, size, next, .. } = Self::get(arena, found);
             found = next;
             // Larger ones hold the program's data.
-            look(block.expose_provenance(), size.min(REACHED_MOST), &mut found);
+            look(block.expose_provenance(), size.min(LEAK_SCAN_BYTES_MAX), &mut found);
         }
     }
 
@@ -419,7 +414,7 @@ impl Records {
             }
             self.oldest = record.next;
             self.gone += 1;
-            if self.gone > GONE_MOST {
+            if self.gone > GONE_RECORDS_MAX {
                 self.forget_first(arena);
             }
             if record.state == State::Quarantined {

@@ -6,9 +6,6 @@ use super::arena::{Arena, Buckets, Chained, Ref};
 use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
 
-/// The most calls that are kept of a stack.
-pub(crate) const DEPTH: usize = 32;
-
 /// What stands before the addresses of a stack.
 #[repr(C)]
 struct Head {

@@ -1,7 +1,7 @@
 //! What is known of a sampled block.
 
 use crate::platform::os::Os;
-use crate::safety::check_table::DEPTH;
+use crate::safety::tuning::STACK_CALLS_MAX;
 
 /// No slot.
 pub(super) const NONE: u16 = u16::MAX;
@@ -18,16 +18,16 @@ pub(crate) enum State {
 pub(crate) struct Trace {
     pub thread: u32,
     known: u32,
-    calls: [usize; DEPTH],
+    calls: [usize; STACK_CALLS_MAX],
 }
 
 impl Trace {
-    pub const NONE: Self = Self { thread: 0, known: 0, calls: [0; DEPTH] };
+    pub const NONE: Self = Self { thread: 0, known: 0, calls: [0; STACK_CALLS_MAX] };
 
     /// This thread, here.
     #[inline(always)]
     pub fn take(os: &impl Os) -> Self {
-        let mut calls = [0; DEPTH];
+        let mut calls = [0; STACK_CALLS_MAX];
         let known = os.calls(&mut calls) as u32;
         Self { thread: os.thread_id(), known, calls }
     }

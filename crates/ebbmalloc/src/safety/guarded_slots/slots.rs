@@ -10,11 +10,7 @@ use super::record::{Fault, NONE, Record, State, Trace};
 use crate::platform::os::{Os, choose};
 use crate::platform::random::Random;
 use crate::safety::check_table::{CANARY, damage};
-
-/// So many slots at most, and so many bytes in all their pages, but a few where pages are large.
-const SLOTS_MOST: usize = 256;
-const BYTES_MOST: usize = 1 << 20;
-const SLOTS_LEAST: usize = 16;
+use crate::safety::tuning::{GUARDED_BYTES_MAX, GUARDED_SLOTS_MAX, GUARDED_SLOTS_MIN};
 
 /// Slots and their records.
 pub(crate) struct Slots {
@@ -58,7 +54,7 @@ impl Slots {
     /// Reserves. Address and bytes of the range that slots and what lies between them take; `None` if memory is short.
     pub fn set_up(&mut self, os: &impl Os) -> Option<(usize, usize)> {
         let page = os.page_size();
-        let slots = (BYTES_MOST / page).clamp(SLOTS_LEAST, SLOTS_MOST);
+        let slots = (GUARDED_BYTES_MAX / page).clamp(GUARDED_SLOTS_MIN, GUARDED_SLOTS_MAX);
         let table = (slots * size_of::<Record>()).next_multiple_of(page);
         let bytes = (2 * slots + 1) * page;
         let records = choose(os, table + bytes, table)?.as_ptr();

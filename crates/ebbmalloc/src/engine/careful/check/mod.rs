@@ -7,7 +7,12 @@
 
 mod report;
 
+use crate::engine::tuning::LEAKS_LISTED_MAX;
+use crate::engine::tuning::{
+    CANARY_BYTES_MAX, CANARY_BYTES_MIN, CHECK_QUARANTINE_BYTES, CHECK_QUARANTINED_BLOCK_BYTES_MAX,
+};
 use crate::platform::options::CheckChoice;
+use crate::safety::tuning::STACK_CALLS_MAX;
 use core::ptr;
 
 use report::Fault;
@@ -19,20 +24,8 @@ use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::os::Os;
-use crate::safety::check_table::{CANARY, DEPTH, Event, FREED, Record, Ref, State, damage};
+use crate::safety::check_table::{CANARY, Event, FREED, Record, Ref, State, damage};
 use crate::size_class::SizeClass;
-
-/// The least room behind a block's end: the next element of an array is in it, more often than not.
-const CANARY_LEAST: usize = 16;
-/// The most that is filled and looked at there, and again before what follows the block: the rest of a large one is not touched.
-const CANARY_MOST: usize = 4096;
-/// What blocks in quarantine may have together, in bytes, with their records.
-const QUARANTINE: usize = 16 << 20;
-/// Larger blocks go back at once: filling them would make resident what never was.
-const QUARANTINED_MOST: usize = QUARANTINE / 4;
-
-/// So many stacks are listed at exit.
-const LISTED: usize = 10;
 
 impl<O: Os> Engine<O> {
     /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.
@@ -54,7 +47,7 @@ impl<O: Os> Engine<O> {
     /// What this thread does, and by which calls.
     #[inline(always)]
     fn event(&self) -> Event {
-        let mut calls = [0; DEPTH];
+        let mut calls = [0; STACK_CALLS_MAX];
         let known = self.os.calls(&mut calls);
         self.check_table.lock().event(&self.os, &calls[..known])
     }
@@ -71,7 +64,7 @@ impl<O: Os> Engine<O> {
     ) -> Option<(*mut u8, bool)> {
         for last in [false, true] {
             if last {
-                let padded = size.checked_add(CANARY_LEAST);
+                let padded = size.checked_add(CANARY_BYTES_MIN);
                 if !padded.is_some_and(|padded| self.could_hold_in_heap(heap, padded, align)) {
                     break;
                 }
@@ -94,7 +87,7 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Option<(*mut u8, bool)> {
-        let padded = size.checked_add(CANARY_LEAST)?;
+        let padded = size.checked_add(CANARY_BYTES_MIN)?;
         let (block, zeroed) = self.alloc_unchecked(heap, padded, align, replaced)?;
         let class = self.heap_block(block).and_then(|found| found.class);
         // Before the block is in the table, where others look at it.
@@ -116,8 +109,8 @@ impl<O: Os> Engine<O> {
     /// the next block.
     fn canaries(&self, block: *mut u8, size: usize) -> [(usize, usize); 2] {
         let usable = self.heap_block(block).map_or(size, |found| found.usable).max(size);
-        let end = usable.min(size.saturating_add(CANARY_MOST));
-        [(size, end), (end.max(usable.saturating_sub(CANARY_MOST)), usable)]
+        let end = usable.min(size.saturating_add(CANARY_BYTES_MAX));
+        [(size, end), (end.max(usable.saturating_sub(CANARY_BYTES_MAX)), usable)]
     }
 
     /// Frees a block, if with a size, then with this one.
@@ -133,12 +126,12 @@ impl<O: Os> Engine<O> {
                 self.report(fault, block, record, operation);
             }
         };
-        if record.size <= QUARANTINED_MOST {
+        if record.size <= CHECK_QUARANTINED_BLOCK_BYTES_MAX {
             // SAFETY: the program has given it up, and nobody else has it yet.
             unsafe { block.write_bytes(FREED, record.size) };
             table.retire(place, by, State::Quarantined);
             drop(table);
-            self.leave_quarantine(QUARANTINE);
+            self.leave_quarantine(CHECK_QUARANTINE_BYTES);
         } else {
             table.retire(place, by, State::Gone);
             drop(table);
@@ -284,12 +277,12 @@ impl<O: Os> Engine<O> {
         let (bytes, blocks) = (all.bytes, all.blocks);
         self.say(format_args!("still held at exit: {bytes} bytes in {blocks} blocks"));
         let mut rest = all;
-        for _ in 0..LISTED {
+        for _ in 0..LEAKS_LISTED_MAX {
             let mut table = self.check_table.lock();
             let Some((stack, held)) = table.most_held() else {
                 return;
             };
-            let mut calls = [0; DEPTH];
+            let mut calls = [0; STACK_CALLS_MAX];
             let known = table.calls(stack, &mut calls);
             drop(table);
             self.say(format_args!(

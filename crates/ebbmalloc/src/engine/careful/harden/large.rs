@@ -7,14 +7,13 @@ use crate::backend::region::UnitIndex;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
-use crate::engine::large::{MOVE_UNITS, Moved};
+use crate::engine::large::Moved;
+use crate::engine::tuning::HARDENED_PURGE_BYTES_MIN;
+use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
 use crate::platform::os::Os;
 use crate::safety::seal::{check_fill, fill};
 use crate::size_class::UNIT;
-
-/// From so many bytes on, giving pages back beats clearing them.
-const PURGE_LEAST: usize = 256 << 10;
 
 /// How a large block lies in its run, counted from the run's start.
 struct Room {
@@ -90,7 +89,7 @@ impl<O: Os> Engine<O> {
     unsafe fn clear_run(&self, start: *mut u8, bytes: usize) {
         // SAFETY: the caller's.
         unsafe {
-            if bytes < PURGE_LEAST || !self.os.purge(start, bytes) {
+            if bytes < HARDENED_PURGE_BYTES_MIN || !self.os.purge(start, bytes) {
                 start.write_bytes(0, bytes);
             }
         }
@@ -238,7 +237,7 @@ impl<O: Os> Engine<O> {
         size: usize,
     ) -> bool {
         let bytes = self.reach(old);
-        let worth = size > old && bytes >= MOVE_UNITS as usize * UNIT;
+        let worth = size > old && bytes >= MOVED_BLOCK_UNITS as usize * UNIT;
         let first = (self.region.offset(new) / UNIT) as UnitIndex;
         let moved;
         // SAFETY: two blocks in use, one of them ours yet and the other the program's, which waits.

@@ -15,6 +15,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId};
+use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
 use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
 use crate::platform::os::Os;
@@ -25,8 +26,6 @@ use crate::size_class::{SizeClass, UNIT};
 use report::Fault;
 pub(crate) use report::Mistake;
 
-/// The most heaps for blocks of no other.
-const HOMES_MOST: usize = 8;
 /// Bytes of the smallest class with at most 2,048 blocks a span: `span/hardened.rs`.
 const LEAST: usize = 32;
 
@@ -39,7 +38,7 @@ impl<O: Os> Engine<O> {
     /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's; `None` while there
     /// is no memory for them.
     pub(crate) fn set_up_harden(&self) -> Option<DefaultHeaps> {
-        let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, HOMES_MOST) as u32);
+        let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, DEFAULT_HEAPS_MAX) as u32);
         let alloc = |count| {
             let all = Units::new(units * count)?;
             let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
