@@ -35,15 +35,14 @@ const LAST_LINES: usize = 10;
 #[command(
     override_usage = "ebb compare [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
-Times, faults and counters include the child processes that the program waits for. Peak memory is that \
-of the program or of its largest child, whichever is more; memory at end is the program's own, resident \
-when it begins to exit."
+Times, faults and counters include child processes that the program waits for. Peak memory is the larger of \
+the program's and its largest child's. Memory at end is the program's own resident memory when it begins to exit."
 )]
 pub struct Options {
     /// Counted runs on each allocator; 5 or more allow a verdict
     #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
-    /// Uncounted runs on each allocator before that
+    /// Uncounted runs on each allocator before the counted ones
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// Another allocator to compare; may be given several times
@@ -52,13 +51,13 @@ pub struct Options {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// The program's standard input, from its beginning in each run [default: empty]
+    /// Standard input of the program, read from the start in each run [default: empty]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
-    /// Let the program's output through, to standard error
+    /// Pass the program's output on, to standard error
     #[arg(long)]
     output: bool,
-    /// Count runs in which the program fails instead of stopping there
+    /// Count runs in which the program fails instead of stopping at the first
     #[arg(short, long)]
     ignore_failure: bool,
     #[command(flatten)]
@@ -102,7 +101,7 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
     } else {
         File::options().write(true).open("/dev/null")
     };
-    let output = output.context("the program's output has no place to go")?;
+    let output = output.context("cannot open /dev/stderr or /dev/null for the program's output")?;
     let trace = !inspected.privileged();
     let mut progress = Progress::new(
         u64::from(options.warmup + options.runs) * contenders.len() as u64,
@@ -167,7 +166,7 @@ fn contenders(options: &Options, path: &Path) -> anyhow::Result<Vec<Contender>> 
     for (name, library) in &options.allocator {
         if contenders.iter().any(|contender| contender.name == *name) {
             return Err(Stop::usage(format!(
-                "--allocator {name}=…: there is an allocator of the name {name} already"
+                "--allocator {name}=…: another allocator has the name {name} already"
             )));
         }
         contenders.push(Contender::new(
@@ -186,7 +185,7 @@ fn one(contender: &Contender, path: &Path, setting: &Setting) -> anyhow::Result<
         Failed::Refused(error) => program::refused(path, error),
         Failed::Interrupted(signal) => Stop::with(128 + signal as u8, "interrupted"),
         Failed::Measuring(error) => {
-            anyhow::Error::from(error).context("the program could not be measured")
+            anyhow::Error::from(error).context("cannot measure the program")
         }
     })
 }
@@ -201,9 +200,9 @@ fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> a
         .map(|other| other.name.as_str())
         .collect();
     text.push_str(&match (failed, fine.as_slice()) {
-        (0, []) => "\nNo allocator was preloaded in this run: the program itself fails. --ignore-failure compares it all the same".into(),
+        (0, []) => "\nNo allocator was preloaded in this run: the program itself fails. To compare it anyway, give --ignore-failure".into(),
         (_, []) => String::new(),
-        (_, fine) => format!("\nIt had succeeded on: {}", fine.join(", ")),
+        (_, fine) => format!("\nIt succeeded on: {}", fine.join(", ")),
     });
     let stderr = String::from_utf8_lossy(&run.stderr);
     let lines: Vec<_> = stderr.lines().collect();
@@ -249,12 +248,12 @@ fn restlessness(system: &[Sample]) -> Option<String> {
     let Summary { median, min, max } = Summary::of(&times)?;
     if max < SHORT.as_secs_f64() {
         return Some(format!(
-            "The program ends within {} ms: much of that is starting it. Give it more to do to learn about its allocator.",
+            "The program ends within {} ms: much of that is its start. Give it more work to compare allocators.",
             SHORT.as_millis()
         ));
     }
     let spread = (max - min) / median;
-    (spread > RESTLESS).then(|| format!("Wall times on one and the same allocator lie {:.0} % apart: the machine is busy, or the program does not always do the same. Compare when it is quiet, or more often (-n {}).", spread * 100.0, (times.len() * 4).max(20)))
+    (spread > RESTLESS).then(|| format!("Wall times on one allocator differ by {:.0} %: the machine is busy, or the program varies. Compare on a quiet machine, or with more runs (-n {}).", spread * 100.0, (times.len() * 4).max(20)))
 }
 
 #[cfg(test)]
@@ -294,7 +293,7 @@ mod tests {
             restlessness(&times.map(|wall_seconds| Sample { wall_seconds, ..Sample::default() }))
         };
         assert_eq!(said([1.0, 1.1, 1.2]), None);
-        assert!(said([1.0, 1.1, 1.5]).unwrap().contains("45 % apart"));
+        assert!(said([1.0, 1.1, 1.5]).unwrap().contains("differ by 45 %"));
         assert!(said([0.001, 0.002, 0.01]).unwrap().contains("within 50 ms"));
     }
 }

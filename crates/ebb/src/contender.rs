@@ -38,7 +38,7 @@ impl Contender {
             None => Vec::new(),
         };
         let command = Command::new(path, arguments, &set)
-            .context("an argument or variable has a zero byte in it")?;
+            .context("an argument or environment variable contains a zero byte")?;
         Ok(Self {
             name: name.into(),
             library,

@@ -51,7 +51,7 @@ impl LibraryOption {
         if let Some(path) = named {
             return Library::open(&path);
         }
-        let exe = env::current_exe().context("cannot tell where ebb itself lies")?;
+        let exe = env::current_exe().context("cannot find the path of ebb's own executable")?;
         let folder = exe.parent().unwrap_or(Path::new("/"));
         if let Some(cargo) = started_by_cargo() {
             build(&cargo, folder)?;
@@ -61,7 +61,7 @@ impl LibraryOption {
         match places.iter().find(|path| path.exists()) {
             Some(path) => Library::open(path),
             None => Err(Stop::usage(format!(
-                "{NAME} was not found; looked for\n  {}\nBuild it by `{BUILD}`, or name it by --library PATH",
+                "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its path with --library PATH",
                 places.each_ref().map(|path| path.display().to_string()).join("\n  ")
             ))),
         }
@@ -94,8 +94,7 @@ fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
     } else {
         eprintln!("ebb: building {NAME} ({BUILD})");
     }
-    let status =
-        command.status().with_context(|| format!("{} cannot be started", cargo.display()))?;
+    let status = command.status().with_context(|| format!("cannot start {}", cargo.display()))?;
     anyhow::ensure!(status.success(), "building {NAME} failed ({status}); try `{BUILD}`");
     Ok(())
 }

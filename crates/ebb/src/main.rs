@@ -22,7 +22,7 @@ enum Command {
     Run(run::Options),
     /// Run a program on several allocators in turn and compare time and memory
     Compare(compare::Options),
-    /// Say where a process's resident memory is, and why
+    /// Show where a process's resident memory is, and why
     Why(why::Options),
 }
 

@@ -100,7 +100,9 @@ pub fn measure(
     let untraced = if setting.trace {
         trace::attach(child.pid).err()
     } else {
-        Some(io::Error::other("a program with privileges of its own loses them when traced"))
+        Some(io::Error::other(
+            "a set-user-id program, or one with file capabilities, loses its privileges when traced",
+        ))
     };
     let counters = setting.perf.open(child.pid);
 

@@ -38,20 +38,20 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
         }
         Kind::NoInterpreter(interpreter) => {
             return vec![Note::futile(format!(
-                "{path} asks for the interpreter {}, which does not exist, so it cannot start. Install that, or correct its first line.",
+                "{path} names the interpreter {}, which does not exist, so it cannot start. Install it, or correct the first line.",
                 interpreter.display()
             ))];
         }
         Kind::Unreadable(error) => {
             return vec![Note::remark(format!(
-                "{path} cannot be read ({error}), so nothing can be said about it beforehand."
+                "cannot read {path} ({error}), so ebb cannot check it before the run."
             ))];
         }
     };
     let mut notes = Vec::new();
     if elf.go {
         let note = format!(
-            "{path} is a Go program: Go's runtime has its own allocator, and only C code called through cgo reaches malloc. There is little to compare."
+            "{path} is a Go program: Go's runtime has its own allocator, and only C code called through cgo reaches malloc. A comparison shows little."
         );
         notes.push(Note { futile: elf.loader.is_none(), text: note });
     } else if elf.loader.is_none() {
@@ -87,7 +87,7 @@ pub fn library(name: &str, library: &Library) -> Vec<Note> {
     if library.elf.ebbmalloc
         && library.path.parent().is_some_and(|folder| folder.ends_with("debug"))
     {
-        notes.push(Note::remark(format!("{path} is a debug build, slow by nature. Use `cargo run --release`, or build it with --release.")));
+        notes.push(Note::remark(format!("{path} is a debug build, which is slow. Use `cargo run --release`, or build it with --release.")));
     }
     notes
 }
@@ -110,14 +110,14 @@ fn mismatch(path: &str, program: &Elf, library: &Library) -> Option<Note> {
     if (program.architecture, program.bits) != (library.elf.architecture, library.elf.bits) {
         let kind = |elf: &Elf| format!("{} ({} bits)", architecture(elf.architecture), elf.bits);
         return Some(Note::futile(format!(
-            "{path} is made for {}, {shown} for {}: the loader cannot bring them together. Build the library for the program's target.",
+            "{path} is built for {}, {shown} for {}: the loader cannot load both. Build the library for the program's target.",
             kind(program),
             kind(&library.elf)
         )));
     }
     (musl(program) != musl(&library.elf)).then(|| {
         Note::futile(format!(
-            "{path} is linked to {}, {shown} to {}: the loader cannot bring them together. Build the library for the program's target.",
+            "{path} is linked to {}, {shown} to {}: the loader cannot load both. Build the library for the program's target.",
             libc(program),
             libc(&library.elf)
         ))
@@ -146,11 +146,11 @@ fn own_allocator(path: &str, elf: &Elf) -> Vec<Note> {
         ))
     } else if let Some(name) = needed {
         Note::remark(format!(
-            "{path} is linked to {name}: that is what \"system\" means here. A preloaded allocator takes its place, so read the ratios against it."
+            "{path} is linked to {name}, so \"system\" means {name} here, and ratios are against it. A preloaded allocator takes its place."
         ))
     } else if let Some(name) = elf.embedded {
         Note::remark(format!(
-            "{path} contains {name}: what it allocates there never reaches a preloaded malloc. Compare a build without it."
+            "{path} contains {name}: its allocations there never reach a preloaded malloc. Compare a build without it."
         ))
     } else {
         return Vec::new();

@@ -20,7 +20,7 @@ pub fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
                 Err(Stop::with(NOT_FOUND, format!("{shown}: no such file")))
             }
             Err(error) => {
-                Err(Stop::with(NOT_EXECUTABLE, format!("{shown}: cannot be executed ({error})")))
+                Err(Stop::with(NOT_EXECUTABLE, format!("cannot execute {shown} ({error})")))
             }
         };
     }
@@ -38,9 +38,9 @@ pub fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
     Err(match denied {
         Some(path) => Stop::with(
             NOT_EXECUTABLE,
-            format!("{}: not executable (chmod +x makes it so)", path.display()),
+            format!("{}: not executable; `chmod +x` makes it executable", path.display()),
         ),
-        None => Stop::with(NOT_FOUND, format!("{shown}: not found in any folder of PATH")),
+        None => Stop::with(NOT_FOUND, format!("{shown}: not found in any directory of PATH")),
     })
 }
 
@@ -55,7 +55,7 @@ fn check(path: &Path) -> io::Result<()> {
 /// The error for a program that the kernel refused to start.
 pub fn refused(path: &Path, error: io::Error) -> anyhow::Error {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-    Stop::with(code, format!("{}: cannot be started ({error})", path.display()))
+    Stop::with(code, format!("cannot start {} ({error})", path.display()))
 }
 
 /// The value of LD_PRELOAD that puts `library` before what is preloaded already.
@@ -65,7 +65,7 @@ pub fn preload(library: &Path, already: Option<&OsStr>) -> anyhow::Result<OsStri
     let path = library.as_os_str().as_bytes();
     if path.iter().any(|byte| b" :".contains(byte)) {
         return Err(Stop::usage(format!(
-            "{}: LD_PRELOAD cannot name a path with a space or a colon; move the library, or link to it from elsewhere",
+            "{}: LD_PRELOAD cannot hold a path with a space or a colon. Move the library, or make a link to it",
             library.display()
         )));
     }

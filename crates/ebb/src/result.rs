@@ -77,9 +77,7 @@ impl Allocator {
             })
             .collect();
         let verdict = system.map(|_| match loaded {
-            Some(false) => {
-                "was not loaded into the program, so its runs say nothing about it".into()
-            }
+            Some(false) => "was not loaded into the program, so its runs are not about it".into(),
             _ => verdict(&metrics),
         });
         Self { name, library, loaded, metrics, verdict, samples }

@@ -21,16 +21,16 @@ pub struct Options {
     /// Print ebbmalloc's statistics when the program ends: sets EBB_STATS=1
     #[arg(long)]
     stats: bool,
-    /// Say as the program starts which mode serves it, why, and what else would work: sets EBB_EXPLAIN=1
+    /// Print at start which mode is in force, why, and which others would work: sets EBB_EXPLAIN=1
     #[arg(long)]
     explain: bool,
-    /// Check each block, and say what the program does wrong with them: sets EBB_CHECK=1
+    /// Check every block, and stop the program with a report of its first heap mistake: sets EBB_CHECK=1
     #[arg(long)]
     check: bool,
-    /// Make mistakes with blocks hard to exploit, and stop the program where they are seen: sets EBB_HARDEN=1
+    /// Make heap mistakes hard to exploit, and stop the program if one is noticed: sets EBB_HARDEN=1
     #[arg(long, conflicts_with = "check")]
     harden: bool,
-    /// Give about one of N blocks a page of its own, and say what the program does wrong with it: sets EBB_SAMPLE=N
+    /// Give about one block in N a page of its own, and report wrong accesses to it: sets EBB_SAMPLE=N
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "harden"])]
     sample: Option<NonZeroU32>,
     #[command(flatten)]
@@ -42,13 +42,13 @@ pub struct Options {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Mode {
-    /// The best that the machine offers
+    /// The best mode that works on this machine
     Auto,
     /// A cache per CPU, by restartable sequences
     Percpu,
     /// A cache per thread
     Thread,
-    /// A cache per CPU, by locks
+    /// A cache per CPU, each behind a lock
     Slot,
 }
 

@@ -123,7 +123,7 @@ impl Comparison {
 pub fn foundation(pairs: usize, option: &str) -> String {
     let Some(rank) = interval_rank(pairs) else {
         return format!(
-            "No verdicts: they rest on paired runs that agree, and fewer than 5 agree too easily by chance ({option} 5)."
+            "No verdicts: fewer than 5 paired runs agree too easily by chance. Give {option} 5 or more."
         );
     };
     let which = match rank {
@@ -131,7 +131,7 @@ pub fn foundation(pairs: usize, option: &str) -> String {
         rank => format!("at least {} of {pairs} paired runs agree", pairs - rank),
     };
     format!(
-        "A difference is called one where {which} on its direction (by chance alone: {:.2} % of the time) and their median is at least {} % off.",
+        "A difference is claimed if {which} on its direction (by chance alone: {:.2} % of the time) and their median is at least {} % away from 1.",
         100.0 * chance(pairs, rank),
         FLOOR * 100.0
     )

@@ -137,7 +137,7 @@ fn programs_that_are_not_there_or_no_programs() {
         .args(["run", "--", "/etc/passwd"])
         .assert()
         .code(126)
-        .stderr(contains("/etc/passwd: cannot be executed"));
+        .stderr(contains("cannot execute /etc/passwd"));
     ebb().arg("run").assert().code(2);
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");

@@ -178,7 +178,7 @@ fn a_program_is_seen_at_its_peak_and_at_its_end() {
     assert_adds_up(&report, report["resident_bytes"].as_f64().unwrap(), "at the end");
     assert!(bytes(&report, "small") < f64::from(1 << 20), "survivors were dropped: {report:#}");
     assert!(run(&[])["resident_bytes"].as_f64().unwrap() > 30.0 * f64::from(1 << 20));
-    ebb().args(["why", "--", "true"]).assert().success().stdout(contains("The most that was seen"));
+    ebb().args(["why", "--", "true"]).assert().success().stdout(contains("Highest value seen"));
     ebb().args(["why", "--", "no-such-program"]).assert().code(127);
     ebb()
         .args(["why", "--", "sh", "-c", "exit 7"])
@@ -309,7 +309,10 @@ fn watching_ends_with_the_process() {
     lines.for_each(drop);
     let output = watching.wait_with_output().unwrap();
     assert!(output.status.success());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no process"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("does not exist, or has ended"),
+        "{output:?}"
+    );
     assert!(fs::read_to_string(file).unwrap().contains("pinned free blocks"));
 }
 
@@ -319,7 +322,7 @@ fn processes_that_cannot_be_told_about() {
         .args(["why", "999999999"])
         .assert()
         .code(2)
-        .stderr(contains("there is no process 999999999"));
+        .stderr(contains("process 999999999 does not exist"));
     ebb().args(["why", "x"]).assert().code(2).stderr(contains("invalid value 'x'"));
     ebb().arg("why").assert().code(2);
     ebb().args(["why", "--watch=0", "1"]).assert().code(2).stderr(contains("seconds"));
@@ -350,7 +353,7 @@ fn processes_of_others_are_refused_with_advice() {
             .args(["why", "1"])
             .assert()
             .code(1)
-            .stderr(contains("may not be looked at").and(contains("sudo ebb why 1")));
+            .stderr(contains("no permission to read process").and(contains("sudo ebb why 1")));
         return;
     }
     let running = Running::on_ebbmalloc(&holder(), &["pinned", "1"]).ready();
@@ -362,5 +365,8 @@ fn processes_of_others_are_refused_with_advice() {
         Command::new(copy).args(["why", &running.pid()]).uid(65534).gid(65534).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
-    assert!(error.contains("may not be looked at") && error.contains("sudo ebb why"), "{error}");
+    assert!(
+        error.contains("no permission to read process") && error.contains("sudo ebb why"),
+        "{error}"
+    );
 }

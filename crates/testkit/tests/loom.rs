@@ -242,7 +242,7 @@ mod heaps {
     }
 
     fn dig(shared: &Shared) {
-        shared.layers.dig(shared.block());
+        shared.layers.purge_free_pages(shared.block());
     }
 
     /// The last block goes, and the span's units: two other heaps have spans there next.

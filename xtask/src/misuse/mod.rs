@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What `--docs` writes between: the lines around the table in docs/security.md.
+/// What `--docs` writes between: the lines around the tables in docs/benchmarks/misuse.md.
 const MARKS: (&str, &str) = ("<!-- begin: cargo xtask misuse --docs -->\n", "<!-- end -->\n");
 
 #[derive(clap::Args)]
@@ -31,7 +31,7 @@ pub struct Args {
     /// Run only what has this in its name
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
-    /// Write the table into docs/security.md too
+    /// Write the tables into docs/benchmarks/misuse.md too
     #[arg(long)]
     docs: bool,
     /// Write into the programs what ebbmalloc does, as what is expected of it
@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<bool> {
     print!("{table}");
     println!("\n{}", path.display());
     if args.docs {
-        write_between(&context.root.join("docs/security.md"), &table)?;
+        write_between(&context.root.join("docs/benchmarks/misuse.md"), &table)?;
     }
     Ok(true)
 }

@@ -181,7 +181,7 @@ fn scan(
 
 /// A process without memory.
 pub fn ended(pid: libc::pid_t) -> anyhow::Error {
-    Stop::with(1, format!("process {pid} has no memory: it has ended, or is one of the kernel's"))
+    Stop::with(1, format!("process {pid} has no memory: it has ended, or is a kernel thread"))
 }
 
 /// Why a process cannot be looked at, and what to do.
@@ -191,18 +191,16 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             ended(pid)
         }
         Some(libc::ENOENT | libc::ESRCH) => {
-            Stop::usage(format!("there is no process {pid} (any more)"))
+            Stop::usage(format!("process {pid} does not exist, or has ended"))
         }
         Some(libc::EACCES | libc::EPERM) => Stop::with(
             1,
             format!(
-                "process {pid} may not be looked at ({error}): that takes the right to debug it. \
-             Be the user it runs as, or root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE); where the \
-             sysctl kernel.yama.ptrace_scope is not 0, only root and its parent may"
+                "no permission to read process {pid} ({error}): ebb needs the right to debug it. \
+             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE). If \
+             the sysctl kernel.yama.ptrace_scope is not 0, only root and the parent process may"
             ),
         ),
-        _ => Err::<(), _>(error)
-            .with_context(|| format!("process {pid} cannot be read"))
-            .unwrap_err(),
+        _ => Err::<(), _>(error).with_context(|| format!("cannot read process {pid}")).unwrap_err(),
     }
 }

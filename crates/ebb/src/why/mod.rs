@@ -22,31 +22,30 @@ use report::Report;
 #[command(
     override_usage = "ebb why [OPTIONS] PID\n       ebb why [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
-Each line of the ledger says how much memory is resident for one reason, and all lines add up to what the \
-kernel counts. Nothing is stopped or changed: the process's tables are read from outside (/proc/PID/mem), so a \
-process that works hard meanwhile may be off by a little. It takes the right to debug the process: be its user \
-or root.
+Each line says how much memory is resident for one reason. The lines add up to what the kernel counts. The \
+process is not stopped or changed: ebb reads its tables from outside (/proc/PID/mem), so the figures of a busy \
+process may be slightly off. ebb needs the right to debug the process: run it as the same user, or as root.
 
-With a PROGRAM, it runs on ebbmalloc, its output goes to standard error, and the report is of the moment when the \
-most memory was resident, as seen by looking every 20 ms; --at-end reports the moment of its exit instead. Only \
-the program itself is looked at, not those that it starts.
+PROGRAM runs on ebbmalloc, with its output on standard error. The report shows the moment when the most memory \
+was resident, sampled every 20 ms; with --at-end, the moment of its exit. It covers the program itself, not its \
+children.
 
 docs/why.md explains how to read it."
 )]
 pub struct Options {
-    /// The process
+    /// The process to look at
     #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
     pid: Option<libc::pid_t>,
-    /// Everything, for machines
+    /// Print everything as JSON
     #[arg(long)]
     json: bool,
-    /// Look again every so many seconds, and draw how each line went, until the process ends
+    /// Repeat every SECONDS, and chart each line, until the process ends
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = watch::seconds, conflicts_with = "command")]
     watch: Option<std::time::Duration>,
-    /// With --watch: also draw a picture of all of it, renewed as time goes on
+    /// With --watch: also draw a chart of all lines into this file, updated each time
     #[arg(long, value_name = "FILE.svg", requires = "watch")]
     svg: Option<PathBuf>,
-    /// With a program: report the moment when it exits, not that of its peak
+    /// With a program: report the moment of its exit, not of its peak
     #[arg(long, requires = "command")]
     at_end: bool,
     #[command(flatten)]
@@ -85,7 +84,7 @@ fn readable(report: &Report) -> anyhow::Result<()> {
         true => Err(Stop::with(
             1,
             format!(
-                "no ebbmalloc (that this version can read) is in process {}: only what the kernel knows is told",
+                "process {} has no ebbmalloc that this version can read: the report shows only what the kernel knows",
                 report.pid
             ),
         )),

@@ -12,8 +12,7 @@ const MIB: f64 = (1 << 20) as f64;
 
 /// Draws all reports into an SVG file.
 pub fn draw(reports: &[Report], file: &Path) -> Result<()> {
-    let failed =
-        |error: &dyn std::fmt::Display| anyhow!("{}: cannot be drawn: {error}", file.display());
+    let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", file.display());
     let seconds = |report: &Report| report.at_seconds.unwrap_or(0.0);
     let last = reports.iter().map(seconds).fold(0.1, f64::max);
     let most = reports.iter().map(|report| report.accounted_bytes).max().unwrap_or(0) as f64 / MIB;

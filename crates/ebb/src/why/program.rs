@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if !inspected.privileged()
         && let Err(error) = trace::attach(pid)
     {
-        eprintln!("ebb: the program's last moment cannot be seen: it may not be traced ({error})");
+        eprintln!("ebb: cannot report the program's exit: it cannot be traced ({error})");
     }
     let started = Instant::now();
     let report = || {
@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         sampler.thread().unpark();
         (sampler.join().unwrap_or_default(), end)
     });
-    let ended = ended.context("the program could not be waited for")?;
+    let ended = ended.context("cannot wait for the program")?;
     interrupt::unwatch();
     if let Some(signal) = interrupt::asked() {
         return Err(Stop::with(128 + signal as u8, "interrupted"));
@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         return Err(Stop::with(
             1,
             format!(
-                "{}: not seen: it was gone too soon, or may not be traced; try `ebb why PID` while it runs",
+                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` while it runs",
                 name.display()
             ),
         ));
@@ -92,7 +92,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     print(chosen, options.json)?;
     if let (Some(most), Some(end), false) = (most, &ended.last, options.json) {
         println!(
-            "\nThe most that was seen: {} after {:.1} s; at the end, after {:.1} s: {}.",
+            "\nHighest value seen: {} after {:.1} s. At the end, after {:.1} s: {}.",
             text::mib(most.resident_bytes),
             most.at_seconds.unwrap_or(0.0),
             end.at_seconds.unwrap_or(0.0),

@@ -107,8 +107,8 @@ impl Report {
                     ledger.add(&one);
                 }
                 Heap::OtherVersion(version) => notes.push(format!(
-                    "A heap of ebbmalloc {version} is in this process, which this program ({}) cannot read: its memory \
-                     counts as other anonymous memory here. Use the ebb that belongs to it.",
+                    "This process has a heap of ebbmalloc {version}, which this ebb ({}) cannot read: it counts as other \
+                     anonymous memory. Use the ebb of that version.",
                     ebbmalloc::VERSION
                 )),
             }
@@ -145,7 +145,7 @@ impl Report {
                 bytes: part.bytes,
                 meaning: match part.name {
                     "small" => format!(
-                        "{} Of it, at most {} are rounding up to size classes.",
+                        "{} At most {} of it is rounding up to size classes.",
                         part.meaning,
                         super::text::mib(ledger.small_rounding_most)
                     ),
@@ -173,7 +173,7 @@ impl Report {
         conclusions.extend(not_ours(&lines, resident));
         conclusions.extend(notes);
         if heaps.is_empty() {
-            conclusions.push("No ebbmalloc that can be read is in this process: the lines are what the kernel knows. `ebb why -- PROGRAM` runs a program on it.".into());
+            conclusions.push("This process has no ebbmalloc that ebb can read: the lines are what the kernel knows. `ebb why -- PROGRAM` runs a program on ebbmalloc.".into());
         }
         Ok(Self {
             pid,
@@ -226,10 +226,8 @@ fn not_ours(lines: &[Line], resident: u64) -> Option<String> {
     let most = others().max_by_key(|line| line.bytes)?;
     (share >= WORTH).then(|| {
         let (all, most_of) = (super::text::mib(bytes), super::text::mib(most.bytes));
-        let name = most
-            .largest
-            .first()
-            .map_or(String::new(), |(name, _)| format!(", first of all {name}"));
+        let name =
+            most.largest.first().map_or(String::new(), |(name, _)| format!(", mainly {name}"));
         let (and, knob) = match most.name == Group::Pymalloc.name() {
             true => ("", format!(". {}", most.knob)),
             false => (", and no allocator can change it", String::new()),

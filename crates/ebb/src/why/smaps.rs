@@ -82,30 +82,32 @@ impl Group {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Pymalloc => {
-                "What Python maps itself, past malloc, for its own objects and whatever else takes up to 512 bytes."
+                "Memory that Python maps itself, without malloc, for its objects and other blocks of up to 512 bytes."
             }
             Self::Anonymous => {
-                "Memory that the program asked the kernel for itself: a garbage collector's heap, an arena, a JIT, another allocator."
+                "Memory that the program maps itself: a garbage collector's heap, an arena, a JIT, another allocator."
             }
-            Self::Heap => "What brk gave: another allocator's, used before or beside ebbmalloc.",
-            Self::Stacks => "What threads use of their stacks.",
+            Self::Heap => {
+                "Memory from brk, of another allocator that is used before or beside ebbmalloc."
+            }
+            Self::Stacks => "The used part of the threads' stacks.",
             Self::Code => {
-                "Code and data of the program and its libraries; code is shared with others who run it."
+                "Code and data of the program and its libraries. Processes that run the same code share it."
             }
-            Self::Files => "Mapped files, as far as they were read.",
+            Self::Files => "The parts of mapped files that were read.",
             Self::Shared => "Memory shared with other processes.",
-            Self::Kernel => "Pages of the kernel's that each process has.",
-            Self::Ours => "In ebbmalloc's mappings, but new or gone since its tables were read.",
+            Self::Kernel => "Pages that the kernel maps into each process.",
+            Self::Ours => "In ebbmalloc's mappings, but changed since its tables were read.",
         }
     }
 
     pub fn knob(self) -> &'static str {
         match self {
             Self::Pymalloc => "PYTHONMALLOC=malloc puts all of it on ebbmalloc",
-            Self::Anonymous => "options of that runtime, such as a limit for its heap",
-            Self::Heap => "why that allocator is used at all",
-            Self::Stacks => "fewer threads, or less depth",
-            Self::Code => "fewer or smaller libraries",
+            Self::Anonymous => "set options of that runtime, such as a limit of its heap",
+            Self::Heap => "find out why the program uses that allocator",
+            Self::Stacks => "use fewer threads, or less recursion",
+            Self::Code => "use fewer or smaller libraries",
             Self::Files => "map less, or MADV_DONTNEED",
             Self::Shared => "the program",
             Self::Kernel => "",

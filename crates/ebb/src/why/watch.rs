@@ -18,10 +18,10 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 
 /// Parses an interval.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("`{text}` is not a number of seconds"))?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(interval) if seconds >= 0.05 => Ok(interval),
-        _ => Err("between 0.05 and a few thousand seconds, please".into()),
+        _ => Err("give at least 0.05 seconds, and at most a few thousand".into()),
     }
 }
 
@@ -68,7 +68,7 @@ pub fn watch(
                 ))
             );
             println!(
-                "\n{:.0} s, a bar is {:?}, full height {}; Ctrl-C ends",
+                "\n{:.0} s; one bar is {:?}, full height is {}; Ctrl-C ends",
                 started.elapsed().as_secs_f64(),
                 interval,
                 text::mib(most)

@@ -41,13 +41,13 @@ fn position(words: &str, word: &[u8]) -> Option<usize> {
 choices! {
     /// Which front end serves small blocks.
     ModeChoice {
-        /** The best that works here: percpu, else thread for up to 4 threads a CPU and slot for the others. */
+        /** The best that works here: percpu; else thread for the first 4 threads per CPU and slot for the others. */
         Auto = "auto",
-        /** A cache for each virtual CPU, by restartable sequences; as auto where there are none. */
+        /** A cache for each virtual CPU, by restartable sequences. Without them, as `auto`. */
         PerCpu = "percpu",
-        /** A cache for each thread, given back when it exits. */
+        /** A cache for each thread, emptied when the thread exits. */
         Thread = "thread",
-        /** As many caches as CPUs, each behind a try-lock. */
+        /** One cache per CPU, each behind a try-lock; any thread may use any of them. */
         Slot = "slot",
     }
 }
@@ -55,33 +55,33 @@ choices! {
 choices! {
     /// Whether statistics are kept and printed when the program exits.
     StatsChoice {
-        /** Nothing is printed. */
+        /** Prints nothing. */
         Off = "0" | "",
-        /** Statistics as text on standard error, and where resident memory is (`docs/why.md`). */
+        /** Statistics as text on standard error, then where resident memory is (`docs/why.md`). */
         Text = "1",
         /** Statistics as one line of JSON on standard error. */
         Json = "json",
-        /** Statistics as OpenMetrics text, for Prometheus and its kin, on standard error. */
+        /** Statistics as OpenMetrics text, which Prometheus reads, on standard error. */
         OpenMetrics = "openmetrics",
     }
 }
 
 choices! {
-    /// Whether a thread of the engine gives memory back that nobody needs any more.
+    /// Whether a thread of the engine returns unused memory to the kernel.
     ScavengerChoice {
-        /** In programs that have several threads anyway, and a few MiB in use. */
+        /** Starts in programs where several threads allocate, once 4 MiB are in use. */
         Auto = "auto" | "1",
-        /** Never: memory goes back only while the program frees blocks. */
+        /** Never starts: memory returns to the kernel only while the program frees blocks. */
         Off = "0" | "off",
     }
 }
 
 choices! {
-    /// Whether a program says as it starts which front end serves it.
+    /// Whether a program prints at start which front end serves it.
     ExplainChoice {
-        /** Nothing is said. */
+        /** Prints nothing. */
         Off = "0" | "",
-        /** One line on standard error: the mode, why this one, and what else would work. */
+        /** Prints one line on standard error: the mode, the reason, and the other modes that would work. */
         On = "1",
     }
 }
@@ -91,9 +91,9 @@ choices! {
     CheckChoice {
         /** No. */
         Off = "0" | "",
-        /** Mistakes stop the program, and blocks still held at exit are listed: `docs/check.md`. */
+        /** Mistakes stop the program with a report; blocks still held at exit are listed (`docs/check.md`). */
         On = "1",
-        /** The same without that list. */
+        /** As `1`, without the list at exit. */
         NoLeaks = "noleaks",
     }
 }
@@ -103,7 +103,7 @@ choices! {
     HardenChoice {
         /** No. */
         Off = "0" | "",
-        /** Blocks lie in random places between guard pages, are zero when freed, and come back late; mistakes that are seen stop the program: `docs/harden.md`. */
+        /** Random order of blocks, late reuse, zeroed free blocks and guard pages; mistakes that are noticed stop the program (`docs/harden.md`). */
         On = "1",
     }
 }
@@ -134,7 +134,7 @@ impl SampleChoice {
         ("|0|", "No."),
         (
             "|5000|1000",
-            "About one of so many that caches are filled with, one a refill at most; 1: each, as long as there are slots.",
+            "Samples one in N of the blocks that refill caches, on average, at most one per refill. `1` samples every block while slots are left.",
         ),
     ];
 }
@@ -179,10 +179,10 @@ impl LimitChoice {
     const EXPECTED: &str = "|512M|2GiB|75%, 1M at least";
     const HELP: &[(&str, &str)] = &[
         ("|0|", "No limit."),
-        ("|512M|2GiB|1000000", "So many bytes, 1M at least; K, M, G and T are powers of 1,024."),
+        ("|512M|2GiB|1000000", "Bytes, at least 1M; K, M, G and T are powers of 1,024."),
         (
             "|75%",
-            "A share of what the process may have: by its control group, or as the machine has.",
+            "A share of the memory limit of the process's control group, or of the machine's memory.",
         ),
     ];
 }
@@ -244,26 +244,24 @@ macro_rules! options {
 }
 
 options! {
-    /** DrainScope front end serves small blocks. Default: `auto`. */
+    /** The front end that serves small blocks. Default: `auto`. */
     mode: ModeChoice = Auto, "EBB_MODE";
-    /** Whether a process says as it starts which mode is in force, and why. Default: no. */
+    /** Prints at start which mode is in force, and why. Default: off. */
     explain: ExplainChoice = Off, "EBB_EXPLAIN";
-    /** Whether statistics are kept and printed at exit. Default: off. */
+    /** Keeps statistics and prints them at exit. Default: off. */
     stats: StatsChoice = Off, "EBB_STATS";
-    /** Whether each block is checked, which costs time and memory. Default: no. */
+    /** Checks every block, for tests: slow. Default: off. */
     check: CheckChoice = Off, "EBB_CHECK";
-    /// Whether mistakes with blocks are made hard to exploit, for programs in production, at a moderate cost. Where
-    /// `EBB_CHECK` is set too, this is ignored. Default: no.
+    /// Makes heap mistakes hard to exploit, for production. Ignored if `EBB_CHECK` is set. Default: off.
     harden: HardenChoice = Off, "EBB_HARDEN";
-    /** Whether some blocks get a page of their own, where wrong accesses are seen: `docs/sampling.md`. Not with `EBB_CHECK` or `EBB_HARDEN`. Default: no. */
+    /** Gives some blocks a page of their own, where wrong accesses fault (`docs/sampling.md`). Ignored if `EBB_CHECK` or `EBB_HARDEN` is set. Default: off. */
     sample: SampleChoice = Off, "EBB_SAMPLE";
-    /// Whether a thread of the engine gives memory back that nobody needs. Default: `auto`.
+    /// The scavenger: a thread of the engine that returns unused memory to the kernel. Default: `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
-    /// How much memory blocks may take; beyond it allocating fails (NULL and ENOMEM), after free memory has gone
-    /// back to make room. Counted are units of 64 KiB that are in use, by large blocks or by spans of which a block
-    /// is in use or in a cache, and those that are free but still resident, each with its entries in the tables
-    /// (604 bytes). Not counted are the slabs of caches, at most 256 KiB for each CPU or thread, and what the engine
-    /// did not allocate. Default: none.
+    /// The most memory that blocks may take. Beyond it the engine purges free memory, and then allocations fail (NULL
+    /// and ENOMEM). It counts units of 64 KiB, each with 604 bytes of tables: those of large blocks, those of spans with
+    /// a block in use or in a cache, and free ones that are resident. It does not count the slabs of caches, at most
+    /// 256 KiB for each CPU or thread, or memory that the engine did not allocate. Default: none.
     limit: LimitChoice = None, "EBB_LIMIT";
 }
 

@@ -72,77 +72,77 @@ macro_rules! statistics {
 statistics! {
     /// A snapshot of an engine and its process.
     Stats {
-        /** In blocks that the program holds, as rounded up to their size classes. */
+        /** In blocks that the program holds, rounded up to their size classes. */
         live_bytes: Gauge Bytes,
-        /** The most that `live_bytes` has been; with several threads, within 128 KiB. Counted with `EBB_STATS` only, else 0. */
+        /** High-water mark of `live_bytes`, with several threads within 128 KiB. 0 without `EBB_STATS`. */
         peak_bytes: Gauge Bytes,
-        /** In all blocks ever handed out. Counted with `EBB_STATS` only, else 0. */
+        /** In all blocks allocated since the start. 0 without `EBB_STATS`. */
         allocated_bytes: Counter Bytes,
-        /** In all blocks ever freed. Counted with `EBB_STATS` only, else 0. */
+        /** In all blocks freed since the start. 0 without `EBB_STATS`. */
         freed_bytes: Counter Bytes,
-        /** In free blocks that caches hold, of virtual CPUs or of threads. */
+        /** In free blocks in per-CPU or thread caches. */
         cached_bytes: Gauge Bytes,
-        /** In free blocks of spans that also have blocks in use, as far as they are resident. */
+        /** In free blocks that are resident, in spans that also have blocks in use. */
         pinned_bytes: Gauge Bytes,
-        /** In free blocks of spans that are not resident: their OS pages were not touched yet, or went back to the kernel. */
+        /** In free blocks of spans that are not resident: their OS pages were never touched, or were purged. */
         hole_bytes: Gauge Bytes,
-        /** In spans behind their last blocks, and in records of heaps. */
+        /** In the ends of spans after their last block, and in the records of heaps. */
         end_bytes: Gauge Bytes,
-        /** In free runs that still are resident. */
+        /** In free runs that are resident. */
         dirty_bytes: Gauge Bytes,
-        /** Of free memory, so much may stay resident because as much that had been returned to the kernel was soon wanted back. */
+        /** Free memory that stays resident because as much was needed again soon after a purge (refaults). */
         wanted_bytes: Gauge Bytes,
-        /** In blocks above 64 KiB that the program holds, each a run of its own. */
+        /** In blocks above 64 KiB that the program holds. Each is a run of its own. */
         large_bytes: Gauge Bytes,
-        /** Of `live_bytes`, the most that may be due to rounding what was asked for up to size classes, or to 64 KiB. */
+        /** Upper bound of the part of `live_bytes` that is rounding: up to size classes, or to 64 KiB. */
         rounding_bytes: Gauge Bytes,
-        /** Of `live_bytes`, in blocks of heaps that the program made (`ebb_heap_new`, `Heap`). */
+        /** The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
-        /** Of `live_bytes`, in sampled blocks (`EBB_SAMPLE`). */
+        /** The part of `live_bytes` in sampled blocks (`EBB_SAMPLE`). */
         sampled_bytes: Gauge Bytes,
         /** Blocks sampled since the start. */
         sampled_blocks: Counter Count,
         /** Heaps that the program made and has not deleted. */
         heaps: Gauge Count,
-        /** What counts against `EBB_LIMIT`: units in use or free and resident, and their tables. */
+        /** Counted against `EBB_LIMIT`: units in use, free units that are resident, and their tables. */
         held_bytes: Gauge Bytes,
-        /** The most that `held_bytes` may be, in whole units of 64 KiB with their tables; 0 for no limit. */
+        /** Limit of `held_bytes`, in whole units of 64 KiB with their tables. 0 means no limit. */
         limit_bytes: Gauge Bytes,
-        /** What the process may have by its control group or the machine, as set-up found it; 0 where nothing says. */
+        /** Memory limit of the control group, or memory of the machine, read at set-up. 0 if unknown. */
         memory_bytes: Gauge Bytes,
-        /** Address space made usable, in use or not, resident or not. */
+        /** Committed address space, in use or not, resident or not. */
         committed_bytes: Gauge Bytes,
-        /** Address space of the tables that describe it. */
+        /** Committed address space of the tables that describe `committed_bytes`. */
         table_bytes: Gauge Bytes,
-        /** Address space of the slabs, in which caches have their lists. */
+        /** Committed address space of the slabs, where caches keep their lists. */
         slab_bytes: Gauge Bytes,
-        /** Memory returned to the kernel since the start. */
+        /** Purged (returned to the kernel) since the start, without `dug_bytes`. */
         purged_bytes: Counter Bytes,
-        /** In free blocks of spans, returned to the kernel since the start: whole OS pages of them. */
+        /** Purged since the start as whole OS pages within spans, and behind large blocks. */
         dug_bytes: Counter Bytes,
-        /** System calls that returned `purged_bytes`. */
+        /** System calls that purged `purged_bytes`. */
         purges: Counter Count,
         /** Blocks above 64 KiB that the program holds. */
         large_blocks: Gauge Count,
-        /** Spans, all size classes together. */
+        /** Spans of all size classes. */
         spans: Gauge Count,
         /** Batches of blocks that went from spans to caches. */
         refills: Counter Count,
-        /** Batches that went back. */
+        /** Batches of blocks that went from caches to spans. */
         flushes: Counter Count,
         /** Time since the process started. */
         elapsed_us: Gauge Micros,
-        /** CPU time in user mode, of the process. */
+        /** CPU time of the process in user mode. */
         user_us: Counter Micros,
-        /** CPU time in the kernel, of the process. */
+        /** CPU time of the process in the kernel. */
         system_us: Counter Micros,
-        /** Page faults of the process served without storage. */
+        /** Page faults of the process that read no storage. */
         minor_faults: Counter Count,
         /** Page faults of the process that read storage. */
         major_faults: Counter Count,
-        /** Resident memory of the process, whoever allocated it. */
+        /** Resident memory of the process, including what the engine did not allocate. */
         resident_bytes: Gauge Bytes,
-        /** The most that `resident_bytes` has been. */
+        /** High-water mark of `resident_bytes`. */
         peak_resident_bytes: Gauge Bytes,
     }
     /// The front end in force, and why.
@@ -156,7 +156,7 @@ statistics! {
     ClassStats {
         /** Bytes in a block. */
         block_bytes: Gauge Bytes,
-        /** Spans cut into blocks of the class. */
+        /** Spans of the class. */
         spans: Gauge Count,
         /** Blocks that the program holds. */
         live: Gauge Count,
@@ -164,11 +164,11 @@ statistics! {
         cached: Gauge Count,
         /** Free blocks in spans. */
         free: Gauge Count,
-        /** Bytes in free blocks of spans that are not resident. */
+        /** In free blocks of spans that are not resident. */
         hole_bytes: Gauge Bytes,
-        /** Batches of blocks that went to caches. */
+        /** Batches of blocks that went from spans to caches. */
         refills: Counter Count,
-        /** Batches that came back. */
+        /** Batches of blocks that went from caches to spans. */
         flushes: Counter Count,
     }
 }
