@@ -139,9 +139,9 @@ see_the_error_above!();
 extern crate std;
 
 // Lowest first: each uses only modules above it in this list.
+mod size_class;
 mod tuning;
 mod platform;
-mod size_class;
 mod frontend;
 mod backend;
 mod telemetry;
