@@ -1,8 +1,8 @@
 //! Steps that are a cargo command: `unit`, `loom` and `miri`.
 
+use crate::context::Context;
 use crate::process::last_lines;
 use crate::tally::Tally;
-use crate::test::Context;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -28,17 +28,6 @@ const SLOW: [&str; 12] = [
 ];
 /// Tests that Miri must stop, for reading memory that nobody has.
 const MUTANTS: [&str; 2] = ["a_freed_block_is_read", "purged_memory_is_read"];
-
-/// The workspace's root.
-pub fn root() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    Ok(root.context("xtask lies in no workspace")?.to_path_buf())
-}
-
-/// Cargo's target directory.
-pub fn target(root: &Path) -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
-}
 
 /// Installs what a target's standard library is, if that is missing.
 pub fn add_target(target: &str) -> Result<()> {

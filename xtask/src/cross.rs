@@ -2,9 +2,9 @@
 //! on another kernel. What they need (the target by rustup, compilers, qemu and gVisor as packages) is installed; where that cannot
 //! be had they are skipped.
 
+use crate::context::Context;
 use crate::library::{Library, Mode};
 use crate::tally::Tally;
-use crate::test::Context;
 use crate::{c, cargo, linking, packages, process};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;

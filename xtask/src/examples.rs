@@ -3,6 +3,7 @@
 
 use crate::tally::Tally;
 use crate::wheel::Environment;
+use crate::workspace;
 use crate::{cargo, on_disk, process, unittest};
 use anyhow::{Context as _, Result, ensure};
 use std::env;
@@ -26,8 +27,8 @@ pub struct Args {
 
 /// Whether every test passed.
 pub fn run(args: &Args) -> Result<bool> {
-    let root = cargo::root()?;
-    let target = cargo::target(&root);
+    let root = workspace::root()?;
+    let target = workspace::target(&root);
     let source = root.join("examples/extensions");
     let built = target.join("extensions");
     let mut tally = Tally::default();

@@ -2,6 +2,7 @@
 //! cannot be installed, random bytes on stable Rust.
 
 use crate::cargo;
+use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -23,8 +24,8 @@ pub struct Args {
 
 /// Whether nothing was found.
 pub fn run(args: &Args) -> Result<bool> {
-    let root = cargo::root()?;
-    let dir = cargo::target(&root).join("fuzz");
+    let root = workspace::root()?;
+    let dir = workspace::target(&root).join("fuzz");
     let chosen = |name: &&str| args.target.as_ref().is_none_or(|target| target == name);
     let names = TARGETS.into_iter().filter(chosen);
     let tool = install(&root, &dir);

@@ -4,6 +4,7 @@ mod bench;
 mod c;
 mod cargo;
 mod compiler;
+mod context;
 mod cross;
 mod examples;
 mod faces;
@@ -27,6 +28,7 @@ mod tally;
 mod test;
 mod unittest;
 mod wheel;
+mod workspace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@
 
 use crate::cargo;
 use crate::tally::Tally;
+use crate::workspace;
 use anyhow::Result;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub struct Args {
 
 /// Whether every test passed.
 pub fn run(args: &Args) -> Result<bool> {
-    let root = cargo::root()?;
+    let root = workspace::root()?;
     let mut total = Tally::default();
     for sanitizer in ["thread", "address"] {
         if args.only.as_ref().is_some_and(|only| only != sanitizer) {
@@ -44,7 +45,7 @@ fn test(root: &Path, sanitizer: &str) -> Result<Tally> {
     command
         .args(["test", "--no-fail-fast", "--package", "ebbmalloc-testkit", "--target", TARGET])
         .arg("--target-dir")
-        .arg(cargo::target(root).join("sanitize").join(sanitizer))
+        .arg(workspace::target(root).join("sanitize").join(sanitizer))
         .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
     if sanitizer == "thread" {
         // Tests unwind. A profile that aborts has cargo build the standard library once for each, and they do not mix.

@@ -2,6 +2,7 @@
 //! (`crates/testkit/examples/soak.rs`).
 
 use crate::cargo;
+use crate::workspace;
 use anyhow::{Context as _, Result};
 
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
@@ -18,7 +19,7 @@ pub struct Args {
 
 /// Whether memory came back in each mode.
 pub fn run(args: &Args) -> Result<bool> {
-    let root = cargo::root()?;
+    let root = workspace::root()?;
     let chosen = |mode: &&str| args.mode.as_ref().is_none_or(|only| only == mode);
     let modes: Vec<&str> = MODES.into_iter().filter(chosen).collect();
     let seconds = args.minutes * 60 / modes.len() as u64;

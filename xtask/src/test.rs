@@ -1,12 +1,10 @@
 //! `cargo xtask test`: all steps, what they need, and the count at the end.
 
-use crate::library::Library;
+use crate::context::Context;
 use crate::tally::Tally;
 use crate::{c, cargo, cross, faces, misuse, packages, programs, rust_crate, wheel};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
@@ -24,24 +22,6 @@ pub struct Args {
     /// List the steps and leave
     #[arg(long)]
     list: bool,
-}
-
-/// What every step is given.
-pub struct Context {
-    pub root: PathBuf,
-    /// Cargo's target directory.
-    pub target: PathBuf,
-    /// Where steps keep what they build and print; left behind for a look.
-    pub work: PathBuf,
-    pub library: Library,
-    /// Part of the names of the programs to run.
-    pub filter: String,
-    /// Whether to run also what takes minutes.
-    pub long: bool,
-    /// What runs the contract programs: a command that takes theirs. Empty for nothing.
-    pub runner: &'static [&'static str],
-    /// Whether that is qemu.
-    pub emulated: bool,
 }
 
 struct Step {
@@ -199,36 +179,6 @@ fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
         (format!("{:10}{tally}, {seconds:.1} s", step.name), tally)
     };
     steps.iter().map(run).collect()
-}
-
-impl Context {
-    /// For the library that is to be tested, and what has `filter` in its name.
-    pub fn find(filter: &str) -> Result<Context> {
-        let root = cargo::root()?;
-        let target = cargo::target(&root);
-        let work = target.join("test");
-        fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
-        let library = Library::find(&target.join("release"))?;
-        let filter = filter.to_string();
-        Ok(Context {
-            root,
-            target,
-            work,
-            library,
-            filter,
-            long: false,
-            runner: &[],
-            emulated: false,
-        })
-    }
-
-    /// The same for another library, whose steps keep their things apart.
-    pub fn with(&self, library: Library, name: &str) -> Result<Context> {
-        let work = self.work.join(name);
-        fs::create_dir_all(&work)?;
-        let (root, target, filter) = (self.root.clone(), self.target.clone(), self.filter.clone());
-        Ok(Context { root, target, work, library, filter, ..*self })
-    }
 }
 
 /// The steps named in `only`, in their own order; all of them if it is empty.

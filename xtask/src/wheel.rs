@@ -1,10 +1,11 @@
 //! `cargo xtask wheel` makes the Python wheel; the step `wheel` installs it as a user would, and runs `python/tests`.
 
+use crate::context::Context;
 use crate::install::Tree;
 use crate::process;
 use crate::tally::Tally;
-use crate::test::Context;
-use crate::{cargo, packages, unittest};
+use crate::workspace;
+use crate::{packages, unittest};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::env;
@@ -26,8 +27,8 @@ pub fn packages() -> BTreeSet<String> {
 
 /// Makes the wheel and says where it is.
 pub fn make() -> Result<bool> {
-    let root = cargo::root()?;
-    let work = cargo::target(&root).join("wheel");
+    let root = workspace::root()?;
+    let work = workspace::target(&root).join("wheel");
     let tools = Tools::new(Path::new("python3"), &work)?;
     println!("{}", tools.wheel(&root)?.display());
     Ok(true)

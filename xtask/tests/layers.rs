@@ -61,7 +61,11 @@ fn name_of(of: &Type) -> Option<String> {
 impl Source {
     fn read(root: &Path) -> Self {
         let mut source = Self::default();
-        source.add(&root.join("lib.rs"), root, Module::new());
+        let file = ["lib.rs", "main.rs"]
+            .map(|name| root.join(name))
+            .into_iter()
+            .find(|file| file.exists());
+        source.add(&file.expect("a crate"), root, Module::new());
         source
     }
 
@@ -300,6 +304,13 @@ fn nothing_uses_a_module_above_it() {
 #[test]
 fn there_is_no_circle() {
     let found = engine().circle();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn there_is_no_circle_in_the_tasks() {
+    let tasks = Source::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let found = tasks.circle();
     assert!(found.is_empty(), "{found:#?}");
 }
 

@@ -8,14 +8,15 @@
 //! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
 //! defined, that the program is linked to or loads from `PLUGIN_PATH`.
 
-pub mod emulation;
+pub mod emulated;
+mod emulation;
 mod expect;
 
 use crate::compiler::{self, Object, Plugin, WAYS, Way};
+use crate::context::Context;
 use crate::header::Header;
 use crate::library::{Care, Library, Mode};
 use crate::tally::Tally;
-use crate::test::Context;
 use crate::{packages, pool, process};
 use anyhow::{Context as _, Result, bail, ensure};
 use expect::{Expect, quoted};

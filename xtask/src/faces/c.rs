@@ -1,10 +1,10 @@
 //! C and C++ by an installed tree: plain compilers, pkg-config, CMake, and programs of others.
 
-use super::{fresh, served, text};
+use super::shared::{fresh, served, text};
+use crate::context::Context;
 use crate::install::Tree;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::test::Context;
 use crate::{object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;

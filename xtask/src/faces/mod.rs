@@ -1,15 +1,15 @@
 //! Step `faces`: what users of other languages get, as they get it. C and C++ see an installed tree only, which has
 //! been moved since; Zig the package of this repository.
 
+mod shared;
+
 mod c;
 mod zig;
 
+use crate::context::Context;
 use crate::tally::Tally;
-use crate::test::Context;
 use anyhow::Result;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 pub fn packages(context: &Context) -> Result<BTreeSet<String>> {
@@ -35,31 +35,9 @@ pub fn run(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// An empty directory for a part of this step.
-fn fresh(context: &Context, name: &str) -> Result<PathBuf> {
-    let dir = context.work.join("faces").join(name);
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir_all(&dir)?;
-    Ok(dir)
-}
-
-/// Whether each program said that it was served by ebbmalloc, and as many did as should have.
-fn served(stdout: &str, programs: usize) -> bool {
-    let said: Vec<&str> =
-        stdout.lines().filter_map(|line| line.strip_prefix("served by ")).collect();
-    said.len() == programs && said.iter().all(|by| by.starts_with("ebbmalloc 0."))
-}
-
-/// The path as a string for a command line.
-fn text(path: &Path) -> String {
-    path.display().to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::shared::served;
 
     #[test]
     fn a_program_that_was_not_served_is_seen() {

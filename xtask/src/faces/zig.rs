@@ -1,9 +1,9 @@
 //! The Zig package: its tests, wrong use, and, where there is time, the way that users get it.
 
-use super::{fresh, served, text};
+use super::shared::{fresh, served, text};
+use crate::context::Context;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
-use crate::test::Context;
 use crate::{packages, process::run as run_program};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;

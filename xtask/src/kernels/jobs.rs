@@ -2,15 +2,11 @@
 
 use super::build::{MUSL, Programs, STATIC};
 use super::console::Ended;
+use super::guest_paths::{LIBRARY, TESTS};
 use super::machine::Accelerator;
 use crate::c::SKIPPED;
 use crate::process::last_lines;
 use ebbmalloc_guest::{End, Job};
-
-/// Where programs lie in the guest.
-pub const TESTS: &str = "/tests";
-/// The library, in the guest.
-pub const LIBRARY: &str = "/tests/libebbmalloc.so";
 
 /// How we know that a job did what it is for.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,8 +3,8 @@
 use super::build::Programs;
 use super::console::Console;
 use super::fetch::System;
+use super::guest_paths::{LIBRARY, TESTS};
 use super::initramfs::Initramfs;
-use super::jobs::{LIBRARY, TESTS};
 use super::target::Arch;
 use anyhow::{Context as _, Result};
 use ebbmalloc_guest::{JOBS, Job};

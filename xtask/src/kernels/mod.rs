@@ -4,14 +4,16 @@
 mod build;
 mod console;
 mod fetch;
+mod guest_paths;
 mod initramfs;
 mod jobs;
 mod machine;
 mod report;
 mod target;
 
+use crate::packages;
 use crate::tally::Tally;
-use crate::{cargo, packages};
+use crate::workspace;
 use anyhow::{Context as _, Result, ensure};
 use build::Programs;
 use ebbmalloc_guest::Job;
@@ -59,8 +61,8 @@ struct Context<'a> {
 
 /// Whether every test that ran passed.
 pub fn run(args: &Args) -> Result<bool> {
-    let root = cargo::root()?;
-    let target = cargo::target(&root);
+    let root = workspace::root()?;
+    let target = workspace::target(&root);
     let work = target.join("kernels");
     fs::create_dir_all(&work).with_context(|| format!("cannot create {}", work.display()))?;
     let context = Context { args, root, target, work };

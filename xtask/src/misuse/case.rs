@@ -16,9 +16,6 @@ use std::time::Duration;
 pub const THREATS: [&str; 6] =
     ["double free", "invalid free", "wrong size", "overflow", "write after free", "secrets"];
 
-/// Bytes of a block: four sizes of small ones, two of large ones.
-pub const SIZES: [usize; 6] = [16, 100, 1_000, 20_000, 200_000, 3_000_000];
-
 const RUN_LIMIT: Duration = Duration::from_secs(20);
 
 pub struct Case {

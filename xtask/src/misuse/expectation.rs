@@ -4,12 +4,14 @@
 //! all of percpu, thread and slot, where these have no line of their own. Several outcomes may be allowed: `A or B`.
 
 use crate::header::Header;
-use crate::misuse::case::SIZES;
 use crate::misuse::outcome::Outcome;
 use anyhow::{Context as _, Result, ensure};
 
 /// The modes that expectations are declared for.
 pub const KEYS: [&str; 6] = ["default", "percpu", "thread", "slot", "check", "harden"];
+
+/// Bytes of a block: four sizes of small ones, two of large ones.
+pub const SIZES: [usize; 6] = [16, 100, 1_000, 20_000, 200_000, 3_000_000];
 
 /// For each of `KEYS` and each of `SIZES` what is allowed; empty: nothing is said.
 #[derive(Default)]

@@ -7,9 +7,10 @@ pub mod step;
 mod subjects;
 mod table;
 
-use crate::misuse::case::{Case, SIZES, Subject};
+use crate::context::Context;
+use crate::misuse::case::{Case, Subject};
+use crate::misuse::expectation::SIZES;
 use crate::misuse::outcome::Outcome;
-use crate::test::Context;
 use crate::{cargo, packages, pool};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeSet;

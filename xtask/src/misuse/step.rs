@@ -1,12 +1,13 @@
 //! Step `misuse` of `cargo xtask test`: each program, size and mode of ebbmalloc ends as its first comment says.
 
-use crate::misuse::case::{Case, SIZES, Subject, cases};
+use crate::context::Context;
+use crate::misuse::case::{Case, Subject, cases};
+use crate::misuse::expectation::SIZES;
 use crate::misuse::outcome::Outcome;
 use crate::misuse::subjects;
 use crate::packages;
 use crate::pool;
 use crate::tally::Tally;
-use crate::test::Context;
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,8 @@
 //! The allocators of the matrix: ebbmalloc in its modes, and its peers.
 
+use crate::context::Context;
 use crate::library::Library;
 use crate::misuse::case::Subject;
-use crate::test::Context;
 use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 //! The matrix as Markdown.
 
-use crate::misuse::case::{Case, SIZES, Subject, THREATS};
+use crate::misuse::case::{Case, Subject, THREATS};
+use crate::misuse::expectation::SIZES;
 use crate::misuse::outcome::Outcome;
 use std::fmt::Write as _;
 

@@ -4,10 +4,10 @@
 mod script;
 mod table;
 
+use crate::context::Context;
 use crate::library::{Library, Mode};
 use crate::process::{Finished, last_lines};
 use crate::tally::Tally;
-use crate::test::Context;
 use crate::{packages, pool};
 use anyhow::{Context as _, Result, ensure};
 pub use script::Script;

@@ -1,9 +1,9 @@
 //! One script: what its header declares, and a run of it.
 
+use crate::context::Context;
 use crate::header::Header;
 use crate::library::Library;
 use crate::process::{self, Finished};
-use crate::test::Context;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::PathBuf;

@@ -4,11 +4,11 @@
 mod programs;
 
 use crate::cargo;
+use crate::context::Context;
 use crate::linking;
 use crate::on_disk;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
-use crate::test::Context;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::env;
 use std::fs;

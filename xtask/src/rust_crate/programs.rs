@@ -2,8 +2,8 @@
 
 use super::{HELLO, Outcome, User, VERSION, dependency};
 use crate::cargo;
+use crate::context::Context;
 use crate::process::{self, last_lines};
-use crate::test::Context;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};

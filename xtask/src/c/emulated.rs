@@ -1,0 +1,42 @@
+//! Which contract programs an emulator of another processor can serve.
+
+use super::Program;
+
+const EXECUTES_ITSELF: &str = "it executes itself, which the kernel does not know how to do there";
+const FORKS_THREADS: &str = "qemu does not survive forks while other threads run";
+const COUNTS: &str = "it counts what qemu has, too";
+const SPACE: &str = "it is about address space, of which qemu's own is a part";
+/// Programs that the emulator cannot serve, and why.
+const UNSERVED: [(&str, &str); 13] = [
+    ("atexit.c", "it fails there without the library, too: the order of exit handlers"),
+    ("core_dump.c", COUNTS),
+    ("descriptors.c", EXECUTES_ITSELF),
+    ("exhaustion.c", SPACE),
+    ("faults.c", "it reads registers of x86-64"),
+    ("fork_caches.c", FORKS_THREADS),
+    ("fork_threads.c", FORKS_THREADS),
+    ("group.c", COUNTS),
+    ("memory_limit.c", EXECUTES_ITSELF),
+    ("memory_maps.c", SPACE),
+    ("scavenger.c", COUNTS),
+    ("scavenger_guest.c", COUNTS),
+    ("thread_many.c", COUNTS),
+];
+
+impl Program {
+    /// The same program in the first of its ways, built by gcc for another processor, whose name begins so; or why that
+    /// is of no use.
+    pub fn emulated(mut self, prefix: &str) -> Result<Program, (String, &'static str)> {
+        if let Some(&(_, why)) = UNSERVED.iter().find(|(name, _)| *name == self.name) {
+            return Err((self.name, why));
+        }
+        self.builds.retain(|build| build[0] == "gcc");
+        if self.builds.is_empty() {
+            return Err((self.name, "only C compilers are installed for it"));
+        }
+        self.builds.iter_mut().for_each(|build| build[0].insert_str(0, prefix));
+        self.ways.truncate(1);
+        // What the emulator needs for itself is more than what programs are to do with.
+        Ok(Program { limits: vec![None], ..self })
+    }
+}
