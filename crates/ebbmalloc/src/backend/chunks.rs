@@ -1,32 +1,34 @@
-//! Memory apart from all blocks that grows in chunks, each an eighth of what was taken before, so a process has about as much of it as
-//! it uses. Where memory is short for a while, the next try may succeed.
+//! Growable metadata memory outside the region, in chunks.
+//!
+//! Chunks grow with the memory, to about an eighth of it, so it stays close to what the process
+//! needs. Where memory is short, a later attempt to grow may succeed.
 
 use core::ptr;
 
 use crate::platform::os::{Os, choose};
 
-/// What everything in chunks is a multiple of, in bytes.
+/// The granule of all sizes and positions in chunks, in bytes.
 pub(crate) const GRAIN: usize = 16;
-/// Chunks that numbers between two powers of two are divided into.
+/// log2 of the number of chunks between two powers of two.
 const STEPS_LOG: u32 = 3;
-/// The first grain has the number of two to this power: so the first chunk has 64 KiB, a multiple of any page.
+/// The first grain has the number 2^15. So the first chunk has 64 KiB, a multiple of any OS page.
 const FIRST_LOG: u32 = 15;
 pub(crate) const FIRST: usize = 1 << FIRST_LOG;
-/// As many as numbers of 32 bits reach.
+/// Enough chunks for all grain numbers of 32 bits.
 const CHUNKS: usize = ((u32::BITS - FIRST_LOG) << STEPS_LOG) as usize;
 
-/// Grains in chunks, numbered from [`FIRST`] on. They are zero at first.
+/// Chunks of grains. Grains are numbered from [`FIRST`] on, and are zero at first.
 #[repr(C)]
 pub(crate) struct Chunks {
     starts: [*mut u8; CHUNKS],
-    /// How many chunks there are: the first ones.
+    /// How many chunks there are. The first `count` elements of `starts` are set.
     count: usize,
 }
 
-// SAFETY: the memory is the chunks' alone.
+// SAFETY: `Chunks` owns the memory that its pointers refer to.
 unsafe impl Send for Chunks {}
 
-/// The number of the chunk that a grain is in, and of the chunk's first grain.
+/// Returns the number of the chunk that a grain lies in, and that chunk's first grain.
 pub(crate) fn chunk_of(grain: usize) -> (usize, usize) {
     let log = grain.ilog2();
     let step = grain >> (log - STEPS_LOG);
@@ -34,7 +36,7 @@ pub(crate) fn chunk_of(grain: usize) -> (usize, usize) {
     (nth, step << (log - STEPS_LOG))
 }
 
-/// The first grain of a chunk.
+/// The number of the first grain of a chunk.
 pub(crate) fn first_of(chunk: usize) -> usize {
     let (log, step) = (chunk >> STEPS_LOG, chunk & ((1 << STEPS_LOG) - 1));
     ((1 << STEPS_LOG) + step) << (log + (FIRST_LOG - STEPS_LOG) as usize)
@@ -45,12 +47,12 @@ impl Chunks {
         Self { starts: [ptr::null_mut(); CHUNKS], count: 0 }
     }
 
-    /// The number behind that of the last grain.
+    /// The number after that of the last grain.
     pub fn end(&self) -> usize {
         first_of(self.count)
     }
 
-    /// Takes another chunk. False if memory is short; it may be called again.
+    /// Adds a chunk. Returns false if memory is short; the caller may try again later.
     pub fn grow(&mut self, os: &impl Os) -> bool {
         if self.count == CHUNKS {
             return false;
@@ -64,15 +66,16 @@ impl Chunks {
         true
     }
 
-    /// The address of a grain that there is.
+    /// The address of a grain, which must be below [`Chunks::end`].
     pub fn at(&self, grain: usize) -> *mut u8 {
         let (chunk, first) = chunk_of(grain);
         debug_assert!(chunk < self.count);
-        // SAFETY: in the chunk.
+        // SAFETY: the grain is below `end`, so it lies in this chunk.
         unsafe { self.starts[chunk].add((grain - first) * GRAIN) }
     }
 
-    /// Understands what lies where there are chunks in another process: address and length of each of them.
+    /// Reads the record of chunks of another process. Yields address and length in bytes of each
+    /// chunk.
     pub fn ranges(bytes: &[u8; Self::BYTES]) -> impl Iterator<Item = (usize, usize)> {
         let (words, _) = bytes.as_chunks();
         let word = |nth: usize| usize::from_ne_bytes(words[nth]);
@@ -80,12 +83,13 @@ impl Chunks {
         (0..word(CHUNKS).min(CHUNKS)).map(move |chunk| (word(chunk), length(chunk)))
     }
 
-    /// Bytes of this record.
+    /// Size of this record in bytes.
     pub const BYTES: usize = size_of::<Self>();
 
-    /// Address and length of each chunk.
+    /// Address and length in bytes of each chunk.
     pub fn each(&self) -> impl Iterator<Item = (usize, usize)> {
-        // SAFETY: any record consists of bytes.
+        // SAFETY: the record is `BYTES` long, and consists of pointers and an integer without
+        // padding.
         Self::ranges(unsafe { &*(&raw const *self).cast() })
     }
 }

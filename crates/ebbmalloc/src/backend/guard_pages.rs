@@ -1,11 +1,14 @@
-//! Guard pages: pages out of reach behind what may be used, so that whoever writes on is stopped.
+//! Guard pages: inaccessible pages behind usable memory, which stop a program that writes beyond
+//! its end.
 //!
-//! Where the kernel has pages out of reach within a mapping (Linux 6.13), there are as many as are wanted. Before, each is a gap in
-//! what is mapped, which makes two mappings of one, of which a process has some 65,000 (vm.max_map_count). So there are
-//! 12,000 at most; what comes later has none, and is as good as without but for that.
+//! Linux 6.13 has guard pages within a mapping, and their number is unlimited. On older kernels,
+//! each is a gap between mappings. A gap splits a mapping in two, and a process may have about
+//! 65,000 mappings (vm.max_map_count). So there are at most [`GUARDS_MAX`] gaps. Later memory has
+//! no guard page, and works as well otherwise.
 //!
-//! There it may also be refused to make a guard accessible again: where so much memory may be written as the process may have
-//! (RLIMIT_DATA). Then all of its run is put out of reach, which leaves room for others, and comes back when there is room for it.
+//! On older kernels the removal of a guard page may also be refused, where the process may not have
+//! more writable memory (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory
+//! for others. [`Guards::restore`] returns it once the kernel allows it.
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::GUARDS_MAX;
@@ -13,107 +16,118 @@ use crate::backend::tuning::RESTORES_PER_CALL_MAX;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
-/// How many there are.
+/// The number of guard pages, and the runs that could not be made accessible again.
 pub(crate) struct Guards {
-    placed: usize,
-    /// Whether they split no mappings.
-    within: bool,
-    /// Units that cannot be used: those of runs that are out of reach as a whole, and those that the kernel refused even that for.
+    count: usize,
+    /// Whether guard pages split no mappings.
+    within_mapping: bool,
+    /// Units that cannot be used: those of inaccessible runs, and those that the kernel would not
+    /// even decommit.
     pub lost: usize,
-    /// The first run out of reach; the others are linked by their spans' records.
-    first: UnitIndex,
+    /// The first inaccessible run. The others are linked by the records of their spans.
+    first_inaccessible: UnitIndex,
 }
 
 impl Guards {
     pub const fn new() -> Self {
-        Self { placed: 0, within: false, lost: 0, first: 0 }
+        Self { count: 0, within_mapping: false, lost: 0, first_inaccessible: 0 }
     }
 
-    /// Finds out which ones there are, by a page that is committed, and which nobody uses.
+    /// Finds out whether guard pages split mappings here, by a try with a committed page that is
+    /// not in use.
     pub fn set_up(&mut self, os: &impl Os, page: *mut u8) {
-        self.within = os.can_hide(page);
+        self.within_mapping = os.can_hide(page);
     }
 
-    /// Whether there may be more.
+    /// Whether another guard page may be placed.
     pub fn are_left(&self) -> bool {
-        self.within || self.placed < GUARDS_MAX
+        self.within_mapping || self.count < GUARDS_MAX
     }
 
-    /// Puts pages out of reach. False if there are too many already, or the kernel refuses; the contents are
-    /// unspecified then.
+    /// Makes pages inaccessible. Returns false if there are too many guard pages, or if the kernel
+    /// refuses; the contents are unspecified then.
     ///
     /// # Safety
-    /// The range is committed, and nobody uses it.
+    /// The range is committed, and no thread uses it.
     pub unsafe fn place(&mut self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is committed and not in use.
         let placed = self.are_left() && unsafe { os.hide(start, bytes) };
-        self.placed += placed as usize;
+        self.count += placed as usize;
         placed
     }
 
-    /// Makes all of a run accessible again that is guarded from `reach` bytes on. `hidden`: what is before that was decommitted.
-    /// False if the kernel refuses: then nobody may use the run until [`Guards::restore`] returns it.
+    /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `hidden` tells
+    /// whether the bytes before that were decommitted. Returns false if the kernel refuses. No
+    /// thread may use the run then, until [`Guards::restore`] returns it.
     ///
     /// # Safety
-    /// The run is the caller's, and nobody uses what is in it.
+    /// The caller owns the run, and no thread uses its contents.
     pub unsafe fn remove(
         &mut self,
         region: &Region,
         os: &impl Os,
         (first, units): (UnitIndex, u32),
-        reach: usize,
+        usable_bytes: usize,
         hidden: bool,
     ) -> bool {
         let (start, bytes) = (region.address(first), units as usize * UNIT);
-        // SAFETY: the caller's.
+        // SAFETY: the caller owns the run and its records. The first `usable_bytes` bytes are
+        // decommitted if `hidden` is set, and the rest is a guard.
         unsafe {
-            let shown = !hidden || reach == 0 || os.commit(start, reach).is_ok();
-            if shown && os.show(start.add(reach), bytes - reach) {
-                self.placed -= 1;
+            let is_accessible =
+                !hidden || usable_bytes == 0 || os.commit(start, usable_bytes).is_ok();
+            if is_accessible && os.show(start.add(usable_bytes), bytes - usable_bytes) {
+                self.count -= 1;
                 return true;
             }
             self.lost += units as usize;
-            // All that counts as memory that may be written, also a guard within a mapping.
-            let (from, to) =
-                (if shown { 0 } else { reach }, if self.within { bytes } else { reach });
+            // Decommit everything that counts as writable memory, which a guard within a mapping
+            // does too.
+            let (from, to) = (
+                if is_accessible { 0 } else { usable_bytes },
+                if self.within_mapping { bytes } else { usable_bytes },
+            );
             if from < to && !os.decommit(start.add(from), to - from) {
                 return false;
             }
-            (*region.span(first)).next = self.first;
-            self.first = first;
+            (*region.span(first)).next = self.first_inaccessible;
+            self.first_inaccessible = first;
         }
         false
     }
 
-    /// A run of so many units that is accessible again and reads as zero, its units no longer lost; `None` if there is none.
+    /// Makes an inaccessible run accessible again, and subtracts its units from [`Guards::lost`].
+    /// Returns the run, which reads as zero, and its length in units, which `units_of` tells.
+    /// `None` if no run became accessible.
     pub fn restore(
         &mut self,
         region: &Region,
         os: &impl Os,
         units_of: impl Fn(UnitIndex) -> u32,
     ) -> Option<(UnitIndex, u32)> {
-        let mut link = &raw mut self.first;
+        let mut link = &raw mut self.first_inaccessible;
         for _ in 0..RESTORES_PER_CALL_MAX {
-            // SAFETY: a link of the list, whose records are kept for it.
+            // SAFETY: `link` points to `self.first_inaccessible` or to the `next` of a listed run's
+            // span record, which nothing else writes.
             let first = unsafe { *link };
             if first == 0 {
                 break;
             }
             let (units, start) = (units_of(first), region.address(first));
             let bytes = units as usize * UNIT;
-            // SAFETY: out of reach, and nobody's.
+            // SAFETY: the run is inaccessible as a whole, and no thread uses it.
             unsafe {
                 let next = &raw mut (*region.span(first)).next;
                 if os.commit(start, bytes).is_ok() {
-                    if !self.within || os.show(start, bytes) {
+                    if !self.within_mapping || os.show(start, bytes) {
                         *link = *next;
-                        self.placed -= 1;
+                        self.count -= 1;
                         self.lost -= units as usize;
                         return Some((first, units));
                     }
                     os.decommit(start, bytes);
                 }
-                // A shorter one may be had.
+                // A later run may be shorter, and its commit may succeed.
                 link = next;
             }
         }

@@ -1,10 +1,10 @@
-//! The page heap: runs of units, handed out by address-ordered best fit, joined when they come
-//! back, and purged (returned to the kernel) when too much free memory stays resident.
+//! The page heap: hands out runs of units by address-ordered best fit, joins them when they are
+//! freed, and purges them when too much free memory stays resident.
 //!
-//! Free runs are of three kinds, which do not join: *dirty* ones are resident and hold old
-//! contents; *clean* ones are mapped, cost nothing and read as zero; *unmapped* ones are addresses
-//! only, as the host would otherwise see more address space in use than there is memory. They are
-//! handed out in this order. And there are runs of no use, where another mapping lies.
+//! Free runs have three states. *Dirty* runs are resident and hold old contents. *Clean* runs are
+//! mapped but not resident, and read as zero. *Unmapped* runs are only addresses, so that the host
+//! does not see more address space in use than there is memory. Runs of different states do not
+//! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
 use core::iter;
 use core::num::NonZeroUsize;
@@ -18,7 +18,7 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_SHARE, CLEAN_UNITS_MAX, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    CLEAN_SHARE, CLEAN_UNITS_KEPT, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
     UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -34,19 +34,19 @@ pub(crate) struct Granted {
     pub zeroed: bool,
 }
 
-/// Everything free, and the frontier behind which nothing was ever used.
+/// The free runs, and the frontier: the first unit that was never used.
 pub(crate) struct PageHeap {
     dirty: RunTree,
     clean: RunTree,
     unmapped: RunTree,
-    /// Units that were ever handed out, unit 0 included.
+    /// The unit after the last that was ever used or given up; 0 before any was.
     frontier: UnitIndex,
-    /// Units that may be in use or dirty, if not as many as there are.
+    /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
     pub retention: Retention,
     pub guards: Guards,
     pub counts: PageCounts,
-    /// Mappings to which pages have moved: units marked as the beginning of one.
+    /// Mappings that moved pages made: units marked as the beginning of one.
     mappings: usize,
 }
 
@@ -66,8 +66,8 @@ impl PageHeap {
         }
     }
 
-    /// Hands out `units` units that begin at a multiple of `align` units, a power of two.
-    /// `None` if the region or the kernel has not so much, or the limit forbids it.
+    /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
+    /// `None` if the region or the kernel has not enough, or if the limit forbids it.
     pub fn alloc(
         &mut self,
         region: &Region,
@@ -76,39 +76,40 @@ impl PageHeap {
         align: Units,
     ) -> Option<Granted> {
         let in_use = self.counts.in_use + units.get() as usize;
-        if in_use > self.most() || !self.could_hold(region, units, align) {
+        if in_use > self.resident_units_max() || !self.could_hold(region, units, align) {
             return None;
         }
-        let longer = if align == Units::ONE { self.take_longer(region, os, units) } else { None };
-        let (granted, grown) = match longer {
+        let extended =
+            if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
+        let (granted, grown) = match extended {
             Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
                 let granted = self.take(region, os, units, align).or_else(|| {
-                    // Dirty and clean neighbours do not join; purged, they do. And what nobody uses may be what
-                    // the limit of address space lacks.
+                    // Dirty and clean neighbours join once they are purged. And free address space
+                    // may be what a limit of the process lacks.
                     self.purge(region, os, 0);
                     self.unmap(region, os, 0);
                     self.take(region, os, units, align)
                 });
                 let Some(granted) = granted else {
-                    self.retention.refuse(in_use);
+                    self.retention.record_refusal(in_use);
                     return None;
                 };
                 (granted, if granted.zeroed { units.get() } else { 0 })
             }
         };
         self.count_use(units.get());
-        self.make_up_for_growth(region, os, grown);
+        self.purge_after_growth(region, os, grown);
         Some(granted)
     }
 
-    /// Units that may be in use or dirty.
-    fn most(&self) -> usize {
+    /// The most units that may be in use or dirty.
+    fn resident_units_max(&self) -> usize {
         self.limit.map_or(usize::MAX, NonZeroUsize::get)
     }
 
-    /// So many units became resident: where much is already, some that is free goes.
-    fn make_up_for_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
+    /// Purges free memory, if too much is resident now that `units` units became so.
+    fn purge_after_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
         if units > 0
             && let Some(keep) = self.retention.after_growth(&self.counts, units)
         {
@@ -116,30 +117,30 @@ impl PageHeap {
         }
     }
 
-    /// Whether there could be so many units, at a multiple of `align`, if nothing else were there:
-    /// if not, it is of no use to make room, and so nothing is given up.
+    /// Whether `units` units at a multiple of `align` would fit if all else were free. If not,
+    /// there is no use in giving memory up for them.
     pub fn could_hold(&self, region: &Region, units: Units, align: Units) -> bool {
         let first = region.align_unit(1, align.get());
-        let all = first.and_then(|first| UnitRange::new(first, units));
-        all.is_some_and(|all| all.end() as usize <= region.units())
-            && units.get() as usize <= self.most()
+        let range = first.and_then(|first| UnitRange::new(first, units));
+        range.is_some_and(|range| range.end() as usize <= region.units())
+            && units.get() as usize <= self.resident_units_max()
     }
 
-    /// Whether a run of so many units would take memory that is not resident, and it is time to look
-    /// whether caches keep too much: [`Retention::is_reclaim_due`].
+    /// Whether a run of `units` units would take memory that is not resident, and reclaim is due:
+    /// [`Retention::is_reclaim_due`].
     pub fn would_grow(&mut self, region: &Region, units: Units) -> bool {
         self.could_hold(region, units, Units::ONE)
             && self.dirty.best_fit(region, units.get()).is_none()
             && self.retention.is_reclaim_due(&self.counts, units.get())
     }
 
-    /// Caches were emptied, or asked in vain: [`Retention::postpone_reclaim`].
+    /// Postpones the next reclaim: [`Retention::postpone_reclaim`].
     pub fn postpone_reclaim(&mut self) {
         self.retention.postpone_reclaim(&self.counts);
     }
 
-    /// How many units a span of this class is to have: one where there is a gap of one, since no large block
-    /// fits into that; else as many as usual.
+    /// How many units a new span of this class should have: one if there is a dirty gap of one
+    /// unit, which no large block fits into. Otherwise the usual number.
     pub fn span_units(&self, region: &Region, class: SizeClass) -> u32 {
         let shortest = self.dirty.best_fit(region, 1);
         // SAFETY: the run is in a tree, so its record is current.
@@ -149,12 +150,12 @@ impl PageHeap {
 
     fn count_use(&mut self, units: u32) {
         self.counts.in_use += units as usize;
-        self.retention.count(&self.counts);
+        self.retention.record_counts(&self.counts);
     }
 
-    /// As [`PageHeap::alloc`], but for the pages of a run of `from` units that are to be moved there: takes memory
-    /// that is not resident, and none where resident memory would do, into which copying is quicker than to let
-    /// both be purged.
+    /// As [`PageHeap::alloc`], for a run that the pages of `run` will move to. Takes only memory
+    /// that is not resident. Returns `None` where a resident run would do: copying into that is
+    /// faster than purging both.
     pub fn alloc_to_move(
         &mut self,
         region: &Region,
@@ -170,7 +171,7 @@ impl PageHeap {
             return None;
         }
         let from = run.length().get();
-        // The limit is for pages, and those of `from` only change their place.
+        // The limit is for pages, and those of `run` only move.
         self.counts.in_use -= from as usize;
         let granted = self.take(region, os, units, align);
         self.counts.in_use += from as usize;
@@ -179,16 +180,16 @@ impl PageHeap {
         Some(granted)
     }
 
-    /// Takes a run back whose pages were moved away, and its addresses with them.
+    /// Frees a run whose pages moved away. Its addresses are unmapped.
     pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.disown(region, first);
+        self.clear_note(region, first);
         self.counts.in_use -= units as usize;
-        self.retention.patience.count_gone(os.now_ms(), units);
+        self.retention.patience.count_purged(os.now_ms(), units);
         if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
             self.insert(region, first, units, State::Unmapped);
             return;
         }
-        // SAFETY: nothing is mapped there.
+        // SAFETY: the move has unmapped these units.
         let state = match unsafe { region.map_again(os, first, units, false) } {
             Ok(()) => State::Clean,
             Err(Refusal::Memory) => State::Unmapped,
@@ -197,39 +198,40 @@ impl PageHeap {
         self.insert(region, first, units, state);
     }
 
-    /// Takes a run back whose pages nobody has touched, as far as anybody knows, or that went back to the kernel since.
+    /// Frees a run whose pages were never touched as far as is known, or were purged since.
     pub fn free_untouched(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.disown(region, first);
+        self.clear_note(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
         self.unmap_surplus(region, os);
     }
 
-    /// Takes a run back whose pages went back to the kernel.
+    /// Frees a run whose pages were purged.
     pub fn free_clean(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.disown(region, first);
+        self.clear_note(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
-        self.retention.patience.count_gone(os.now_ms(), units);
+        self.retention.patience.count_purged(os.now_ms(), units);
         self.unmap_surplus(region, os);
     }
 
-    /// Takes runs back that are out of reach, as far as there is room for them now: [`Guards::restore`]. False if there were none.
+    /// Frees inaccessible runs that can be made accessible again: [`Guards::restore`]. Returns
+    /// false if there were none.
     fn restore(&mut self, region: &Region, os: &impl Os) -> bool {
-        // SAFETY: in use, so the record is current.
+        // SAFETY: the run is in use, so its record is current.
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
-        let mut some = false;
+        let mut any = false;
         while let Some((first, units)) = self.guards.restore(region, os, units_of) {
             self.free_clean(region, os, first, units);
-            some = true;
+            any = true;
         }
-        some
+        any
     }
 
-    /// Takes a run back, and purges if too much free memory is resident for too long.
+    /// Frees a run, and purges if too much free memory is resident for too long.
     #[inline(never)]
     pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.disown(region, first);
+        self.clear_note(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Dirty);
         if let Some(keep) = self.retention.after_free(os, &self.counts) {
@@ -237,8 +239,8 @@ impl PageHeap {
         }
     }
 
-    /// Makes a run in use longer, up to `longer` units, if what follows it is free: dirty, clean,
-    /// behind the frontier, or one after the other.
+    /// Extends a run in use to `longer` units if the memory after it is free. It may be dirty,
+    /// clean, unmapped or beyond the frontier, also in sequence.
     pub fn extend(&mut self, region: &Region, os: &impl Os, run: UnitRange, longer: Units) -> bool {
         let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
             return false;
@@ -247,49 +249,53 @@ impl PageHeap {
         if end as usize > region.units() {
             return false;
         }
-        let Some(dirty) = self.dirty_of_free(region, next, end) else {
+        let Some(dirty) = self.count_dirty_if_free(region, next, end) else {
             return false;
         };
         if dirty < more && !self.admit(region, os, more) {
             return false;
         }
-        let taken = self.take_free(region, os, next, end);
+        let taken = self.take_free_units(region, os, next, end);
         if taken {
             self.mark_in_use(region, run.first(), longer.get());
             self.count_use(more);
-            self.make_up_for_growth(region, os, more - dirty);
+            self.purge_after_growth(region, os, more - dirty);
         }
         taken
     }
 
-    /// Where no dirty run is long enough: the longest and what follows it, if that is free and no more than it itself. What
-    /// is dirty for nobody would be resident beside a clean run as long. Where it begins, and how many units become resident.
-    fn take_longer(
+    /// Where no dirty run is long enough: takes the longest one and the memory after it, if that is
+    /// free and no longer than the run. Otherwise that dirty run would stay resident, unused,
+    /// beside a clean run of the full length. Returns the first unit and how many units become
+    /// resident.
+    fn take_longest_dirty(
         &mut self,
         region: &Region,
         os: &impl Os,
         units: Units,
     ) -> Option<(UnitIndex, u32)> {
-        let (first, longest) = self.dirty.longest(region)?;
+        let (first, dirty_units) = self.dirty.longest(region)?;
         let (end, units) = (UnitRange::new(first, units)?.end(), units.get());
-        if longest >= units || longest < units - longest {
+        if dirty_units >= units || dirty_units < units - dirty_units {
             return None;
         }
-        let grown = units - self.dirty_of_free(region, first, end)?;
-        // Not where something has to be purged first, which might be this run, and it would be no run any more.
+        let grown = units - self.count_dirty_if_free(region, first, end)?;
+        // Not if memory must be purged first: that may purge this very run.
         let resident = self.counts.in_use + self.counts.dirty + grown as usize;
-        if resident > self.most() || !self.take_free(region, os, first, end) {
+        if resident > self.resident_units_max() || !self.take_free_units(region, os, first, end) {
             return None;
         }
         self.mark_in_use(region, first, units);
         Some((first, grown))
     }
 
-    /// How many units from `next` to `end` are dirty, if all of them are free. What is behind the frontier is.
-    fn dirty_of_free(&self, region: &Region, next: UnitIndex, end: UnitIndex) -> Option<u32> {
+    /// How many units from `next` to `end` are dirty; `None` unless all are free. Units beyond
+    /// the frontier are free.
+    fn count_dirty_if_free(&self, region: &Region, next: UnitIndex, end: UnitIndex) -> Option<u32> {
         let (mut at, mut dirty) = (next, 0);
         while at < end.min(self.frontier) {
-            // SAFETY: below the frontier, hence committed; a run begins there, and runs are ours under the lock.
+            // SAFETY: the unit is below the frontier, hence committed, and a run begins there. The
+            // lock of the page heap guards the records.
             let run = unsafe { *region.run(at) };
             match run.state {
                 State::InUse | State::Foreign => return None,
@@ -301,9 +307,9 @@ impl PageHeap {
         Some(dirty)
     }
 
-    /// Takes the units from `next` to `end`, at which a free run begins and all of which are free, out of what is free; none of
-    /// them if they cannot be committed.
-    fn take_free(
+    /// Takes the units from `next` to `end` out of the free ones. A free run begins at `next`, and
+    /// all of these units are free. Takes none and returns false if they cannot be committed.
+    fn take_free_units(
         &mut self,
         region: &Region,
         os: &impl Os,
@@ -315,13 +321,13 @@ impl PageHeap {
         }
         let mut at = next;
         while at < end.min(self.frontier) {
-            // SAFETY: as in `dirty_of_free`.
+            // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
             let run = unsafe { *region.run(at) };
             if run.state == State::Unmapped {
                 if self.map_again(region, os, at, at, end.min(at + run.units)).is_err() {
                     return false;
                 }
-                // It may have joined the one before it.
+                // The clean run may have joined the one before it.
                 at = next;
                 continue;
             }
@@ -329,12 +335,12 @@ impl PageHeap {
         }
         let mut at = next;
         while at < end.min(self.frontier) {
-            // SAFETY: as above.
+            // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
             let run = unsafe { *region.run(at) };
             self.remove(region, at);
             let taken = run.units.min(end - at);
             if run.state == State::Clean {
-                self.retention.patience.count_back(os.now_ms(), taken);
+                self.retention.patience.count_refaulted(os.now_ms(), taken);
             }
             self.mark_in_use(region, at, taken);
             if taken < run.units {
@@ -346,21 +352,21 @@ impl PageHeap {
         true
     }
 
-    /// Gives the end of a run back, so that `keep` of its units remain, if it has more.
+    /// Frees the end of a run, if it is longer than `keep` units.
     pub fn shrink(&mut self, region: &Region, os: &impl Os, run: UnitRange, keep: Units) {
-        if let Some(rest) = run.behind(keep) {
+        if let Some(tail) = run.behind(keep) {
             self.mark_in_use(region, run.first(), keep.get());
-            self.free(region, os, rest.first(), rest.length().get());
+            self.free(region, os, tail.first(), tail.length().get());
         }
     }
 
-    /// Notes what a run in use was asked for with, and which heap it belongs to: [`Run::note`].
+    /// Records a run's requested size and the heap that it belongs to: [`Run::note`].
     pub fn note(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
-        // SAFETY: in use, so committed; runs are ours under the lock.
+        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its record.
         unsafe { (*region.run(first)).note(bytes, heap) }
     }
 
-    /// The same where nothing of the run is resident yet.
+    /// As [`PageHeap::note`], where nothing of the run is resident yet.
     pub fn record_clean_block(
         &mut self,
         region: &Region,
@@ -369,12 +375,15 @@ impl PageHeap {
         heap: UnitIndex,
     ) {
         self.note(region, first, bytes, heap);
-        // SAFETY: as above.
-        unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_tail(Tail::Gone) }
+        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its record.
+        unsafe {
+            (*region.run(first)).marks = (*region.run(first)).marks.with_tail(Tail::NotResident)
+        }
     }
 
-    /// Returns the OS pages behind the end of a large block to the kernel, once for each size that it has: nobody may
-    /// use them. Where `only_quiet`, not before the block had its size for two looks. Bytes that went.
+    /// Purges the OS pages behind the end of a large block, which the program may not use, once for
+    /// each size of the block. With `only_quiet`, not before two looks have found the same size.
+    /// Returns the bytes purged.
     pub fn purge_tail(
         &mut self,
         region: &Region,
@@ -383,41 +392,43 @@ impl PageHeap {
         only_quiet: bool,
     ) -> usize {
         let run = region.run(first);
-        // SAFETY: as above.
+        // SAFETY: the block's run is in use, so its record is committed and current.
         let (units, tail, usable) =
             unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, os.page_size())) };
-        let looked = match tail {
-            Tail::Gone => return 0,
-            Tail::New if only_quiet => Tail::Digests,
-            Tail::New | Tail::Digests => Tail::Gone,
+        let next_tail = match tail {
+            Tail::NotResident => return 0,
+            Tail::New if only_quiet => Tail::Seen,
+            Tail::New | Tail::Seen => Tail::NotResident,
         };
-        // SAFETY: as above; the block's owner, who may read the record without the lock, does not read this.
-        unsafe { (*run).marks = (*run).marks.with_tail(looked) };
+        // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
+        // record without the lock, but not its flags.
+        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
-        if looked == Tail::Digests || bytes == 0 {
+        if next_tail == Tail::Seen || bytes == 0 {
             return 0;
         }
-        // SAFETY: whole pages of the run, all behind what may be used of the block.
+        // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { os.purge(region.address(first).add(usable), bytes) } { bytes } else { 0 }
     }
 
-    /// Notes that a run in use was handed out as zeros.
+    /// Records that a run in use was handed out as zeros.
     pub fn mark_zeroed(&mut self, region: &Region, first: UnitIndex) {
-        // SAFETY: as above.
+        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
         unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_zeros() }
     }
 
-    /// Whether it was.
+    /// Whether a run in use was handed out as zeros.
     pub fn is_marked_zeroed(&self, region: &Region, first: UnitIndex) -> bool {
         self.marks(region, first).zeros()
     }
 
     fn marks(&self, region: &Region, unit: UnitIndex) -> Marks {
-        // SAFETY: a committed unit, whose record is ours under the lock.
+        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
         unsafe { (*region.run(unit)).marks }
     }
 
-    /// Notes that these units are a mapping of their own, to which pages were `moved`; or of the region's again.
+    /// Records that these units are a mapping of their own to which pages have `moved`, or that
+    /// they belong to the region's mapping again.
     pub fn record_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
         if !moved && self.mappings == 0 {
             return;
@@ -426,7 +437,7 @@ impl PageHeap {
         for unit in units {
             self.mark_mapping(region, unit, moved, moved && unit == start);
         }
-        // What is left of one that began before.
+        // The rest of a mapping that began earlier becomes a mapping of its own.
         if (end as usize) < region.committed() / UNIT && self.marks(region, end).moved() {
             self.mark_mapping(region, end, true, true);
         }
@@ -435,16 +446,16 @@ impl PageHeap {
     fn mark_mapping(&mut self, region: &Region, unit: UnitIndex, moved: bool, begins: bool) {
         let old = self.marks(region, unit);
         self.mappings = self.mappings + begins as usize - old.begins() as usize;
-        // SAFETY: as in `marks`.
+        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
         unsafe { (*region.run(unit)).marks = old.with_mapping(moved, begins) }
     }
 
-    /// Whether pages have moved to some of these units.
+    /// Whether pages have moved to any of these units.
     fn has_moved(&self, region: &Region, mut units: Range<UnitIndex>) -> bool {
         self.mappings > 0 && units.any(|unit| self.marks(region, unit).moved())
     }
 
-    /// The units at which mappings begin, behind the first of these.
+    /// The units at which mappings begin, except the first of the range.
     fn later_mappings(
         &self,
         region: &Region,
@@ -457,35 +468,35 @@ impl PageHeap {
         })
     }
 
-    /// Where the mapping ends that the first of these units lies in, or all of them do.
+    /// Where the mapping of the first of these units ends, at most at the end of the range.
     pub fn mapping_end(&self, region: &Region, units: Range<UnitIndex>) -> UnitIndex {
         self.later_mappings(region, units.clone()).next().unwrap_or(units.end)
     }
 
-    /// Whether pages of these units may move, one mapping after the other.
+    /// Whether pages of these units may move, given the limit of mappings. Each mapping moves
+    /// separately.
     fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
         self.mappings + self.later_mappings(region, units).count() < MOVED_MAPPINGS_MAX
     }
 
-    /// Takes the note back: a run that joins the one before it keeps its old record.
-    fn disown(&mut self, region: &Region, first: UnitIndex) {
+    /// Clears size and heap of a run: when it joins the run before it, its old record stays.
+    fn clear_note(&mut self, region: &Region, first: UnitIndex) {
         self.note(region, first, 0, 0);
     }
 
-    /// The heap of which a run begins at this committed unit, by that note; 0 for none.
+    /// The heap of the run that begins at this committed unit; 0 for none.
     pub fn heap_of(&self, region: &Region, first: UnitIndex) -> UnitIndex {
-        // SAFETY: as above.
+        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
         let run = unsafe { *region.run(first) };
         if run.state == State::InUse { run.heap() } else { 0 }
     }
 
-    /// How many units to purge because nobody needed them of late: [`Retention::surplus`].
-    pub fn surplus(&mut self, os: &impl Os, watched: bool) -> usize {
-        self.retention.surplus(os, &self.counts, watched)
+    /// How many units to purge because they were not needed recently: [`Retention::surplus`].
+    pub fn surplus(&mut self, os: &impl Os, has_scavenger: bool) -> usize {
+        self.retention.surplus(os, &self.counts, has_scavenger)
     }
 
-    /// Returns free memory to the kernel, longest runs first, until at most `keep` units of it
-    /// are resident.
+    /// Purges dirty runs, longest first, until at most `keep` units are dirty.
     #[inline(never)]
     pub fn purge(&mut self, region: &Region, os: &impl Os, keep: usize) {
         while self.counts.dirty > keep {
@@ -499,43 +510,44 @@ impl PageHeap {
             if excess < units {
                 self.insert(region, first, units - excess, State::Dirty);
             }
-            let all = start..start + excess;
-            // Where pages have moved, the mapping goes with them: so their number follows the blocks that live.
-            // SAFETY: the run is free and out of the trees, so nobody uses it.
+            let range = start..start + excess;
+            // Where pages have moved, unmap instead of purging. So the number of such mappings
+            // follows the number of live blocks.
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
             let unmapped = self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-                && self.has_moved(region, all.clone())
+                && self.has_moved(region, range.clone())
                 && unsafe { region.unmap(os, start, excess) };
-            // SAFETY: as above.
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unmapped && !unsafe { os.purge(region.address(start), excess as usize * UNIT) } {
-                // The kernel refuses (locked memory, say): the rest would fare no better.
+                // The kernel refuses, for locked memory for instance. It would refuse the rest too.
                 self.insert(region, start, excess, State::Dirty);
                 break;
             }
             region.purge_spans(os, start, excess);
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
-            self.retention.patience.count_gone(os.now_ms(), excess);
+            self.retention.patience.count_purged(os.now_ms(), excess);
             if unmapped {
-                self.record_mapping(region, all, false);
+                self.record_mapping(region, range, false);
             }
             let state = if unmapped { State::Unmapped } else { State::Clean };
             self.insert(region, start, excess, state);
         }
-        self.retention.count(&self.counts);
+        self.retention.record_counts(&self.counts);
         self.unmap_surplus(region, os);
     }
 
-    /// Unmaps clean runs where they are much beside what is in use.
+    /// Unmaps clean runs if they exceed their share of the heap.
     fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
         let resident = self.counts.in_use + self.counts.dirty;
-        let kept = CLEAN_UNITS_MAX.max(resident / CLEAN_SHARE);
-        if self.counts.clean > kept {
-            self.unmap(region, os, kept / 2);
+        let keep = CLEAN_UNITS_KEPT.max(resident / CLEAN_SHARE);
+        if self.counts.clean > keep {
+            self.unmap(region, os, keep / 2);
         }
     }
 
-    /// Gives the addresses of clean runs back to the kernel, longest runs first, until at most `keep` units of them are mapped, or
-    /// what is left is too short.
+    /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
+    /// too short.
     #[inline(never)]
     fn unmap(&mut self, region: &Region, os: &impl Os, keep: usize) {
         while self.counts.clean > keep && self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
@@ -553,7 +565,7 @@ impl PageHeap {
             if excess < units {
                 self.insert(region, first, units - excess, State::Clean);
             }
-            // SAFETY: the run is free and out of the trees, so nobody uses it.
+            // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unsafe { region.unmap(os, start, excess) } {
                 self.insert(region, start, excess, State::Clean);
                 break;
@@ -563,8 +575,9 @@ impl PageHeap {
         }
     }
 
-    /// Maps the units from `start` to `end` of the unmapped run at `first`, and some more: the clean run that they lie in then. Where
-    /// another mapping lies there, they are of no use any more.
+    /// Maps the units from `start` to `end` of the unmapped run at `first` again, and a few more.
+    /// Returns the first unit of the clean run that they lie in then. If a foreign mapping lies
+    /// there, the units are given up.
     fn map_again(
         &mut self,
         region: &Region,
@@ -584,10 +597,11 @@ impl PageHeap {
         if run_end > end {
             self.insert(region, end, run_end - end, State::Unmapped);
         }
-        // SAFETY: below the frontier, hence committed.
+        // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*region.run(start - 1)).state };
         let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
-        // SAFETY: they were unmapped, and what is before is ours where its record says so.
+        // SAFETY: the units are unmapped, and the unit before them is mapped unless its record says
+        // otherwise.
         let mapped = unsafe { region.map_again(os, start, end - start, joins) };
         match mapped {
             Ok(()) => return Ok(self.insert(region, start, end - start, State::Clean)),
@@ -599,51 +613,54 @@ impl PageHeap {
         mapped.map(|()| start)
     }
 
-    /// Takes a run back that is of no use any more.
+    /// Gives a run up that cannot be used any more.
     pub fn lose(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.disown(region, first);
+        self.clear_note(region, first);
         self.counts.in_use -= units as usize;
-        // The map goes on saying that a block was freed here.
-        self.set_aside(region, first, units);
+        // The map still tells that a block was freed here.
+        self.mark_foreign(region, first, units);
     }
 
-    /// Leaves units to the mapping of another that lies there.
+    /// Gives units up to the foreign mapping that lies there.
     fn give_up(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.set_aside(region, first, units);
+        self.mark_foreign(region, first, units);
         // `Region::units_in` reads the record without the lock.
         fence(Ordering::Release);
         region.set_entry(first, MapEntry::OTHERS);
     }
 
     /// Takes units out of use for good.
-    fn set_aside(&mut self, region: &Region, first: UnitIndex, units: u32) {
+    fn mark_foreign(&mut self, region: &Region, first: UnitIndex, units: u32) {
         self.mark(region, first, units, State::Foreign);
         self.counts.foreign += units as usize;
     }
 
-    /// Goes on behind a mapping that lies behind what is committed. False where memory or addresses end.
+    /// Continues the heap behind a foreign mapping that follows the committed units. Returns false
+    /// if memory or addresses are exhausted.
     fn skip(&mut self, region: &Region, os: &impl Os, units: usize) -> bool {
-        let Some(left) = region.skip(os, units) else {
+        let Some(skipped) = region.skip(os, units) else {
             return false;
         };
         let frontier = self.frontier.max(1);
-        self.frontier = left.end;
-        self.give_up(region, left.start, left.end - left.start);
-        if frontier < left.start {
-            self.insert(region, frontier, left.start - frontier, State::Clean);
+        self.frontier = skipped.end;
+        self.give_up(region, skipped.start, skipped.end - skipped.start);
+        if frontier < skipped.start {
+            self.insert(region, frontier, skipped.start - frontier, State::Clean);
         }
         true
     }
 
-    /// Pages of a run in use went back to the kernel, as many as so many units have.
+    /// Counts a purge of `units` units in a run in use.
     pub fn count_purge(&mut self, units: usize) {
         self.counts.purged += units;
         self.counts.purges += 1;
     }
 
-    /// True if `more` units may become resident; purges as much as that takes.
+    /// Makes sure that `more` units may become resident, by purging as much as that takes. Returns
+    /// false if they may not.
     fn admit(&mut self, region: &Region, os: &impl Os, more: u32) -> bool {
-        let Some(keep) = self.most().checked_sub(self.counts.in_use + more as usize) else {
+        let Some(keep) = self.resident_units_max().checked_sub(self.counts.in_use + more as usize)
+        else {
             return false;
         };
         self.purge(region, os, keep);
@@ -659,15 +676,15 @@ impl PageHeap {
         align: Units,
     ) -> Option<Granted> {
         let (units, align) = (length.get(), align.get());
-        let roomy = units.checked_add(align - 1)?;
-        let dirty = self.dirty.best_fit(region, roomy);
+        let padded_units = units.checked_add(align - 1)?;
+        let dirty = self.dirty.best_fit(region, padded_units);
         if dirty.is_none() && !self.admit(region, os, units) {
             return None;
         }
-        if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, roomy)) {
+        if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, padded_units)) {
             return self.cut(region, os, first, length, align);
         }
-        while let Some(first) = self.unmapped.best_fit(region, roomy) {
+        while let Some(first) = self.unmapped.best_fit(region, padded_units) {
             let start = region.align_unit(first, align)?;
             let end = UnitRange::new(start, length)?.end();
             match self.map_again(region, os, first, start, end) {
@@ -679,7 +696,7 @@ impl PageHeap {
         if self.restore(region, os) {
             return self.take(region, os, length, Units::new(align)?);
         }
-        for nth in 0..=SKIPS_MAX {
+        for attempt in 0..=SKIPS_MAX {
             let old_frontier = self.frontier.max(1);
             let start = region.align_unit(old_frontier, align)?;
             let end = UnitRange::new(start, length)?.end();
@@ -694,7 +711,7 @@ impl PageHeap {
                 }
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {
-                    if !self.skip(region, os, SKIP_UNITS_MIN << nth) {
+                    if !self.skip(region, os, SKIP_UNITS_MIN << attempt) {
                         return None;
                     }
                 }
@@ -703,7 +720,7 @@ impl PageHeap {
         None
     }
 
-    /// Hands out units of the free run at `first`, which has room for them at any alignment.
+    /// Hands out units of the free run at `first`, which is long enough for them at any alignment.
     fn cut(
         &mut self,
         region: &Region,
@@ -726,13 +743,14 @@ impl PageHeap {
         }
         let zeroed = run.state == State::Clean;
         if zeroed {
-            self.retention.patience.count_back(os.now_ms(), units);
+            self.retention.patience.count_refaulted(os.now_ms(), units);
         }
         Some(Granted { first: start, zeroed })
     }
 
-    /// Adds a free run, joined with its neighbours of the same kind. The neighbours' records must
-    /// be current: what is cut off a run is inserted after the rest was marked in use. Where the run begins that it is in now.
+    /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
+    /// must be current: mark a run in use before inserting the rest of its units. Returns where the
+    /// joined run begins.
     fn insert(
         &mut self,
         region: &Region,
@@ -751,7 +769,7 @@ impl PageHeap {
         }
         let next = first + units;
         if next < self.frontier {
-            // SAFETY: below the frontier, hence committed.
+            // SAFETY: the unit is below the frontier, hence committed.
             let after = unsafe { *region.run(next) };
             if after.state == state {
                 self.remove(region, next);
@@ -759,7 +777,7 @@ impl PageHeap {
             }
         }
         let run = Run { state, units, ..Run::default() };
-        // SAFETY: both units are committed, and nobody else looks: we hold the lock.
+        // SAFETY: both units are committed, and the lock of the page heap guards their records.
         unsafe {
             Run::replace(region.run(first + units - 1), run);
             Run::replace(region.run(first), run);
@@ -770,13 +788,13 @@ impl PageHeap {
     }
 
     fn remove(&mut self, region: &Region, first: UnitIndex) {
-        // SAFETY: a free run's record is current.
+        // SAFETY: the run is free, so its record is current.
         let run = unsafe { *region.run(first) };
         self.counts.remove(run.state, run.units);
         self.tree(run.state).remove(region, first);
     }
 
-    /// The tree of the free runs of this kind.
+    /// The tree of the free runs of this state.
     fn tree(&mut self, state: State) -> &mut RunTree {
         match state {
             State::Dirty => &mut self.dirty,
@@ -793,20 +811,21 @@ impl PageHeap {
     /// Writes the records of a run that is in no tree.
     fn mark(&mut self, region: &Region, first: UnitIndex, units: u32, state: State) {
         let run = Run { state, units, ..Run::default() };
-        // SAFETY: both units are committed and ours under the lock.
+        // SAFETY: both units are committed, and the lock of the page heap guards their records.
         unsafe {
             Run::replace(region.run(first), run);
             Run::replace(region.run(first + units - 1), run);
         }
     }
 
-    /// All runs by their first units; together they are all units ever used. Panics where they are not: for tests.
+    /// All runs with their first units. Together they are all units that were ever used; panics if
+    /// not. For tests.
     pub fn runs(&self, region: &Region) -> impl Iterator<Item = (UnitIndex, Run)> {
         assert!(self.frontier as usize * UNIT <= region.committed(), "frontier {}", self.frontier);
         let mut next = 1;
         iter::from_fn(move || {
             let unit = (next < self.frontier).then_some(next)?;
-            // SAFETY: below the frontier.
+            // SAFETY: the unit is below the frontier, hence committed.
             let run = unsafe { *region.run(unit) };
             assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
             next += run.units;
@@ -814,13 +833,14 @@ impl PageHeap {
         })
     }
 
-    /// Panics at the first run that is booked wrongly: for tests. Returns how many units are in use.
+    /// Panics at the first run that is recorded wrongly. Returns how many units are in use. For
+    /// tests.
     pub fn check(&self, region: &Region) -> usize {
         let mut counts = PageCounts::NONE;
         let mut free_runs = 0;
         let mut last_state = State::InUse;
         for (unit, run) in self.runs(region) {
-            // SAFETY: as above.
+            // SAFETY: the run ends below the frontier, hence at a committed unit.
             let end = unsafe { *region.run(unit + run.units - 1) };
             assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
             match run.state {

@@ -1,15 +1,16 @@
-//! The region: the range of addresses that all blocks come from, and beside it the tables that
-//! describe it, one entry a unit. Nothing is stored inside the blocks.
+//! The region: the range of addresses that all blocks come from, and the tables beside it, with one
+//! entry for each unit.
 //!
-//! The range is chosen at set-up, and nothing is mapped there: the host sees address space that is
-//! in use, and no more. Units are committed (mapped) from the bottom up, and their table entries
-//! with them, so an entry may be read wherever its unit is below what is committed. Other
-//! mappings may come to lie in the range: the region goes on behind them (`docs/decisions/0031`).
+//! Nothing is stored inside the blocks. Set-up chooses the range and maps nothing there: the host
+//! sees only the address space that is in use. Units are committed (mapped) from the bottom up,
+//! together with their table entries. So an entry may be read wherever its unit is below the
+//! committed size. Other mappings may come to lie in the range; the region continues behind them
+//! (decisions/0031).
 
 use crate::backend::tuning::REGION_ATTEMPTS_MAX;
 use core::ops::Range;
 use core::ptr;
-// Not `sync`'s, which loom may replace: the tables lie in raw memory.
+// Not those of `platform::sync`, which loom may replace: the tables lie in raw memory.
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::backend::page_map::{MapEntry, key_at};
@@ -24,36 +25,37 @@ use crate::platform::os::{Os, Refusal};
 use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 
-/// The largest region, in units: sums of two numbers of units do not wrap.
+/// The largest region, in units. The sum of two numbers of units cannot wrap.
 pub(crate) const UNITS_MAX: usize = 1 << 30;
 
-/// The range of addresses and its tables. Its fields are written once, when it is set up, but are
-/// atomic: a wild pointer may be freed, and looked up here, at that very moment.
+/// The range of addresses and its tables. Set-up writes most fields once. They are atomic, since a
+/// wild pointer may be freed, and looked up here, at that very moment.
 #[repr(C)]
 pub struct Region {
-    // What the hot path of `free` reads, which is to be in one cache line.
-    /// The address of `start`, negative: to add to what is in a register already takes an instruction less than to subtract from
-    /// it what was loaded.
+    // Fields that the hot path of `free` reads. They must share one cache line.
+    /// The address of `start`, negated. To add to a value in a register takes one instruction less
+    /// than to subtract from it a value that was loaded.
     minus_start: AtomicUsize,
     keys: AtomicPtr<AtomicU64>,
-    /// Bytes at the region's start whose table entries may be read. Whoever reads that some may finds the rest of the region
-    /// set up.
+    /// Bytes at the region's start whose table entries may be read. A thread that reads a value
+    /// above 0 sees the rest of the region set up.
     committed: AtomicUsize,
-    // All else.
+    // Fields that the hot path does not read.
     map: AtomicPtr<AtomicU32>,
     runs: AtomicPtr<Run>,
     spans: AtomicPtr<Span>,
     slabs: AtomicPtr<Slab>,
-    /// Units that there are addresses for.
+    /// Length of the range in units.
     units: AtomicUsize,
-    /// For each part: how many bytes at its beginning are mapped, or left to another mapping.
+    /// For each part: bytes at its beginning that are mapped, or given up to foreign mappings.
     mapped: [AtomicUsize; PARTS],
-    /// The unit behind the last that was left to another mapping.
-    others_end: AtomicUsize,
+    /// The unit after the last that was given up to a foreign mapping.
+    foreign_end: AtomicUsize,
     start: AtomicPtr<u8>,
 }
 
-/// Addresses of a region's parts; a word that says how many bytes are committed; units that there are addresses for.
+/// Addresses of the region's parts and of the word that holds its committed bytes, and its length
+/// in units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct RegionAddresses {
@@ -67,10 +69,10 @@ pub struct RegionAddresses {
     pub(crate) units: usize,
 }
 
-/// A walk of [`Region::units_in`].
+/// The iterator of [`Region::units_in`].
 pub(crate) struct UnitWalk<'a> {
     region: &'a Region,
-    /// The unit that comes next; not below the end of the range once that is reached.
+    /// The next unit; at or above the end of the range once that is reached.
     pub next: usize,
     end: usize,
 }
@@ -83,7 +85,8 @@ impl Iterator for UnitWalk<'_> {
         self.next += match self.region.entry(unit) {
             MapEntry::OTHERS => {
                 fence(Ordering::Acquire);
-                // SAFETY: `PageHeap` wrote the record before the entry, and changes neither.
+                // SAFETY: the unit is committed. `PageHeap` wrote this record before the entry, and
+                // changes neither afterwards.
                 unsafe { (*self.region.run(unit as UnitIndex)).units as usize }
             }
             _ => 1,
@@ -92,25 +95,25 @@ impl Iterator for UnitWalk<'_> {
     }
 }
 
-/// A table beside the region: bytes for one unit's entry.
+/// Bytes of a unit's entry in each of the tables: keys, map, runs, spans.
 pub(crate) const TABLES: [usize; 4] =
     [size_of::<AtomicU64>(), size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
-/// The parts of a region: the tables, the units themselves, the caches.
+/// The parts of a region: the tables, the units themselves, and the slabs.
 const PARTS: usize = TABLES.len() + 2;
 const SPANS: usize = 3;
 const UNITS: usize = 4;
 const SLABS: usize = 5;
 
 impl Region {
-    /// How many bytes at the beginning the hot path of `free` reads.
+    /// Bytes at the beginning of this record that the hot path of `free` reads.
     #[cfg(test)]
     pub const HOT_BYTES: usize = core::mem::offset_of!(Self, map);
 
-    /// Bytes of a unit, and of its entries in the tables.
+    /// Bytes of a unit and of its table entries.
     pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2] + TABLES[3];
 
-    /// A region that was not set up yet: no address lies in it.
+    /// A region that was not set up. No address lies in it.
     pub const fn unset() -> Self {
         Self {
             map: AtomicPtr::new(ptr::null_mut()),
@@ -119,7 +122,7 @@ impl Region {
             slabs: AtomicPtr::new(ptr::null_mut()),
             units: AtomicUsize::new(0),
             mapped: [const { AtomicUsize::new(0) }; PARTS],
-            others_end: AtomicUsize::new(0),
+            foreign_end: AtomicUsize::new(0),
             start: AtomicPtr::new(ptr::null_mut()),
             minus_start: AtomicUsize::new(0),
             keys: AtomicPtr::new(ptr::null_mut()),
@@ -127,7 +130,7 @@ impl Region {
         }
     }
 
-    /// Where everything lies, for a reader in another process.
+    /// The addresses of all parts, for a reader in another process.
     pub fn places(&self) -> RegionAddresses {
         RegionAddresses {
             start: self.start().addr(),
@@ -141,17 +144,17 @@ impl Region {
         }
     }
 
-    /// Chooses addresses for a region with `slabs` caches, and commits the caches. False if memory is too short; may be called
-    /// again then. One thread at a time.
+    /// Chooses addresses for a region, and commits its `slabs` slabs. Returns false if
+    /// memory is short; the caller may try again. Only one thread may call this at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
         let slab_bytes = slabs * size_of::<Slab>();
         for attempt in 0..REGION_ATTEMPTS_MAX {
             if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
                 return false;
             }
-            // The first unit too: a range that begins with another mapping is no good.
-            let begun = self.map(os, UNITS, UNIT).and_then(|()| self.map(os, SLABS, slab_bytes));
-            match begun.and_then(|()| self.map_entries(os, 1, 0..UNITS)) {
+            // Map the first unit too: a range that begins with a foreign mapping is rejected.
+            let mapped = self.map(os, UNITS, UNIT).and_then(|()| self.map(os, SLABS, slab_bytes));
+            match mapped.and_then(|()| self.map_entries(os, 1, 0..UNITS)) {
                 Ok(()) => return true,
                 Err(Refusal::Memory) => return false,
                 Err(Refusal::Addresses) => self.forget(os),
@@ -160,19 +163,21 @@ impl Region {
         false
     }
 
-    /// Chooses addresses for the largest region that fits. False if not even a small one does.
+    /// Chooses addresses for the largest region that fits. Returns false if not even the smallest
+    /// does.
     fn choose(&self, os: &impl Os, slab_bytes: usize, attempt: u32) -> bool {
         let page = os.page_size();
-        // A quarter is for what else the engine needs.
+        // Leave a quarter for other memory of the engine.
         let budget = (os.address_space() / 4 * 3).saturating_sub(slab_bytes);
         let mut units = (budget / Self::UNIT_COST).min(UNITS_MAX);
         loop {
-            // The slabs come next and must be aligned.
+            // Slabs follow the units and must be aligned.
             units -= units % (size_of::<Slab>() / UNIT);
             if units * UNIT < REGION_BYTES_MIN {
                 return false;
             }
-            // Behind each an unused page, so that each is a mapping of its own: `beacon.rs`.
+            // An unused page behind each table makes it a mapping of its own: see
+            // `telemetry/beacon.rs`.
             let tables = TABLES.map(|entry| (entry * units).next_multiple_of(page) + page);
             let total = units * UNIT + slab_bytes + tables.iter().sum::<usize>();
             if let Some(start) = os.addresses(total, REGION_ALIGN_BYTES, attempt) {
@@ -183,19 +188,19 @@ impl Region {
         }
     }
 
-    /// Undoes [`Region::choose`], and what was mapped there.
+    /// Undoes [`Region::choose`], and unmaps the parts.
     fn forget(&self, os: &impl Os) {
         for part in 0..PARTS {
             let mapped = self.mapped[part].swap(0, Ordering::Relaxed);
             if mapped > 0 {
-                // SAFETY: mapped just now, and nobody knows of it.
+                // SAFETY: mapped just now, and no other thread knows of it.
                 unsafe { os.decommit(self.part(part), mapped) };
             }
         }
         self.units.store(0, Ordering::Relaxed);
     }
 
-    /// Divides what was chosen: units, caches, tables.
+    /// Divides the chosen range into units, slabs and tables.
     fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 4]) {
         let mut next = start;
         let mut carve = |bytes: usize| {
@@ -218,43 +223,44 @@ impl Region {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// The caches, one after the other.
+    /// The first slab. The others follow it.
     pub fn slabs(&self) -> *mut Slab {
         self.slabs.load(Ordering::Relaxed)
     }
 
-    /// Units that there are addresses for.
+    /// Length of the range in units.
     pub fn units(&self) -> usize {
         self.units.load(Ordering::Relaxed)
     }
 
-    /// Bytes whose table entries may be read. All of them may be used that are in no run which is unmapped, or another's.
+    /// Bytes at the region's start whose table entries may be read. The memory may be used too,
+    /// except in unmapped and foreign runs.
     #[inline(always)]
     pub fn committed(&self) -> usize {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// Bytes of table entries that go with `units` committed units.
+    /// Bytes of table entries for `units` units.
     pub fn table_bytes(units: usize) -> usize {
         (Self::UNIT_COST - UNIT) * units
     }
 
-    /// Makes at least the first `units` units usable. The caller holds the lock of the pages.
+    /// Makes at least the first `units` units usable. The caller holds the lock of the page heap.
     pub fn commit_up_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
-        let now = self.committed() / UNIT;
-        if units <= now {
+        let committed = self.committed() / UNIT;
+        if units <= committed {
             return Ok(());
         }
         if units > self.units() {
             return Err(Refusal::Memory);
         }
-        let step = (now / COMMIT_AHEAD_SHARE).clamp(COMMIT_UNITS_MIN, COMMIT_UNITS_MAX);
-        let ahead = units.max((now + step).min(self.units()));
-        self.commit_to(os, ahead).or_else(|_| self.commit_to(os, units))
+        let ahead = (committed / COMMIT_AHEAD_SHARE).clamp(COMMIT_UNITS_MIN, COMMIT_UNITS_MAX);
+        let target = units.max((committed + ahead).min(self.units()));
+        self.commit_to(os, target).or_else(|_| self.commit_to(os, units))
     }
 
     fn commit_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
-        // The units first: where they are refused, their entries are not needed.
+        // Map units before their entries: if units are refused, entries are not needed.
         self.map(os, UNITS, units * UNIT)?;
         self.map_entries(os, units, 0..UNITS)?;
         self.committed.store(units * UNIT, Ordering::Release);
@@ -273,18 +279,20 @@ impl Region {
         })
     }
 
-    /// Maps the first bytes of a part, as far as that is not done.
+    /// Maps the first `bytes` bytes of a part, unless they are mapped already.
     fn map(&self, os: &impl Os, part: usize, bytes: usize) -> Result<(), Refusal> {
         let mapped = self.mapped[part].load(Ordering::Relaxed);
         if bytes > mapped {
             let start = self.part(part).wrapping_add(mapped);
-            let others_end = self.others_end.load(Ordering::Relaxed);
+            let foreign_end = self.foreign_end.load(Ordering::Relaxed);
             let first = match part {
-                UNITS => others_end * UNIT,
-                SPANS => others_end * TABLES[SPANS],
+                UNITS => foreign_end * UNIT,
+                SPANS => foreign_end * TABLES[SPANS],
                 _ => 0,
             };
-            // SAFETY: chosen for this part, and not mapped yet; what is before is, from the first byte behind others on.
+            // SAFETY: the range was chosen for this part and is not mapped yet. `extend` needs a
+            // committed page before it: the part is mapped from `first` on, and a unit there may
+            // not be unmapped or foreign.
             unsafe {
                 match os.commit(start, bytes - mapped) {
                     Err(Refusal::Memory)
@@ -299,14 +307,15 @@ impl Region {
         Ok(())
     }
 
-    /// Whether the last committed unit is still mapped. If no run ends there, it was not used yet.
+    /// Whether this unit, the last that was mapped, still is. A unit that no run has ended at was
+    /// never used, and its record is zero.
     fn is_mapped(&self, unit: usize) -> bool {
-        // SAFETY: committed.
+        // SAFETY: the entry of a committed unit is committed.
         let run = unsafe { *self.run(unit as UnitIndex) };
         !matches!(run.state, State::Unmapped | State::Foreign)
     }
 
-    /// Where a part begins.
+    /// The address at which a part begins.
     fn part(&self, part: usize) -> *mut u8 {
         match part {
             0 => self.keys.load(Ordering::Relaxed).cast(),
@@ -318,37 +327,37 @@ impl Region {
         }
     }
 
-    /// Leaves `units` units or more behind the committed ones to another mapping that lies there, and commits their entries,
-    /// but for those of spans. The units that are left, or `None` where memory or addresses end. The caller holds
-    /// the lock of the pages.
+    /// Skips at least `units` units behind the committed ones, where a foreign mapping lies.
+    /// Commits their table entries, except those of spans. Returns the skipped units, or `None` if
+    /// memory or the range is exhausted. The caller holds the lock of the page heap.
     pub fn skip(&self, os: &impl Os, units: usize) -> Option<Range<UnitIndex>> {
-        // Where a page of the table of spans begins.
-        let granule = os.page_size() >> size_of::<Span>().trailing_zeros();
+        // The number of units after which an entry of the span table begins a page again.
+        let granule_units = os.page_size() >> size_of::<Span>().trailing_zeros();
         let first = self.committed() / UNIT;
-        let end = first.checked_add(units)?.next_multiple_of(granule);
+        let end = first.checked_add(units)?.next_multiple_of(granule_units);
         if end >= self.units() || self.map_entries(os, end, 0..SPANS).is_err() {
             return None;
         }
         self.mapped[SPANS].store(end * TABLES[SPANS], Ordering::Relaxed);
         self.mapped[UNITS].store(end * UNIT, Ordering::Relaxed);
-        self.others_end.store(end, Ordering::Relaxed);
+        self.foreign_end.store(end, Ordering::Relaxed);
         self.committed.store(end * UNIT, Ordering::Release);
         Some(first as UnitIndex..end as UnitIndex)
     }
 
-    /// Gives the addresses of units back to the kernel, and what is there. False if it refuses.
+    /// Unmaps units; their contents are lost. Returns false if the kernel refuses.
     ///
     /// # Safety
-    /// Nobody uses the units, which are mapped.
+    /// The units are mapped, and no thread uses them.
     pub unsafe fn unmap(&self, os: &impl Os, first: UnitIndex, units: u32) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the units are mapped and not in use.
         unsafe { os.decommit(self.address(first), units as usize * UNIT) }
     }
 
-    /// Undoes [`Region::unmap`]; the units read as zero.
+    /// Undoes [`Region::unmap`]. The units read as zero.
     ///
     /// # Safety
-    /// The units were unmapped, and the one before was not, if so it is said.
+    /// The units are unmapped. The unit before them is mapped if `before_is_mapped` is set.
     pub unsafe fn map_again(
         &self,
         os: &impl Os,
@@ -357,7 +366,8 @@ impl Region {
         before_is_mapped: bool,
     ) -> Result<(), Refusal> {
         let (start, bytes) = (self.address(first), units as usize * UNIT);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is unmapped, and that the page before it is
+        // committed where `before_is_mapped` says so.
         unsafe {
             match os.commit(start, bytes) {
                 Err(Refusal::Memory) if before_is_mapped && os.extend(start, bytes) => Ok(()),
@@ -366,19 +376,19 @@ impl Region {
         }
     }
 
-    /// Returns the records of spans to the kernel that begin at these units, as whole OS pages of them
-    /// go; no span does. The largest table by far, and worth it from some units on.
+    /// Purges the records of spans that would begin at these units, in whole OS pages. No span may
+    /// begin there. The span table is by far the largest, and this pays off from some units on.
     pub fn purge_spans(&self, os: &impl Os, first: UnitIndex, units: u32) {
-        const WORTH: u32 = 64;
-        if units < WORTH {
+        const UNITS_MIN: u32 = 64;
+        if units < UNITS_MIN {
             return;
         }
         let page = os.page_size();
         let at = |unit: u32| unit as usize * size_of::<Span>();
         let (begin, end) = (at(first).next_multiple_of(page), at(first + units) / page * page);
         if end > begin {
-            // SAFETY: inside the table, whose part for these units is committed. A span that begins here
-            // again is set up anew, whatever its record holds.
+            // SAFETY: the range lies in the part of the table that is committed for these units. A
+            // span that begins here later is set up anew, whatever its record holds.
             unsafe {
                 let table = self.spans.load(Ordering::Relaxed).cast::<u8>();
                 let _ = os.purge(table.add(begin), end - begin);
@@ -386,47 +396,48 @@ impl Region {
         }
     }
 
-    /// The offset of an address from the region's start; not below [`Region::committed`] where
+    /// The offset of an address from the region's start. It is at or above [`Region::committed`] if
     /// the address does not lie in the region.
     #[inline(always)]
     pub fn offset(&self, address: *const u8) -> usize {
         address.addr().wrapping_add(self.minus_start.load(Ordering::Relaxed))
     }
 
-    /// The offset of an address that lies in what is committed.
+    /// The offset of an address in the committed part of the region.
     #[inline(always)]
     pub fn committed_offset(&self, address: *const u8) -> Option<usize> {
-        // In this order: whoever sees that something is committed sees where.
+        // In this order: a thread that sees committed bytes sees the region's start too.
         let committed = self.committed();
         let offset = self.offset(address);
         (offset < committed).then_some(offset)
     }
 
-    /// The address of a unit that is committed.
+    /// The address of a committed unit.
     #[inline(always)]
     pub fn address(&self, unit: UnitIndex) -> *mut u8 {
-        // SAFETY: units that are handed around lie in the region.
+        // SAFETY: callers pass only units of the region, so the sum stays within the range.
         unsafe { self.start().add((unit as usize) << UNIT_SHIFT) }
     }
 
-    /// The first unit from `unit` on whose address is a multiple of `align` units, a power of two.
+    /// The first unit, from `unit` on, whose address is a multiple of `align` units, a power of
+    /// two.
     pub fn align_unit(&self, unit: UnitIndex, align: u32) -> Option<UnitIndex> {
         let start = self.start().addr() / UNIT;
         let aligned = (start + unit as usize).checked_next_multiple_of(align as usize)?;
         UnitIndex::try_from(aligned - start).ok()
     }
 
-    /// A table's entry for a unit.
+    /// A unit's entry in a table.
     ///
     /// # Safety
-    /// The unit is committed, and so is its entry.
+    /// The unit's entry in this table is committed.
     #[inline(always)]
     unsafe fn at<T>(&self, table: &AtomicPtr<T>, unit: usize) -> &T {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the entry is committed. A committed entry stays so.
         unsafe { &*table.load(Ordering::Relaxed).add(unit) }
     }
 
-    /// What the map says of a committed unit.
+    /// The map's entry of a committed unit.
     #[inline(always)]
     pub fn entry(&self, unit: usize) -> MapEntry {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
@@ -434,31 +445,34 @@ impl Region {
         MapEntry::from_bits(unsafe { self.at(&self.map, unit) }.load(Ordering::Relaxed))
     }
 
-    /// Walks the committed units of this range, and passes a run that was left to other mappings in one step.
+    /// Walks the committed units of this range, and passes each run that was given up to foreign
+    /// mappings in one step.
     pub fn units_in(&self, range: Range<usize>) -> UnitWalk<'_> {
         UnitWalk { region: self, next: range.start, end: range.end }
     }
 
-    /// Enters what a committed unit is used for.
+    /// Sets the map's entry of a committed unit, and its key.
     pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
-        // SAFETY: as for `entry`.
+        // SAFETY: the entries of a committed unit are committed.
         unsafe {
             self.at(&self.keys, unit as usize).store(key_at(unit, entry), Ordering::Relaxed);
             self.at(&self.map, unit as usize).store(entry.to_bits(), Ordering::Relaxed);
         }
     }
 
-    /// The class of the small block, of no heap, that begins at this address, if one does in the first unit of its span.
+    /// The class of the small block at this address, if the block belongs to no heap and begins in
+    /// the first unit of its span.
     #[inline(always)]
     pub fn class_at_first(&self, address: *const u8) -> Option<SizeClass> {
         let offset = self.committed_offset(address)?;
-        // SAFETY: as for `entry`.
+        // SAFETY: the entry of a committed unit is committed.
         let key = unsafe { self.at(&self.keys, offset / UNIT) }.load(Ordering::Relaxed);
-        // SAFETY: `set_entry` writes no others; the table is of zeros before. The region begins at a multiple of a unit.
+        // SAFETY: the table holds only zeros, at first, and keys that `set_entry` wrote. The region
+        // begins at a multiple of a unit, so the remainder is the offset in the unit.
         unsafe { class_of_start(key, address.addr() % UNIT) }
     }
 
-    /// The same in any unit, by the map: for what [`Region::class_at_first`] does not find.
+    /// As [`Region::class_at_first`], by the map, for a block in any unit of its span.
     pub fn class_at_later(&self, address: *const u8) -> Option<SizeClass> {
         let offset = self.committed_offset(address)?;
         let entry = self.entry(offset / UNIT);
@@ -475,7 +489,7 @@ impl Region {
     /// The record of the span that begins at a committed unit.
     #[inline(always)]
     pub fn span(&self, unit: UnitIndex) -> *mut Span {
-        // SAFETY: as above.
+        // SAFETY: the entry of a committed unit is committed.
         unsafe { self.spans.load(Ordering::Relaxed).add(unit as usize) }
     }
 }

@@ -1,18 +1,19 @@
-//! The page heap's record of a run. The region has a table of them; `pages.rs` keeps them.
+//! The page heap's record of a run. The region has a table of them; `page_heap.rs` maintains them.
 
-/// The page heap's record of a unit. Those of a run's first and last unit are kept up to date;
-/// between them anything may stand.
+/// The page heap's record of a unit. Those of a run's first and last unit are current. The records
+/// between them may hold anything.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Run {
     pub(crate) state: State,
     pub(crate) marks: Marks,
-    /// The upper 16 of 48 bits of how many bytes a large block was asked for with.
+    /// The upper 16 of the 48 bits of a large block's requested size in bytes.
     pub(crate) asked_high: u16,
-    /// Units in the run; in the first and the last record of a free run.
+    /// Units in the run. Valid in the first and the last record of a run.
     pub(crate) units: u32,
-    /// Children in the tree of free runs: the unit where each begins, 0 for none. In use: the lower bits of the bytes that
-    /// a large block was asked for with, and the heap that the run belongs to.
+    /// Of a free run: its children in the tree of free runs, each by its first unit, 0 for none. Of
+    /// a run in use: `left` has the lower bits of a large block's requested size, and `right` the
+    /// heap.
     pub(crate) left: u32,
     pub(crate) right: u32,
 }
@@ -20,15 +21,15 @@ pub struct Run {
 /// Bits of `left`.
 const LEFT_BITS: u32 = u32::BITS;
 
-/// Bytes that may be used of a large block of no heap that was asked for with this size: OS pages of `page` bytes, and not all
-/// of its units, since what is behind may go back to the kernel.
+/// Usable bytes of a large block of no heap that was requested with this size. These are whole OS
+/// pages of `page` bytes, not all of its units, since the rest may be purged.
 pub(crate) fn large_bytes(size: usize, page: usize) -> usize {
     size.max(1).checked_next_multiple_of(page).unwrap_or(usize::MAX)
 }
 
 impl Run {
-    /// A record that was read from another process, as it may have looked in the middle of a change:
-    /// what is no state at all counts as in use.
+    /// Reads a record of another process, which may have been changing. An invalid state counts as
+    /// in use.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
         let state = match bytes[0] {
             1 => State::Dirty,
@@ -45,8 +46,8 @@ impl Run {
         Self { state, marks, asked_high, units, left: word(8), right: word(12) }
     }
 
-    /// Notes what a run in use was asked for with, for a large block, and which heap it belongs to, 0 for
-    /// none. Links are not needed meanwhile.
+    /// Records the requested size of a large block in a run in use, and the heap that the run
+    /// belongs to, 0 for none. A run in use needs no tree links.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
         debug_assert!((bytes as u64) < 1 << (LEFT_BITS + u16::BITS));
         self.marks = self.marks.of_mapping();
@@ -55,65 +56,67 @@ impl Run {
         self.right = heap;
     }
 
-    /// Writes a record, but for what is known of the unit's mapping.
+    /// Writes a record, but keeps the marks of the unit's mapping.
     ///
     /// # Safety
-    /// The record is valid, and the caller's.
+    /// `record` is valid, and no other thread accesses it.
     pub(crate) unsafe fn replace(record: *mut Self, run: Self) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the record is valid and not accessed elsewhere.
         unsafe { *record = Self { marks: (*record).marks.of_mapping(), ..run } }
     }
 
-    /// The bytes that [`Run::note`] noted; 0 before.
+    /// The size that [`Run::note`] recorded; 0 before.
     pub(crate) fn asked(&self) -> usize {
         (self.left as u64 | (self.asked_high as u64) << LEFT_BITS) as usize
     }
 
-    /// Bytes that may be used of the large block of no heap that this record is of. For its owner, too, while somebody who has
-    /// the lock of the page heap writes down what he knows of the tail: that is not read.
+    /// Usable bytes of the large block of no heap that this record belongs to. The owner of the
+    /// block may call this without a lock. A thread with the lock of the page heap may write
+    /// `marks` meanwhile, which is not read here.
     ///
     /// # Safety
-    /// The record is valid, and nobody resizes the block.
+    /// The record is valid, and the block is not resized meanwhile.
     pub(crate) unsafe fn usable(record: *const Self, page: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the record is valid and that no thread writes these
+        // fields.
         let (left, asked_high) = unsafe { ((*record).left, (*record).asked_high) };
         large_bytes(Self { left, asked_high, ..Self::default() }.asked(), page)
     }
 
-    /// The heap that [`Run::note`] noted; 0 before.
+    /// The heap that [`Run::note`] recorded; 0 before.
     pub(crate) fn heap(&self) -> u32 {
         self.right
     }
 }
 
-/// What is known of the OS pages of a run behind the end of its large block.
+/// State of the tail of a large block's run: the OS pages behind the block's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum Tail {
     #[default]
     New,
-    /// The block had its size when somebody last looked.
-    Digests,
-    /// They are not resident.
-    Gone,
+    /// A round has seen the block with its current size.
+    Seen,
+    /// The tail is not resident.
+    NotResident,
 }
 
-/// What is known beside: bits. Only whoever has the lock of the page heap reads or writes them.
+/// Flags of a unit. Only a thread with the lock of the page heap reads or writes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
 pub(crate) struct Marks(u8);
 
 impl Marks {
-    /// Of a run in use, in its first record: [`Tail`].
+    /// In the first record of a run in use: its [`Tail`].
     const TAIL: u8 = 0b11;
-    /// Of a run in use, in its first record: it was handed out as zeros.
+    /// In the first record of a run in use: it was handed out as zeros.
     const ZEROS: u8 = 1 << 2;
-    /// Of each unit: its pages moved there, so it lies in a mapping of the kernel's that is not that of the region.
+    /// Pages moved to this unit, so it lies in a mapping of its own and not in that of the region.
     const MOVED: u8 = 1 << 3;
-    /// Of each such unit: it is the first of its mapping.
+    /// Such a unit is the first of its mapping.
     const BEGINS: u8 = 1 << 4;
 
-    /// Only what stays while runs come and go.
+    /// Keeps only the flags that outlast runs.
     fn of_mapping(self) -> Self {
         Self(self.0 & (Self::MOVED | Self::BEGINS))
     }
@@ -125,8 +128,8 @@ impl Marks {
     pub fn tail(self) -> Tail {
         match self.0 & Self::TAIL {
             0 => Tail::New,
-            1 => Tail::Digests,
-            _ => Tail::Gone,
+            1 => Tail::Seen,
+            _ => Tail::NotResident,
         }
     }
 
@@ -155,18 +158,18 @@ impl Marks {
     }
 }
 
-/// What a run is used for. All zero bytes are a unit that was never used.
+/// The use of a run. All zero bytes are a unit that was never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum State {
     #[default]
     InUse,
-    /// Free, resident, with old contents.
+    /// Free and resident, with old contents.
     Dirty,
-    /// Free, not resident, reads as zero.
+    /// Free, mapped, not resident; reads as zero.
     Clean,
-    /// Free, and nothing is mapped there: another mapping may come to lie there.
+    /// Free and not mapped. A foreign mapping may come to lie there.
     Unmapped,
-    /// Of no use: another mapping lies there, or did.
+    /// Given up, because a foreign mapping lies there, or did.
     Foreign,
 }

@@ -1,11 +1,13 @@
-//! Free runs ordered by length, then address: a treap (Seidel and Aragon, "Randomized search
-//! trees", 1996) whose links lie in the runs' records. A run's rank is a hash of its address, so
-//! the shape depends on the contents alone.
+//! A set of free runs ordered by length, then address.
+//!
+//! It is a treap (Seidel and Aragon, "Randomized search trees", 1996) whose links lie in the
+//! records of the runs. The rank of a run is a hash of its address, so the shape depends on the
+//! contents alone.
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::run::Run;
 
-/// A set of free runs.
+/// A set of free runs. A link is the first unit of a run, 0 for none.
 pub(crate) struct RunTree {
     root: UnitIndex,
 }
@@ -15,8 +17,8 @@ type Key = (u32, UnitIndex);
 
 #[allow(clippy::mut_from_ref)]
 fn node(region: &Region, at: UnitIndex) -> &mut Run {
-    // SAFETY: whoever uses a tree holds the lock of the pages, and no reference to a node is
-    // kept across the next call of this function for the same node.
+    // SAFETY: the caller holds the lock of the page heap, which guards all run records. No caller
+    // keeps a reference to a node across a second call for the same node.
     unsafe { &mut *region.run(at) }
 }
 
@@ -49,7 +51,7 @@ impl RunTree {
         (best != 0).then_some(best)
     }
 
-    /// The longest run, the highest among equals, with its length.
+    /// The longest run and its length in units, the highest among equals.
     pub fn longest(&self, region: &Region) -> Option<(UnitIndex, u32)> {
         let mut at = self.root;
         while at != 0 {
@@ -62,11 +64,12 @@ impl RunTree {
         None
     }
 
-    /// Adds the run whose record stands at `at`.
+    /// Adds the run whose record is that of unit `at`.
     pub fn insert(&mut self, region: &Region, at: UnitIndex) {
         let key_of_new = key(region, at);
         let mut link = &raw mut self.root;
-        // SAFETY: `link` is the root or a child link of a node; see `node`.
+        // SAFETY: `link` points to the root or to a child link of a node, and `node` makes no
+        // reference to that node meanwhile.
         unsafe {
             while *link != 0 && rank(*link) >= rank(at) {
                 let below = node(region, *link);
@@ -83,11 +86,12 @@ impl RunTree {
         }
     }
 
-    /// Takes out the run at `at`, which is in the tree.
+    /// Removes the run at `at`, which must be in the tree.
     pub fn remove(&mut self, region: &Region, at: UnitIndex) {
         let key_of_old = key(region, at);
         let mut link = &raw mut self.root;
-        // SAFETY: as in `insert`.
+        // SAFETY: `link` points to the root or to a child link of a node, and `node` makes no
+        // reference to that node meanwhile.
         unsafe {
             while *link != at {
                 assert!(*link != 0, "a free run is missing from its tree");
@@ -103,7 +107,7 @@ impl RunTree {
         }
     }
 
-    /// Panics if the tree is out of order; how many runs it holds: for tests.
+    /// Panics if the tree is out of order. Returns the number of runs. For tests.
     pub fn check(&self, region: &Region) -> usize {
         fn walk(region: &Region, at: UnitIndex, low: Key, high: Key) -> usize {
             if at == 0 {
@@ -121,7 +125,7 @@ impl RunTree {
     }
 }
 
-/// Splits a subtree into what lies below the key and what lies above.
+/// Splits a subtree into the runs below the key and those above.
 fn split(region: &Region, at: UnitIndex, by: Key) -> (UnitIndex, UnitIndex) {
     if at == 0 {
         return (0, 0);
@@ -138,7 +142,7 @@ fn split(region: &Region, at: UnitIndex, by: Key) -> (UnitIndex, UnitIndex) {
     }
 }
 
-/// Joins two subtrees; everything in `low` comes before everything in `high`.
+/// Joins two subtrees. All runs of `low` must come before all runs of `high`.
 fn merge(region: &Region, low: UnitIndex, high: UnitIndex) -> UnitIndex {
     if low == 0 || high == 0 {
         return low | high;

@@ -1,79 +1,82 @@
-//! The scavenger: a thread that gives memory back which nobody needs any more, also while the program
-//! does nothing. Here is when there is one; what it does is in `scavenge.rs`.
+//! When the scavenger runs: a thread that purges memory the program no longer needs, even while the
+//! program is idle. `engine/scavenge.rs` has its work.
 //!
-//! Threads of the program count as its *company* once they have missed a cache, until they exit; the first thread of the
-//! process does not count. Only where there is company may the scavenger start, and the last of the company to exit takes it along:
-//! rings its bell, and waits until it has ended. So a program whose threads have ended has none of ours (decisions/0033).
+//! Threads of the program count as *company* of the scavenger from their first cache miss until
+//! they exit. The first thread of the process does not count. The scavenger starts only while there
+//! is company. The last thread of the company to exit stops it: it rings the scavenger's bell and
+//! joins the thread. So no thread of ours is left when the program's threads have ended
+//! (decisions/0033).
 //!
-//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): who frees memory, under a lock, looks
-//! afterwards whether the scavenger must be called. The scavenger forgets that it was called before
-//! it takes that lock to look for memory, and ends only if it was not called since. So nothing is
-//! freed unnoticed; and the word is written by one call a round, not by each. The company is counted in the
-//! same word: so whoever leaves last sees the scavenger, or whoever is starting it sees that all have left.
+//! Protocol, model-checked in `crates/testkit/tests/loom.rs`: a thread that frees memory, under a
+//! lock, afterwards checks whether it must call the scavenger. The scavenger forgets the call
+//! before it takes that lock to look for memory. It ends only if it was not called since. So no
+//! freed memory goes unnoticed, and one call a round writes the word, not each call. The word also
+//! counts the company. So the last thread to leave sees the scavenger, or the thread that is
+//! starting it sees that all have left.
 
 use crate::backend::region::UnitIndex;
-use crate::backend::tuning::SCAVENGER_WISHES_MIN;
+use crate::backend::tuning::SCAVENGER_REQUESTS_IGNORED;
 use crate::platform::os::{Bell, ThreadWords};
 use crate::platform::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
 };
 
-/// There is no scavenger.
+/// No scavenger runs.
 const NONE: u32 = 0;
-/// There is none any more, but whoever starts the next, or leaves last, must join its thread.
+/// The scavenger has ended. The thread that starts the next one, or leaves last, must join its
+/// thread.
 const ENDED: u32 = 1;
 /// A thread is starting it.
 const STARTING: u32 = 2;
-/// There is one, and it was not called since it last asked.
+/// It runs, and was not called since it last checked.
 const AWAKE: u32 = 3;
 const CALLED: u32 = 4;
-/// It is to end, and a thread waits for that.
+/// It must end, and a thread waits for that.
 const STOPPING: u32 = 5;
-/// There will be none.
+/// No scavenger will ever run.
 const NEVER: u32 = 6;
 
-/// The state is in the lowest bits of the word, the number of threads in those above.
-const STATE: u32 = 7;
-const THREAD: u32 = 8;
+/// The lowest bits of the word hold the state, those above the number of counted threads.
+const STATE_MASK: u32 = 7;
+const ONE_THREAD: u32 = 8;
 
-/// In [`ThreadWords::company`]: a new thread; the first of the process; one that counts; one that counts no more, or
-/// never will.
+/// Values of [`ThreadWords::company`]: a new thread; the first of the process; a counted thread; a
+/// thread that no longer counts, or never will.
 const NEW: u32 = 0;
 const FIRST: u32 = 1;
 const COUNTED: u32 = 2;
 const LEFT: u32 = 3;
 
-/// Whether there is a scavenger, and whether it was called. In a cache line of its own, which
-/// everybody reads and hardly anybody writes.
+/// The state of the scavenger. In a cache line of its own, which all threads read and few write.
 #[repr(align(64))]
 pub struct Scavenger {
     word: AtomicU32,
-    /// What it is woken by when it is to end.
+    /// Wakes the scavenger when it must end.
     pub(crate) bell: Bell,
-    /// How often other threads than the first have wanted one.
-    wanted: AtomicU8,
-    /// Whether it is known which thread is the first of the process: its words say so.
+    /// Requests for a scavenger by threads other than the first.
+    requests: AtomicU8,
+    /// Whether the first thread of the process is known. Its words are marked then.
     pub(crate) has_first: AtomicBool,
-    /// Whether another thread than the first has started it.
-    by_other: AtomicBool,
-    /// The thread's handle: written by who starts it, read by who joins it.
+    /// Whether a thread other than the first has started it.
+    started_by_other: AtomicBool,
+    /// The thread's handle: written by the thread that starts it, read by the thread that joins it.
     pub(crate) thread: AtomicUsize,
-    /// While there is none: when the next round is due, and when to think of starting one, in
-    /// milliseconds by the clock of the operating system below.
+    /// Without a scavenger: when the next round is due, and when to consider starting one, in ms by
+    /// the clock of `Os`.
     pub(crate) round_due: AtomicU64,
     pub(crate) start_due: AtomicU64,
 }
 
 impl Scavenger {
     const_fn! {
-        /// None yet.
+        /// No scavenger runs yet.
         pub fn new() -> Self {
             Self {
                 word: AtomicU32::new(NONE),
                 bell: Bell::new(0),
-                wanted: AtomicU8::new(0),
+                requests: AtomicU8::new(0),
                 has_first: AtomicBool::new(false),
-                by_other: AtomicBool::new(false),
+                started_by_other: AtomicBool::new(false),
                 thread: AtomicUsize::new(0),
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
@@ -82,53 +85,55 @@ impl Scavenger {
     }
 
     fn state(&self) -> u32 {
-        self.word.load(Ordering::Relaxed) & STATE
+        self.word.load(Ordering::Relaxed) & STATE_MASK
     }
 
-    /// True where one may be started, by the thread with these words.
+    /// Whether the thread with these words may start a scavenger, or replace the one that runs.
     #[inline]
     pub(crate) fn is_wanted(&self, words: &ThreadWords) -> bool {
         match self.state() {
             NONE | ENDED => true,
-            AWAKE | CALLED => self.by_other.load(Ordering::Relaxed) && words.is_first(),
+            AWAKE | CALLED => self.started_by_other.load(Ordering::Relaxed) && words.is_first(),
             _ => false,
         }
     }
 
-    /// True where there is one.
+    /// Whether a scavenger runs or starts.
     pub fn exists(&self) -> bool {
         matches!(self.state(), STARTING | AWAKE | CALLED)
     }
 
-    /// Memory was freed, under a lock that the scavenger takes: calls it. False if there is none.
+    /// Calls the scavenger, after memory was freed under a lock that the scavenger takes. Returns
+    /// false if there is no scavenger.
     #[inline]
     pub fn call(&self) -> bool {
         match self.state() {
             STARTING | CALLED => true,
-            // It fails if the scavenger has just ended, or somebody else has called.
+            // The change fails if the scavenger has just ended, or another thread has called it.
             AWAKE => self.change(AWAKE, CALLED) || self.exists(),
             _ => false,
         }
     }
 
-    /// Counts a thread. It calls [`Scavenger::leave`] when it exits.
+    /// Counts a thread. It must call [`Scavenger::leave`] when it exits.
     pub fn arrive(&self) {
         self.replace(|state, threads| Some((state, threads + 1)));
     }
 
-    /// One thread less. If it was the last, and there is a scavenger, or its thread has not been joined: true, and the
-    /// caller stops it.
+    /// Uncounts a thread. Returns true if it was the last and the scavenger runs or awaits a join;
+    /// the caller must stop the scavenger then.
     pub fn leave(&self) -> bool {
-        let takes_along = |state, threads| threads == 1 && matches!(state, ENDED | AWAKE | CALLED);
+        let must_stop = |state, threads| threads == 1 && matches!(state, ENDED | AWAKE | CALLED);
         let left = self.replace(|state, threads| {
-            let stopped = takes_along(state, threads);
+            let stopped = must_stop(state, threads);
             Some((if stopped { STOPPING } else { state }, threads - 1))
         });
-        left.is_some_and(|(state, threads)| takes_along(state, threads))
+        left.is_some_and(|(state, threads)| must_stop(state, threads))
     }
 
-    /// Whether it is the caller who is to start the scavenger, as there are so many threads; and whether to join the
-    /// one before. Followed by [`Scavenger::begun`] or [`Scavenger::not_begun`].
+    /// Claims the start of the scavenger for the caller, if it may start and at least `threads_min`
+    /// threads count. Returns `None` if not, and otherwise whether to join the previous thread.
+    /// Call [`Scavenger::begun`] or [`Scavenger::not_begun`] next.
     pub fn begin(&self, threads_min: u32) -> Option<bool> {
         let begun = self.replace(|state, threads| {
             let may_start = matches!(state, NONE | ENDED) && threads >= threads_min;
@@ -137,98 +142,104 @@ impl Scavenger {
         begun.map(|(state, _)| state == ENDED)
     }
 
-    /// It could not be started this time.
+    /// Records that the start failed.
     pub fn not_begun(&self) {
         self.change(STARTING, NONE);
     }
 
-    /// It was started. False if all threads have left meanwhile: then the caller stops it.
+    /// Records that the scavenger was started. Returns false if all threads have left meanwhile;
+    /// the caller must stop it then.
     pub fn begun(&self) -> bool {
         let begun = self
             .replace(|_, threads| Some((if threads == 0 { STOPPING } else { CALLED }, threads)));
         begun.is_some_and(|(_, threads)| threads > 0)
     }
 
-    /// The first thread is to start it in place of the thread that did. True if there is one, and the caller stops it.
+    /// Lets the first thread replace a scavenger that another thread started. Returns true if one
+    /// runs; the caller must stop it then.
     pub fn replace_thread(&self) -> bool {
         self.change(AWAKE, STOPPING) || self.change(CALLED, STOPPING)
     }
 
-    /// Whether it is to end, and be joined.
+    /// Whether it must end, and will be joined.
     pub fn is_stopping(&self) -> bool {
         self.state() == STOPPING
     }
 
-    /// Its thread was joined.
+    /// Records that its thread was joined.
     pub fn stopped(&self) {
-        self.wanted.store(0, Ordering::Relaxed);
+        self.requests.store(0, Ordering::Relaxed);
         self.change(STOPPING, NONE);
     }
 
-    /// Whether it was called since this was last asked.
+    /// Whether it was called since the last check.
     pub fn was_called(&self) -> bool {
         self.change(CALLED, AWAKE)
     }
 
-    /// Ends the scavenger; false if it was called since it last asked, or is to stop anyway.
+    /// Ends the scavenger. Returns false if it was called since the last check, or must stop
+    /// anyway.
     pub fn end(&self) -> bool {
         self.change(AWAKE, ENDED)
     }
 
-    /// The thread with these words is the first of the process.
+    /// Marks the thread with these words as the first of the process.
     pub(crate) fn come_first(&self, words: &ThreadWords) {
         words.company.store(FIRST, Ordering::Relaxed);
         self.has_first.store(true, Ordering::Relaxed);
     }
 
-    /// In the child of a fork, in its only thread: there may have been one in its parent, but not here.
+    /// Called in the child of a fork, by its only thread: a scavenger of the parent does not run
+    /// here.
     pub fn end_in_child(&self, words: &ThreadWords) {
         self.come_first(words);
         self.replace(|state, _| Some((if state == NEVER { NEVER } else { NONE }, 0)));
     }
 
-    /// There will be no scavenger.
+    /// Rules a scavenger out for good.
     pub fn never(&self) {
         self.replace(|_, threads| Some((NEVER, threads)));
     }
 
-    /// Whether there will be none.
+    /// Whether a scavenger is ruled out.
     pub fn is_off(&self) -> bool {
         self.state() == NEVER
     }
 
-    /// How many threads there must be if the thread with these words is to start it; none if it is not to. The first thread's
-    /// CPUs and priority are those of the process, so others leave it some time to come first. One other thread
-    /// alone starts none: it may have a CPU for itself.
+    /// How many threads must count for the thread with these words to start the scavenger; `None`
+    /// if it must not. The first thread has the CPUs and priority of the process, so the others
+    /// give it some time to be the one. A single other thread starts none: it may have a CPU for
+    /// itself.
     pub(crate) fn threads_min(&self, words: &ThreadWords) -> Option<u32> {
         match words.company.load(Ordering::Relaxed) {
             FIRST => Some(1),
             COUNTED => {
-                let wanted = self.wanted.load(Ordering::Relaxed);
-                self.wanted.store(wanted.saturating_add(1), Ordering::Relaxed);
-                (wanted >= SCAVENGER_WISHES_MIN).then_some(2)
+                let requests = self.requests.load(Ordering::Relaxed);
+                self.requests.store(requests.saturating_add(1), Ordering::Relaxed);
+                (requests >= SCAVENGER_REQUESTS_IGNORED).then_some(2)
             }
             _ => None,
         }
     }
 
-    /// The thread with these words starts it.
+    /// Records that the thread with these words starts it.
     pub(crate) fn start_from(&self, words: &ThreadWords) {
-        self.by_other.store(!words.is_first(), Ordering::Relaxed);
+        self.started_by_other.store(!words.is_first(), Ordering::Relaxed);
     }
 
-    /// Changes the state; false if it was another.
+    /// Changes the state. Returns false if it was not `from`.
     fn change(&self, from: u32, to: u32) -> bool {
         self.replace(|state, threads| (state == from).then_some((to, threads))).is_some()
     }
 
-    /// Replaces state and number of threads by what `to` makes of them, unless that is nothing. What was there before.
+    /// Replaces state and thread count by the result of `to`, unless that is `None`. Returns the
+    /// old values.
     fn replace(&self, to: impl Fn(u32, u32) -> Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            let old = (word & STATE, word / THREAD);
+            let old = (word & STATE_MASK, word / ONE_THREAD);
             let (state, threads) = to(old.0, old.1)?;
-            let new = (threads * THREAD) | state;
+            let new = (threads * ONE_THREAD) | state;
             match self.word.compare_exchange(word, new, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Some(old),
                 Err(found) => word = found,
@@ -238,7 +249,7 @@ impl Scavenger {
 }
 
 impl ThreadWords {
-    /// Whether it is not known yet if the thread counts.
+    /// Whether it is not yet known if the thread counts.
     #[inline]
     pub(crate) fn is_uncounted(&self) -> bool {
         self.company.load(Ordering::Relaxed) == NEW
@@ -248,12 +259,12 @@ impl ThreadWords {
         self.company.load(Ordering::Relaxed) == FIRST
     }
 
-    /// The thread counts.
+    /// Marks the thread as counted.
     pub(crate) fn come(&self) {
         self.company.store(COUNTED, Ordering::Relaxed);
     }
 
-    /// The thread does not count, and never will again. Whether it did.
+    /// Marks the thread as one that never counts again. Returns whether it counted.
     pub(crate) fn go(&self) -> bool {
         let counted = self.company.load(Ordering::Relaxed) == COUNTED;
         self.company.store(LEFT, Ordering::Relaxed);
@@ -261,13 +272,13 @@ impl ThreadWords {
     }
 }
 
-/// Where the rounds have got to in which memory is given back.
+/// Progress of the rounds that give memory back.
 pub(crate) struct Rounds {
-    /// The unit at which the next round goes on.
+    /// The unit at which the next round continues.
     pub cursor: UnitIndex,
-    /// How often all spans were looked at since anything last went back, or was freed.
+    /// Full passes over all spans since anything was last purged or freed.
     pub quiet: u32,
-    /// Caches were in use the last time, as far as one can tell.
+    /// Whether caches were in use at the last round, as far as is known.
     pub caches_used: bool,
 }
 

@@ -1,7 +1,7 @@
-//! A span: units cut into equal blocks of one size class, and a bitmap of those that are free.
+//! A span: units cut into equal blocks of one size class, with a bitmap of the free blocks.
 //!
-//! The bitmap is the truth: a set bit is a block that nobody holds, neither a program nor a
-//! cache. Whoever works on a span holds the lock of its class.
+//! The bitmap is authoritative: a set bit is a block that neither the program nor a cache has. A
+//! thread that works on a span holds the lock of its class, or of its heap.
 
 pub(crate) mod hardened;
 
@@ -10,55 +10,58 @@ use core::ops::Range;
 use crate::backend::purged_pages::PurgedPages;
 use crate::size_class::{LINE, MIN_ALIGN, SPAN_BLOCKS_MAX, SizeClass, UNIT};
 
-/// Blocks from one that begins with a cache line to the next one that does, at most: sizes are multiples of the least alignment.
+/// The most blocks between two that begin a cache line: sizes are multiples of the minimum
+/// alignment.
 const LINE_BLOCKS: usize = LINE / MIN_ALIGN;
 const WORDS: usize = SPAN_BLOCKS_MAX / 64;
 
-/// Which of a span's free blocks are claimed first.
+/// The order in which free blocks of a span are claimed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// Those with the lowest addresses: so the pages behind may become holes.
+    /// Lowest addresses first, so that pages behind may become holes.
     Lowest,
-    /// Those that follow on the last that were claimed, and so were mostly freed longest ago (decisions/0007); from the next
-    /// cache line on, where several lie in one (decisions/0022).
+    /// Blocks after the last claimed one first, which were mostly freed longest ago
+    /// (decisions/0007). Where several blocks share a cache line, from the next line on
+    /// (decisions/0022).
     InTurn,
 }
 
 /// The record of a span, kept in the region's table at the span's first unit. Spans with a free
-/// block are linked in a list of their class; links are unit numbers, 0 for none.
+/// block are linked in a list of their class. Links are unit numbers, 0 for none.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Span {
     pub(crate) next: u32,
     pub(crate) previous: u32,
-    /// Free blocks: the number of set bits.
+    /// Number of free blocks, which is the number of set bits.
     pub(crate) free: u16,
-    /// Blocks in all.
+    /// Number of blocks.
     pub(crate) blocks: u16,
-    /// As `free`, when somebody last looked whether this span is in use.
-    seen: u16,
+    /// The value of `free` at the last call of [`Span::is_quiet`].
+    last_free: u16,
     /// The block after the one that was claimed last.
-    turn: u16,
-    /// There are holes. Told here, where it is at hand, and not only there.
-    holed: bool,
-    /// The last page is out of reach: of this span, or of a large block that begins here.
+    next_in_turn: u16,
+    /// Whether `holes` has any. Kept here too, in the record's first cache line.
+    any_hole: bool,
+    /// Whether the last page of this span, or of the large block that begins here, is a guard page.
     pub(crate) guarded: bool,
     /// Units in the span.
     pub(crate) units: u8,
-    /// Words of `bits` that are not zero.
-    occupied: u64,
+    /// Bit `n` is set where word `n` of `bits` is not zero.
+    nonempty_words: u64,
     bits: [u64; WORDS],
     holes: PurgedPages,
 }
 
 impl Span {
-    /// A span of so many units with every block free, in memory that is resident or not.
+    /// Sets up a span of `units` units in which every block is free. `resident` tells whether its
+    /// memory is.
     pub fn set_up(&mut self, class: SizeClass, units: u32, resident: bool) {
         let blocks = class.blocks_in(units);
         self.units = units as u8;
-        (self.next, self.previous, self.seen, self.turn) = (0, 0, 0, 0);
+        (self.next, self.previous, self.last_free, self.next_in_turn) = (0, 0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
-        (self.holed, self.holes, self.guarded) = (!resident, PurgedPages::NONE, false);
+        (self.any_hole, self.holes, self.guarded) = (!resident, PurgedPages::NONE, false);
         if !resident {
             self.holes.add(0..self.bytes());
         }
@@ -67,12 +70,13 @@ impl Span {
         if !blocks.is_multiple_of(64) {
             self.bits[words - 1] = (1 << (blocks % 64)) - 1;
         }
-        self.occupied = !0 >> (64 - words);
+        self.nonempty_words = !0 >> (64 - words);
     }
 
-    /// A record that was read from another process.
+    /// Reads a record of another process.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        // SAFETY: as long as a span, of which any bytes are valid.
+        // SAFETY: the bytes are as many as a span has, and the other process wrote them as a span,
+        // so its flags are 0 or 1.
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
@@ -82,12 +86,12 @@ impl Span {
         self.units as usize * UNIT
     }
 
-    /// Whether nobody holds this block, by the bitmap alone.
+    /// Whether the block is free, by the bitmap alone.
     pub(crate) fn is_free(&self, block: usize) -> bool {
         self.bits.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
     }
 
-    /// How many blocks there are, in a record that may be torn.
+    /// The number of blocks, also of a record that was read while it changed.
     pub(crate) fn blocks(&self, class: SizeClass) -> usize {
         (self.blocks as usize).min(class.blocks_in(self.units as u32))
     }
@@ -101,50 +105,50 @@ impl Span {
         ones(&self.bits[..whole.min(WORDS)]) + rest.count_ones() as usize
     }
 
-    /// Takes free blocks, as many as there are and as `places` has room for. What `of` makes
-    /// of their numbers goes to the end of `places`, the first last; how many there were.
+    /// Claims free blocks until there are no more or `out` is full. Fills `out` from its end, with
+    /// the first block last, by `convert` of their numbers. Returns how many.
     #[inline(always)]
-    pub fn claim<T>(&mut self, places: &mut [T], order: Order, of: impl Fn(usize) -> T) -> usize {
-        let mut rest = places.iter_mut().rev();
+    pub fn claim<T>(&mut self, out: &mut [T], order: Order, convert: impl Fn(usize) -> T) -> usize {
+        let mut slots = out.iter_mut().rev();
         // Blocks below this one come last.
-        let mut from = match order {
+        let mut start = match order {
             Order::InTurn if self.shares_lines() => {
-                (self.turn as usize).next_multiple_of(LINE_BLOCKS)
+                (self.next_in_turn as usize).next_multiple_of(LINE_BLOCKS)
             }
-            Order::InTurn => self.turn as usize,
+            Order::InTurn => self.next_in_turn as usize,
             Order::Lowest => 0,
         };
-        let (mut taken, mut last) = (0, None);
-        while rest.len() > 0 && self.occupied != 0 {
-            let ahead = self.occupied & (!0u64).checked_shl(from as u32 / 64).unwrap_or(0);
+        let (mut claimed, mut last) = (0, None);
+        while slots.len() > 0 && self.nonempty_words != 0 {
+            let ahead = self.nonempty_words & (!0u64).checked_shl(start as u32 / 64).unwrap_or(0);
             if ahead == 0 {
-                from = 0;
+                start = 0;
                 continue;
             }
             let word = ahead.trailing_zeros() as usize;
-            let below = if word == from / 64 { (1 << (from % 64)) - 1 } else { 0 };
+            let below = if word == start / 64 { (1 << (start % 64)) - 1 } else { 0 };
             let (later, mut bits) =
                 (self.bits[word % WORDS] & below, self.bits[word % WORDS] & !below);
-            from = (word + 1) * 64;
+            start = (word + 1) * 64;
             while bits != 0
-                && let Some(place) = rest.next()
+                && let Some(slot) = slots.next()
             {
                 let block = word * 64 + bits.trailing_zeros() as usize;
-                *place = of(block);
+                *slot = convert(block);
                 last = Some(block);
                 bits &= bits - 1;
-                taken += 1;
+                claimed += 1;
             }
             self.bits[word % WORDS] = bits | later;
             if bits | later == 0 {
-                self.occupied &= !(1 << word);
+                self.nonempty_words &= !(1 << word);
             }
         }
         if let Some(last) = last {
-            self.turn = last as u16 + 1;
+            self.next_in_turn = last as u16 + 1;
         }
-        self.free -= taken as u16;
-        taken
+        self.free -= claimed as u16;
+        claimed
     }
 
     /// As [`SizeClass::shares_lines`].
@@ -152,69 +156,74 @@ impl Span {
         self.blocks as usize > self.bytes() / LINE
     }
 
-    /// Marks a block free. False, and nothing changes, if it was free already or does not exist.
+    /// Marks a block free. Returns false, and changes nothing, if it was free already or does not
+    /// exist.
     #[inline]
     pub fn release(&mut self, block: usize) -> bool {
         self.release_all([block].into_iter()) == 1
     }
 
-    /// Marks blocks free, up to the first that was free already or does not exist; how many.
+    /// Marks blocks free, up to the first that was free already or does not exist. Returns how
+    /// many.
     #[inline(always)]
     pub fn release_all(&mut self, blocks: impl Iterator<Item = usize>) -> usize {
-        // What changes with each block stays in registers, where it can.
-        let (mut taken, mut occupied, exist) = (0, self.occupied, self.blocks as usize);
+        // Copies of the fields that change with each block, so that they may stay in registers.
+        let (mut released, mut nonempty_words, block_count) =
+            (0, self.nonempty_words, self.blocks as usize);
         for block in blocks {
             let (word, bit) = (block / 64, 1 << (block % 64));
-            if block >= exist || self.bits[word % WORDS] & bit != 0 {
+            if block >= block_count || self.bits[word % WORDS] & bit != 0 {
                 break;
             }
             self.bits[word % WORDS] |= bit;
-            occupied |= 1 << word;
-            taken += 1;
+            nonempty_words |= 1 << word;
+            released += 1;
         }
-        self.occupied = occupied;
-        self.free += taken as u16;
-        taken
+        self.nonempty_words = nonempty_words;
+        self.free += released as u16;
+        released
     }
 
-    /// True where a block that is handed out may lie in a hole: [`Span::fill`] it then.
+    /// Whether a block that is handed out may lie in a hole; the caller calls [`Span::fill`] then.
     #[inline]
     pub fn has_holes(&self) -> bool {
-        self.holed
+        self.any_hole
     }
 
-    /// A block is handed out, and so the pages in which it lies are no holes any more. Bytes of those that were.
+    /// Records that a block is handed out, so its pages become resident. Returns the bytes of those
+    /// that were holes.
     pub fn fill(&mut self, class: SizeClass, block: usize) -> usize {
         let filled = self.holes.fill(block * class.size()..(block + 1) * class.size());
-        self.holed = !self.holes.is_empty();
+        self.any_hole = !self.holes.is_empty();
         filled
     }
 
-    /// Bytes in all holes, that behind the last block too.
+    /// Bytes in all holes, including those behind the last block.
     pub fn holes(&self) -> usize {
         self.holes.bytes()
     }
 
-    /// Bytes of blocks in OS pages of `page` bytes that are holes.
+    /// Bytes of blocks that lie in holes, for OS pages of `page` bytes.
     pub fn hole_bytes(&self, class: SizeClass, page: usize) -> usize {
         let end = self.blocks as usize * class.size();
         let holes = (0..end).step_by(page).filter(|&at| self.holes.contain(at..at + page));
         holes.map(|at| page.min(end - at)).sum()
     }
 
-    /// These pages, whose blocks are free, are not resident any more.
+    /// Records that these pages, whose blocks are free, are not resident any more.
     pub fn set_hole(&mut self, bytes: Range<usize>) {
         self.holes.add(bytes);
-        self.holed = true;
+        self.any_hole = true;
     }
 
-    /// True where as many blocks are free as the last time that this was asked.
+    /// Whether as many blocks are free as at the last call.
     pub fn is_quiet(&mut self) -> bool {
-        core::mem::replace(&mut self.seen, self.free) == self.free
+        core::mem::replace(&mut self.last_free, self.free) == self.free
     }
 
-    /// Has `purge` return to the kernel what lies in free blocks only and is no hole yet: ranges of
-    /// whole OS pages of `page` bytes, as offsets from the start of the span. Bytes that it said went.
+    /// Has `purge` return ranges of whole OS pages, of `page` bytes, to the kernel: those that lie
+    /// in free blocks only and are not one hole already. Ranges are offsets from the start of the span.
+    /// `purge` tells whether it succeeded. Returns the bytes purged.
     pub fn purge_free_pages(
         &mut self,
         class: SizeClass,
@@ -229,7 +238,7 @@ impl Span {
             while at < end && self.all_free(class, at..at + page) {
                 at += page;
             }
-            // The ends may be holes already, and those between cost nothing more.
+            // Pages of the range may be holes already. Purging those again costs nothing more.
             if at > start && !self.holes.contain(start..at) && purge(start..at) {
                 self.set_hole(start..at);
                 purged += at - start;
@@ -242,13 +251,13 @@ impl Span {
     /// Whether these bytes of the span belong to free blocks only.
     fn all_free(&self, class: SizeClass, bytes: Range<usize>) -> bool {
         let first = class.block_at(bytes.start);
-        // Behind the last block there is nothing that could be in use.
+        // Bytes behind the last block are never in use.
         let last = class.block_at(bytes.end - 1).min(self.blocks as usize - 1);
         let mut block = first;
         while block <= last {
             let (word, bit) = (block / 64, block % 64);
-            let wanted = !0 << bit & !0 >> (63 - (last - word * 64).min(63));
-            if self.bits[word] & wanted != wanted {
+            let needed = !0 << bit & !0 >> (63 - (last - word * 64).min(63));
+            if self.bits[word] & needed != needed {
                 return false;
             }
             block = (word + 1) * 64;
@@ -256,35 +265,37 @@ impl Span {
         true
     }
 
-    /// True where every block is free.
+    /// Whether every block is free.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.free == self.blocks
     }
 
-    /// The opposite of [`Span::release`], for whoever marks blocks to count them: for tests.
+    /// Marks a block as not free, to count it: the opposite of [`Span::release`]. For tests.
     pub fn take(&mut self, block: usize) {
         let (word, bit) = (block / 64, 1 << (block % 64));
         assert!(self.bits[word] & bit != 0, "block {block} is not free");
         self.bits[word] &= !bit;
         if self.bits[word] == 0 {
-            self.occupied &= !(1 << word);
+            self.nonempty_words &= !(1 << word);
         }
         self.free -= 1;
     }
 
-    /// Panics unless the counts agree with the bitmap, and no block in use lies in a hole: for tests.
+    /// Panics unless the counts agree with the bitmap and no block in use lies in a hole. For
+    /// tests.
     pub fn check(&self, class: SizeClass) {
-        let lost = class.blocks_in(self.units as u32) - self.blocks as usize;
-        assert!(lost == 0 || self.guarded, "blocks of a span of {class:?}");
+        let guard_blocks = class.blocks_in(self.units as u32) - self.blocks as usize;
+        assert!(guard_blocks == 0 || self.guarded, "blocks of a span of {class:?}");
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
         assert_eq!(set, self.free as u32, "free blocks of a span");
         for (word, bits) in words {
-            assert_eq!(*bits != 0, self.occupied >> word & 1 == 1, "summary bit {word}");
+            assert_eq!(*bits != 0, self.nonempty_words >> word & 1 == 1, "summary bit {word}");
         }
-        assert_eq!(self.holed, !self.holes.is_empty(), "whether there are holes");
-        let in_use = (0..self.blocks as usize).filter(|&block| self.holed && !self.is_free(block));
+        assert_eq!(self.any_hole, !self.holes.is_empty(), "whether there are holes");
+        let in_use =
+            (0..self.blocks as usize).filter(|&block| self.any_hole && !self.is_free(block));
         for block in in_use {
             let bytes = block * class.size()..(block + 1) * class.size();
             assert!(!self.holes.meet(bytes), "block {block} of {class:?} is in use, in a hole");
@@ -311,11 +322,11 @@ mod tests {
         for class in SizeClass::all() {
             let mut span = span(class);
             let mut next = 0;
-            let mut places = [0; 7];
+            let mut out = [0; 7];
             loop {
-                let claimed = span.claim(&mut places, Order::Lowest, |block| block);
+                let claimed = span.claim(&mut out, Order::Lowest, |block| block);
                 span.check(class);
-                for &block in places[7 - claimed..].iter().rev() {
+                for &block in out[7 - claimed..].iter().rev() {
                     assert_eq!(block, next);
                     next += 1;
                 }
@@ -338,11 +349,11 @@ mod tests {
         for class in SizeClass::all() {
             let mut span = span(class);
             let blocks = span.blocks as usize;
-            let mut places = [0; 7];
+            let mut out = [0; 7];
             let mut waiting: VecDeque<usize> = VecDeque::new();
             let mut next = 0usize;
             for _ in 0..2 * blocks {
-                // Freed in another order than claimed, and some late.
+                // Free in another order than claimed, and some late.
                 if waiting.len() > 1 + blocks / 2 {
                     assert!(span.release(waiting.remove(waiting.len() / 3).unwrap()));
                     assert!(span.release(waiting.pop_front().unwrap()));
@@ -350,12 +361,12 @@ mod tests {
                 let free: Vec<_> = (0..blocks).filter(|&block| span.is_free(block)).collect();
                 let line = if class.shares_lines() { LINE_BLOCKS } else { 1 };
                 let from = free.partition_point(|&block| block < next.next_multiple_of(line));
-                let wanted: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
-                let claimed = span.claim(&mut places, Order::InTurn, |block| block);
+                let expected: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
+                let claimed = span.claim(&mut out, Order::InTurn, |block| block);
                 span.check(class);
-                assert!(places[7 - claimed..].iter().rev().eq(wanted));
-                waiting.extend(places[7 - claimed..].iter().rev());
-                next = if claimed > 0 { places[7 - claimed] + 1 } else { next };
+                assert!(out[7 - claimed..].iter().rev().eq(expected));
+                waiting.extend(out[7 - claimed..].iter().rev());
+                next = if claimed > 0 { out[7 - claimed] + 1 } else { next };
             }
         }
     }
@@ -367,7 +378,7 @@ mod tests {
                 let mut span = span(class);
                 let mut claimed = std::vec![0; span.blocks as usize];
                 span.claim(&mut claimed, Order::Lowest, |block| block);
-                // Every pattern of gaps, from almost empty to almost full.
+                // Patterns of gaps from almost empty to almost full.
                 let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
                 let blocks = span.blocks as usize;
                 (0..blocks).filter(|&block| !used(block)).for_each(|block| {
@@ -379,22 +390,22 @@ mod tests {
                     let mut bytes = blocks.map(|b| b * class.size()..(b + 1) * class.size());
                     !bytes.any(|used| used.start < page.end && page.start < used.end)
                 };
-                let wanted: Vec<_> =
+                let expected: Vec<_> =
                     (0..bytes).step_by(page).map(|at| at..at + page).filter(free).collect();
                 let mut found = Vec::new();
                 let purged = span.purge_free_pages(class, page, |range| {
                     found.extend(range.step_by(page).map(|at| at..at + page));
                     true
                 });
-                assert_eq!(found, wanted, "class {} page {page}", class.size());
-                assert_eq!(purged, wanted.len() * page);
+                assert_eq!(found, expected, "class {} page {page}", class.size());
+                assert_eq!(purged, expected.len() * page);
                 let of_blocks = |page: &Range<usize>| {
                     page.end.min(blocks * class.size()).saturating_sub(page.start)
                 };
-                assert_eq!(span.hole_bytes(class, page), wanted.iter().map(of_blocks).sum());
+                assert_eq!(span.hole_bytes(class, page), expected.iter().map(of_blocks).sum());
                 assert_eq!(span.has_holes(), purged > 0);
                 assert_eq!(span.purge_free_pages(class, page, |_| panic!("purged twice")), 0);
-                // As its blocks are handed out, the span has its pages again.
+                // As blocks are handed out, the pages become resident again.
                 let count = span.claim(&mut claimed, Order::Lowest, |block| block);
                 let before = span.holes();
                 let filled: usize =

@@ -1,105 +1,125 @@
-//! Tunables of the back end: when addresses are committed and given up, and how much free memory stays.
+//! Tunables of the back end: when addresses are committed and unmapped, and how much free memory
+//! stays resident.
 
 use crate::size_class::UNIT;
 use crate::tuning::tunables;
 
-/// Units in so many MiB.
+/// Converts MiB to units.
 const fn mib(mib: usize) -> usize {
     (mib << 20) / UNIT
 }
 
 tunables! {
-    /// The smallest region worth starting with.
+    /// The smallest region that set-up accepts.
     REGION_BYTES_MIN: usize = 4 << 20, "bytes", 31;
-    /// Alignment of the region, so that huge pages fit.
+    /// Alignment of the region's start, so that huge pages fit.
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
-    /// Ranges of addresses tried at set-up where other mappings are in the way.
+    /// Address ranges that set-up tries while other mappings are in the way.
     REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
-    /// The region is committed ahead of need by one part in this many of what is committed.
+    /// Divisor: the region is committed ahead of need by its committed size divided by this.
     COMMIT_AHEAD_SHARE: usize = 16, "of the committed", 31;
-    /// The least committed at a time.
+    /// The least that the region is committed ahead of need.
     COMMIT_UNITS_MIN: usize = mib(1), "units", 31;
-    /// The most committed ahead of need.
+    /// The most that the region is committed ahead of need.
     COMMIT_UNITS_MAX: usize = mib(32), "units", 31;
-    /// Units first passed over where a mapping of another lies in the region. It may be longer: then twice as many, and so on.
+    /// Units that the region first skips where it meets a foreign mapping. Each further try doubles
+    /// it, since the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
-    /// How often that doubles.
+    /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
-    /// Free memory that is not resident keeps its addresses up to here. Of more, half is unmapped.
-    CLEAN_UNITS_MAX: usize = mib(16), "units", 31;
-    /// The same as one part in this many of what is in use or dirty.
+    /// Clean memory (free, mapped, not resident) up to this stays mapped. Beyond the limit, clean
+    /// runs are unmapped down to half of it.
+    CLEAN_UNITS_KEPT: usize = mib(16), "units", 31;
+    /// Divisor: the limit of clean memory is at least resident memory (in use or dirty) divided by
+    /// this.
     CLEAN_SHARE: usize = 16, "of the heap", 31;
-    /// Shorter runs are not unmapped.
+    /// The shortest run that is unmapped, and the least that is mapped again at a time.
     UNMAP_UNITS_MIN: u32 = mib(1) as u32, "units", 31;
-    /// The most unmapped runs. Each splits a mapping; a process has some 65,000 (vm.max_map_count).
+    /// The most unmapped runs. Each splits a mapping, and a process may have about 65,000
+    /// (vm.max_map_count).
     UNMAPPED_RUNS_MAX: usize = 8_192, "runs", 31;
-    /// The most mappings that page moves leave behind, for the same reason.
+    /// The most mappings that moved pages may leave behind. Each counts against vm.max_map_count
+    /// too.
     MOVED_MAPPINGS_MAX: usize = 8_192, "mappings", 6;
-    /// The most guard pages that split mappings.
+    /// The most guard pages where each one splits a mapping, which counts against vm.max_map_count.
     GUARDS_MAX: usize = 12_000, "guards", 13;
-    /// Runs that one call tries to make accessible again. Each takes a system call, which may fail.
+    /// Inaccessible runs that one call tries to make accessible again. Each try takes a system
+    /// call, which may fail.
     RESTORES_PER_CALL_MAX: usize = 8, "runs", 13;
 
-    /// Without a scavenger: the most free memory that stays for a while, if that is more than what is in use. Beyond, it
-    /// is purged at once.
+    /// Without a scavenger: dirty memory (free, resident) up to this may stay between two purges.
+    /// The limit rises to memory in use, and with refaults. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
-    /// Without a scavenger: free memory that stays longer, at least.
+    /// Without a scavenger: dirty memory up to this stays. When the interval is over and there is
+    /// more, a purge leaves half of this.
     DIRTY_UNITS_KEPT: usize = mib(4), "units", 3;
-    /// The same as one part in this many of what is in use.
+    /// Divisor: the limit of dirty memory that stays is at least memory in use divided by this.
     DIRTY_SHARE_KEPT: usize = 8, "of what is in use", 3;
-    /// Time between two purges down to that.
+    /// Without a scavenger: time between two purges of dirty memory. Refaults lengthen it.
     PURGE_INTERVAL_MS: u64 = 10, "ms", 3;
-    /// The same where little is dirty: its faults would cost more than it is worth meanwhile.
+    /// That time while little memory is dirty (`LITTLE_DIRTY_UNITS_MAX`): its page faults would
+    /// cost more than the memory is worth meanwhile.
     PURGE_INTERVAL_LITTLE_MS: u64 = 80, "ms", 3;
-    /// What counts as little.
-    LITTLE_DIRTY_UNITS: usize = mib(12), "units", 3;
-    /// With a scavenger: memory that may be resident above the recent peak of what was in use, at least.
+    /// Dirty memory up to this counts as little, for `PURGE_INTERVAL_LITTLE_MS`.
+    LITTLE_DIRTY_UNITS_MAX: usize = mib(12), "units", 3;
+    /// With a scavenger: the least slack, which is resident memory allowed above the recent peak of
+    /// memory in use.
     SLACK_UNITS: usize = mib(1), "units", 3;
-    /// The same as one part in this many of that peak.
+    /// Divisor: the slack is at least that peak divided by this.
     SLACK_SHARE: usize = 16, "of the peak", 3;
-    /// The peak is forgotten by one part in this many each round.
+    /// Divisor: each round of the scavenger lowers the recorded peak by the peak divided by this.
     PEAK_DECAY_SHARE: usize = 8, "of the peak", 3;
-    /// Surplus that is not worth halving goes at once.
+    /// A round purges a surplus up to this at once. Of a larger one it purges a half, and at least
+    /// this much.
     SURPLUS_UNITS_MIN: usize = mib(1), "units", 3;
-    /// Where the kernel refused memory, one part in this many of what it would have taken stays free for the host.
+    /// Divisor: after the kernel refused memory, dirty memory may be the distance to the refused
+    /// size divided by this. The rest of the distance is left to the host program.
     REFUSED_SHARE: usize = 4, "of the refused", 31;
 
-    /// Reclaim is considered each time this much became resident, at least.
-    RECLAIM_UNITS_MIN: usize = mib(4), "units", 17;
-    /// The same as one part in this many of what is in use.
+    /// With less memory in use than this, the page heap asks for no reclaim before it grows.
+    RECLAIM_IN_USE_UNITS_MIN: usize = mib(4), "units", 17;
+    /// Divisor: the page heap asks for reclaim each time that memory in use divided by this became
+    /// resident.
     RECLAIM_SHARE: usize = 64, "of what is in use", 17;
-    /// After caches were emptied or asked in vain: not before one part in this many became resident.
+    /// Divisor: after a reclaim, also one in vain, the page heap asks again once memory in use
+    /// divided by this became resident.
     RECLAIM_PAUSE_SHARE: usize = 8, "of what is in use", 17;
 
-    /// Memory that comes back within this time was purged too early: keeping it so long costs less than its page faults.
+    /// Purged memory that is needed again within this time was purged too early: keeping it that
+    /// long costs less than its page faults. Also the longest interval between purges, and the time
+    /// that costs a refault level.
     REFAULT_MS: u64 = 1280, "ms", 26;
-    /// Refaults of less memory do not count.
+    /// Fewer refaulted units do not raise the refault level.
     REFAULT_UNITS_MIN: usize = mib(1), "units", 26;
-    /// Levels of refaults: each has free memory stay longer.
+    /// The highest refault level. Each level doubles the interval between purges.
     REFAULT_LEVELS: u32 = 7, "levels", 26;
-    /// From this level on, all that refaulted may stay.
+    /// From this level on, as much dirty memory may stay as refaulted. Below, a proportional part.
     REFAULT_LEVEL_KEEPS_ALL: u32 = 4, "levels", 26;
-    /// What refaulted is forgotten by one part in this many in that time.
+    /// Divisor: in `REFAULT_MS` without refaults, the recorded refaults drop by themselves divided
+    /// by this.
     REFAULT_DECAY_SHARE: usize = 8, "of the refaults", 26;
-    /// Levels that have surplus go by half as large parts.
+    /// Levels that halve the part of a surplus that a round purges.
     REFAULT_LEVELS_PER_HALVING: u32 = 3, "levels", 26;
 
-    /// From this share of the memory limit on, less free memory stays.
+    /// Less free memory stays once the heap's resident memory reaches this share of the memory
+    /// limit.
     PRESSURE_PERCENT_MIN: u128 = 80, "percent", 9;
-    /// From this share on, none stays.
+    /// No free memory stays from this share on.
     PRESSURE_PERCENT_MAX: u128 = 95, "percent", 9;
 
-    /// Places of a large block of zeros that are looked at for data, before zeros are written.
+    /// Places at which a large block is probed for data before it is cleared.
     ZERO_PROBES: usize = 16, "places", 26;
-    /// OS pages looked at in each place.
+    /// OS pages that a probe checks at each place.
     ZERO_PROBE_PAGES: usize = 4, "pages", 26;
-    /// With data in fewer places, the memory goes back to the kernel instead of being written.
+    /// With data at fewer places, the block's memory is purged instead of overwritten with zeros.
     ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 26;
-    /// After this many blocks without data, blocks of that length are not looked at for a while: a look takes a page fault.
+    /// After this many blocks without data in a row, blocks of that length are not probed for a
+    /// while. A probe takes a page fault.
     SPARSE_BLOCKS_MIN: u8 = 4, "blocks", 26;
-    /// log2 of the most such blocks passed over in a row.
+    /// log2 of the most blocks in a row that are not probed.
     SPARSE_SKIPS_LOG_MAX: u8 = 8, "doublings", 26;
 
-    /// A thread other than the first starts the scavenger when it wants one for this many times.
-    SCAVENGER_WISHES_MIN: u8 = 5, "times", 33;
+    /// Requests for a scavenger by threads other than the first that are ignored before one of them
+    /// starts it.
+    SCAVENGER_REQUESTS_IGNORED: u8 = 5, "times", 33;
 }

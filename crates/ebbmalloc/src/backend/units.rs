@@ -1,6 +1,7 @@
-//! Lengths and ranges in units. Sizes that a program asks for become lengths here and nowhere else,
-//! and only checked operations make a length or a range: so no sum of a place and a length wraps,
-//! and none is cut off.
+//! Lengths and ranges in units, made only by checked operations.
+//!
+//! The sizes that a program asks for become lengths here and nowhere else. So no sum of a position
+//! and a length wraps, and none is truncated.
 
 use crate::size_class::UNIT;
 
@@ -8,20 +9,21 @@ use crate::size_class::UNIT;
 /// stand for "none".
 pub(crate) type UnitIndex = u32;
 
-/// A length in units: one at least. In bytes it is below 2^48.
+/// A length of at least one unit. In bytes it is below 2^48.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Units(u32);
 
 impl Units {
     pub const ONE: Self = Self(1);
 
-    /// So many units; `None` for 0.
+    /// A length of `units` units; `None` for 0.
     #[inline]
     pub const fn new(units: u32) -> Option<Self> {
         if units == 0 { None } else { Some(Self(units)) }
     }
 
-    /// The fewest units that hold so many bytes; one for 0. `None` if units do not count as far.
+    /// The fewest units that hold `bytes` bytes; one unit for 0. `None` if the number of units
+    /// exceeds 32 bits.
     #[inline]
     pub const fn for_bytes(bytes: usize) -> Option<Self> {
         let units = bytes.div_ceil(UNIT);
@@ -31,26 +33,25 @@ impl Units {
         if units == 0 { Some(Self::ONE) } else { Some(Self(units as u32)) }
     }
 
-    /// The number.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0
     }
 
-    /// In bytes.
+    /// The length in bytes.
     #[inline]
     pub const fn bytes(self) -> usize {
         self.0 as usize * UNIT
     }
 
-    /// What is left without `less`; `None` if that is all of it, or more.
+    /// This length without `less`; `None` if nothing is left.
     #[inline]
     pub const fn minus(self, less: Self) -> Option<Self> {
         if self.0 > less.0 { Some(Self(self.0 - less.0)) } else { None }
     }
 }
 
-/// Consecutive units, of which the end can be counted too.
+/// Consecutive units. Their end has a 32-bit number too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UnitRange {
     first: UnitIndex,
@@ -58,7 +59,7 @@ pub(crate) struct UnitRange {
 }
 
 impl UnitRange {
-    /// From this unit on; `None` if its end cannot be counted.
+    /// The range of `length` units from `first` on; `None` if its end exceeds 32 bits.
     #[inline]
     pub const fn new(first: UnitIndex, length: Units) -> Option<Self> {
         match first.checked_add(length.0) {
@@ -67,7 +68,7 @@ impl UnitRange {
         }
     }
 
-    /// As [`UnitRange::new`], for a number of units that stands in a record; `None` for 0 too.
+    /// As [`UnitRange::new`], for a number of units from a record; `None` for 0 too.
     #[inline]
     pub const fn of(first: UnitIndex, units: u32) -> Option<Self> {
         match Units::new(units) {
@@ -76,7 +77,7 @@ impl UnitRange {
         }
     }
 
-    /// The same from the same unit on, but this long; `None` if its end cannot be counted.
+    /// The range of this length with the same first unit; `None` if its end exceeds 32 bits.
     #[inline]
     pub const fn resized(self, length: Units) -> Option<Self> {
         Self::new(self.first, length)
@@ -92,14 +93,14 @@ impl UnitRange {
         self.length
     }
 
-    /// The unit behind the last.
+    /// The unit after the last.
     #[inline]
     pub const fn end(self) -> UnitIndex {
-        // By `new`, that is no more than there is.
+        // Cannot overflow: `new` checked the sum.
         self.first + self.length.0
     }
 
-    /// What is behind the first `keep` units; `None` if that is nothing.
+    /// The range after the first `keep` units; `None` if that is empty.
     #[inline]
     pub const fn behind(self, keep: Units) -> Option<Self> {
         match self.length.minus(keep) {
@@ -113,7 +114,8 @@ impl UnitRange {
 mod tests {
     use super::*;
 
-    /// Around each power of two, and around each place where a product with [`UNIT`] would wrap.
+    /// Numbers around each power of two, and around each number whose product with [`UNIT`] would
+    /// wrap.
     fn borders() -> impl Iterator<Item = usize> {
         let around =
             |at: usize| (0..4).flat_map(move |by| [at.wrapping_sub(by), at.wrapping_add(by)]);

@@ -1,10 +1,11 @@
-//! Zeros for large blocks in free memory that was in use before.
+//! Decides how to clear a large block in memory that was used before: by writing zeros, or by
+//! purging it.
 //!
-//! Writing zeros makes pages resident that nobody may ever touch, as in a sparse table that comes and goes. Giving
-//! the pages back to the kernel makes those fault anew that are touched, which takes longer than to write them.
-//! What was in the memory tells which it is (decisions/0026).
+//! Writing zeros makes pages resident that may never be touched, as in a sparse table that is
+//! allocated again and again. Purging makes the pages fault that are touched, which takes longer
+//! than writing them. The old contents tell which is better (decisions/0026).
 
-// Not `sync`'s, which loom may replace: nothing depends on their order.
+// Not those of `platform::sync`, which loom may replace: nothing depends on their order.
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use crate::backend::tuning::{
@@ -13,84 +14,89 @@ use crate::backend::tuning::{
 };
 use crate::size_class::UNIT;
 
-/// What is known of blocks of zeros.
+/// History of the blocks that were to be cleared.
 pub(crate) struct Zeroing {
-    /// For blocks from each power of two of bytes on: how often in a row there was no data, and, in the lower byte, how
-    /// often not to look from now on.
-    sparse: [AtomicU16; usize::BITS as usize],
-    turn: AtomicU32,
+    /// One element for each power of two of block bytes. Upper byte: how many blocks in a row had
+    /// no data. Lower byte: how many blocks not to probe from now on.
+    history: [AtomicU16; usize::BITS as usize],
+    /// Blocks probed so far, as a seed of the pages to probe.
+    probes: AtomicU32,
 }
 
 impl Zeroing {
     pub const fn new() -> Self {
         Self {
-            sparse: [const { AtomicU16::new(0) }; usize::BITS as usize],
-            turn: AtomicU32::new(0),
+            history: [const { AtomicU16::new(0) }; usize::BITS as usize],
+            probes: AtomicU32::new(0),
         }
     }
 
-    /// How many of so many bytes to write zeros to, from the beginning on: whole pages of `page` bytes, or all. The rest is to
-    /// go back to the kernel. `has_data` tells of each page whether there is anything but zeros.
+    /// Returns how many of a block's `bytes` to overwrite with zeros, from its beginning on: a
+    /// multiple of `page`, or all. The rest is to be purged. `has_data` tells whether a page of
+    /// that number holds anything but zeros.
     pub fn to_write(&self, bytes: usize, page: usize, has_data: impl Fn(usize) -> bool) -> usize {
         if bytes <= UNIT || bytes < ZERO_PROBES * page {
             return bytes;
         }
-        let sparse = &self.sparse[bytes.ilog2() as usize];
-        let [times, skips] = sparse.load(Ordering::Relaxed).to_be_bytes();
-        let set =
-            |times, skips| sparse.store(u16::from_be_bytes([times, skips]), Ordering::Relaxed);
+        let of_length = &self.history[bytes.ilog2() as usize];
+        let [blocks_without, skips] = of_length.load(Ordering::Relaxed).to_be_bytes();
+        let set = |blocks_without, skips| {
+            of_length.store(u16::from_be_bytes([blocks_without, skips]), Ordering::Relaxed)
+        };
         if skips > 0 {
-            set(times, skips - 1);
+            set(blocks_without, skips - 1);
             return 0;
         }
-        let (places, end) = self.places_with_data(bytes.div_ceil(page), has_data);
-        if places < ZERO_PROBES_WITH_DATA_MIN {
-            let bits = (times + 1).saturating_sub(SPARSE_BLOCKS_MIN).min(SPARSE_SKIPS_LOG_MAX);
+        let (places_with_data, end) = self.count_places_with_data(bytes.div_ceil(page), has_data);
+        if places_with_data < ZERO_PROBES_WITH_DATA_MIN {
+            let bits =
+                (blocks_without + 1).saturating_sub(SPARSE_BLOCKS_MIN).min(SPARSE_SKIPS_LOG_MAX);
             set(
-                times.saturating_add(1).min(SPARSE_BLOCKS_MIN + SPARSE_SKIPS_LOG_MAX),
+                blocks_without.saturating_add(1).min(SPARSE_BLOCKS_MIN + SPARSE_SKIPS_LOG_MAX),
                 ((1u16 << bits) - 1) as u8,
             );
             return 0;
         }
         set(0, 0);
-        if places == ZERO_PROBES { bytes } else { end * page }
+        if places_with_data == ZERO_PROBES { bytes } else { end * page }
     }
 
-    /// In how many places of so many pages there is data, up to the first without; and about where data ends, in pages.
-    fn places_with_data(
+    /// Returns at how many places there is data, up to the first place without, and about where
+    /// data ends, in pages.
+    fn count_places_with_data(
         &self,
         all_pages: usize,
         has_data: impl Fn(usize) -> bool,
     ) -> (usize, usize) {
-        let piece_pages = all_pages / ZERO_PROBES;
-        let place_pages = ZERO_PROBE_PAGES.min(piece_pages);
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let interval_pages = all_pages / ZERO_PROBES;
+        let probe_pages = ZERO_PROBE_PAGES.min(interval_pages);
+        let nth_probe = self.probes.fetch_add(1, Ordering::Relaxed);
         let mut end = 0;
         for place in 0..ZERO_PROBES {
-            // Another page each time: programs touch memory in patterns.
-            let random =
-                mixed(turn.wrapping_mul(ZERO_PROBES as u32).wrapping_add(place as u32)) as usize;
-            let first = place * piece_pages + random % (piece_pages - place_pages + 1);
-            let mut pages = first..first + place_pages;
-            if let Some(mut without) = pages.find(|&nth| !has_data(nth)) {
-                // Most programs that do not use all of their memory begin in front.
-                while place >= ZERO_PROBES_WITH_DATA_MIN && end < without {
-                    let middle = end + (without - end) / 2;
+            // Another page each time, since programs touch memory in patterns.
+            let random = hash(nth_probe.wrapping_mul(ZERO_PROBES as u32).wrapping_add(place as u32))
+                as usize;
+            let first = place * interval_pages + random % (interval_pages - probe_pages + 1);
+            let mut pages = first..first + probe_pages;
+            if let Some(mut first_without) = pages.find(|&nth| !has_data(nth)) {
+                // Most programs that use only part of a block use its beginning.
+                while place >= ZERO_PROBES_WITH_DATA_MIN && end < first_without {
+                    let middle = end + (first_without - end) / 2;
                     match has_data(middle) {
                         true => end = middle + 1,
-                        false => without = middle,
+                        false => first_without = middle,
                     }
                 }
                 return (place, end);
             }
-            end = first + place_pages;
+            end = first + probe_pages;
         }
         (ZERO_PROBES, all_pages)
     }
 }
 
-/// A number in which each bit depends on all bits of this one (Chris Wellons, lowbias32).
-fn mixed(mut number: u32) -> u32 {
+/// A hash in which each bit depends on all bits of the input (Chris Wellons, lowbias32).
+fn hash(mut number: u32) -> u32 {
     number = (number ^ number >> 16).wrapping_mul(0x7feb_352d);
     number = (number ^ number >> 15).wrapping_mul(0x846c_a68b);
     number ^ number >> 16
@@ -104,7 +110,7 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// What is to be written of so many pages, some of which hold data, this many times.
+    /// How many of `pages` pages are to be overwritten, in each of `times` calls in turn.
     fn written(pages: usize, times: usize, has_data: impl Fn(usize) -> bool) -> Vec<usize> {
         let zeroing = Zeroing::new();
         (0..times).map(|_| zeroing.to_write(pages * PAGE, PAGE, &has_data) / PAGE).collect()
@@ -115,7 +121,7 @@ mod tests {
         for pages in [1, 16, 17, 31, 64, 100, 4000] {
             assert!(written(pages, 20, |_| true).iter().all(|&written| written == pages));
         }
-        // Too short to look.
+        // Too short to be probed.
         assert_eq!(written(16, 1, |_| false), [16]);
     }
 

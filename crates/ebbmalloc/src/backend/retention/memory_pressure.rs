@@ -1,57 +1,59 @@
-//! Free memory where memory as a whole gets short: how much less of it may stay resident the nearer this
-//! heap comes to what its control group or the machine has.
+//! Lets less free memory stay resident as the heap nears the memory limit of its control group or
+//! machine.
 //!
-//! Set-up finds that out, once: later a filter of system calls may kill who opens files (decisions/0032).
-//! So a limit that changes meanwhile is not seen, nor what other processes of the group use.
+//! Set-up reads the limit, once: later, a filter of system calls may kill a process that opens
+//! files (decisions/0032). So later changes of the limit go unnoticed, and so does the use of other
+//! processes in the group.
 
 use crate::backend::region::Region;
 use crate::backend::tuning::{PRESSURE_PERCENT_MAX, PRESSURE_PERCENT_MIN};
 
-/// What memory there is.
+/// The memory limit.
 pub(crate) struct MemoryPressure {
-    /// In bytes; 0 where nothing says.
-    limit: u64,
+    /// 0 if no limit is known.
+    limit_bytes: u64,
 }
 
 impl MemoryPressure {
     pub const fn new() -> Self {
-        Self { limit: 0 }
+        Self { limit_bytes: 0 }
     }
 
-    /// Set-up has found out how much memory there is, in bytes.
+    /// Sets the limit in bytes, which set-up has read.
     pub fn set_limit(&mut self, limit: Option<u64>) {
-        self.limit = limit.unwrap_or(0);
+        self.limit_bytes = limit.unwrap_or(0);
     }
 
-    /// How many units may stay dirty with so many resident, where `usual` would do with memory in plenty.
+    /// The most dirty units with `resident` units resident. `usual` is the answer far from the
+    /// limit.
     pub fn allowance(&self, resident: usize, usual: usize) -> usize {
-        match self.limit {
+        match self.limit_bytes {
             0 => usual,
-            limit => dirty_allowance(resident, units(limit), usual),
+            limit => dirty_allowance(resident, units_for(limit), usual),
         }
     }
 
-    /// What was found out, in bytes; 0 for nothing.
+    /// The limit in bytes; 0 if none is known.
     pub fn known(&self) -> usize {
-        self.limit as usize
+        self.limit_bytes as usize
     }
 }
 
-/// Units that so many bytes are enough for.
-fn units(bytes: u64) -> usize {
+/// Units that this many bytes hold, with their table entries.
+fn units_for(bytes: u64) -> usize {
     bytes as usize / Region::UNIT_COST
 }
 
-/// The same with so many units in use by all, of so many.
+/// [`MemoryPressure::allowance`] for a limit in units.
 fn dirty_allowance(used: usize, limit: usize, usual: usize) -> usize {
     let used = used as u128 * 100;
-    let (ease, full) = (limit as u128 * PRESSURE_PERCENT_MIN, limit as u128 * PRESSURE_PERCENT_MAX);
-    if used <= ease {
+    let (start, end) = (limit as u128 * PRESSURE_PERCENT_MIN, limit as u128 * PRESSURE_PERCENT_MAX);
+    if used <= start {
         usual
-    } else if used >= full {
+    } else if used >= end {
         0
     } else {
-        (usual as u128 * (full - used) / (full - ease)) as usize
+        (usual as u128 * (end - used) / (end - start)) as usize
     }
 }
 

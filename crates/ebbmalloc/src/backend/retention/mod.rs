@@ -1,12 +1,13 @@
-//! How much free memory stays resident, in units, and for how long.
+//! Decides how much free memory stays resident, in units, and for how long.
 //!
-//! Somebody may look after it regularly (the scavenger): then what was in use of late may stay, and
-//! what nobody needed between two looks goes by halves. Otherwise nobody will look once the program
-//! does nothing, so less stays, and time is looked at with each run that is freed. In both cases more
-//! stays, and for longer, where what went is soon wanted back again and again (`patience.rs`); and less
-//! stays, and nothing waits, where memory as a whole gets short (`pressure.rs`).
+//! With a scavenger, as much may stay as was in use recently. Of the memory that was not needed
+//! between two of its rounds, half is purged each time. Without one, no round may follow once the
+//! program is idle. So less stays, and each free of a run checks the time.
+//!
+//! In both cases more stays, and longer, while purged memory refaults (`refaults.rs`). Less stays,
+//! and is purged at once, near the memory limit (`memory_pressure.rs`).
 
-// Lowest first: each uses only modules above it in this list.
+// Lowest layer first: each module uses only modules above it in this list.
 pub(crate) mod memory_pressure;
 pub(crate) mod refaults;
 
@@ -16,34 +17,34 @@ use crate::backend::retention::memory_pressure::MemoryPressure;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
-    DIRTY_SHARE_KEPT, DIRTY_UNITS_KEPT, DIRTY_UNITS_MAX, LITTLE_DIRTY_UNITS, PEAK_DECAY_SHARE,
-    PURGE_INTERVAL_LITTLE_MS, PURGE_INTERVAL_MS, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE,
-    RECLAIM_UNITS_MIN, REFUSED_SHARE, SLACK_SHARE, SLACK_UNITS, SURPLUS_UNITS_MIN,
+    DIRTY_SHARE_KEPT, DIRTY_UNITS_KEPT, DIRTY_UNITS_MAX, LITTLE_DIRTY_UNITS_MAX, PEAK_DECAY_SHARE,
+    PURGE_INTERVAL_LITTLE_MS, PURGE_INTERVAL_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,
+    RECLAIM_SHARE, REFUSED_SHARE, SLACK_SHARE, SLACK_UNITS, SURPLUS_UNITS_MIN,
 };
 use crate::platform::os::Os;
 
-/// What the page heap holds and has done, in units but for `purges`.
+/// Units of the page heap by state, and its purges. All are units but `unmapped_runs` and `purges`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCounts {
-    /// Handed out now.
+    /// Handed out.
     pub in_use: usize,
-    /// Free and resident now.
+    /// Free and resident.
     pub dirty: usize,
     /// Free, mapped and not resident.
     pub clean: usize,
-    /// Free, of which nothing is mapped; and in how many runs.
+    /// Free and not mapped; `unmapped_runs` is the number of these runs.
     pub unmapped: usize,
     pub unmapped_runs: usize,
-    /// Where another mapping lies, or did.
+    /// Given up, because a foreign mapping lies there, or did.
     pub foreign: usize,
-    /// Returned to the kernel since the start.
+    /// Purged since the start.
     pub purged: usize,
-    /// Calls that returned memory to the kernel.
+    /// Calls that purged.
     pub purges: usize,
 }
 
 impl PageCounts {
-    /// Nothing.
+    /// An empty page heap.
     pub const NONE: Self = Self {
         in_use: 0,
         dirty: 0,
@@ -55,13 +56,13 @@ impl PageCounts {
         purges: 0,
     };
 
-    /// There is a free run of this kind more.
+    /// Adds a free run to the counts.
     pub fn add(&mut self, state: State, units: u32) {
         *self.of(state) += units as usize;
         self.unmapped_runs += (state == State::Unmapped) as usize;
     }
 
-    /// There is one less.
+    /// Removes a free run from the counts.
     pub fn remove(&mut self, state: State, units: u32) {
         *self.of(state) -= units as usize;
         self.unmapped_runs -= (state == State::Unmapped) as usize;
@@ -77,146 +78,159 @@ impl PageCounts {
         }
     }
 
-    /// Units of these first ones that are mapped.
+    /// How many of the first `committed` units are mapped.
     pub fn mapped(&self, committed: usize) -> usize {
         committed - self.unmapped - self.foreign
     }
 }
 
-/// What decides how much may stay.
+/// The state that decides how much free memory stays.
 pub(crate) struct Retention {
-    /// When free memory was purged last, or else first might have been, by the clock of the operating system below.
-    last: Option<u64>,
-    /// Somebody asks for the surplus regularly.
-    watched: bool,
-    /// The least that was dirty, and the most in use of late, since that was last asked.
-    dirty_low: usize,
-    peak: usize,
-    /// Units that became resident since the start, and how many those will be when it is time to look whether
-    /// caches keep too much.
-    grown: usize,
-    look_at: usize,
-    /// The kernel refused memory when this many units would have been in use. (None is zero, as all
-    /// initial values of an engine are, so that files hold no bytes for it.)
-    refused: Option<NonZeroUsize>,
+    /// When the last purge by interval was, or when its interval began, by the clock of [`Os`].
+    last_purge_ms: Option<u64>,
+    /// Whether rounds of a scavenger call [`Retention::surplus`] regularly.
+    has_scavenger: bool,
+    /// The least dirty units since the last round, and the peak of units in use, which each round
+    /// lowers.
+    dirty_low_units: usize,
+    peak_units: usize,
+    /// Units that became resident since the start, and the value of that from which on reclaim is
+    /// due.
+    grown_units: usize,
+    reclaim_at_units: usize,
+    /// The kernel refused memory when this many units would have been in use. `None` is zero, as
+    /// all initial values of an engine are, so that files hold no bytes for it.
+    refused_units: Option<NonZeroUsize>,
     pub patience: Refaults,
     pub pressure: MemoryPressure,
 }
 
 impl Retention {
-    /// Nothing is in use.
+    /// The state of an empty page heap.
     pub const fn new() -> Self {
         Self {
-            last: None,
-            watched: false,
-            dirty_low: 0,
-            peak: 0,
-            grown: 0,
-            look_at: 0,
-            refused: None,
+            last_purge_ms: None,
+            has_scavenger: false,
+            dirty_low_units: 0,
+            peak_units: 0,
+            grown_units: 0,
+            reclaim_at_units: 0,
+            refused_units: None,
             patience: Refaults::new(),
             pressure: MemoryPressure::new(),
         }
     }
 
-    /// Whether it is time to look whether caches keep too much, now that so many units more are to become resident.
+    /// Whether reclaim is due (caches may keep too much), given that `units` more are about to
+    /// become resident.
     pub fn is_reclaim_due(&mut self, counts: &PageCounts, units: u32) -> bool {
-        let due = counts.in_use >= RECLAIM_UNITS_MIN && self.grown + units as usize >= self.look_at;
+        let due = counts.in_use >= RECLAIM_IN_USE_UNITS_MIN
+            && self.grown_units + units as usize >= self.reclaim_at_units;
         if due {
-            self.look_at = self.grown + counts.in_use / RECLAIM_SHARE;
+            self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_SHARE;
         }
         due
     }
 
-    /// Caches were emptied, or asked in vain.
+    /// Postpones the next reclaim, after caches were emptied or had too little to empty.
     pub fn postpone_reclaim(&mut self, counts: &PageCounts) {
-        self.look_at = self.grown + counts.in_use / RECLAIM_PAUSE_SHARE;
+        self.reclaim_at_units = self.grown_units + counts.in_use / RECLAIM_PAUSE_SHARE;
     }
 
-    /// The kernel has refused what would have made as many units as this be in use: a limit of the process is near, and what is
-    /// free here is lacking elsewhere in it.
-    pub fn refuse(&mut self, units: usize) {
-        // A request that asks for more says less.
+    /// Records that the kernel refused memory that would have made `units` units be in use. A limit
+    /// of the process is near, and other code of the process lacks the memory that is free here.
+    pub fn record_refusal(&mut self, units: usize) {
+        // Keep the smallest refused size: a larger request tells less about the limit.
         let units = NonZeroUsize::new(units).unwrap_or(NonZeroUsize::MIN);
-        self.refused = Some(self.refused.map_or(units, |before| before.min(units)));
+        self.refused_units = Some(self.refused_units.map_or(units, |before| before.min(units)));
     }
 
-    /// How much may stay dirty, as far as memory that was refused says.
-    fn share_of_refused(&self, in_use: usize) -> usize {
+    /// The most dirty units as far as the refused size is concerned.
+    fn refused_allowance(&self, in_use: usize) -> usize {
         let spare = |refused: NonZeroUsize| refused.get().saturating_sub(in_use) / REFUSED_SHARE;
-        self.refused.map_or(usize::MAX, spare)
+        self.refused_units.map_or(usize::MAX, spare)
     }
 
-    /// There is less dirty memory, or more in use.
-    pub fn count(&mut self, counts: &PageCounts) {
-        if self.refused.is_some_and(|refused| counts.in_use > refused.get()) {
-            self.refused = None;
+    /// Records new counts after dirty memory shrank or use grew.
+    pub fn record_counts(&mut self, counts: &PageCounts) {
+        if self.refused_units.is_some_and(|refused| counts.in_use > refused.get()) {
+            self.refused_units = None;
         }
-        self.peak = self.peak.max(counts.in_use);
-        self.dirty_low = self.dirty_low.min(counts.dirty);
+        self.peak_units = self.peak_units.max(counts.in_use);
+        self.dirty_low_units = self.dirty_low_units.min(counts.dirty);
     }
 
-    /// How much is to stay, if some is to go now that so many units became resident.
-    #[inline(never)] // Three ways lead here, none of which is hot.
+    /// Called after `units` units became resident. Returns how many dirty units to keep if some are
+    /// to be purged.
+    #[inline(never)] // Three callers, none of them hot.
     pub fn after_growth(&mut self, counts: &PageCounts, units: u32) -> Option<usize> {
-        self.grown += units as usize;
+        self.grown_units += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
-        let slack = self.slack();
-        let usual = if self.watched { self.peak + slack - in_use } else { self.hard(in_use) };
-        let most = self.pressure.allowance(in_use + dirty, usual);
-        let most = most.min(self.share_of_refused(in_use));
-        (dirty > most).then_some(most - (most / 2).min(slack / 2))
+        let slack = self.slack_units();
+        let usual = if self.has_scavenger {
+            self.peak_units + slack - in_use
+        } else {
+            self.dirty_units_max(in_use)
+        };
+        let max = self.pressure.allowance(in_use + dirty, usual);
+        let max = max.min(self.refused_allowance(in_use));
+        (dirty > max).then_some(max - (max / 2).min(slack / 2))
     }
 
-    /// The same now that some was freed.
+    /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
-        let usual = if self.watched {
-            // What was in use a moment ago may well be again; if not, it will be surplus.
-            self.peak + self.slack() - in_use
+        let usual = if self.has_scavenger {
+            // Memory that was in use a moment ago may be needed again. If not, it becomes surplus.
+            self.peak_units + self.slack_units() - in_use
         } else {
             DIRTY_UNITS_KEPT.max(in_use / DIRTY_SHARE_KEPT)
         };
         let soft = self.pressure.allowance(in_use + dirty, usual);
-        let soft = soft.min(self.share_of_refused(in_use));
+        let soft = soft.min(self.refused_allowance(in_use));
         if dirty <= soft {
             return None;
         }
-        if self.watched || soft < usual {
-            return Some(soft - (soft / 2).min(self.slack() / 2));
+        if self.has_scavenger || soft < usual {
+            return Some(soft - (soft / 2).min(self.slack_units() / 2));
         }
-        let now = os.now_ms();
-        self.patience.look(now);
-        let last = *self.last.get_or_insert(now);
-        let wait =
-            if dirty <= LITTLE_DIRTY_UNITS { PURGE_INTERVAL_LITTLE_MS } else { PURGE_INTERVAL_MS };
-        if now >= last + self.patience.extend_over(wait) {
-            self.last = Some(now);
+        let now_ms = os.now_ms();
+        self.patience.update(now_ms);
+        let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
+        let interval_ms = if dirty <= LITTLE_DIRTY_UNITS_MAX {
+            PURGE_INTERVAL_LITTLE_MS
+        } else {
+            PURGE_INTERVAL_MS
+        };
+        if now_ms >= last_ms + self.patience.extend(interval_ms) {
+            self.last_purge_ms = Some(now_ms);
             return Some(soft / 2);
         }
-        let hard = self.hard(in_use).min(self.share_of_refused(in_use));
+        let hard = self.dirty_units_max(in_use).min(self.refused_allowance(in_use));
         (dirty > hard).then_some(hard - hard / 8)
     }
 
-    /// [`DIRTY_UNITS_MAX`], with so many units in use.
-    fn hard(&self, in_use: usize) -> usize {
+    /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
+    fn dirty_units_max(&self, in_use: usize) -> usize {
         DIRTY_UNITS_MAX.max(in_use).max(self.patience.units())
     }
 
-    /// How many units to purge because nobody needed them since this was last asked: half of them, or less for patience.
-    /// From now on somebody asks regularly, or nobody does.
+    /// Returns how many units to purge because they were not needed since the last call: half of
+    /// them, or fewer while memory refaults. `has_scavenger` tells whether regular calls follow.
     ///
-    /// Decay is jemalloc's idea; to look at what was never needed in between, tcmalloc's.
-    pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, watched: bool) -> usize {
-        self.patience.look(os.now_ms());
+    /// Decay comes from jemalloc; to look at what was never needed in between comes from tcmalloc.
+    pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
+        self.patience.update(os.now_ms());
         let halvings = self.patience.halvings();
-        let unneeded = core::mem::replace(&mut self.dirty_low, counts.dirty);
-        self.watched = watched;
-        self.peak = counts.in_use.max(self.peak - self.peak.div_ceil(PEAK_DECAY_SHARE << halvings));
+        let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
+        self.has_scavenger = has_scavenger;
+        self.peak_units = counts
+            .in_use
+            .max(self.peak_units - self.peak_units.div_ceil(PEAK_DECAY_SHARE << halvings));
         (unneeded >> (1 + halvings)).max(SURPLUS_UNITS_MIN).min(unneeded)
     }
 
-    fn slack(&self) -> usize {
-        SLACK_UNITS.max(self.peak / SLACK_SHARE)
+    fn slack_units(&self) -> usize {
+        SLACK_UNITS.max(self.peak_units / SLACK_SHARE)
     }
 }

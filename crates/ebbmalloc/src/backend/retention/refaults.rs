@@ -1,85 +1,91 @@
-//! Whether what was purged is soon wanted back, and how patient that makes with free memory.
+//! Detects that purged memory is soon needed again (refaults), and has free memory stay longer
+//! then.
 //!
-//! Memory that comes back costs page faults, and was not saved for long. Where that happens again and again, as in
-//! a loop that allocates much and frees it, free memory stays longer, and more of it (decisions/0026). Where it does not,
-//! patience is lost by and by.
+//! Memory that refaults costs page faults, and was not saved for long. Where that repeats, as in a
+//! loop that allocates and frees a lot, more free memory stays, and longer (decisions/0026). A
+//! refault level counts the repetitions. It falls again while nothing refaults.
 
 use crate::backend::tuning::{
     REFAULT_DECAY_SHARE, REFAULT_LEVEL_KEEPS_ALL, REFAULT_LEVELS, REFAULT_LEVELS_PER_HALVING,
     REFAULT_MS, REFAULT_UNITS_MIN,
 };
 
-/// What was learnt so far. Units are the page heap's.
+/// The refaults seen so far, in units of the page heap.
 pub(crate) struct Refaults {
-    /// How often it was seen of late.
-    degree: u32,
-    /// When it was last seen, or patience was lost, by the clock of the operating system below.
-    since: Option<u64>,
-    /// Units that went of late, and how many of them have come back since it was last seen.
-    gone: usize,
-    back: usize,
-    /// Units that came back of late.
-    wanted: usize,
+    /// How often purged memory refaulted, up to [`REFAULT_LEVELS`]; falls while none does.
+    level: u32,
+    /// When the level last rose or decayed, by the clock of `Os`.
+    changed_ms: Option<u64>,
+    /// Units purged recently, and how many of them refaulted since the level last rose.
+    purged_units: usize,
+    refaulted_units: usize,
+    /// Units that refaulted recently.
+    recent_units: usize,
 }
 
 impl Refaults {
-    /// None.
+    /// No refaults.
     pub const fn new() -> Self {
-        Self { degree: 0, since: None, gone: 0, back: 0, wanted: 0 }
+        Self { level: 0, changed_ms: None, purged_units: 0, refaulted_units: 0, recent_units: 0 }
     }
 
-    /// So many units of free memory are no longer resident, from this time on.
-    pub fn count_gone(&mut self, now: u64, units: u32) {
-        self.age(now);
-        self.gone += units as usize;
+    /// Records that `units` free units are no longer resident, from `now_ms` on.
+    pub fn count_purged(&mut self, now_ms: u64, units: u32) {
+        self.decay(now_ms);
+        self.purged_units += units as usize;
     }
 
-    /// So many such units are to become resident again.
-    pub fn count_back(&mut self, now: u64, units: u32) {
-        self.age(now);
-        let soon = (units as usize).min(self.gone - self.back);
-        self.back += soon;
-        self.wanted += soon;
+    /// Records that `units` units that are not resident are about to become so. Only as many count
+    /// as were purged recently.
+    pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
+        self.decay(now_ms);
+        let counted = (units as usize).min(self.purged_units - self.refaulted_units);
+        self.refaulted_units += counted;
+        self.recent_units += counted;
     }
 
-    /// Looks whether most of what went is back.
-    pub fn look(&mut self, now: u64) {
-        self.age(now);
-        if self.back >= REFAULT_UNITS_MIN && self.back * 2 > self.gone {
-            self.degree = (self.degree + 1).min(REFAULT_LEVELS);
-            self.gone -= self.back;
-            self.back = 0;
-            self.since = Some(now);
+    /// Raises the level if most of the units purged recently have refaulted.
+    pub fn update(&mut self, now_ms: u64) {
+        self.decay(now_ms);
+        if self.refaulted_units >= REFAULT_UNITS_MIN && self.refaulted_units * 2 > self.purged_units
+        {
+            self.level = (self.level + 1).min(REFAULT_LEVELS);
+            self.purged_units -= self.refaulted_units;
+            self.refaulted_units = 0;
+            self.changed_ms = Some(now_ms);
         }
     }
 
-    /// Where nothing was seen for so long, some patience is lost, and what went is no longer of late.
-    fn age(&mut self, now: u64) {
-        let since = *self.since.get_or_insert(now);
-        let times = (now.saturating_sub(since) / REFAULT_MS).min(u64::from(usize::BITS - 1)) as u32;
-        if times > 0 {
-            self.degree = self.degree.saturating_sub(times);
-            self.gone >>= times;
-            self.back >>= times;
-            (0..times).for_each(|_| self.wanted -= self.wanted.div_ceil(REFAULT_DECAY_SHARE));
-            self.since = Some(now);
+    /// Lowers the level, and forgets purges and refaults, by the time that passed since the last
+    /// change.
+    fn decay(&mut self, now_ms: u64) {
+        let changed_ms = *self.changed_ms.get_or_insert(now_ms);
+        let steps =
+            (now_ms.saturating_sub(changed_ms) / REFAULT_MS).min(u64::from(usize::BITS - 1)) as u32;
+        if steps > 0 {
+            self.level = self.level.saturating_sub(steps);
+            self.purged_units >>= steps;
+            self.refaulted_units >>= steps;
+            (0..steps)
+                .for_each(|_| self.recent_units -= self.recent_units.div_ceil(REFAULT_DECAY_SHARE));
+            self.changed_ms = Some(now_ms);
         }
     }
 
-    /// This time, doubled as often as it was seen, up to [`REFAULT_MS`].
-    pub fn extend_over(&self, milliseconds: u64) -> u64 {
-        (milliseconds << self.degree).min(REFAULT_MS)
+    /// Doubles an interval once for each level, up to [`REFAULT_MS`].
+    pub fn extend(&self, interval_ms: u64) -> u64 {
+        (interval_ms << self.level).min(REFAULT_MS)
     }
 
-    /// How many units may stay that nobody needs.
+    /// How many units may stay because they refaulted.
     pub fn units(&self) -> usize {
-        self.wanted * self.degree.min(REFAULT_LEVEL_KEEPS_ALL) as usize
+        self.recent_units * self.level.min(REFAULT_LEVEL_KEEPS_ALL) as usize
             / REFAULT_LEVEL_KEEPS_ALL as usize
     }
 
-    /// How often to halve the part that goes at a time where somebody looks regularly.
+    /// How often to halve the part of a surplus that a round of the scavenger purges.
     pub fn halvings(&self) -> u32 {
-        self.degree / REFAULT_LEVELS_PER_HALVING
+        self.level / REFAULT_LEVELS_PER_HALVING
     }
 }
 
@@ -87,73 +93,73 @@ impl Refaults {
 mod tests {
     use super::*;
 
-    const MUCH: u32 = 1000;
+    const UNITS: u32 = 1000;
 
-    /// So many times much goes, and comes back after so many milliseconds.
-    fn after(times: u64, wait: u64) -> Refaults {
-        let mut patience = Refaults::new();
+    /// Repeats `times` times: units are purged, and refault `wait_ms` later.
+    fn after(times: u64, wait_ms: u64) -> Refaults {
+        let mut refaults = Refaults::new();
         for time in 0..times {
-            patience.count_gone(2 * time * wait, MUCH);
-            patience.count_back((2 * time + 1) * wait, MUCH);
-            patience.look((2 * time + 1) * wait);
+            refaults.count_purged(2 * time * wait_ms, UNITS);
+            refaults.count_refaulted((2 * time + 1) * wait_ms, UNITS);
+            refaults.update((2 * time + 1) * wait_ms);
         }
-        patience
+        refaults
     }
 
     #[test]
     fn what_comes_back_soon_may_stay_once_it_did_again_and_again() {
         assert_eq!(after(0, 100).units(), 0);
-        assert!((1..MUCH as usize).contains(&after(1, 100).units()));
-        assert!(after(4, 100).units() >= MUCH as usize);
-        assert_eq!(after(1, 100).extend_over(10), 20);
-        assert_eq!(after(100, 100).extend_over(10), REFAULT_MS);
+        assert!((1..UNITS as usize).contains(&after(1, 100).units()));
+        assert!(after(4, 100).units() >= UNITS as usize);
+        assert_eq!(after(1, 100).extend(10), 20);
+        assert_eq!(after(100, 100).extend(10), REFAULT_MS);
         assert_eq!([1, 3, 6, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 2]);
     }
 
     #[test]
     fn what_comes_back_late_may_not() {
-        let patience = after(100, 8 * REFAULT_MS);
-        assert_eq!((patience.units(), patience.extend_over(10)), (0, 10));
+        let refaults = after(100, 8 * REFAULT_MS);
+        assert_eq!((refaults.units(), refaults.extend(10)), (0, 10));
     }
 
     #[test]
     fn what_does_not_come_back_makes_impatient_by_and_by() {
-        let mut patience = after(100, 100);
-        let since = patience.since.unwrap();
-        let mut last = (patience.degree, patience.units());
+        let mut refaults = after(100, 100);
+        let changed_ms = refaults.changed_ms.unwrap();
+        let mut last = (refaults.level, refaults.units());
         assert_eq!(last.0, REFAULT_LEVELS);
         for time in 1..=u64::from(REFAULT_LEVELS) {
-            patience.count_gone(since + time * REFAULT_MS, MUCH);
-            patience.look(since + time * REFAULT_MS);
-            assert!(patience.degree < last.0 && patience.units() < last.1);
-            last = (patience.degree, patience.units());
+            refaults.count_purged(changed_ms + time * REFAULT_MS, UNITS);
+            refaults.update(changed_ms + time * REFAULT_MS);
+            assert!(refaults.level < last.0 && refaults.units() < last.1);
+            last = (refaults.level, refaults.units());
         }
         assert_eq!(last, (0, 0));
-        // The same where nobody looks meanwhile.
-        let mut patience = after(100, 100);
-        patience.look(u64::MAX);
-        assert_eq!((patience.degree, patience.units()), (0, 0));
+        // Also without calls in between.
+        let mut refaults = after(100, 100);
+        refaults.update(u64::MAX);
+        assert_eq!((refaults.level, refaults.units()), (0, 0));
     }
 
     #[test]
     fn a_little_of_what_went_is_no_reason() {
-        let mut patience = Refaults::new();
+        let mut refaults = Refaults::new();
         for time in 0..1000 {
-            patience.count_gone(time * 10, MUCH);
-            patience.count_back(time * 10, MUCH / 3);
-            patience.look(time * 10);
+            refaults.count_purged(time * 10, UNITS);
+            refaults.count_refaulted(time * 10, UNITS / 3);
+            refaults.update(time * 10);
         }
-        assert_eq!(patience.units(), 0);
+        assert_eq!(refaults.units(), 0);
     }
 
-    /// As what blocks left that moved with their pages, or what a limit sent away before.
+    /// As for units left by blocks that moved with their pages, or purged earlier by a limit.
     #[test]
     fn only_what_went_comes_back() {
-        let mut patience = Refaults::new();
+        let mut refaults = Refaults::new();
         for time in 0..100 {
-            patience.count_back(time, MUCH);
-            patience.look(time);
+            refaults.count_refaulted(time, UNITS);
+            refaults.update(time);
         }
-        assert_eq!(patience.extend_over(10), 10);
+        assert_eq!(refaults.extend(10), 10);
     }
 }

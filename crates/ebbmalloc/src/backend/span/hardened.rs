@@ -1,50 +1,57 @@
-//! What a span does where mistakes are made hard to exploit (`EBB_HARDEN`): blocks are handed out in random order, and it is
-//! known which of those that are not free were freed, and are held back.
+//! Spans with `EBB_HARDEN`: blocks are handed out in random order, and a second bit for each block
+//! tells whether it is held back after it was freed.
 //!
-//! Blocks have 32 bytes at least then, so half of the bitmap is enough for those that are free. The other
-//! half has a bit for each block held back.
+//! Blocks have at least 32 bytes in this mode, so half of the bitmap suffices for the free ones.
+//! The other half has a bit for each block held back.
 
 use super::{Span, WORDS};
 use crate::size_class::SizeClass;
 
-/// Where the second half begins.
-const HELD: usize = WORDS / 2;
+/// The first word of the second half of the bitmap.
+const HELD_WORD: usize = WORDS / 2;
 
-/// Whose a block is.
+/// The owner of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// The program's.
+    /// The program owns it.
     Program,
-    /// Nobody's: it was freed, or never handed out.
+    /// It was freed, or never handed out.
     Nobody,
     /// There is no such block.
     Missing,
 }
 
 impl Span {
-    /// As [`Span::set_up`], without the blocks that reach into the last `lost` bytes.
-    pub fn set_up_hardened(&mut self, class: SizeClass, units: u32, resident: bool, lost: usize) {
+    /// As [`Span::set_up`], without the blocks that reach into the last `guard_bytes` bytes.
+    pub fn set_up_hardened(
+        &mut self,
+        class: SizeClass,
+        units: u32,
+        resident: bool,
+        guard_bytes: usize,
+    ) {
         self.set_up(class, units, resident);
-        let blocks = (self.bytes() - lost) / class.size();
-        debug_assert!(blocks <= HELD * 64 && blocks > 0);
+        let blocks = (self.bytes() - guard_bytes) / class.size();
+        debug_assert!(blocks <= HELD_WORD * 64 && blocks > 0);
         for (nth, word) in self.bits.iter_mut().enumerate() {
-            let beyond = (blocks.saturating_sub(nth * 64)).min(64) as u32;
-            *word = !(!0u64).checked_shl(beyond).unwrap_or(0);
+            let in_word = (blocks.saturating_sub(nth * 64)).min(64) as u32;
+            *word = !(!0u64).checked_shl(in_word).unwrap_or(0);
         }
-        self.occupied = !0 >> (64 - blocks.div_ceil(64));
+        self.nonempty_words = !0 >> (64 - blocks.div_ceil(64));
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
     }
 
-    /// Takes a free block, of which there is one: by a random number any of those that are free of the first 64 with a
-    /// free one. Others farther away would be as good a choice, but for programs whose data lie scattered then.
+    /// Claims a free block; the span must have one. The random number picks one of the free blocks
+    /// among the first 64 that have any. Picking from the whole span would be as good a choice, but
+    /// would scatter the program's data.
     #[inline]
     pub fn claim_random(&mut self, random: u64) -> usize {
-        let word = self.occupied.trailing_zeros() as usize;
+        let word = self.nonempty_words.trailing_zeros() as usize;
         let bits = &mut self.bits[word % WORDS];
         let bit = one_of(*bits, random as u32);
         *bits &= !(1 << bit);
         if *bits == 0 {
-            self.occupied &= !(1 << word);
+            self.nonempty_words &= !(1 << word);
         }
         self.free -= 1;
         word * 64 + bit as usize
@@ -56,38 +63,39 @@ impl Span {
         if block >= self.blocks as usize {
             return Owner::Missing;
         }
-        match (self.bits[word] | self.bits[HELD + word]) & bit {
+        match (self.bits[word] | self.bits[HELD_WORD + word]) & bit {
             0 => Owner::Program,
             _ => Owner::Nobody,
         }
     }
 
-    /// The program has freed this block, which is not to be handed out yet.
+    /// Holds a block back that the program has freed.
     #[inline]
     pub fn hold(&mut self, block: usize) {
-        self.bits[HELD + block / 64] |= 1 << (block % 64);
+        self.bits[HELD_WORD + block / 64] |= 1 << (block % 64);
     }
 
-    /// Undoes that: the block is to be released.
+    /// Ends the holding back of a block, which is about to be released.
     #[inline]
     pub fn release_held(&mut self, block: usize) {
-        self.bits[HELD + block / 64] &= !(1 << (block % 64));
+        self.bits[HELD_WORD + block / 64] &= !(1 << (block % 64));
     }
 
-    /// How many blocks are held back, of so many that there are. Of a record that is perhaps half-written.
+    /// How many of the first `blocks` blocks are held back, also of a record that was read while it
+    /// changed.
     pub fn count_held(&self, blocks: usize) -> usize {
-        let words = self.bits[HELD..].iter().take(blocks.div_ceil(64));
+        let words = self.bits[HELD_WORD..].iter().take(blocks.div_ceil(64));
         (words.map(|word| word.count_ones() as usize).sum::<usize>()).min(blocks)
     }
 
-    /// True where all of this block lies in holes, and so reads as zero.
+    /// Whether all of this block lies in holes, and so reads as zero.
     #[inline]
     pub fn in_hole(&self, class: SizeClass, block: usize) -> bool {
-        self.holed && self.holes.contain(block * class.size()..(block + 1) * class.size())
+        self.any_hole && self.holes.contain(block * class.size()..(block + 1) * class.size())
     }
 }
 
-/// One of the bits that are set, of which there is one: the first from bit `at % 64` on, and around.
+/// The first set bit from bit `at % 64` on, cyclically. At least one bit must be set.
 #[inline]
 fn one_of(bits: u64, at: u32) -> u32 {
     (bits.rotate_right(at % 64).trailing_zeros() + at) % 64
