@@ -184,7 +184,7 @@ impl PageHeap {
     pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.clear_note(region, first);
         self.counts.in_use -= units as usize;
-        self.retention.patience.count_purged(os.now_ms(), units);
+        self.retention.refaults.count_purged(os.now_ms(), units);
         if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
             self.insert(region, first, units, State::Unmapped);
             return;
@@ -211,7 +211,7 @@ impl PageHeap {
         self.clear_note(region, first);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
-        self.retention.patience.count_purged(os.now_ms(), units);
+        self.retention.refaults.count_purged(os.now_ms(), units);
         self.unmap_surplus(region, os);
     }
 
@@ -340,7 +340,7 @@ impl PageHeap {
             self.remove(region, at);
             let taken = run.units.min(end - at);
             if run.state == State::Clean {
-                self.retention.patience.count_refaulted(os.now_ms(), taken);
+                self.retention.refaults.count_refaulted(os.now_ms(), taken);
             }
             self.mark_in_use(region, at, taken);
             if taken < run.units {
@@ -526,7 +526,7 @@ impl PageHeap {
             region.purge_spans(os, start, excess);
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
-            self.retention.patience.count_purged(os.now_ms(), excess);
+            self.retention.refaults.count_purged(os.now_ms(), excess);
             if unmapped {
                 self.record_mapping(region, range, false);
             }
@@ -743,7 +743,7 @@ impl PageHeap {
         }
         let zeroed = run.state == State::Clean;
         if zeroed {
-            self.retention.patience.count_refaulted(os.now_ms(), units);
+            self.retention.refaults.count_refaulted(os.now_ms(), units);
         }
         Some(Granted { first: start, zeroed })
     }

@@ -308,8 +308,12 @@ impl Region {
     }
 
     /// Whether this unit, the last that was mapped, still is. A unit that no run has ended at was
-    /// never used, and its record is zero.
+    /// never used, and its record is zero. A unit beyond the committed ones is mapped, but its
+    /// record may not be: the kernel may have refused that.
     fn is_mapped(&self, unit: usize) -> bool {
+        if unit >= self.committed() / UNIT {
+            return true;
+        }
         // SAFETY: the entry of a committed unit is committed.
         let run = unsafe { *self.run(unit as UnitIndex) };
         !matches!(run.state, State::Unmapped | State::Foreign)

@@ -5,6 +5,7 @@
 
 pub(crate) mod hardened;
 
+use core::mem::offset_of;
 use core::ops::Range;
 
 use crate::backend::purged_pages::PurgedPages;
@@ -73,10 +74,14 @@ impl Span {
         self.nonempty_words = !0 >> (64 - words);
     }
 
-    /// Reads a record of another process.
+    /// Reads a record of another process, which may have been changing.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        // SAFETY: the bytes are as many as a span has, and the other process wrote them as a span,
-        // so its flags are 0 or 1.
+        let mut bytes = *bytes;
+        for flag in [offset_of!(Self, any_hole), offset_of!(Self, guarded)] {
+            bytes[flag] = (bytes[flag] != 0) as u8;
+        }
+        // SAFETY: the bytes are as many as a span has. Its flags are 0 or 1; all other fields are
+        // integers.
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 

@@ -47,34 +47,24 @@ tunables! {
     /// call, which may fail.
     RESTORES_PER_CALL_MAX: usize = 8, "runs", 13;
 
+    /// Amounts of memory up to this are not worth a rule: the least slack, the least surplus that
+    /// is halved, the least that counts as refaulted.
+    SMALL_UNITS: usize = mib(1), "units", 3;
+    /// Divisor: the slack is memory in use divided by this. A scavenger lets free memory stay up
+    /// to one slack above the recent peak. Without one, two slacks stay.
+    SLACK_DIVISOR: usize = 16, "of what is in use", 3;
     /// Without a scavenger: dirty memory (free, resident) up to this may stay between two purges.
     /// The limit rises to memory in use, and with refaults. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
-    /// Without a scavenger: dirty memory up to this stays. When the interval is over and there is
-    /// more, a purge leaves half of this.
-    DIRTY_UNITS_KEPT: usize = mib(4), "units", 3;
-    /// Divisor: the limit of dirty memory that stays is at least memory in use divided by this.
-    DIRTY_SHARE_KEPT: usize = 8, "of what is in use", 3;
-    /// Without a scavenger: time between two purges of dirty memory. Refaults lengthen it.
-    PURGE_INTERVAL_MS: u64 = 10, "ms", 3;
-    /// That time while little memory is dirty (`LITTLE_DIRTY_UNITS_MAX`): its page faults would
-    /// cost more than the memory is worth meanwhile.
-    PURGE_INTERVAL_LITTLE_MS: u64 = 80, "ms", 3;
-    /// Dirty memory up to this counts as little, for `PURGE_INTERVAL_LITTLE_MS`.
-    LITTLE_DIRTY_UNITS_MAX: usize = mib(12), "units", 3;
-    /// With a scavenger: the least slack, which is resident memory allowed above the recent peak of
-    /// memory in use.
-    SLACK_UNITS: usize = mib(1), "units", 3;
-    /// Divisor: the slack is at least that peak divided by this.
-    SLACK_SHARE: usize = 16, "of the peak", 3;
-    /// Divisor: each round of the scavenger lowers the recorded peak by the peak divided by this.
-    PEAK_DECAY_SHARE: usize = 8, "of the peak", 3;
-    /// A round purges a surplus up to this at once. Of a larger one it purges a half, and at least
-    /// this much.
-    SURPLUS_UNITS_MIN: usize = mib(1), "units", 3;
-    /// Divisor: after the kernel refused memory, dirty memory may be the distance to the refused
-    /// size divided by this. The rest of the distance is left to the host program.
-    REFUSED_SHARE: usize = 4, "of the refused", 31;
+    /// Without a scavenger: dirty memory times the interval between two purges. 10 MiB stay for
+    /// 96 ms, 100 MiB for 9 ms. Refaults lengthen the interval.
+    PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
+    /// Divisor: the recorded peak of memory in use, and the recorded refaults, drop by themselves
+    /// divided by this each time.
+    DECAY_DIVISOR: usize = 8, "of the record", 3;
+    /// Divisor: dirty memory may be the distance to a bound divided by this. Bounds are the memory
+    /// limit, and a size that the kernel refused. The rest is left to the host program.
+    SPARE_DIVISOR: usize = 4, "of the distance", 9;
 
     /// With less memory in use than this, the page heap asks for no reclaim before it grows.
     RECLAIM_IN_USE_UNITS_MIN: usize = mib(4), "units", 17;
@@ -89,23 +79,9 @@ tunables! {
     /// long costs less than its page faults. Also the longest interval between purges, and the time
     /// that costs a refault level.
     REFAULT_MS: u64 = 1280, "ms", 26;
-    /// Fewer refaulted units do not raise the refault level.
-    REFAULT_UNITS_MIN: usize = mib(1), "units", 26;
-    /// The highest refault level. Each level doubles the interval between purges.
-    REFAULT_LEVELS: u32 = 7, "levels", 26;
-    /// From this level on, as much dirty memory may stay as refaulted. Below, a proportional part.
-    REFAULT_LEVEL_KEEPS_ALL: u32 = 4, "levels", 26;
-    /// Divisor: in `REFAULT_MS` without refaults, the recorded refaults drop by themselves divided
-    /// by this.
-    REFAULT_DECAY_SHARE: usize = 8, "of the refaults", 26;
-    /// Levels that halve the part of a surplus that a round purges.
-    REFAULT_LEVELS_PER_HALVING: u32 = 3, "levels", 26;
-
-    /// Less free memory stays once the heap's resident memory reaches this share of the memory
-    /// limit.
-    PRESSURE_PERCENT_MIN: u128 = 80, "percent", 9;
-    /// No free memory stays from this share on.
-    PRESSURE_PERCENT_MAX: u128 = 95, "percent", 9;
+    /// The highest refault level. Each level makes intervals four times as long, halves the part
+    /// of a surplus that goes, and lets a third of what refaulted stay.
+    REFAULT_LEVELS: u32 = 3, "levels", 26;
 
     /// Places at which a large block is probed for data before it is cleared.
     ZERO_PROBES: usize = 16, "places", 26;

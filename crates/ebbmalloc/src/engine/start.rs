@@ -80,7 +80,7 @@ impl<O: Os> Engine<O> {
         let lit = reserved && self.publish_beacon(mode.name(), slabs);
         let care = if lit {
             let memory = self.os.memory_limit();
-            self.pages.lock().retention.pressure.set_limit(memory);
+            self.pages.lock().retention.limit_bytes = memory.unwrap_or(0) as usize;
             self.set_limit(setup.options.limit, memory);
             self.set_up_safety_mode(&setup.options)
         } else {

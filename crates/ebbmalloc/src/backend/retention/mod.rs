@@ -5,23 +5,22 @@
 //! program is idle. So less stays, and each free of a run checks the time.
 //!
 //! In both cases more stays, and longer, while purged memory refaults (`refaults.rs`). Less stays,
-//! and is purged at once, near the memory limit (`memory_pressure.rs`).
+//! and is purged at once, near a bound: the memory limit, or a size that the kernel refused.
 
 // Lowest layer first: each module uses only modules above it in this list.
-pub(crate) mod memory_pressure;
 pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
-use crate::backend::retention::memory_pressure::MemoryPressure;
 use crate::backend::retention::refaults::Refaults;
+use crate::backend::region::Region;
 use crate::backend::run::State;
 use crate::backend::tuning::{
-    DIRTY_SHARE_KEPT, DIRTY_UNITS_KEPT, DIRTY_UNITS_MAX, LITTLE_DIRTY_UNITS_MAX, PEAK_DECAY_SHARE,
-    PURGE_INTERVAL_LITTLE_MS, PURGE_INTERVAL_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,
-    RECLAIM_SHARE, REFUSED_SHARE, SLACK_SHARE, SLACK_UNITS, SURPLUS_UNITS_MIN,
+    DECAY_DIVISOR, DIRTY_UNITS_MAX, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,
+    RECLAIM_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
 };
 use crate::platform::os::Os;
+use crate::size_class::UNIT;
 
 /// Units of the page heap by state, and its purges. All are units but `unmapped_runs` and `purges`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,8 +100,11 @@ pub(crate) struct Retention {
     /// The kernel refused memory when this many units would have been in use. `None` is zero, as
     /// all initial values of an engine are, so that files hold no bytes for it.
     refused_units: Option<NonZeroUsize>,
-    pub patience: Refaults,
-    pub pressure: MemoryPressure,
+    /// The memory limit of the control group or the machine; 0 if none is known. Set-up reads it
+    /// once: later, a filter of system calls may kill a process that opens files
+    /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
+    pub limit_bytes: usize,
+    pub refaults: Refaults,
 }
 
 impl Retention {
@@ -116,8 +118,8 @@ impl Retention {
             grown_units: 0,
             reclaim_at_units: 0,
             refused_units: None,
-            patience: Refaults::new(),
-            pressure: MemoryPressure::new(),
+            limit_bytes: 0,
+            refaults: Refaults::new(),
         }
     }
 
@@ -145,10 +147,12 @@ impl Retention {
         self.refused_units = Some(self.refused_units.map_or(units, |before| before.min(units)));
     }
 
-    /// The most dirty units as far as the refused size is concerned.
-    fn refused_allowance(&self, in_use: usize) -> usize {
-        let spare = |refused: NonZeroUsize| refused.get().saturating_sub(in_use) / REFUSED_SHARE;
-        self.refused_units.map_or(usize::MAX, spare)
+    /// The most dirty units near a bound: part of the distance to it.
+    fn spare_units(&self, in_use: usize) -> usize {
+        let limit = NonZeroUsize::new(self.limit_bytes / Region::UNIT_COST);
+        let bounds = [limit, self.refused_units].into_iter().flatten();
+        let spare = bounds.map(|bound| bound.get().saturating_sub(in_use) / SPARE_DIVISOR);
+        spare.min().unwrap_or(usize::MAX)
     }
 
     /// Records new counts after dirty memory shrank or use grew.
@@ -166,15 +170,13 @@ impl Retention {
     pub fn after_growth(&mut self, counts: &PageCounts, units: u32) -> Option<usize> {
         self.grown_units += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
-        let slack = self.slack_units();
         let usual = if self.has_scavenger {
-            self.peak_units + slack - in_use
+            self.peak_units + slack(self.peak_units) - in_use
         } else {
             self.dirty_units_max(in_use)
         };
-        let max = self.pressure.allowance(in_use + dirty, usual);
-        let max = max.min(self.refused_allowance(in_use));
-        (dirty > max).then_some(max - (max / 2).min(slack / 2))
+        let max = usual.min(self.spare_units(in_use));
+        (dirty > max).then_some(max - (max / 2).min(slack(self.peak_units) / 2))
     }
 
     /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
@@ -182,37 +184,33 @@ impl Retention {
         let &PageCounts { in_use, dirty, .. } = counts;
         let usual = if self.has_scavenger {
             // Memory that was in use a moment ago may be needed again. If not, it becomes surplus.
-            self.peak_units + self.slack_units() - in_use
+            self.peak_units + slack(self.peak_units) - in_use
         } else {
-            DIRTY_UNITS_KEPT.max(in_use / DIRTY_SHARE_KEPT)
+            2 * slack(in_use)
         };
-        let soft = self.pressure.allowance(in_use + dirty, usual);
-        let soft = soft.min(self.refused_allowance(in_use));
+        let spare = self.spare_units(in_use);
+        let soft = usual.min(spare);
         if dirty <= soft {
             return None;
         }
         if self.has_scavenger || soft < usual {
-            return Some(soft - (soft / 2).min(self.slack_units() / 2));
+            return Some(soft - (soft / 2).min(slack(self.peak_units) / 2));
         }
         let now_ms = os.now_ms();
-        self.patience.update(now_ms);
+        self.refaults.update(now_ms);
         let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
-        let interval_ms = if dirty <= LITTLE_DIRTY_UNITS_MAX {
-            PURGE_INTERVAL_LITTLE_MS
-        } else {
-            PURGE_INTERVAL_MS
-        };
-        if now_ms >= last_ms + self.patience.extend(interval_ms) {
+        let dirty_mib = ((dirty * UNIT) >> 20).max(1) as u64;
+        if now_ms >= last_ms + self.refaults.extend(PURGE_MIB_MS / dirty_mib) {
             self.last_purge_ms = Some(now_ms);
             return Some(soft / 2);
         }
-        let hard = self.dirty_units_max(in_use).min(self.refused_allowance(in_use));
+        let hard = self.dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / 8)
     }
 
     /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
     fn dirty_units_max(&self, in_use: usize) -> usize {
-        DIRTY_UNITS_MAX.max(in_use).max(self.patience.units())
+        DIRTY_UNITS_MAX.max(in_use).max(self.refaults.units())
     }
 
     /// Returns how many units to purge because they were not needed since the last call: half of
@@ -220,17 +218,18 @@ impl Retention {
     ///
     /// Decay comes from jemalloc; to look at what was never needed in between comes from tcmalloc.
     pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
-        self.patience.update(os.now_ms());
-        let halvings = self.patience.halvings();
+        self.refaults.update(os.now_ms());
+        let halvings = self.refaults.halvings();
         let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
         self.has_scavenger = has_scavenger;
         self.peak_units = counts
             .in_use
-            .max(self.peak_units - self.peak_units.div_ceil(PEAK_DECAY_SHARE << halvings));
-        (unneeded >> (1 + halvings)).max(SURPLUS_UNITS_MIN).min(unneeded)
+            .max(self.peak_units - self.peak_units.div_ceil(DECAY_DIVISOR << halvings));
+        (unneeded >> (1 + halvings)).max(SMALL_UNITS).min(unneeded)
     }
+}
 
-    fn slack_units(&self) -> usize {
-        SLACK_UNITS.max(self.peak_units / SLACK_SHARE)
-    }
+/// How much resident memory more or less makes little difference beside `units` units in use.
+fn slack(units: usize) -> usize {
+    SMALL_UNITS.max(units / SLACK_DIVISOR)
 }

@@ -5,10 +5,7 @@
 //! loop that allocates and frees a lot, more free memory stays, and longer (decisions/0026). A
 //! refault level counts the repetitions. It falls again while nothing refaults.
 
-use crate::backend::tuning::{
-    REFAULT_DECAY_SHARE, REFAULT_LEVEL_KEEPS_ALL, REFAULT_LEVELS, REFAULT_LEVELS_PER_HALVING,
-    REFAULT_MS, REFAULT_UNITS_MIN,
-};
+use crate::backend::tuning::{DECAY_DIVISOR, REFAULT_LEVELS, REFAULT_MS, SMALL_UNITS};
 
 /// The refaults seen so far, in units of the page heap.
 pub(crate) struct Refaults {
@@ -47,8 +44,12 @@ impl Refaults {
     /// Raises the level if most of the units purged recently have refaulted.
     pub fn update(&mut self, now_ms: u64) {
         self.decay(now_ms);
-        if self.refaulted_units >= REFAULT_UNITS_MIN && self.refaulted_units * 2 > self.purged_units
+        if self.refaulted_units >= SMALL_UNITS && self.refaulted_units * 2 > self.purged_units
         {
+            if self.level == REFAULT_LEVELS {
+                // Refaults go on and on: only the recent ones tell how much is needed again.
+                self.recent_units -= self.recent_units.div_ceil(DECAY_DIVISOR);
+            }
             self.level = (self.level + 1).min(REFAULT_LEVELS);
             self.purged_units -= self.refaulted_units;
             self.refaulted_units = 0;
@@ -67,25 +68,24 @@ impl Refaults {
             self.purged_units >>= steps;
             self.refaulted_units >>= steps;
             (0..steps)
-                .for_each(|_| self.recent_units -= self.recent_units.div_ceil(REFAULT_DECAY_SHARE));
+                .for_each(|_| self.recent_units -= self.recent_units.div_ceil(DECAY_DIVISOR));
             self.changed_ms = Some(now_ms);
         }
     }
 
-    /// Doubles an interval once for each level, up to [`REFAULT_MS`].
+    /// Makes an interval four times as long for each level, up to [`REFAULT_MS`].
     pub fn extend(&self, interval_ms: u64) -> u64 {
-        (interval_ms << self.level).min(REFAULT_MS)
+        (interval_ms << (2 * self.level)).min(REFAULT_MS)
     }
 
     /// How many units may stay because they refaulted.
     pub fn units(&self) -> usize {
-        self.recent_units * self.level.min(REFAULT_LEVEL_KEEPS_ALL) as usize
-            / REFAULT_LEVEL_KEEPS_ALL as usize
+        self.recent_units * self.level as usize / REFAULT_LEVELS as usize
     }
 
     /// How often to halve the part of a surplus that a round of the scavenger purges.
     pub fn halvings(&self) -> u32 {
-        self.level / REFAULT_LEVELS_PER_HALVING
+        self.level
     }
 }
 
@@ -111,9 +111,14 @@ mod tests {
         assert_eq!(after(0, 100).units(), 0);
         assert!((1..UNITS as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= UNITS as usize);
-        assert_eq!(after(1, 100).extend(10), 20);
+        assert_eq!(after(1, 100).extend(10), 40);
         assert_eq!(after(100, 100).extend(10), REFAULT_MS);
-        assert_eq!([1, 3, 6, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 2]);
+        assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 3, 3]);
+    }
+
+    #[test]
+    fn refaults_that_go_on_let_no_more_and_more_stay() {
+        assert!(after(10_000, 100).units() <= DECAY_DIVISOR * UNITS as usize);
     }
 
     #[test]

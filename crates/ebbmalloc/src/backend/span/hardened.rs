@@ -98,7 +98,8 @@ impl Span {
 /// The first set bit from bit `at % 64` on, cyclically. At least one bit must be set.
 #[inline]
 fn one_of(bits: u64, at: u32) -> u32 {
-    (bits.rotate_right(at % 64).trailing_zeros() + at) % 64
+    let at = at % 64;
+    (bits.rotate_right(at).trailing_zeros() + at) % 64
 }
 
 #[cfg(test)]

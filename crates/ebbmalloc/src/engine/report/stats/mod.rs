@@ -92,7 +92,7 @@ impl<O: Os> Engine<O> {
         let (counts, limit, memory, wanted) = {
             let pages = self.pages.lock();
             let retention = &pages.retention;
-            (pages.counts, pages.limit, retention.pressure.known(), retention.patience.units())
+            (pages.counts, pages.limit, retention.limit_bytes, retention.refaults.units())
         };
         stats.memory_bytes = memory as u64;
         stats.wanted_bytes = (wanted * UNIT) as u64;
