@@ -80,7 +80,7 @@ fn header_at(class: SizeClass) -> usize {
     HEADERS_AT + class.index() * size_of::<Header>()
 }
 
-/// Takes the newest block; null if the stack is empty.
+/// Takes the newest block; null if the stack is empty, or if this thread has no cache.
 ///
 /// # Safety
 /// `base` is set up.

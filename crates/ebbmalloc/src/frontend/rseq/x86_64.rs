@@ -77,7 +77,7 @@ macro_rules! sequence {
     };
 }
 
-/// Takes the newest block; null if the stack is empty.
+/// Takes the newest block; null if the stack is empty, or if this thread has no cache.
 ///
 /// # Safety
 /// `base` is set up.

@@ -15,7 +15,7 @@ use crate::size_class::{CLASSES, SizeClass};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
-    /// Offset of the newest block, or of the bottom slot where there is none.
+    /// Offset of the newest block, or of the bottom slot if there is none.
     pub top: u32,
     /// The highest offset that `top` may reach.
     pub limit: u32,
@@ -76,7 +76,8 @@ impl Header {
         Self { top, limit: top }
     }
 
-    /// True if the stack was never set up, closed or not.
+    /// True if the stack was never set up, or not since it was last drained; also while it is
+    /// closed.
     pub fn is_new(self) -> bool {
         self.limit == 0
     }
