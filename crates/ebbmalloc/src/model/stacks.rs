@@ -265,8 +265,8 @@ impl ThreadCache {
         self.pass_barrier();
         let (header, result) = work(self.stack.header(Ordering::Relaxed));
         if self.mistake == Mistake::EndUnordered {
-            // In this order, as processor or compiler may then have it. Loom would show a thread
-            // that swaps these values all stores in order.
+            // The model stores early, as processor or compiler may do without a release. Loom
+            // itself keeps these stores in order for a thread that replaces the values.
             self.state.store(READY, Ordering::Relaxed);
         }
         if let Some(header) = header {

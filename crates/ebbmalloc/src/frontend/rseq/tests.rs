@@ -91,7 +91,7 @@ fn every_sequence_does_what_the_plain_code_does() {
         let mut marked = [ptr::null_mut(); MARKS];
         for class in [1, 2, 40, 79].map(|index| SizeClass::from_index(index).unwrap()) {
             let mut cached: Vec<*mut u8> = Vec::new();
-            // SAFETY: `base` is set up, and caches do not access the blocks, which are numbers.
+            // SAFETY: `base` is set up; blocks are only numbers, which caches do not access.
             unsafe {
                 assert_eq!(super::slab(base), slab.0);
                 assert!(pop(base, class).is_null() && !push(base, class, block(1)));
@@ -107,18 +107,18 @@ fn every_sequence_does_what_the_plain_code_does() {
                 let header = slab.class(class).header();
                 let capacity = header.room(class);
                 assert_eq!(header.held(class), cached.len());
-                // SAFETY: as above.
+                // SAFETY: `base` is set up; blocks are only numbers.
                 let holds = |block| unsafe { holds(base, class, bottom_of(class), block) };
                 assert!(cached.last().is_none_or(|&newest| holds(newest)) && !holds(block(made)));
                 if let Some(&some) = cached.get(next(cached.len() + 1)) {
                     let known = marked[mark_of(some)] == some;
-                    // SAFETY: as above.
+                    // SAFETY: `base` is set up; blocks are only numbers.
                     assert!(!known || holds(some) && !unsafe { push(base, class, some) });
                 }
                 let some = marked[next(MARKS)];
                 assert!(!holds(some) || cached.contains(&some));
                 assert_eq!(slab.class(class).holds(some), holds(some));
-                // SAFETY: as above.
+                // SAFETY: `base` is set up; blocks are only numbers.
                 unsafe {
                     match next(6) {
                         0 => assert_eq!(pop(base, class), cached.pop().unwrap_or_default()),
@@ -164,7 +164,8 @@ fn every_sequence_does_what_the_plain_code_does() {
                     }
                 }
             }
-            // SAFETY: as above. A closed stack is empty to a pop and full to a push.
+            // SAFETY: `base` is set up; blocks are only numbers. A closed stack is empty to a pop
+            // and full to a push.
             unsafe {
                 let header = slab.class(class).header();
                 slab.class(class).set_header(header.closed(class));
@@ -192,7 +193,7 @@ fn a_slot_of_another_class_is_no_double_free() {
     }
     slab.mark_local(block(5));
     slab.mark_local(block(8));
-    // SAFETY: as above.
+    // SAFETY: `base` is set up; blocks are only numbers.
     unsafe {
         let holds = |class| holds(base, class, bottom_of(class), block(5));
         assert!(push(base, before, block(5)) && holds(before));
@@ -221,13 +222,13 @@ fn a_block_from_elsewhere_is_refused() {
     let class = SizeClass::of(16).unwrap();
     let slab = emulated.on(1);
     slab.class(class).set_header(Header::default().grown(class));
-    // SAFETY: as above.
+    // SAFETY: `base` is set up; blocks are only numbers.
     let push = |block| unsafe { push(emulated.base, class, block) };
     assert!(!push(block(1)) && !slab.class(class).push_marked(block(1)), "it is not known");
     slab.mark_local(block(1));
     assert!(push(block(1)) && !push(block(1)), "once");
     assert!(!push(block(2)));
-    // SAFETY: as above.
+    // SAFETY: `base` is set up; blocks are only numbers.
     assert_eq!(unsafe { push_batch(emulated.base, class, &[block(2)]) }, 1);
     assert!(!push(block(2)) && slab.class(class).pop() == block(2));
     slab.mark_local(block(2));
@@ -245,7 +246,7 @@ fn threads_without_a_cache_are_refused() {
     let emulated = Emulated::new(1);
     let (base, class) = (emulated.base, SizeClass::from_index(3).unwrap());
     let refused = || {
-        // SAFETY: as above.
+        // SAFETY: `base` is set up; blocks are only numbers.
         unsafe {
             let header = Header::default();
             assert!(super::slab(base).is_null());
@@ -261,7 +262,7 @@ fn threads_without_a_cache_are_refused() {
         refused();
     }
     let slab = emulated.on(0);
-    // SAFETY: as above.
+    // SAFETY: `base` is set up; blocks are only numbers.
     assert_eq!(unsafe { super::slab(base) }, slab.0);
     emulated.unregistered();
     refused();
