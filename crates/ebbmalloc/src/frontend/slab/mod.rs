@@ -391,7 +391,8 @@ impl OwnedStack {
     /// The block in the slot that a header's top names; null if the stack is empty.
     #[inline(always)]
     fn at_top(&self, top: u32) -> *mut u8 {
-        // SAFETY: the top is a slot of the stack, or the slab's first word, which is null.
+        // SAFETY: a top, or a mark, is the offset of an aligned word in the slab. A stack that is
+        // new, closed or taken has a top that is always null.
         unsafe { self.at(top as usize).cast::<*mut u8>().read() }
     }
 
