@@ -135,7 +135,7 @@ fn wheel(maturin: &Environment, source: &Path, built: &Path) -> Result<()> {
     let python = python.args(["-c", uses]).env("EBB_STATS", "1");
     let used = process::run(python, LIMIT, &built.join("wheel"), None)?;
     ensure!(used.success() && used.stdout == "True\n", "{}", used.describe());
-    ensure!(used.stderr.contains("without its feature `stats`"), "no ebbmalloc: {}", used.stderr);
+    ensure!(used.stderr.contains("ebbmalloc's feature `stats`"), "no ebbmalloc: {}", used.stderr);
     Ok(())
 }
 

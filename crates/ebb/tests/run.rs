@@ -73,14 +73,14 @@ fn the_mode_is_explained() {
     };
     let line = told(&mut explain("slot"));
     assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.contains(" mode slot (asked for by EBB_MODE; Linux "), "{line}");
+    assert!(line.contains(" mode slot (set by EBB_MODE; Linux "), "{line}");
     let line = told(&mut explain("auto"));
     if !line.contains(" mode percpu by ") {
         eprintln!("SKIPPED: no percpu mode here ({line})");
         return;
     }
     assert!(line.contains("(glibc registered rseq; Linux "), "{line}");
-    assert!(line.contains("possible too: thread, slot)"), "{line}");
+    assert!(line.contains("other modes: thread, slot)"), "{line}");
     // Who turns it off does so for another library, which would find threads registered.
     let tunable = "glibc.malloc.check=0:glibc.pthread.rseq=0";
     let line = told(explain("auto").env("GLIBC_TUNABLES", tunable));

@@ -276,9 +276,8 @@ impl User {
             let mut program = Command::new(self.target.join("debug").join(name));
             let run = self.run(name, program.env(variable, "1"))?;
             ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
-            let why = format!(
-                "are ignored: this program has ebbmalloc without its feature `{feature}`\n"
-            );
+            let why =
+                format!("are ignored: build the program with ebbmalloc's feature `{feature}`\n");
             ensure!(run.stderr.ends_with(&why), "{variable}: {}", run.describe());
             ensure!(run.stderr.lines().count() == 1, "{variable}: {}", run.describe());
         }

@@ -233,7 +233,7 @@ fn heaps_come_and_go() {
 fn check_mode_goes_first() {
     let engine = Engine::new(fake().environment("EBB_CHECK", "1"));
     assert!(!engine.alloc(1).is_null());
-    let said = "ebbmalloc: EBB_HARDEN is ignored: EBB_CHECK looks at each block already\n";
+    let said = "ebbmalloc: EBB_HARDEN is ignored because EBB_CHECK is set; unset one\n";
     assert_eq!(engine.os().printed(), said);
 }
 

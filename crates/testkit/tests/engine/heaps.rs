@@ -327,7 +327,7 @@ fn owners_share_a_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: heap used after its delete: 0x")]
+#[should_panic(expected = "ebbmalloc: deleted heap: 0x")]
 fn a_heap_used_after_its_delete() {
     let engine = engine();
     let deleted = heap(&engine, usize::MAX);
@@ -338,7 +338,7 @@ fn a_heap_used_after_its_delete() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: heap used after its delete: 0x")]
+#[should_panic(expected = "ebbmalloc: deleted heap: 0x")]
 fn a_heap_deleted_twice() {
     let engine = engine();
     let deleted = heap(&engine, usize::MAX);
@@ -347,7 +347,7 @@ fn a_heap_deleted_twice() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no heap: 0x")]
+#[should_panic(expected = "ebbmalloc: invalid heap: 0x")]
 fn what_never_was_a_heap() {
     let engine = engine();
     let _one = heap(&engine, usize::MAX);
@@ -355,7 +355,7 @@ fn what_never_was_a_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no heap: 0x0 passed to a test")]
+#[should_panic(expected = "ebbmalloc: invalid heap: 0x0 passed to a test")]
 fn no_heap_before_anything() {
     alloc(&engine(), HeapId::from_bits(0), 1);
 }
@@ -421,7 +421,7 @@ fn the_size_of_a_block_of_a_deleted_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no block of this heap: 0x")]
+#[should_panic(expected = "ebbmalloc: not a block of this heap: 0x")]
 fn a_block_of_another_heap() {
     let engine = engine();
     let heaps = [heap(&engine, usize::MAX), heap(&engine, usize::MAX)];
@@ -431,7 +431,7 @@ fn a_block_of_another_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no block of this heap: 0x")]
+#[should_panic(expected = "ebbmalloc: not a block of this heap: 0x")]
 fn a_block_of_no_heap() {
     let engine = engine();
     let heap = heap(&engine, usize::MAX);
