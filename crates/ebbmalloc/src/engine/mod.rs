@@ -311,7 +311,7 @@ impl<O: Os> Engine<O> {
     /// Whether the engine checks or hardens blocks.
     #[inline]
     pub(crate) fn safety_mode(&self) -> SafetyMode {
-        if CAREFUL { self.setup().safety_mode } else { SafetyMode::Off }
+        if CAREFUL && self.is_ready() { self.setup().safety_mode } else { SafetyMode::Off }
     }
 
     /// Whether every block belongs to a heap, as in check and harden mode.

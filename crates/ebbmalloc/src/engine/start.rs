@@ -140,6 +140,8 @@ impl<O: Os> Engine<O> {
             }
         }
         drop(guard);
+        // Shared from now on: other threads may read it.
+        let setup = self.setup();
         // The calls below may allocate, which now works.
         if let Some(hooks) = self.os.hooks() {
             if setup.options.scavenger != ScavengerChoice::Off {
