@@ -1,4 +1,4 @@
-//! The real operating system, in a mode and with as many CPUs as the test chooses.
+//! The real operating system, with a mode, CPUs, limits and refusals that a test chooses.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -11,7 +11,8 @@ use ebbmalloc::internals::{
 use crate::words::Words;
 use crate::{Faults, membarrier};
 
-/// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it maps goes with it.
+/// [`Linux`] with a chosen `EBB_MODE`, and no other variable set unless the test adds it. Dropping
+/// it unmaps its memory.
 pub struct LinuxIn {
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
@@ -25,7 +26,7 @@ pub struct LinuxIn {
 }
 
 impl LinuxIn {
-    /// In this mode.
+    /// With this mode.
     pub fn new(mode: &'static str) -> Self {
         Self {
             environment: vec![("EBB_MODE", mode)],
@@ -40,7 +41,7 @@ impl LinuxIn {
         }
     }
 
-    /// As if there were so many CPUs, fewer or more than there are.
+    /// As if there were this many CPUs, fewer or more than there are.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus: Some(cpus), ..self }
     }
@@ -50,12 +51,12 @@ impl LinuxIn {
         Self { no_rseq: true, ..self }
     }
 
-    /// As if there were so many bytes of address space.
+    /// As if there were this many bytes of address space.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
     }
 
-    /// With this called each time that sequences are restarted.
+    /// Calls `call` each time that restartable sequences are restarted.
     pub fn while_restarting(self, call: fn()) -> Self {
         Self { while_restarting: Some(call), ..self }
     }
@@ -66,24 +67,24 @@ impl LinuxIn {
         self
     }
 
-    /// Which calls of commit, decommit, purge and move are refused.
+    /// The refusals of commit, decommit, purge and move.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Whether memory may be short where the machine has some.
+    /// Whether the engine may be short of memory although the machine has some.
     pub(crate) fn is_bounded(&self) -> bool {
         let limited = |&(name, value): &(&str, &str)| name == "EBB_LIMIT" && !value.is_empty();
         self.space < 1 << 39 || self.environment.iter().any(limited)
     }
 
-    /// As if the kernel wrote the number of the virtual CPU so far from the thread pointer.
+    /// As if the kernel wrote the id of the virtual CPU at this offset from the thread pointer.
     pub fn id_at(self, offset: isize) -> Self {
         Self { id_at: Some(offset), ..self }
     }
 }
 
-/// What is mapped: starts and bytes.
+/// Mapped ranges: their bytes by their starts.
 #[derive(Default)]
 struct Mapped(Mutex<BTreeMap<usize, usize>>);
 
@@ -92,7 +93,7 @@ impl Mapped {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A range is mapped no more, which may be a part of several that were.
+    /// Removes a range, which may cover parts of several.
     fn remove(&self, start: usize, bytes: usize) {
         let end = start + bytes;
         let mut mapped = self.lock();
@@ -117,13 +118,14 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         for (&start, &bytes) in self.lock().iter() {
-            // SAFETY: mapped for the engine, which goes too.
+            // SAFETY: mapped for the engine, which is dropped as well, so no block is left.
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
         }
     }
 }
 
-/// Sets the engine up, and looks whether it is in this mode, that it was asked for; if not, says that the test is skipped.
+/// Sets the engine up. Returns whether it is in the requested mode; if not, prints that the test is
+/// skipped.
 pub fn is_possible(engine: &Engine<LinuxIn>, mode: &str) -> bool {
     assert!(!engine.alloc(1).is_null());
     let choice = engine.stats().choice;
@@ -157,7 +159,7 @@ impl Os for LinuxIn {
         if self.faults.refuses() {
             return Err(Refusal::Memory);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract of `Os::commit`.
         unsafe { Linux.commit(start, bytes)? };
         self.mapped.lock().insert(start.expose_provenance(), bytes);
         Ok(())
@@ -172,12 +174,12 @@ impl Os for LinuxIn {
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract of `Os::move_pages`.
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
     }
 
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract of `Os::decommit`.
         let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };
         if done {
             self.mapped.remove(start.addr(), bytes);
@@ -186,7 +188,7 @@ impl Os for LinuxIn {
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract of `Os::purge`.
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
@@ -247,7 +249,7 @@ impl Os for LinuxIn {
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
-        // Threads of tests say themselves when they leave.
+        // Threads of tests call `Engine::leave_thread` themselves.
         Ok(())
     }
 

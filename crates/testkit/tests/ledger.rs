@@ -192,7 +192,7 @@ fn the_report_in_words() {
 fn where_nothing_is_known_nothing_is_claimed() {
     let mut text = String::new();
     Engine::new(FakeOs::default().space(0)).why(&mut text).unwrap();
-    assert_eq!(text, "0 B resident; what of it is whose is not known\n");
+    assert_eq!(text, "0 B resident; the kernel does not say which pages\n");
 }
 
 /// What is printed when a program ends: the numbers, and behind them the lines, which add up.

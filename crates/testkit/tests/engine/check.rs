@@ -39,7 +39,7 @@ fn a_write_after_free() {
 
 #[test]
 #[should_panic(
-    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a look at freed blocks"
+    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a check of freed blocks"
 )]
 fn a_write_after_free_is_seen_when_the_block_leaves() {
     let engine = engine();

@@ -262,7 +262,7 @@ fn an_access_is_explained_by_the_nearest_block() {
     assert!(tell(high.addr() + 7).contains("had 100 bytes, and byte 7 was accessed"));
     // Not ours, and nothing there yet.
     assert_eq!(tell(0), "");
-    assert!(tell(high.addr() + 200 * PAGE).contains("where no sampled block was yet"));
+    assert!(tell(high.addr() + 200 * PAGE).contains("without a known sampled block"));
 }
 
 /// A thread that holds the lock itself gets an answer too.
