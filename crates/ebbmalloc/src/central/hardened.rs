@@ -1,4 +1,5 @@
-//! Spans of one class in harden mode (`EBB_HARDEN`): random order, zeroed free blocks, guard pages.
+//! Spans of one class in harden mode (`EBB_HARDEN`): random order, zeroed free blocks, guard
+//! pages.
 //!
 //! Blocks are claimed one at a time, in random order. A guard page ends each span where the kernel
 //! allows it. Only heaps have hardened spans, so callers of all methods here hold a heap's lock.

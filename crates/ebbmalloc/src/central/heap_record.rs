@@ -1,7 +1,7 @@
 //! Records of user heaps, whose blocks are freed together when the program deletes the heap.
 //!
-//! `engine/user_heaps.rs` has the operations on heaps. A heap's record lies in a run of its own.
-//! A heap's id consists of the record's unit and a number that no other heap ever had. So the id of
+//! `engine/user_heaps.rs` has the operations on heaps. A heap's record lies in a run of its own. A
+//! heap's id consists of the record's unit and a number that no other heap ever had. So the id of
 //! a deleted heap never matches a later heap in the same place.
 //!
 //! Heaps are made and deleted under the lock of the list of heaps. Its holder may use each heap in
@@ -78,7 +78,8 @@ pub(crate) struct HeapRecord {
     next: AtomicUsize,
     previous: AtomicUsize,
     unit: UnitIndex,
-    /// Check mode: the heap's list of block records, 0 for none. Under the lock of the check table.
+    /// Check mode: the heap's list of block records, 0 for none. Under the lock of the check
+    /// table.
     checked: AtomicUsize,
     contents: Lock<Contents>,
 }

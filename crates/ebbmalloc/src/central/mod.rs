@@ -1,11 +1,11 @@
 //! The central free list of one size class: claims blocks from its spans and releases them.
 //!
-//! Caches refill from it and flush to it, many blocks at a time, under the class's lock. Heaps have
-//! spans of their own for each class, under the heap's lock.
+//! Caches refill from it and flush to it, many blocks at a time, under the class's lock. Heaps
+//! have spans of their own for each class, under the heap's lock.
 //!
-//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): blocks are claimed and released, and
-//! spans retired, only under the lock. So a span is retired by the release that makes it idle, and
-//! by no other thread.
+//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): blocks are claimed and released,
+//! and spans retired, only under the lock. So a span is retired by the release that makes it idle,
+//! and by no other thread.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
@@ -414,12 +414,14 @@ impl ClassSpans {
     fn next(&self, region: &Region, order: Order) -> Option<UnitIndex> {
         let keeps_current = order == Order::InTurn
             && self.current != 0
-            // SAFETY: `current` heads a span of this class, whose lock we hold; `retire` resets it.
+            // SAFETY: `current` heads a span of this class, whose lock we hold; `retire` resets
+            // it.
             && unsafe { (*region.span(self.current)).free } > 0;
         if keeps_current { Some(self.current) } else { self.fullest() }
     }
 
-    /// Chooses a span with free blocks from the fullest list, so that emptier ones may become idle.
+    /// Chooses a span with free blocks from the fullest list, so that emptier ones may become
+    /// idle.
     fn fullest(&self) -> Option<UnitIndex> {
         let filled = self.filled & !(1 << FULL);
         (filled != 0).then(|| self.heads[filled.trailing_zeros() as usize])

@@ -42,8 +42,8 @@ pub(super) fn harden(
     }
 }
 
-/// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the run
-/// must not go back to the page heap.
+/// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the
+/// run must not go back to the page heap.
 pub(super) fn unguard(
     region: &Region,
     os: &impl Os,
