@@ -32,7 +32,8 @@ pub(crate) struct CheckTable {
 }
 
 // SAFETY: the table's memory is its own. Its pointers to blocks are used by `reach`, and by
-// `engine/careful/check`, under the lock of the table or for blocks that no one else has.
+// `engine/careful/check`, under the lock of the table or for blocks that the calling
+// thread owns.
 unsafe impl Send for CheckTable {}
 
 impl CheckTable {

@@ -1,5 +1,4 @@
-//! Records of blocks in check mode: of all blocks in use or in quarantine, and of some that are
-//! gone.
+//! Records each block of check mode: while it is in use or in quarantine, and for a while after.
 //!
 //! A block is gone once its memory went back to the heap, for reuse. Records of freed blocks form
 //! one queue, in the order of the frees. Blocks leave quarantine in this order, and their records
