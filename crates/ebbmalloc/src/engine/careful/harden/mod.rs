@@ -163,7 +163,7 @@ impl<O: Os> Engine<O> {
         if has_grown {
             self.start_scavenger_if_due();
         }
-        Ok((block, !claimed.fresh))
+        Ok((block, true))
     }
 
     /// Locks the heap that a block seemed to belong to. `None` if it does not belong to it any
