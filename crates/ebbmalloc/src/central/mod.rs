@@ -22,6 +22,7 @@ use crate::central::tuning::{
     FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
 };
 use crate::frontend::miss_history::Asked;
+use crate::frontend::transfer_cache::Route;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
@@ -127,13 +128,15 @@ impl Central {
         }
     }
 
-    /// Locks the spans. Returns `None` if the batch is to bypass them, or if another thread holds
-    /// the lock and the caller does not wait.
-    pub fn spans_unless(&self, bypass: bool, waits: bool) -> Option<Guard<'_, ClassSpans>> {
-        match (bypass, waits) {
-            (true, _) => None,
-            (false, true) => Some(self.lock.lock()),
-            (false, false) => self.lock.try_lock(),
+    /// Locks the spans, as far as the batch goes there. The flag tells whether that took waiting
+    /// for another thread.
+    pub fn lock_spans(&self, route: Route) -> Option<(Guard<'_, ClassSpans>, bool)> {
+        if route == Route::Past {
+            return None;
+        }
+        match self.lock.try_lock() {
+            Some(spans) => Some((spans, false)),
+            None => (route == Route::Wait).then(|| (self.lock.lock(), true)),
         }
     }
 

@@ -3,6 +3,7 @@
 //! The hot paths come first. They leave rare or slow cases to functions that end in `_slow`.
 
 use core::ptr;
+use core::sync::atomic::Ordering;
 
 use crate::backend::units::Units;
 use crate::engine::Engine;
@@ -356,7 +357,10 @@ impl<O: Os> Engine<O> {
                 let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
                 return self.alloc_in_default_heap(size, align).0;
             }
-            block = self.front(|front| front.pop(class));
+            if self.hot_area.load(Ordering::Relaxed) == 0 {
+                // The hot path is closed, and has not tried.
+                block = self.front(|front| front.pop(class));
+            }
             if block.is_null() {
                 block = self.refill(size, class);
                 self.start_scavenger_if_due();

@@ -3,6 +3,14 @@
 use crate::frontend::slab::{Header, Slab};
 use crate::size_class::SizeClass;
 
+/// What [`Front::observe`] saw.
+#[derive(Clone, Copy)]
+pub(crate) struct Observed {
+    pub slab: *mut Slab,
+    /// The header of the class's stack.
+    pub header: Header,
+}
+
 /// A front end: the operations on the calling thread's cache.
 pub(crate) trait Front {
     /// Takes the newest block; null if the stack is empty.
@@ -15,20 +23,18 @@ pub(crate) trait Front {
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
-    /// Records that a block comes from this cache, though it never lay in a stack here. A thread's
-    /// own cache has no marks, and ignores this.
-    fn mark_local(&self, _: *mut u8) {}
+    /// Records in an observed cache that a block comes from there, though it never lay in a stack.
+    /// A thread's own cache has no marks, and ignores this.
+    fn mark_local(&self, _: *mut Slab, _: *mut u8) {}
     /// Puts blocks on top, the last one topmost. Returns how many it put there.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
+    /// Looks which cache the thread has, and at the class's stack in it; `None` if it has none. The
+    /// thread may use another cache a moment later.
+    fn observe(&self, class: SizeClass) -> Option<Observed>;
     /// Sets the class's stack up, or raises its capacity up to the bound: by a fixed step, or to
-    /// the double in a thread's own cache. Returns the header before and after; `None` if this
-    /// thread has no cache.
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
-    /// The address of the thread's cache; `None` if it has none. The thread may use another cache a
-    /// moment later.
-    fn slab(&self) -> Option<*mut Slab>;
-    /// The header of the class's stack at this moment; `None` if this thread has no cache.
-    fn look(&self, class: SizeClass) -> Option<Header>;
+    /// the double in a thread's own cache. `observed` is the header that it probably has. Returns
+    /// the header before and after; `None` if this thread has no cache.
+    fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)>;
     /// True if the cache is the thread's own. Its stacks are then bounded one by one, and by the
     /// number of threads, but not all together.
     fn is_own(&self) -> bool {

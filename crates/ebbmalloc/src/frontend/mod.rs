@@ -20,7 +20,7 @@ pub(crate) mod per_thread;
 mod percpu;
 mod shared_slots;
 
-pub(crate) use front::Front;
+pub(crate) use front::{Front, Observed};
 pub(crate) use per_thread::Thread;
 pub(crate) use percpu::PerCpu;
 pub(crate) use shared_slots::{Preferred, Slots};

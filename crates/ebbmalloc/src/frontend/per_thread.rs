@@ -9,7 +9,7 @@
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::front::Front;
+use super::front::{Front, Observed};
 use crate::frontend::slab::{Header, OwnedStack, Slab, fair_share};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::platform::os::{Os, ThreadWords};
@@ -161,21 +161,17 @@ impl<O: Os> Front for Thread<'_, O> {
         cache.map_or(0, |cache| cache.with(class, |stack| stack.push_batch(blocks)))
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
+        let header = Ready::of(self.words)?.with(class, |stack| stack.header());
+        Some(Observed { slab: own(self.words), header })
+    }
+
+    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
         if self.words.state.load(Ordering::Relaxed) == NEW {
             self.join();
         }
         let share = fair_share(class, self.slabs.taken());
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
-        let slab = own(self.words);
-        (!slab.is_null()).then_some(slab)
-    }
-
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        Some(Ready::of(self.words)?.with(class, |stack| stack.header()))
     }
 
     fn is_own(&self) -> bool {

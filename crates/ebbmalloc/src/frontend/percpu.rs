@@ -1,10 +1,10 @@
 //! The front end of percpu mode: a cache for each virtual CPU, used through the restartable
 //! sequences of `frontend/rseq/`.
 
-use super::front::Front;
+use super::front::{Front, Observed};
 use super::per_thread as thread;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{self as cache, Header, Slab, bottom_of};
+use crate::frontend::slab::{self as cache, Header, Slab, bottom_of, header};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -33,11 +33,9 @@ impl<O: Os> Front for PerCpu<'_, O> {
         unsafe { rseq::push(self.place, class, block) }
     }
 
-    fn mark_local(&self, block: *mut u8) {
-        if let Some(slab) = self.slab() {
-            // SAFETY: slabs of virtual CPUs have marks, and their users do not lock them.
-            unsafe { cache::mark_local(slab, block) }
-        }
+    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
+        // SAFETY: slabs of virtual CPUs have marks, and their users do not lock them.
+        unsafe { cache::mark_local(slab, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
@@ -50,23 +48,20 @@ impl<O: Os> Front for PerCpu<'_, O> {
         unsafe { rseq::push_batch(self.place, class, blocks) }
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        let grow = || self.change(class, |header| header.grown(class));
-        grow().or_else(|| if self.join() { grow() } else { None })
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
         // SAFETY: `place` is set up.
         let slab = unsafe { rseq::slab(self.place) };
-        (!slab.is_null()).then_some(slab)
+        // SAFETY: slabs live as long as the engine.
+        (!slab.is_null()).then(|| Observed { slab, header: unsafe { header(slab, class) } })
     }
 
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        self.change(class, |header| header).map(|(header, _)| header)
+    fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)> {
+        let grow = |observed| self.change(class, observed, |header| header.grown(class));
+        grow(observed).or_else(|| if self.join() { grow(Header::default()) } else { None })
     }
 
     fn shrink(&self, class: SizeClass) {
-        self.change(class, |header| header.shrunk(class));
+        self.change(class, Header::default(), |header| header.shrunk(class));
     }
 }
 
@@ -81,9 +76,15 @@ impl<O: Os> PerCpu<'_, O> {
     }
 
     /// Replaces the header of the class's stack by `to(header)`, which must describe the same
-    /// blocks. Returns the header before and after.
-    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> Option<(Header, Header)> {
-        let (mut old, mut new) = (Header::default(), Header::default());
+    /// blocks. One sequence does if the header is the observed one. Returns the header before and
+    /// after.
+    fn change(
+        &self,
+        class: SizeClass,
+        observed: Header,
+        to: impl Fn(Header) -> Header,
+    ) -> Option<(Header, Header)> {
+        let (mut old, mut new) = (observed, to(observed));
         loop {
             // SAFETY: `place` is set up; `to` returns a header that describes the same blocks.
             let found = unsafe { rseq::replace_header(self.place, class, old, new) }?;

@@ -6,8 +6,8 @@
 //! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread key remembers the
 //! cache, rather than thread-local storage.
 
-use super::front::Front;
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, lock_of};
+use super::front::{Front, Observed};
+use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, header, lock_of};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
@@ -92,10 +92,13 @@ impl Front for Slots<'_> {
         self.with(class, |stack| stack.push_marked(block))
     }
 
-    fn mark_local(&self, block: *mut u8) {
-        let (slab, _guard) = self.take();
-        // SAFETY: slabs of slot mode have marks, and the guard holds the lock.
-        unsafe { cache::mark_local(slab, block) }
+    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
+        // SAFETY: slabs live as long as the engine; those of slot mode have marks, and the guard
+        // holds the lock.
+        unsafe {
+            let _guard = lock_of(slab).lock();
+            cache::mark_local(slab, block);
+        }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
@@ -106,18 +109,14 @@ impl Front for Slots<'_> {
         self.with(class, |stack| stack.push_batch_marked(blocks))
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
+        let (slab, _guard) = self.take();
+        // SAFETY: slabs live as long as the engine.
+        Some(Observed { slab, header: unsafe { header(slab, class) } })
+    }
+
+    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
         Some(self.change(class, |header| header.grown(class)))
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
-        let preferred = self.preferred.0[self.key % KEYS].load(Ordering::Relaxed);
-        // SAFETY: only numbers of caches are stored in the table, and 0 is one.
-        Some(unsafe { self.slabs.add(preferred as usize) })
-    }
-
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        Some(self.with(class, |stack| stack.header()))
     }
 
     fn shrink(&self, class: SizeClass) {

@@ -109,8 +109,8 @@ impl<O: Os> Engine<O> {
     fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         let to_other = is_flow && central.asked.by_another(transfers.key);
-        let (spans, transferred) = match central.spans_unless(to_other, transfers.for_flows) {
-            Some(spans) => (spans, 0),
+        let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
+            Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
                 all if all == blocks.len() => return,
                 some => (central.spans().lock(), some),

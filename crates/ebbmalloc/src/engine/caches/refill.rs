@@ -18,6 +18,7 @@ use crate::engine::tuning::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, PREFETCHED_BLOCKS_MAX, STEAL_CLASSES,
     STEAL_INTERVAL, STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
 };
+use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
 use crate::frontend::tuning::FLOW_MISSES;
@@ -30,6 +31,8 @@ use crate::size_class::{CLASSES, SizeClass, UNIT};
 /// The outcome of a miss: how the stack has changed, and how many such misses came before.
 #[derive(Default)]
 struct Miss {
+    /// The cache; none where the thread has none.
+    slab: Option<*mut Slab>,
     /// The headers before and after; empty ones where the thread has no cache.
     before: Header,
     after: Header,
@@ -64,20 +67,20 @@ impl<O: Os> Engine<O> {
     /// After a miss: sets the class's stack up, or raises its capacity if the bounds allow.
     #[inline(never)]
     fn grow_stack(&self, class: SizeClass, kind: MissKind) -> Miss {
-        let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
-        let mut found = look();
-        if let Some((slab, header, _)) = found
+        let observe = || self.front(|front| (front.observe(class), front.is_own()));
+        let mut miss = Miss::default();
+        let (mut observed, is_own) = observe();
+        if let Some(Observed { slab, header }) = observed
             && header.is_closed()
         {
             // The drainer may be descheduled: reopen the stack instead of waiting for it.
             drain::reopen(slab, class);
-            found = look();
+            observed = observe().0;
         }
-        let mut miss = Miss::default();
-        if let Some((slab, header, is_own)) = found {
+        if let Some(Observed { slab, header }) = observed {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            (miss.streak, miss.is_own) = (history.note(class, kind), is_own);
+            (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
                 let capacity = header.room(class);
                 let added = header.grown(class).room(class).saturating_sub(capacity);
@@ -97,7 +100,9 @@ impl<O: Os> Engine<O> {
                 }
             }
         }
-        (miss.before, miss.after) = self.front(|front| front.grow(class)).unwrap_or_default();
+        let header = observed.map_or(Header::default(), |observed| observed.header);
+        let grown = self.front(|front| front.grow(class, header));
+        (miss.before, miss.after) = grown.unwrap_or_default();
         miss
     }
 
@@ -153,7 +158,8 @@ impl<O: Os> Engine<O> {
 
     /// Halves the capacity of a class's stack, and flushes half of its blocks.
     fn shrink_stack(&self, class: SizeClass) {
-        let header = self.front(|front| front.look(class)).unwrap_or_default();
+        let observed = self.front(|front| front.observe(class));
+        let header = observed.map_or(Header::default(), |observed| observed.header);
         if header.extra_capacity(class) > 0 {
             self.flush(class, header.held(class).div_ceil(2), false);
             self.front(|front| front.shrink(class));
@@ -179,8 +185,10 @@ impl<O: Os> Engine<O> {
         }
         let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
         let block = with_batch(needed, refill);
-        if !block.is_null() {
-            self.front(|front| front.mark_local(block));
+        if let Some(slab) = miss.slab
+            && !block.is_null()
+        {
+            self.front(|front| front.mark_local(slab, block));
         }
         block
     }
@@ -242,22 +250,22 @@ impl<O: Os> Engine<O> {
     }
 
     /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
-    /// lock, or the batch is one of a flow. `Err` has the number of blocks taken, at the end of
-    /// `batch`.
+    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
+    /// the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
         is_flow: bool,
         batch: &mut [*mut u8],
-    ) -> Result<Guard<'_, ClassSpans>, usize> {
+    ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         if is_flow {
             central.asked.note(transfers.key);
         }
-        match central.spans_unless(is_flow, transfers.for_flows) {
+        match central.lock_spans(transfers.route(is_flow)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
-                0 => Ok(central.spans().lock()),
+                0 => Ok((central.spans().lock(), true)),
                 taken => Err(taken),
             },
         }
@@ -291,8 +299,8 @@ impl<O: Os> Engine<O> {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
             let claimed = match self.spans_or_transferred(class, is_flow, batch) {
-                Ok(spans) => {
-                    if block.is_null() {
+                Ok((spans, waited)) => {
+                    if waited && block.is_null() {
                         // Another thread of this CPU may have waited for the lock too, and filled
                         // the cache.
                         block = self.pop_of_cpu(class);

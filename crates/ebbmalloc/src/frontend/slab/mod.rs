@@ -56,6 +56,15 @@ pub(crate) unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a Ato
     unsafe { &*slab.byte_add(HEADERS_AT).cast::<AtomicU64>().add(class.index()) }
 }
 
+/// The header of the class's stack at this moment.
+///
+/// # Safety
+/// `slab` is a slab that lives on.
+pub(crate) unsafe fn header(slab: *mut Slab, class: SizeClass) -> Header {
+    // SAFETY: the caller's slab.
+    Header::from_bits(unsafe { header_of(slab, class) }.load(Ordering::Acquire))
+}
+
 /// The lock of a slab.
 ///
 /// # Safety
