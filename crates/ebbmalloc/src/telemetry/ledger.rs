@@ -409,8 +409,8 @@ impl Ledger {
     }
 }
 
-/// The most bytes by which blocks of a class may exceed their requests. Smaller requests would be
-/// of the class below.
+/// The most bytes by which `blocks` blocks of a class may exceed their requests. Smaller requests
+/// would be of the class below.
 pub(crate) fn rounding_most(class: SizeClass, blocks: u64) -> u64 {
     let below = SizeClass::from_index(class.index() - 1).map_or(0, SizeClass::size);
     blocks * (class.size() - below - 1) as u64
