@@ -162,7 +162,7 @@ impl Drop for Heap {
         if let Some(id) = self.0
             && ENGINE.unshare_heap(id, "Heap::drop")
         {
-            // SAFETY: no block is used any more. Containers borrow the heap or own a clone, and blocks
+            // SAFETY: no block is used any more. Containers borrow the heap or own a clone. Blocks
             // from `alloc` can be used by unsafe code only, which must not do so now.
             unsafe { ENGINE.delete_heap(id, "Heap::drop") }
         }
