@@ -160,8 +160,8 @@ impl EbbMalloc {
     }
 }
 
-// SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
-// as large and as aligned as the layout says, and never unwinds.
+// SAFETY: the engine hands out each block once until it is freed. Blocks are at least as large and
+// as aligned as the layout says. The engine never unwinds.
 //
 // With link-time optimization and the feature `inline`, `alloc` and `dealloc` are inlined, and the
 // size class is mostly a constant. The other two functions would take more space than that is

@@ -162,8 +162,8 @@ impl Drop for Heap {
         if let Some(id) = self.0
             && ENGINE.unshare_heap(id, "Heap::drop")
         {
-            // SAFETY: no block is used any more: users of blocks borrow the heap, own a clone, or
-            // obtained the block from `alloc`, and then only unsafe code can use it.
+            // SAFETY: no block is used any more. Containers borrow the heap or own a clone. Blocks
+            // from `alloc` can be used by unsafe code only, which must not do so now.
             unsafe { ENGINE.delete_heap(id, "Heap::drop") }
         }
     }

@@ -6,8 +6,8 @@ use crate::platform::os::Os;
 use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
 
-/// Returns address and length of a span's guard: its last OS page, or no bytes if OS pages are
-/// larger than a quarter of a unit.
+/// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
+/// pages are larger than a quarter of a unit.
 fn guard(region: &Region, os: &impl Os, first: UnitIndex, units: u32) -> (*mut u8, usize) {
     let (bytes, page) = (units as usize * UNIT, os.page_size());
     let page = if page * 4 > UNIT { 0 } else { page };

@@ -96,7 +96,7 @@ impl Quarantine {
         let length = ring.len();
         let leaving = ring[at];
         ring[at] = block;
-        // The block changes places with a random one of the newer half, which is before it.
+        // Swaps the block with a random one of the newer half, which lies before it in the ring.
         let back = (random as u32 as usize * (length / 2)) >> 32;
         ring.swap(at, if back > at { at + length - back } else { at - back });
         self.oldest[class.index()] = if at + 1 == length { 0 } else { at as u16 + 1 };

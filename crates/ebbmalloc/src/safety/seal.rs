@@ -2,10 +2,10 @@
 //!
 //! Only harden mode (`EBB_HARDEN`) has seals.
 //!
-//! The last eight bytes of a small block hold the requested size, masked with a key that depends
-//! on the block's address and on a secret of the process. The bytes between the block's end and
-//! these eight all have one value, the fill byte. It depends on the key, and is never an ASCII
-//! character, 0 or 255. A large block has only fill bytes, up to the end of its last page.
+//! The last eight bytes of a small block hold the requested size, masked with a key. The key
+//! depends on the block's address and on a secret of the process. The bytes between the block's
+//! end and these eight all have one value, the fill byte. It depends on the key, and is never an
+//! ASCII character, 0 or 255. A large block has only fill bytes, up to the end of its last page.
 //!
 //! A seal only tells that something is wrong. No owner or address is read from it.
 

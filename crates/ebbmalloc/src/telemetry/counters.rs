@@ -39,8 +39,8 @@ impl Counters {
 
     /// Counts bytes that the thread with this key allocated or freed.
     ///
-    /// No thread waits here: neither a signal handler that interrupted this function, nor the
-    /// child of a fork that happened while another thread was in it.
+    /// No thread waits here. A signal handler may have interrupted this function, or a process may
+    /// have forked while another thread was in it.
     #[inline(never)]
     pub fn count(&self, key: usize, allocated: usize, freed: usize) {
         let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);

@@ -84,8 +84,9 @@ parts! {
          others by ebb_idle() or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB";
     cached: "caches",
         "Free blocks that a CPU or thread keeps for its next malloc.",
-        "ebb_malloc_trim() empties them; programs with threads empty caches unused for a second; \
-         EBB_MODE selects per-CPU or thread caches";
+        "programs with threads empty unused caches within seconds; ebb_malloc_trim() empties them \
+         at once, in per-CPU mode with threads only the caller's; EBB_MODE selects per-CPU or \
+         thread caches";
     pinned: "pinned free blocks",
         "Free blocks that stay resident because a neighbour in their span is in use.",
         "programs with threads return whole pages after a second, others by ebb_idle() or \
@@ -335,14 +336,14 @@ impl Ledger {
         let bytes = span.bytes();
         let free = span.count_free(blocks);
         // All pages of most spans are resident: begin with all, and subtract those that are not.
-        let mut split = SpanBytes {
+        let mut resident = SpanBytes {
             claimed: (blocks - free) * size,
             free: free * size,
             end: bytes - blocks * size,
         };
         let (mut expected, mut subtract) = (0, |from: usize, to: usize| {
             for missing in (from..to).step_by(page) {
-                split.subtract(class, span, missing, missing + page);
+                resident.subtract(class, span, missing, missing + page);
             }
         });
         let address = address_of(tables, unit);
@@ -358,16 +359,16 @@ impl Ledger {
         row.spans += 1;
         row.live += (blocks - free) as u64;
         row.free += free as u64;
-        row.live_bytes += split.claimed as u64;
-        row.pinned_bytes += split.free as u64;
-        row.end_bytes += split.end as u64;
+        row.live_bytes += resident.claimed as u64;
+        row.pinned_bytes += resident.free as u64;
+        row.end_bytes += resident.end as u64;
         if free * 2 > blocks {
             row.sparse_spans += 1;
             row.sparse_blocks += (blocks - free) as u64;
-            row.sparse_bytes += split.free as u64;
+            row.sparse_bytes += resident.free as u64;
         }
-        self.pinned += split.free as u64;
-        self.span_ends += split.end as u64;
+        self.pinned += resident.free as u64;
+        self.span_ends += resident.end as u64;
     }
 
     /// Moves blocks in quarantine from the program's blocks of a class to the quarantine.
@@ -409,8 +410,8 @@ impl Ledger {
     }
 }
 
-/// The most bytes by which blocks of a class may exceed their requests. Smaller requests would be
-/// of the class below.
+/// The most bytes by which `blocks` blocks of a class may exceed their requests. Smaller requests
+/// would be of the class below.
 pub(crate) fn rounding_most(class: SizeClass, blocks: u64) -> u64 {
     let below = SizeClass::from_index(class.index() - 1).map_or(0, SizeClass::size);
     blocks * (class.size() - below - 1) as u64

@@ -164,8 +164,8 @@ impl CheckTable {
             first.is_some_and(|call| library.loader.contains(&call))
         };
         records.find_map(arena, |record| {
-            let held = record.state == State::Live && record.number >= *begin;
-            if held && !is_loaders(record.allocated.stack) {
+            let is_held = record.state == State::Live && record.number >= *begin;
+            if is_held && !is_loaders(record.allocated.stack) {
                 stacks.hold(arena, record.allocated.stack, record.size);
                 all.blocks += 1;
                 all.bytes += record.size as u64;
@@ -177,7 +177,7 @@ impl CheckTable {
 
     /// Returns the stack that holds the most bytes, of those not returned yet.
     pub fn most_held(&mut self) -> Option<(Ref, Held)> {
-        self.stacks.take_most(&self.arena)
+        self.stacks.take_largest(&self.arena)
     }
 }
 

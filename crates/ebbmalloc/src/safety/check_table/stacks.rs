@@ -107,7 +107,7 @@ impl Stacks {
 
     /// Returns the stack that holds the most bytes, and resets its count. Returns `None` if no
     /// stack holds a block.
-    pub fn take_most(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
+    pub fn take_largest(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
         let mut max = (Ref::NONE, self.unknown);
         for bucket in 0..self.buckets.count() {
             let mut next = self.buckets.nth(bucket);

@@ -1,8 +1,8 @@
 //! The slots of sampled blocks: hands them out, checks blocks on return, and reuses slots late.
 //!
-//! They lie in one reservation, apart from all other blocks: first the records, then slots of one
-//! page with guard pages before, between and behind them. The page of a freed slot is inaccessible
-//! too, until all slots freed before it were used again.
+//! They lie in one reservation, apart from all other blocks. It begins with the records. Slots of
+//! one page follow, with guard pages before, between and behind them. The page of a freed slot is
+//! inaccessible too, until all slots freed before it were used again.
 
 // An error is reported, and ends the program.
 #![allow(clippy::result_large_err)]
@@ -216,8 +216,9 @@ impl Slots {
         }
     }
 
-    /// The block that an access to this address was probably meant for: the block of a slot's
-    /// page, or the block nearest to a guard page's address.
+    /// The block that an access to this address was probably meant for.
+    ///
+    /// In a slot's page it is the slot's block, in a guard page the nearest block.
     pub fn nearest(&self, address: usize) -> Option<Record> {
         let (page, _) = self.page_and_offset(address);
         // SAFETY: a used slot has a written record.
