@@ -1,4 +1,4 @@
-//! The operating system: what the engine asks of it (`interface`), and Linux, which fulfils that.
+//! Hides the operating system behind a contract (`interface`), which `linux` implements.
 
 // Lowest first: each uses only modules above it in this list.
 mod hooks;
