@@ -15,7 +15,7 @@
 // The contracts of these functions are those of libc and of C++, for callers in those languages.
 #![allow(clippy::missing_safety_doc)]
 
-use engine::internals::{ENGINE, Os};
+use engine::internals::{ENGINE, OsProcess};
 
 mod bytes;
 pub mod cxx;

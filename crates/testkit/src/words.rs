@@ -62,7 +62,7 @@ fn all_alive() -> MutexGuard<'static, BTreeSet<usize>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// [`Os::may_be`](ebbmalloc::internals::Os::may_be).
+/// [`OsThreads::may_be`](ebbmalloc::internals::OsThreads::may_be).
 pub(crate) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     let alive = all_alive();
     // SAFETY: they live as long as their address is among these.

@@ -2,7 +2,7 @@
 
 use core::fmt::{Arguments, Display, Formatter, Result, Write};
 
-use crate::platform::os::Os;
+use crate::platform::os::OsReports;
 
 /// A line of text in a buffer on the stack. Text beyond its capacity is cut off.
 pub(crate) struct Line {
@@ -18,7 +18,7 @@ impl Line {
     /// Writes [`Line::START`], the text and a line feed to standard error, by one call.
     #[cold]
     #[inline(never)]
-    pub fn print(os: &impl Os, text: Arguments) {
+    pub fn print(os: &impl OsReports, text: Arguments) {
         let mut line = Self { buffer: [0; Self::CAPACITY], length: 0 };
         // Writing to a line never fails: it cuts.
         let _ = line.write_str(Self::START);

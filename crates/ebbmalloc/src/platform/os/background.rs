@@ -134,7 +134,7 @@ extern "C" fn run(work: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Implements [`super::interface::Os::doze_ms`].
+/// Implements [`super::interface::OsThreads::doze_ms`].
 pub(super) fn doze_ms(bell: &Bell, ms: u32) {
     let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -142,7 +142,7 @@ pub(super) fn doze_ms(bell: &Bell, ms: u32) {
     let _ = unsafe { call!(libc::SYS_futex, bell.as_ptr(), operation, 0, &raw const time) };
 }
 
-/// Implements [`super::interface::Os::ring`].
+/// Implements [`super::interface::OsThreads::ring`].
 pub(super) fn ring(bell: &Bell) {
     bell.store(1, Ordering::Release);
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;

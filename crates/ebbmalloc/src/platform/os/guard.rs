@@ -16,8 +16,8 @@ const GUARD_REMOVE: c_int = 103;
 /// Whether the kernel has this advice.
 static IS_SUPPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Implements [`super::interface::Os::can_hide`]. Emulators accept advice that they do not know
-/// and do nothing, so this checks the effect.
+/// Implements [`super::interface::OsMemory::can_hide`]. Emulators accept advice that they do not
+/// know and do nothing, so this checks the effect.
 pub(super) fn can_hide(page: *mut c_void, bytes: usize) -> bool {
     // SAFETY: the page is the caller's, and unused. An inaccessible page cannot be made resident.
     let works = unsafe {
@@ -29,7 +29,7 @@ pub(super) fn can_hide(page: *mut c_void, bytes: usize) -> bool {
     works
 }
 
-/// Implements [`super::interface::Os::hide`].
+/// Implements [`super::interface::OsMemory::hide`].
 ///
 /// # Safety
 /// The range is committed, and no code uses it any more.
@@ -42,7 +42,7 @@ pub(super) unsafe fn hide(start: *mut c_void, bytes: usize) -> bool {
     unsafe { advise(start, bytes, GUARD_INSTALL) }.is_ok()
 }
 
-/// Implements [`super::interface::Os::show`].
+/// Implements [`super::interface::OsMemory::show`].
 ///
 /// # Safety
 /// The range is hidden.

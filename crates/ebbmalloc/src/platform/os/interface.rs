@@ -10,7 +10,7 @@ use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::threads::ThreadWords;
 
-/// The word on which a thread dozes: 0 until it is rung ([`Os::doze_ms`]).
+/// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
 pub use core::sync::atomic::AtomicU32 as Bell;
 
 /// Location of each thread's area for restartable sequences (rseq).
@@ -22,8 +22,8 @@ pub struct RseqArea {
     pub id_at: isize,
     /// The name of that number, for messages: "mm_cid" or "cpu_id".
     pub id: &'static str,
-    /// Whether the engine registers the area with the kernel ([`Os::join_rseq`]), and not the C
-    /// library.
+    /// Whether the engine registers the area with the kernel ([`OsThreads::join_rseq`]), and not
+    /// the C library.
     pub ours: bool,
 }
 
@@ -53,7 +53,7 @@ const ATTEMPTS: u32 = 8;
 
 /// Chooses a range of `bytes` addresses that starts on a page, and commits its first
 /// `commit_bytes`. `None` if memory is short, or other mappings lie in all ranges that were tried.
-pub(crate) fn choose(os: &impl Os, bytes: usize, commit_bytes: usize) -> Option<NonNull<u8>> {
+pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> Option<NonNull<u8>> {
     for attempt in 0..ATTEMPTS {
         let start = os.addresses(bytes, os.page_size(), attempt)?;
         // SAFETY: the range was just chosen, and is not committed.
@@ -66,27 +66,18 @@ pub(crate) fn choose(os: &impl Os, bytes: usize, commit_bytes: usize) -> Option<
     None
 }
 
-/// A platform for an engine. Ranges passed to its functions lie in a range that [`Os::addresses`]
-/// returned, and start and end on OS pages.
-pub trait Os: Sync {
-    /// The hooks by which the process serves the one engine on this platform. `None` in tests,
-    /// where a process has many engines.
-    fn hooks(&self) -> Option<&'static Hooks> {
-        None
-    }
+/// A platform for an engine: every type that implements the four parts.
+pub trait Os: OsMemory + OsThreads + OsProcess + OsReports {}
 
-    /// Why this engine must not serve the `malloc` of its process. `None` if it may.
-    fn objection(&self) -> Option<&'static str> {
-        None
-    }
+impl<T: OsMemory + OsThreads + OsProcess + OsReports> Os for T {}
 
-    /// Withdraws the [objection](Os::objection): another allocator serves `malloc`.
-    fn withdraw_objection(&self) {}
-
+/// The memory of a platform: addresses and pages. Ranges passed to these functions lie in a range
+/// that [`OsMemory::addresses`] returned, and start and end on OS pages.
+pub trait OsMemory: Sync {
     /// Bytes in an OS page.
     fn page_size(&self) -> usize;
 
-    /// The most bytes of addresses worth asking [`Os::addresses`] for.
+    /// The most bytes of addresses worth asking [`OsMemory::addresses`] for.
     fn address_space(&self) -> usize;
 
     /// Chooses a range of `bytes` addresses at a multiple of `align`, a power of two, for the
@@ -114,21 +105,22 @@ pub trait Os: Sync {
         false
     }
 
-    /// Undoes [`Os::commit`]: the contents of the range are lost, and an access to it faults.
+    /// Undoes [`OsMemory::commit`]: the contents of the range are lost, and an access to it faults.
     /// False if the kernel refuses: then the range stays committed, with unspecified contents.
     ///
     /// # Safety
     /// The range is committed, and no code uses it any more.
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
 
-    /// Whether [`Os::hide`] leaves mappings whole, or else splits them. Tries it on `_page`, which
-    /// is committed and unused; its contents are lost.
+    /// Whether [`OsMemory::hide`] leaves mappings whole, or else splits them. Tries it on `_page`,
+    /// which is committed and unused; its contents are lost.
     fn can_hide(&self, _page: *mut u8) -> bool {
         false
     }
 
-    /// Makes accesses to part of a committed range fault, if possible so that [`Os::show`] always
-    /// succeeds. The contents are lost. False if the kernel refuses, as for [`Os::decommit`].
+    /// Makes accesses to part of a committed range fault, if possible so that [`OsMemory::show`]
+    /// always succeeds. The contents are lost. False if the kernel refuses, as for
+    /// [`OsMemory::decommit`].
     ///
     /// # Safety
     /// The range is committed, and no code uses it any more.
@@ -137,7 +129,7 @@ pub trait Os: Sync {
         unsafe { self.decommit(start, bytes) }
     }
 
-    /// Undoes [`Os::hide`]: the range reads as zero. False if the kernel refuses.
+    /// Undoes [`OsMemory::hide`]: the range reads as zero. False if the kernel refuses.
     ///
     /// # Safety
     /// The range is hidden.
@@ -185,7 +177,10 @@ pub trait Os: Sync {
     /// Sets which of the pages from `address` on are resident: none, if the kernel does not tell.
     /// All pages lie in a range that was chosen.
     fn resident(&self, address: usize, pages: &mut [bool]);
+}
 
+/// The threads of a platform, their restartable sequences, and barriers between them.
+pub trait OsThreads: Sync {
     /// The number of CPUs that the machine can have. Numbers of virtual CPUs are below it.
     fn cpus(&self) -> usize;
 
@@ -193,20 +188,17 @@ pub trait Os: Sync {
     fn rseq(&self) -> Result<RseqArea, &'static str>;
 
     /// Registers the calling thread's area with the kernel, where [`RseqArea::ours`]. False if the
-    /// kernel refuses. The thread is watched already ([`Os::watch_thread`]).
+    /// kernel refuses. The thread is watched already ([`OsThreads::watch_thread`]).
     fn join_rseq(&self) -> bool;
 
-    /// Undoes [`Os::join_rseq`], before the thread exits.
+    /// Undoes [`OsThreads::join_rseq`], before the thread exits.
     fn leave_rseq(&self);
-
-    /// The first two numbers of the kernel's version.
-    fn kernel(&self) -> [u32; 2];
-
-    /// Unpredictable bits from the kernel; predictable ones if the kernel has none.
-    fn random(&self) -> u64;
 
     /// A number that differs from those of all other living threads. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;
+
+    /// The kernel's number of the calling thread.
+    fn thread_id(&self) -> u32;
 
     /// The words of the calling thread. Cheap, also in a signal handler.
     fn thread_words(&self) -> &ThreadWords;
@@ -217,14 +209,11 @@ pub trait Os: Sync {
     /// its words, the answer is arbitrary.
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
 
-    /// Whether [`Os::pass_barrier`] and [`Os::restart_sequences`] work now. None of the three
-    /// makes a system call in programs.
-    fn can_stop(&self) -> bool;
+    /// Whether the calling thread is the first of the process.
+    fn is_first(&self) -> bool;
 
-    /// Makes every thread of this process pass a memory barrier. Afterwards the caller sees all
-    /// that a thread did before its barrier; a thread's later reads are no older than the caller's
-    /// earlier stores. False if that is not possible.
-    fn pass_barrier(&self) -> bool;
+    /// Whether this process certainly has one thread only.
+    fn is_single(&self) -> bool;
 
     /// Prepares to watch threads. Each watched thread calls `exit` when it exits, the last time
     /// with true. An error is the reason why threads cannot be watched.
@@ -237,35 +226,61 @@ pub trait Os: Sync {
     /// Watches the calling thread. False if memory is too short. May allocate.
     fn watch_thread(&self) -> bool;
 
+    /// Whether [`OsThreads::pass_barrier`] and [`OsThreads::restart_sequences`] work now. None of
+    /// the three makes a system call in programs.
+    fn can_stop(&self) -> bool;
+
+    /// Makes every thread of this process pass a memory barrier. Afterwards the caller sees all
+    /// that a thread did before its barrier; a thread's later reads are no older than the caller's
+    /// earlier stores. False if that is not possible.
+    fn pass_barrier(&self) -> bool;
+
     /// Makes the kernel restart the restartable sequences in progress on all CPUs. Afterwards no
     /// thread of this process is inside a sequence that began before. False if that is not
     /// possible.
     fn restart_sequences(&self) -> bool;
 
-    /// Whether the calling thread is the first of the process.
-    fn is_first(&self) -> bool;
-
-    /// Whether this process certainly has one thread only.
-    fn is_single(&self) -> bool;
-
     /// Runs `work` in a new thread, which takes only the signals that its own instructions raise.
-    /// Returns a handle for [`Os::join_thread`], or `None` if no thread can be started. May
+    /// Returns a handle for [`OsThreads::join_thread`], or `None` if no thread can be started. May
     /// allocate.
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
 
-    /// Waits for the end of a thread that [`Os::start_thread`] returned. Called once for each
-    /// thread.
+    /// Waits for the end of a thread that [`OsThreads::start_thread`] returned. Called once for
+    /// each thread.
     fn join_thread(&self, thread: usize);
 
     /// Sleeps for `ms` milliseconds.
     fn sleep_ms(&self, ms: u32);
 
-    /// Sleeps for `ms` milliseconds, or until [`Os::ring`] rings the bell, which may have happened
-    /// before. May return early.
+    /// Sleeps for `ms` milliseconds, or until [`OsThreads::ring`] rings the bell, which may have
+    /// happened before. May return early.
     fn doze_ms(&self, bell: &Bell, ms: u32);
 
     /// Rings a bell, which wakes the thread that dozes with it.
     fn ring(&self, bell: &Bell);
+}
+
+/// The process on a platform: its hooks, forks and exit, its environment, clock and random numbers.
+pub trait OsProcess: Sync {
+    /// The hooks by which the process serves the one engine on this platform. `None` in tests,
+    /// where a process has many engines.
+    fn hooks(&self) -> Option<&'static Hooks> {
+        None
+    }
+
+    /// Why this engine must not serve the `malloc` of its process. `None` if it may.
+    fn objection(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Withdraws the [objection](OsProcess::objection): another allocator serves `malloc`.
+    fn withdraw_objection(&self) {}
+
+    /// The first two numbers of the kernel's version.
+    fn kernel(&self) -> [u32; 2];
+
+    /// Unpredictable bits from the kernel; predictable ones if the kernel has none.
+    fn random(&self) -> u64;
 
     /// Milliseconds since an arbitrary moment. Cheap, so it may advance in steps of some
     /// milliseconds.
@@ -274,14 +289,22 @@ pub trait Os: Sync {
     /// Copies the environment variable `name` into `buffer`, cut to fit. Returns its length there.
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
 
-    /// Writes to standard error, as much as possible.
-    fn print(&self, text: &[u8]);
-
     /// Sets `errno` to ENOMEM. Called before an allocation returns null for lack of memory.
     fn out_of_memory(&self);
 
-    /// The kernel's number of the calling thread.
-    fn thread_id(&self) -> u32;
+    /// Calls these around every `fork` of this process: before it, and after it in the parent and
+    /// in the child.
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
+
+    /// Calls `call` when the process exits normally. With `lasting`, keeps a duplicate of standard
+    /// error, so that messages arrive even if the program has closed it by then.
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
+}
+
+/// The reports on a platform: messages, stacks, symbols, faults and usage.
+pub trait OsReports: Sync {
+    /// Writes to standard error, as much as possible.
+    fn print(&self, text: &[u8]);
 
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
     /// Returns their number: 0 if the stack cannot be read.
@@ -303,14 +326,6 @@ pub trait Os: Sync {
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;
-
-    /// Calls these around every `fork` of this process: before it, and after it in the parent and
-    /// in the child.
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
-
-    /// Calls `call` when the process exits normally. With `lasting`, keeps a duplicate of standard
-    /// error, so that messages arrive even if the program has closed it by then.
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
 
     /// The resources that this process has used since it started.
     fn usage(&self) -> Usage;

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::hooks::Hooks;
-use super::interface::{Bell, Os, Refusal, RseqArea, Usage};
+use super::interface::{Bell, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage};
 use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::thread_pointer::thread_pointer;
@@ -61,19 +61,7 @@ static COPY: AtomicI32 = AtomicI32::new(-1);
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 
-impl<P: Process> Os for LinuxFor<P> {
-    fn hooks(&self) -> Option<&'static Hooks> {
-        P::HOOKS
-    }
-
-    fn objection(&self) -> Option<&'static str> {
-        sanitizer::objection()
-    }
-
-    fn withdraw_objection(&self) {
-        sanitizer::withdraw_objection();
-    }
-
+impl<P: Process> OsMemory for LinuxFor<P> {
     fn page_size(&self) -> usize {
         page_size()
     }
@@ -126,7 +114,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
-        // SAFETY: the caller guarantees the contract of `Os::move_pages`.
+        // SAFETY: the caller guarantees the contract of `OsMemory::move_pages`.
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes, to_bytes) }
     }
 
@@ -148,7 +136,9 @@ impl<P: Process> Os for LinuxFor<P> {
             }
         }
     }
+}
 
+impl<P: Process> OsThreads for LinuxFor<P> {
     fn cpus(&self) -> usize {
         // Not by sysconf(3): glibc's reads a directory, and allocates for it.
         let mut text = [0; 256];
@@ -168,17 +158,13 @@ impl<P: Process> Os for LinuxFor<P> {
         own_area::unregister();
     }
 
-    fn kernel(&self) -> [u32; 2] {
-        release::kernel()
-    }
-
-    fn random(&self) -> u64 {
-        random::random()
-    }
-
     fn thread_key(&self) -> usize {
         // The C library's descriptors of threads lie at least a page apart.
         thread_pointer() >> 12
+    }
+
+    fn thread_id(&self) -> u32 {
+        threads::number()
     }
 
     #[inline(always)]
@@ -191,14 +177,12 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        // With several threads, membarrier(2) would do both. But a filter of system calls may kill
-        // for it, and no call that filters allow tells whether there is one: decisions/0032.
-        background::is_single()
+    fn is_first(&self) -> bool {
+        background::is_first()
     }
 
-    fn pass_barrier(&self) -> bool {
-        self.can_stop()
+    fn is_single(&self) -> bool {
+        background::is_single()
     }
 
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -213,16 +197,18 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::watch()
     }
 
-    fn restart_sequences(&self) -> bool {
+    fn can_stop(&self) -> bool {
+        // With several threads, membarrier(2) would do both. But a filter of system calls may kill
+        // for it, and no call that filters allow tells whether there is one: decisions/0032.
+        background::is_single()
+    }
+
+    fn pass_barrier(&self) -> bool {
         self.can_stop()
     }
 
-    fn is_first(&self) -> bool {
-        background::is_first()
-    }
-
-    fn is_single(&self) -> bool {
-        background::is_single()
+    fn restart_sequences(&self) -> bool {
+        self.can_stop()
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
@@ -243,6 +229,28 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn ring(&self, bell: &Bell) {
         background::ring(bell);
+    }
+}
+
+impl<P: Process> OsProcess for LinuxFor<P> {
+    fn hooks(&self) -> Option<&'static Hooks> {
+        P::HOOKS
+    }
+
+    fn objection(&self) -> Option<&'static str> {
+        sanitizer::objection()
+    }
+
+    fn withdraw_objection(&self) {
+        sanitizer::withdraw_objection();
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        release::kernel()
+    }
+
+    fn random(&self) -> u64 {
+        random::random()
     }
 
     fn now_ms(&self) -> u64 {
@@ -278,6 +286,28 @@ impl<P: Process> Os for LinuxFor<P> {
         None
     }
 
+    fn out_of_memory(&self) {
+        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
+        unsafe { *libc::__errno_location() = libc::ENOMEM }
+    }
+
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        fork::at_fork(before, parent, child);
+    }
+
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        keeping_errno(|| {
+            if lasting {
+                keep_stderr();
+            }
+            // SAFETY: the function is never unloaded: it is part of the program, or of a library
+            // that stays.
+            unsafe { libc::atexit(call) };
+        });
+    }
+}
+
+impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
         if !write_all(libc::STDERR_FILENO, text)
@@ -285,15 +315,6 @@ impl<P: Process> Os for LinuxFor<P> {
         {
             write_all(copy, text);
         }
-    }
-
-    fn out_of_memory(&self) {
-        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
-        unsafe { *libc::__errno_location() = libc::ENOMEM }
-    }
-
-    fn thread_id(&self) -> u32 {
-        threads::number()
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -314,21 +335,6 @@ impl<P: Process> Os for LinuxFor<P> {
 
     fn abort(&self) -> ! {
         end::abort()
-    }
-
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-        fork::at_fork(before, parent, child);
-    }
-
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        keeping_errno(|| {
-            if lasting {
-                keep_stderr();
-            }
-            // SAFETY: the function is never unloaded: it is part of the program, or of a library
-            // that stays.
-            unsafe { libc::atexit(call) };
-        });
     }
 
     fn usage(&self) -> Usage {

@@ -31,12 +31,12 @@ fn space() -> usize {
     highest.next_power_of_two()
 }
 
-/// Implements [`super::interface::Os::address_space`].
+/// Implements [`super::interface::OsMemory::address_space`].
 pub(super) fn address_space() -> usize {
     space() / 4
 }
 
-/// Implements [`super::interface::Os::addresses`].
+/// Implements [`super::interface::OsMemory::addresses`].
 pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
     let space = space();
     // The most bytes of a request, and the window of starts: its first address and its bytes.
@@ -71,7 +71,7 @@ fn spread() -> usize {
     (bits ^ (bits >> 33)) as usize
 }
 
-/// Implements [`super::interface::Os::commit`].
+/// Implements [`super::interface::OsMemory::commit`].
 ///
 /// # Safety
 /// The range was chosen and is not committed.
@@ -106,9 +106,9 @@ fn could_map(bytes: usize) -> bool {
     }
 }
 
-/// Implements [`super::interface::Os::extend`] by mremap(2), which makes no new mapping. mmap(2)
-/// would refuse at the limit of mappings, before it checks whether the range would merge with its
-/// neighbour.
+/// Implements [`super::interface::OsMemory::extend`] by mremap(2), which makes no new mapping.
+/// mmap(2) would refuse at the limit of mappings, before it checks whether the range would merge
+/// with its neighbour.
 ///
 /// # Safety
 /// The range was chosen and is not committed, and the page before it is committed.
@@ -121,7 +121,7 @@ pub(super) unsafe fn extend(start: *mut c_void, bytes: usize) -> bool {
     result == Ok(before.addr())
 }
 
-/// Implements [`super::interface::Os::decommit`].
+/// Implements [`super::interface::OsMemory::decommit`].
 ///
 /// # Safety
 /// The range is committed, and no code uses it any more.
@@ -130,7 +130,7 @@ pub(super) unsafe fn decommit(start: *mut c_void, bytes: usize) -> bool {
     unsafe { unmap(start, bytes) }
 }
 
-/// Implements [`super::interface::Os::purge`].
+/// Implements [`super::interface::OsMemory::purge`].
 ///
 /// # Safety
 /// The range is committed, and no code uses its contents any more.
@@ -143,7 +143,7 @@ pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
     }
 }
 
-/// Implements [`super::interface::Os::populate`].
+/// Implements [`super::interface::OsMemory::populate`].
 pub(super) fn populate(start: *mut c_void, bytes: usize) {
     // SAFETY: the advice changes no contents.
     let _ = unsafe { advise(start, bytes, libc::MADV_POPULATE_WRITE) };

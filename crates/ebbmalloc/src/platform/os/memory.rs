@@ -9,7 +9,7 @@ use core::mem::MaybeUninit;
 use crate::platform::kernel::proc::read_file;
 use crate::platform::kernel::syscall::call;
 
-/// Implements [`super::interface::Os::memory_limit`]: the lowest limit.
+/// Implements [`super::interface::OsMemory::memory_limit`]: the lowest limit.
 pub(super) fn limit() -> Option<u64> {
     Some(of_groups(b"").min(machine())).filter(|&limit| limit < u64::MAX)
 }

@@ -5,7 +5,7 @@ use core::ffi::{c_int, c_void};
 use super::mapping::commit;
 use crate::platform::kernel::syscall::{advise, call};
 
-/// Implements [`super::interface::Os::move_pages`] by mremap(2).
+/// Implements [`super::interface::OsMemory::move_pages`] by mremap(2).
 ///
 /// # Safety
 /// Both ranges are committed, do not overlap, and are used by no other code. The first lies in one

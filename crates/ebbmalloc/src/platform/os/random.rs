@@ -6,7 +6,7 @@ use core::ptr;
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::syscall::call;
 
-/// Implements [`super::interface::Os::random`].
+/// Implements [`super::interface::OsProcess::random`].
 pub(super) fn random() -> u64 {
     let mut bits = 0u64;
     let size = size_of::<u64>();

@@ -54,7 +54,7 @@ type Iterate = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// Implements [`super::interface::Os::c_library`]. Takes locks of the loader.
+/// Implements [`super::interface::OsReports::c_library`]. Takes locks of the loader.
 pub(super) fn c_library() -> CLibrary {
     let mut found = CLibrary::UNKNOWN;
     if auxiliary::value(libc::AT_BASE) == 0 {

@@ -7,7 +7,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::mem;
 
-use super::interface::{Os, RseqArea};
+use super::interface::{OsProcess, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
 use super::thread_variable::is_static;
@@ -22,8 +22,8 @@ const SEQUENCES: bool = cfg!(all(
     not(any(miri, loom))
 ));
 
-/// Implements [`Os::rseq`].
-pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
+/// Implements [`super::interface::OsThreads::rseq`].
+pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
     if !SEQUENCES {
         return Err("no restartable sequences for this architecture yet");
     }
@@ -116,7 +116,7 @@ const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
 
 /// Whether `GLIBC_TUNABLES` keeps glibc from registering, which lets another library register.
-fn turned_off(os: &impl Os) -> bool {
+fn turned_off(os: &impl OsProcess) -> bool {
     let mut text = [0; 512];
     let length = os.environment("GLIBC_TUNABLES", &mut text).unwrap_or(0);
     text[..length].split(|&byte| byte == b':').any(|entry| entry == b"glibc.pthread.rseq=0")

@@ -12,7 +12,7 @@ pub(super) fn divides_addresses() -> bool {
     !weak!("__tsan_init").is_null() || !weak!("__msan_init").is_null()
 }
 
-/// Implements [`super::interface::Os::objection`].
+/// Implements [`super::interface::OsProcess::objection`].
 ///
 /// With another malloc than its own, each of these sanitizers fails. AddressSanitizer's `strdup`
 /// and others return blocks that `free` does not know. ThreadSanitizer reports a data race if a
@@ -43,7 +43,7 @@ pub(super) fn objection() -> Option<&'static str> {
     None
 }
 
-/// Implements [`super::interface::Os::withdraw_objection`].
+/// Implements [`super::interface::OsProcess::withdraw_objection`].
 pub(super) fn withdraw_objection() {
     IS_WITHDRAWN.store(true, Ordering::Relaxed);
 }

@@ -201,7 +201,7 @@ fn is_prepared() -> bool {
     }
 }
 
-/// Implements [`super::interface::Os::with_symbol`] by dladdr(3).
+/// Implements [`super::interface::OsReports::with_symbol`] by dladdr(3).
 pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
     type Look = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     let look = weak!("dladdr");

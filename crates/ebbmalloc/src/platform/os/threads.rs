@@ -17,9 +17,9 @@ use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 /// A thread's words for the engine, all zero in a new thread.
 ///
 /// Mostly the thread itself and its signal handlers use them, which needs an order of the
-/// compiler's only. Other threads ask by [`Os::may_be`].
+/// compiler's only. Other threads ask by [`OsThreads::may_be`].
 ///
-/// [`Os::may_be`]: super::interface::Os::may_be
+/// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
 #[derive(Default, Debug)]
 #[repr(C)]
 pub struct ThreadWords {
@@ -45,15 +45,16 @@ impl ThreadWords {
         }
     }
 
-    /// Whether the thread is in state `state`: [`Os::may_be`] for words that are certainly mapped.
+    /// Whether the thread is in state `state`: [`OsThreads::may_be`] for words that are certainly
+    /// mapped.
     ///
-    /// [`Os::may_be`]: super::interface::Os::may_be
+    /// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
     pub fn say(&self, state: u32) -> bool {
         self.state.load(Ordering::Acquire) == state
     }
 }
 
-/// Implements [`super::interface::Os::may_be`].
+/// Implements [`super::interface::OsThreads::may_be`].
 ///
 /// The kernel compares the word, as it copes with an unmapped address: the destructor below does
 /// not run for all threads that end. It misses those that end by the bare system call, or first
@@ -152,8 +153,8 @@ const NO_KEY: u32 = u32::MAX;
 /// The function that the destructor calls.
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Implements [`super::interface::Os::watch_threads`], as far as set-up can tell. Any thread may
-/// call it at any time.
+/// Implements [`super::interface::OsThreads::watch_threads`], as far as set-up can tell. Any
+/// thread may call it at any time.
 pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
     if !HAS_WORDS {
         return Err("no variables of threads for this architecture yet");
