@@ -16,7 +16,7 @@
 // The callers are C and C++, and the contracts are those of libc and of C++.
 #![allow(clippy::missing_safety_doc)]
 
-use engine::internals::{ENGINE, Os};
+use engine::internals::{ENGINE, OsProcess};
 
 mod bytes;
 pub mod cxx;

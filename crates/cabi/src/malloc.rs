@@ -6,7 +6,7 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
-use engine::internals::{ENGINE, MIN_ALIGN, Os};
+use engine::internals::{ENGINE, MIN_ALIGN, OsMemory};
 
 use crate::{export, set_errno};
 

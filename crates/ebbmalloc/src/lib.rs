@@ -182,8 +182,8 @@ pub mod internals {
         ScavengerChoice, StatsChoice,
     };
     pub use crate::platform::os::{
-        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol,
-        ThreadWords, Usage, unwinder_is_missing, use_unwinder,
+        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
+        Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, unwinder_is_missing, use_unwinder,
     };
     pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
     #[cfg(not(loom))]

@@ -1,5 +1,11 @@
+<<<<<<< HEAD
 //! A fake operating system: checks that the engine keeps to the contract of [`Os`], and refuses
 //! calls on demand. Its memory comes from the Rust heap, so Miri watches every access to it.
+=======
+//! A fake operating system. Its memory comes from the Rust heap, so Miri watches every access to
+//! it; it holds the engine to the contract of [`Os`](ebbmalloc::internals::Os), and refuses calls
+//! on demand.
+>>>>>>> c-platform
 
 use std::alloc::{self, Layout};
 use std::ops::Range;
@@ -8,7 +14,10 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::internals::{Bell, CLibrary, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::internals::{
+    Bell, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage,
+};
 
 use crate::watch::Watch;
 use crate::words::{self, Words};
@@ -413,7 +422,7 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-impl Os for FakeOs {
+impl OsMemory for FakeOs {
     fn page_size(&self) -> usize {
         self.page
     }
@@ -510,8 +519,6 @@ impl Os for FakeOs {
         }
     }
 
-    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
-
     fn populate(&self, start: *mut u8, bytes: usize) {
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
@@ -571,7 +578,9 @@ impl Os for FakeOs {
             *resident = self.touches(reservation, page);
         }
     }
+}
 
+impl OsThreads for FakeOs {
     fn cpus(&self) -> usize {
         self.cpus
     }
@@ -586,6 +595,7 @@ impl Os for FakeOs {
 
     fn leave_rseq(&self) {}
 
+<<<<<<< HEAD
     fn kernel(&self) -> [u32; 2] {
         [0; 2]
     }
@@ -595,10 +605,16 @@ impl Os for FakeOs {
             ^ 0x0123_4567_89ab_cdef
     }
 
+=======
+>>>>>>> c-platform
     fn thread_key(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
         KEY.with(|key| *key)
+    }
+
+    fn thread_id(&self) -> u32 {
+        self.thread_key() as u32
     }
 
     fn thread_words(&self) -> &ThreadWords {
@@ -610,14 +626,19 @@ impl Os for FakeOs {
         self.busy.load(Ordering::Relaxed) || words::may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        self.barrier != Some(false)
+    fn is_first(&self) -> bool {
+        false
     }
 
+<<<<<<< HEAD
     fn pass_barrier(&self) -> bool {
         self.barriers.fetch_add(1, Ordering::Release);
         // Miri has no barrier for other threads.
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
+=======
+    fn is_single(&self) -> bool {
+        false
+>>>>>>> c-platform
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -630,6 +651,50 @@ impl Os for FakeOs {
         true
     }
 
+    fn can_stop(&self) -> bool {
+        self.barrier != Some(false)
+    }
+
+    fn pass_barrier(&self) -> bool {
+        self.barriers.fetch_add(1, Ordering::Release);
+        // Miri has none for real threads.
+        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
+    }
+
+    fn restart_sequences(&self) -> bool {
+        false
+    }
+
+    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
+        None
+    }
+
+    fn join_thread(&self, _: usize) {}
+
+    fn sleep_ms(&self, ms: u32) {
+        self.now.fetch_add(ms as u64, Ordering::Relaxed);
+    }
+
+    fn doze_ms(&self, _: &Bell, ms: u32) {
+        self.sleep_ms(ms);
+    }
+
+    fn ring(&self, _: &Bell) {}
+}
+
+impl OsProcess for FakeOs {
+    fn kernel(&self) -> [u32; 2] {
+        [0; 2]
+    }
+
+    fn random(&self) -> u64 {
+        self.now.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0123_4567_89ab_cdef
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now.fetch_add(self.tick, Ordering::Relaxed)
+    }
+
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
         let (_, value) = self.environment.iter().rfind(|(found, _)| *found == name)?;
         let length = value.len().min(buffer.len());
@@ -637,16 +702,18 @@ impl Os for FakeOs {
         Some(length)
     }
 
-    fn print(&self, text: &[u8]) {
-        self.state().printed.push_str(&String::from_utf8_lossy(text));
-    }
-
     fn out_of_memory(&self) {
         self.shortages.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn thread_id(&self) -> u32 {
-        self.thread_key() as u32
+    fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
+
+    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
+}
+
+impl OsReports for FakeOs {
+    fn print(&self, text: &[u8]) {
+        self.state().printed.push_str(&String::from_utf8_lossy(text));
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -669,10 +736,13 @@ impl Os for FakeOs {
         self.state().c_library.clone().unwrap_or(CLibrary::UNKNOWN)
     }
 
+    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
     fn abort(&self) -> ! {
         panic!("{}", self.printed());
     }
 
+<<<<<<< HEAD
     fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
     fn at_exit(&self, _: extern "C" fn(), _: bool) {}
@@ -709,6 +779,8 @@ impl Os for FakeOs {
         self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
     }
 
+=======
+>>>>>>> c-platform
     fn usage(&self) -> Usage {
         Usage::default()
     }

@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage,
+    Bell, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage,
 };
 
 use crate::words::Words;
@@ -136,13 +137,7 @@ pub fn is_possible(engine: &Engine<LinuxIn>, mode: &str) -> bool {
     possible
 }
 
-impl Os for LinuxIn {
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
-        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
-        Some(value.len())
-    }
-
+impl OsMemory for LinuxIn {
     fn page_size(&self) -> usize {
         Linux.page_size()
     }
@@ -165,6 +160,7 @@ impl Os for LinuxIn {
         Ok(())
     }
 
+<<<<<<< HEAD
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
         Linux.watch_faults(call);
     }
@@ -178,6 +174,8 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
     }
 
+=======
+>>>>>>> c-platform
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller fulfils the contract of `Os::decommit`.
         let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };
@@ -192,6 +190,15 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
+    fn populate(&self, start: *mut u8, bytes: usize) {
+        Linux.populate(start, bytes);
+    }
+
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
+        // SAFETY: the caller's.
+        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
+    }
+
     fn memory_limit(&self) -> Option<u64> {
         Linux.memory_limit()
     }
@@ -199,7 +206,9 @@ impl Os for LinuxIn {
     fn resident(&self, address: usize, pages: &mut [bool]) {
         Linux.resident(address, pages);
     }
+}
 
+impl OsThreads for LinuxIn {
     fn cpus(&self) -> usize {
         self.cpus.unwrap_or_else(|| Linux.cpus())
     }
@@ -220,16 +229,12 @@ impl Os for LinuxIn {
         Linux.leave_rseq();
     }
 
-    fn kernel(&self) -> [u32; 2] {
-        Linux.kernel()
-    }
-
-    fn random(&self) -> u64 {
-        Linux.random()
-    }
-
     fn thread_key(&self) -> usize {
         Linux.thread_key()
+    }
+
+    fn thread_id(&self) -> u32 {
+        Linux.thread_id()
     }
 
     fn thread_words(&self) -> &ThreadWords {
@@ -240,12 +245,12 @@ impl Os for LinuxIn {
         Linux.may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        true
+    fn is_first(&self) -> bool {
+        Linux.is_first()
     }
 
-    fn pass_barrier(&self) -> bool {
-        membarrier::pass()
+    fn is_single(&self) -> bool {
+        Linux.is_single()
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -259,45 +264,17 @@ impl Os for LinuxIn {
         true
     }
 
-    fn print(&self, text: &[u8]) {
-        Linux.print(text);
+    fn can_stop(&self) -> bool {
+        true
     }
 
-    fn out_of_memory(&self) {
-        Linux.out_of_memory();
-    }
-
-    fn thread_id(&self) -> u32 {
-        Linux.thread_id()
-    }
-
-    fn calls(&self, out: &mut [usize]) -> usize {
-        Linux.calls(out)
-    }
-
-    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
-        Linux.with_symbol(address, may_read, work);
-    }
-
-    fn abort(&self) -> ! {
-        Linux.abort()
-    }
-
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-        Linux.at_fork(before, parent, child);
-    }
-
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        Linux.at_exit(call, lasting);
+    fn pass_barrier(&self) -> bool {
+        membarrier::pass()
     }
 
     fn restart_sequences(&self) -> bool {
         self.while_restarting.inspect(|call| call());
         membarrier::restart_sequences()
-    }
-
-    fn is_first(&self) -> bool {
-        Linux.is_first()
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
@@ -306,10 +283,6 @@ impl Os for LinuxIn {
 
     fn join_thread(&self, thread: usize) {
         Linux.join_thread(thread);
-    }
-
-    fn is_single(&self) -> bool {
-        Linux.is_single()
     }
 
     fn sleep_ms(&self, ms: u32) {
@@ -323,9 +296,59 @@ impl Os for LinuxIn {
     fn ring(&self, bell: &Bell) {
         Linux.ring(bell);
     }
+}
+
+impl OsProcess for LinuxIn {
+    fn kernel(&self) -> [u32; 2] {
+        Linux.kernel()
+    }
+
+    fn random(&self) -> u64 {
+        Linux.random()
+    }
 
     fn now_ms(&self) -> u64 {
         Linux.now_ms()
+    }
+
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
+        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
+        Some(value.len())
+    }
+
+    fn out_of_memory(&self) {
+        Linux.out_of_memory();
+    }
+
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        Linux.at_fork(before, parent, child);
+    }
+
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        Linux.at_exit(call, lasting);
+    }
+}
+
+impl OsReports for LinuxIn {
+    fn print(&self, text: &[u8]) {
+        Linux.print(text);
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        Linux.calls(out)
+    }
+
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        Linux.with_symbol(address, may_read, work);
+    }
+
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        Linux.watch_faults(call);
+    }
+
+    fn abort(&self) -> ! {
+        Linux.abort()
     }
 
     fn usage(&self) -> Usage {

@@ -3,7 +3,7 @@
 
 use std::ptr;
 
-use ebbmalloc::internals::{Engine, HeapId, Os};
+use ebbmalloc::internals::{Engine, HeapId, Os, OsThreads};
 
 use crate::watch::{Watch, Wrote};
 use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow, borders};

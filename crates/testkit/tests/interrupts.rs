@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsProcess};
 use ebbmalloc_testkit::{LinuxIn, is_possible};
 
 const THREADS: usize = 4;
@@ -356,7 +356,7 @@ fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
 /// Threads at work while everything interrupts them, and somebody does something to the engine.
 fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];
-    let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
+    let length = OsProcess::environment(&os, "EBB_MODE", &mut asked).unwrap();
     PRETENDED.set(u32::MAX);
     let engine = Engine::new(os);
     let possible = is_possible(&engine, str::from_utf8(&asked[..length]).unwrap());

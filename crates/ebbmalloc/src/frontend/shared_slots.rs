@@ -30,7 +30,7 @@ pub(crate) struct Slots<'a> {
     pub slabs: *mut Slab,
     pub count: usize,
     pub preferred: &'a Preferred,
-    /// The calling thread's [`crate::platform::os::Os::thread_key`].
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`].
     pub key: usize,
 }
 

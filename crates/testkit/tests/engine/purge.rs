@@ -1,6 +1,6 @@
 //! Free memory goes back to the kernel, but not for ever the same memory that is wanted again.
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;

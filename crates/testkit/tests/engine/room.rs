@@ -1,6 +1,6 @@
 //! What caches hold: bounded in all, and moving to the classes that need it.
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;

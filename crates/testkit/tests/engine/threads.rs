@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
-use ebbmalloc::internals::{Engine, Os as _};
+use ebbmalloc::internals::{Engine, OsThreads as _};
 use ebbmalloc_testkit::FakeOs;
 
 /// With one CPU there are no transfer caches, in which something may be left.

@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, Os, OsThreads};
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 
 const SIZE: usize = 1024;
