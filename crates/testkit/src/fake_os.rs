@@ -1,11 +1,6 @@
-<<<<<<< HEAD
-//! A fake operating system: checks that the engine keeps to the contract of [`Os`], and refuses
-//! calls on demand. Its memory comes from the Rust heap, so Miri watches every access to it.
-=======
 //! A fake operating system. Its memory comes from the Rust heap, so Miri watches every access to
 //! it; it holds the engine to the contract of [`Os`](ebbmalloc::internals::Os), and refuses calls
 //! on demand.
->>>>>>> c-platform
 
 use std::alloc::{self, Layout};
 use std::ops::Range;
@@ -595,18 +590,6 @@ impl OsThreads for FakeOs {
 
     fn leave_rseq(&self) {}
 
-<<<<<<< HEAD
-    fn kernel(&self) -> [u32; 2] {
-        [0; 2]
-    }
-
-    fn random(&self) -> u64 {
-        self.now_ms.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ 0x0123_4567_89ab_cdef
-    }
-
-=======
->>>>>>> c-platform
     fn thread_key(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
@@ -630,15 +613,8 @@ impl OsThreads for FakeOs {
         false
     }
 
-<<<<<<< HEAD
-    fn pass_barrier(&self) -> bool {
-        self.barriers.fetch_add(1, Ordering::Release);
-        // Miri has no barrier for other threads.
-        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
-=======
     fn is_single(&self) -> bool {
         false
->>>>>>> c-platform
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -657,7 +633,7 @@ impl OsThreads for FakeOs {
 
     fn pass_barrier(&self) -> bool {
         self.barriers.fetch_add(1, Ordering::Release);
-        // Miri has none for real threads.
+        // Miri has no barrier for other threads.
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
     }
 
@@ -672,7 +648,7 @@ impl OsThreads for FakeOs {
     fn join_thread(&self, _: usize) {}
 
     fn sleep_ms(&self, ms: u32) {
-        self.now.fetch_add(ms as u64, Ordering::Relaxed);
+        self.now_ms.fetch_add(ms as u64, Ordering::Relaxed);
     }
 
     fn doze_ms(&self, _: &Bell, ms: u32) {
@@ -688,11 +664,12 @@ impl OsProcess for FakeOs {
     }
 
     fn random(&self) -> u64 {
-        self.now.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0123_4567_89ab_cdef
+        self.now_ms.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ 0x0123_4567_89ab_cdef
     }
 
     fn now_ms(&self) -> u64 {
-        self.now.fetch_add(self.tick, Ordering::Relaxed)
+        self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
     }
 
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
@@ -742,45 +719,6 @@ impl OsReports for FakeOs {
         panic!("{}", self.printed());
     }
 
-<<<<<<< HEAD
-    fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
-
-    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
-
-    fn restart_sequences(&self) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
-    fn is_single(&self) -> bool {
-        false
-    }
-
-    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
-        None
-    }
-
-    fn join_thread(&self, _: usize) {}
-
-    fn doze_ms(&self, _: &Bell, ms: u32) {
-        self.sleep_ms(ms);
-    }
-
-    fn ring(&self, _: &Bell) {}
-
-    fn sleep_ms(&self, ms: u32) {
-        self.now_ms.fetch_add(ms as u64, Ordering::Relaxed);
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
-    }
-
-=======
->>>>>>> c-platform
     fn usage(&self) -> Usage {
         Usage::default()
     }

@@ -160,22 +160,6 @@ impl OsMemory for LinuxIn {
         Ok(())
     }
 
-<<<<<<< HEAD
-    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
-        Linux.watch_faults(call);
-    }
-
-    fn populate(&self, start: *mut u8, bytes: usize) {
-        Linux.populate(start, bytes);
-    }
-
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
-        // SAFETY: the caller fulfils the contract of `Os::move_pages`.
-        !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
-    }
-
-=======
->>>>>>> c-platform
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller fulfils the contract of `Os::decommit`.
         let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };

@@ -62,11 +62,7 @@ fn all_alive() -> MutexGuard<'static, BTreeSet<usize>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-<<<<<<< HEAD
-/// Implements [`Os::may_be`](ebbmalloc::internals::Os::may_be).
-=======
 /// [`OsThreads::may_be`](ebbmalloc::internals::OsThreads::may_be).
->>>>>>> c-platform
 pub(crate) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     let alive = all_alive();
     // SAFETY: words are valid while their address is in the set, which is locked.
