@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use ebb::stats;
 
+use super::before;
 use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
 use super::picture::Pictures;
@@ -19,6 +20,7 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
     let sections = [
         ("How to read this", introduction(data)),
         ("In short", summary(data) + &image(&pictures.summary)),
+        ("Against the build before", before::write(data)),
         (&format!("Where {} loses", data.ours()), losses(data)),
         ("Time", figures(data, TIME) + &image(&pictures.time)),
         ("Peak memory", figures(data, PEAK) + &image(&pictures.memory)),
@@ -163,6 +165,7 @@ fn conditions(data: &Data) -> String {
         format!("load {} before, {} after", conditions.load_before, conditions.load_after),
         format!("{}: {}; {}", data.ours(), conditions.mode.trim(), conditions.library),
     ];
+    lines.extend(conditions.build_before.iter().map(|build| format!("before: {build}")));
     lines.extend(conditions.tuning.iter().map(|set| format!("in the environment: {set}")));
     lines.extend(conditions.allocators.iter().map(|a| format!("{}: {}", a.name, a.origin)));
     list(lines)
