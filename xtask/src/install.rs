@@ -101,12 +101,27 @@ impl Tree {
         self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
+        self.copy_documents(root)?;
+        Ok(())
+    }
+
+    /// Copies the documents for users, laid out as in the repository, so that links between them work.
+    fn copy_documents(&self, root: &Path) -> Result<()> {
         let doc = self.prefix.join("share/doc/ebbmalloc");
-        for file in
-            ["README.md", "LICENSE", "docs/c.md", "docs/options.md", "docs/stats.md", "docs/why.md"]
-        {
-            let name = Path::new(file).file_name().context("no file name")?;
-            copy(&root.join(file), &doc.join(name), 0o644)?;
+        for folder in ["docs", "docs/benchmarks", "docs/decisions"] {
+            let to = doc.join(folder);
+            fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+            for entry in fs::read_dir(root.join(folder))? {
+                let from = entry?.path();
+                let is_document =
+                    from.extension().is_some_and(|ending| ending == "md" || ending == "svg");
+                if is_document && let Some(name) = from.file_name() {
+                    copy(&from, &to.join(name), 0o644)?;
+                }
+            }
+        }
+        for file in ["README.md", "LICENSE"] {
+            copy(&root.join(file), &doc.join(file), 0o644)?;
         }
         Ok(())
     }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 /// An allocator on its way through the suite.
 pub struct Allocator {
-    /// As in the tables: a peer's name, `ebbmalloc`, or `ebbmalloc-MODE` where the mode is forced.
+    /// As in the tables: a peer's name, `ebbmalloc`, `ebbmalloc-MODE` where the mode is forced, or
+    /// `before`.
     pub name: String,
     /// To preload; the C library's own needs nothing.
     pub library: Option<PathBuf>,
@@ -31,6 +32,8 @@ pub enum Kind {
     OurMode,
     /// The one under test where it looks for mistakes.
     OurCare,
+    /// Another build of the one under test (`--before`): only in cases that preload it.
+    Before,
 }
 
 /// One program with its input. All allocators do the same work.
@@ -45,6 +48,8 @@ pub struct Case {
     pub threads: Option<(String, u32)>,
     /// Also measure the forced modes of the allocator under test.
     pub modes: bool,
+    /// The program has the allocator under test built in: no other build of it can be preloaded.
+    pub ours_built_in: bool,
     /// Peers that only this program has built in, each with its origin.
     pub guests: Vec<(String, String)>,
     /// Runs in so many rounds at most.
@@ -75,6 +80,7 @@ impl Case {
             quick: false,
             threads: None,
             modes: false,
+            ours_built_in: false,
             guests: Vec::new(),
             most_rounds: u32::MAX,
             job: Box::new(job),
@@ -92,6 +98,10 @@ impl Case {
 
     pub fn modes(self) -> Self {
         Self { modes: true, ..self }
+    }
+
+    pub fn ours_built_in(self) -> Self {
+        Self { ours_built_in: true, ..self }
     }
 
     /// A peer that takes part in this case beside the others.

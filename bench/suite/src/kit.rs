@@ -18,18 +18,36 @@ pub struct Kit {
     pub cpus: u32,
     /// Names of the allocators to come, for programs that build them in.
     pub allocators: Vec<&'static str>,
+    /// Nothing is installed, built or run: the cases are only listed.
+    only_listing: bool,
 }
 
 impl Kit {
     pub fn new(out: &Path, library: &Path, peers: &[&'static Peer]) -> Result<Self> {
         let work = out.join("work");
         fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
-        let cpus = std::thread::available_parallelism()?.get() as u32;
-        let repository =
-            allocators::workspace().parent().expect("the benchmarks lie in the repository").into();
         let allocators = peers.iter().map(|peer| peer.name).chain(["ebbmalloc"]).collect();
         let work = work.canonicalize()?;
-        Ok(Self { work, library: library.into(), repository, cpus, allocators })
+        Ok(Self {
+            work,
+            library: library.into(),
+            repository: repository(),
+            cpus: cpus()?,
+            allocators,
+            only_listing: false,
+        })
+    }
+
+    /// For cases that are listed and never run: sets nothing up.
+    pub fn for_listing() -> Result<Self> {
+        Ok(Self {
+            work: PathBuf::new(),
+            library: PathBuf::new(),
+            repository: repository(),
+            cpus: cpus()?,
+            allocators: Vec::new(),
+            only_listing: true,
+        })
     }
 
     /// A file or directory of the benchmarks' workspace.
@@ -39,7 +57,15 @@ impl Kit {
 
     /// Installs those of Debian's packages that are missing.
     pub fn packages(&self, names: &[&str]) -> Result<()> {
-        allocators::debian::install(names)
+        if self.only_listing { Ok(()) } else { allocators::debian::install(names) }
+    }
+
+    /// What a program prints that was set up before, trimmed.
+    pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
+        if self.only_listing {
+            return Ok(String::new());
+        }
+        allocators::command_output(&program.to_string_lossy(), arguments)
     }
 
     /// Debian's Python with packages from PyPI, in an environment of their own. Returns the interpreter.
@@ -61,6 +87,9 @@ impl Kit {
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
         let name = if features.is_empty() { "default" } else { features };
         let target = self.work.join("build").join(name);
+        if self.only_listing {
+            return Ok(target.join("release"));
+        }
         if !target.join("release").exists() {
             eprintln!("building {package} ({name}), which can take minutes");
         }
@@ -74,7 +103,7 @@ impl Kit {
     /// A file of the work directory that `make` writes, unless it is there already.
     pub fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.work.join(name);
-        if !path.exists() {
+        if !path.exists() && !self.only_listing {
             eprintln!("making {name}");
             let partial = self.work.join(format!("{name}.partial"));
             // Of an attempt that was interrupted.
@@ -89,6 +118,15 @@ impl Kit {
         }
         Ok(path)
     }
+}
+
+/// CPUs that this process may run on.
+fn cpus() -> Result<u32> {
+    Ok(std::thread::available_parallelism()?.get() as u32)
+}
+
+fn repository() -> PathBuf {
+    allocators::workspace().parent().expect("the benchmarks lie in the repository").into()
 }
 
 /// Runs a command of the set-up; its messages are shown only if it fails.

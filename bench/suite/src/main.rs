@@ -17,7 +17,7 @@ mod workloads;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Allocators side by side on real programs and classic workloads", after_help = workloads::list())]
+#[command(about = "Allocators side by side on real programs and classic workloads")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,6 +26,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Set up peers and workloads, measure, and draw the result
+    #[command(after_help = workloads::list())]
     Run(run::Options),
     /// Draw the result of a run again
     Report(report::Options),

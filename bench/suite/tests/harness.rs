@@ -89,6 +89,29 @@ fn a_slow_and_fat_allocator_comes_out_slow_and_fat() {
 }
 
 #[test]
+fn another_build_is_measured_beside_the_library() {
+    let out = fresh("before");
+    let mut command = suite(&out, &["--only=basic/start", "--repeat=2", "--before"]);
+    let table = messages(command.arg(slow_library()), true);
+    let names: Vec<_> = figures(&out, "time_s").into_keys().map(|(_, name, _)| name).collect();
+    assert_eq!(names, ["before", "before", "ebbmalloc", "ebbmalloc", "glibc", "glibc"]);
+    let section = table.split_once("## Against the build before").unwrap().1;
+    let rows = section.lines().filter(|line| line.starts_with("| all ")).collect::<Vec<_>>();
+    assert!(rows.len() == 1 && rows[0].matches("too few rounds").count() == 2, "{section}");
+    assert!(out.join("libebbmalloc-before.so").exists());
+}
+
+#[test]
+fn listing_sets_nothing_up() {
+    let mut command = Command::new(SUITE);
+    command.args(["run", "--library=/nowhere.so", "--out=/dev/null/out", "--list"]);
+    let text = messages(&mut command, true);
+    for case in ["basic/start ", "tokenizer/idle ", "zig/lower-1 ", "python/churn "] {
+        assert!(text.lines().any(|line| line.starts_with(case)), "{case}: {text}");
+    }
+}
+
+#[test]
 fn an_interrupted_run_goes_on_where_it_was() {
     let out = fresh("resume");
     let options = ["--only=basic/start", "--repeat=100"];

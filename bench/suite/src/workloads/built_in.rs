@@ -38,6 +38,7 @@ impl Builds {
     ) -> Case {
         let builds = self.clone();
         Case::chosen(name, about, move |allocator| Ok(with(builds.job(allocator, program)?)))
+            .ours_built_in()
     }
 
     /// A program on the system's allocator, for preloading.

@@ -69,7 +69,7 @@ const CHURN: &str = "import churn; churn.ORDERS_A_DAY = 300; churn.main()";
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let python = kit.python("pyperformance", &PACKAGES)?;
     let where_is = "import pyperformance; print(pyperformance.__path__[0])";
-    let package = allocators::command_output(&python.to_string_lossy(), &["-c", where_is])?;
+    let package = kit.output_of(&python, &["-c", where_is])?;
     let benchmarks = PathBuf::from(package).join("data-files/benchmarks");
     // The order of sets, and so the work, would differ from run to run; and files on disks cost those more that come later.
     let job = Job::new(python).env("PYTHONHASHSEED", "0").env("TMPDIR", "/dev/shm");

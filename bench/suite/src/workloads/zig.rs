@@ -43,9 +43,10 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
             Ok(match allocator.kind {
                 Kind::Guest => smp.clone(),
                 Kind::Ours | Kind::OurCare => ebb.clone(),
-                Kind::Peer | Kind::OurMode => c.clone(),
+                Kind::Peer | Kind::OurMode | Kind::Before => c.clone(),
             })
         })
+        .ours_built_in()
         .guest("zig-smp", format!("std.heap.smp_allocator of Zig {VERSION}"))
     };
     let by_c = |name: &str, about: &str, threads, frees| {
@@ -70,7 +71,7 @@ impl Zig {
     fn install(kit: &Kit) -> Result<Self> {
         let python = kit.python("zig", &[&format!("ziglang=={VERSION}")])?;
         let script = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
-        let home = allocators::command_output(&python.to_string_lossy(), &["-c", script])?;
+        let home = kit.output_of(&python, &["-c", script])?;
         Ok(Self(home.trim().into()))
     }
 
