@@ -209,7 +209,10 @@ fn nonsense_is_refused() {
     refused(&["--allocator", "a=/no/file.so"], "/no/file.so: No such file");
     refused(&["--allocator", "a=/etc/passwd"], "not a shared library");
     let path = library().display();
-    refused(&["--allocator", &format!("system={path}")], "another allocator has the name system already");
+    refused(
+        &["--allocator", &format!("system={path}")],
+        "another allocator has the name system already",
+    );
     refused(
         &["--allocator", &format!("a={path}"), "--allocator", &format!("a={path}")],
         "an allocator of the name a already",

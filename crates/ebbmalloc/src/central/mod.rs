@@ -80,6 +80,8 @@ pub(crate) struct CentralCounts {
     pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
+    /// Bytes of such that became resident by claims, since the start.
+    pub refilled: usize,
 }
 
 impl CentralCounts {
@@ -157,6 +159,7 @@ impl ClassSpans {
             flushes: 0,
             purged: 0,
             holes: 0,
+            refilled: 0,
         };
         Self {
             heap,
@@ -205,8 +208,9 @@ impl ClassSpans {
             let claimed = span.claim(unfilled, order, |index| unsafe { base.add(index * size) });
             if span.has_holes() {
                 for block in &unfilled[left - claimed..] {
-                    self.counts.holes -=
-                        span.fill(class, class.block_at(block.addr() - base.addr()));
+                    let filled = span.fill(class, class.block_at(block.addr() - base.addr()));
+                    self.counts.holes -= filled;
+                    self.counts.refilled += filled;
                 }
             }
             left -= claimed;

@@ -10,6 +10,7 @@
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
+use crate::backend::tuning::BURST_FREE_BYTES_MIN;
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -19,7 +20,7 @@ use crate::engine::tuning::{
 };
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
     /// Starts the scavenger if it pays off and is allowed. Bulk allocations call this, but not
@@ -140,6 +141,32 @@ impl<O: Os> Engine<O> {
     pub(crate) fn wake_scavenger(&self) {
         if !self.scavenger.call() {
             self.scavenge_if_due();
+            if self.scavenger.is_burst_due() {
+                self.purge_after_burst();
+            }
+        }
+    }
+
+    /// Purges the free pages of all spans, if most of the resident memory of spans is free.
+    ///
+    /// After a burst of frees, a program may do nothing more, so no later round may run: those in
+    /// frees are rare, and spare spans that have just changed. Where a program needs these pages
+    /// again soon, such purges pause (decisions/0036).
+    #[cold]
+    fn purge_after_burst(&self) {
+        let Some(mut rounds) = self.rounds.try_lock() else { return };
+        let (mut free_bytes, mut claimed_bytes, mut refilled_bytes) = (0, 0, 0);
+        for class in SizeClass::all() {
+            let counts = self.centrals[class.index()].spans().lock().counts;
+            free_bytes += counts.free_resident(class);
+            claimed_bytes += counts.claimed * class.size();
+            refilled_bytes += counts.refilled;
+        }
+        let is_mostly_free = free_bytes > claimed_bytes + BURST_FREE_BYTES_MIN;
+        if is_mostly_free && rounds.burst.may_purge(self.os.now_ms(), refilled_bytes) {
+            let end = self.region.committed() / UNIT;
+            let purged_bytes = self.purge_free_pages(self.region.units_in(0..end), false);
+            rounds.burst.count_purged(purged_bytes);
         }
     }
 

@@ -25,6 +25,7 @@ impl<O: Os> Engine<O> {
     ) {
         let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
         drop(spans);
+        self.scavenger.count_freed(blocks.len() * class.size());
         self.abort_on_bad_block(released, "free");
     }
 
