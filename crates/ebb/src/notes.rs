@@ -1,4 +1,5 @@
-//! What a user must know to read a comparison: one sentence on what is so, one on what to do.
+//! The remarks that a user needs to read a comparison: one sentence states the fact, one says what
+//! to do.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -26,7 +27,7 @@ impl Note {
     }
 }
 
-/// What is to be said about preloading `libraries` into a program that was started as `name`.
+/// The remarks about preloading `libraries` into a program that was started as `name`.
 pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<Note> {
     let path = program.path.display();
     let elf = match &program.kind {
@@ -77,7 +78,7 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
     notes
 }
 
-/// What is to be said about a library itself.
+/// The remarks about a library itself.
 pub fn library(name: &str, library: &Library) -> Vec<Note> {
     let path = library.path.display();
     let mut notes = Vec::new();
@@ -92,7 +93,7 @@ pub fn library(name: &str, library: &Library) -> Vec<Note> {
     notes
 }
 
-/// What is to be said about libraries that were preloaded before `ebb` was.
+/// The remark about libraries that LD_PRELOAD names already.
 pub fn environment(preloaded: Option<OsString>) -> Option<Note> {
     let preloaded = preloaded.filter(|value| !value.is_empty())?;
     Some(Note::remark(format!(

@@ -1,4 +1,4 @@
-//! `ebb run`: becomes the program, with ebbmalloc preloaded.
+//! Implements `ebb run`: replaces itself by the program, with ebbmalloc preloaded.
 
 use std::env;
 use std::ffi::OsString;
@@ -75,7 +75,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         name,
         &[&library],
     )) {
-        // Only what prevents the run from being one on ebbmalloc: the program's own output is what counts here.
+        // Prints only notes that prevent the program from running on ebbmalloc: the output belongs
+        // to the program.
         if note.futile {
             eprintln!("ebb: {}", note.text);
         }

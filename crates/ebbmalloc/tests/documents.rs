@@ -1,4 +1,5 @@
-//! Checks that the tables in `docs/` and Python's types say what the code declares; `EBB_BLESS=1` rewrites them.
+//! Checks that the tables in `docs/` and Python's types say what the code declares; `EBB_BLESS=1`
+//! rewrites them.
 
 use std::fmt::Write;
 use std::{env, fs};

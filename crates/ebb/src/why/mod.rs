@@ -1,4 +1,4 @@
-//! `ebb why`: where a process's resident memory is.
+//! Implements `ebb why`: reports where a process's resident memory is.
 
 mod memory;
 mod picture;
@@ -78,7 +78,7 @@ fn print(report: &Report, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error where the process has no ebbmalloc, so that scripts notice.
+/// Returns an error if the process has no ebbmalloc, so that scripts notice.
 fn readable(report: &Report) -> anyhow::Result<()> {
     match report.heaps.is_empty() {
         true => Err(Stop::with(
