@@ -35,15 +35,18 @@ const LAST_LINES: usize = 10;
 #[command(
     override_usage = "ebb compare [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
-Times, faults and counters include child processes that the program waits for. Peak memory is the larger of \
-the program's and its largest child's. Memory at end is the program's own resident memory when it begins to exit."
+Times, faults and counters include child processes that the program waits for. Peak memory is the \
+larger of the program's and its largest child's. Memory at end is the program's own resident \
+memory when it begins to exit."
 )]
 pub struct Options {
     /// Counted runs on each allocator; 5 or more allow a verdict
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Uncounted runs on each allocator before the counted ones
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// Another allocator to compare; may be given several times
     #[arg(long, value_name = "NAME=PATH.so", value_parser = parse_allocator)]
@@ -203,7 +206,11 @@ fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> a
         .map(|other| other.name.as_str())
         .collect();
     text.push_str(&match (failed, fine.as_slice()) {
-        (0, []) => "\nNo allocator was preloaded in this run: the program itself fails. To compare it anyway, give --ignore-failure".into(),
+        (0, []) => {
+            "\nNo allocator was preloaded in this run: the program itself fails. To compare it \
+             anyway, give --ignore-failure"
+                .into()
+        }
         (_, []) => String::new(),
         (_, fine) => format!("\nIt succeeded on: {}", fine.join(", ")),
     });
@@ -251,12 +258,20 @@ fn restlessness(system: &[Sample]) -> Option<String> {
     let Summary { median, min, max } = Summary::of(&times)?;
     if max < SHORT.as_secs_f64() {
         return Some(format!(
-            "The program ends within {} ms: much of that is its start. Give it more work to compare allocators.",
+            "The program ends within {} ms: much of that is its start. Give it more work to \
+             compare allocators.",
             SHORT.as_millis()
         ));
     }
     let spread = (max - min) / median;
-    (spread > RESTLESS).then(|| format!("Wall times on one allocator differ by {:.0} %: the machine is busy, or the program varies. Compare on a quiet machine, or with more runs (-n {}).", spread * 100.0, (times.len() * 4).max(20)))
+    (spread > RESTLESS).then(|| {
+        format!(
+            "Wall times on one allocator differ by {:.0} %: the machine is busy, or the program \
+             varies. Compare on a quiet machine, or with more runs (-n {}).",
+            spread * 100.0,
+            (times.len() * 4).max(20)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -61,7 +61,8 @@ impl LibraryOption {
         match places.iter().find(|path| path.exists()) {
             Some(path) => Library::open(path),
             None => Err(Stop::usage(format!(
-                "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its path with --library PATH",
+                "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its \
+                 path with --library PATH",
                 places.each_ref().map(|path| path.display().to_string()).join("\n  ")
             ))),
         }

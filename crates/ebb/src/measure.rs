@@ -102,7 +102,8 @@ pub fn measure(
         trace::attach(child.pid).err()
     } else {
         Some(io::Error::other(
-            "a set-user-id program, or one with file capabilities, loses its privileges when traced",
+            "a set-user-id program, or one with file capabilities, loses its privileges when \
+             traced",
         ))
     };
     let counters = setting.perf.open(child.pid);

@@ -60,16 +60,21 @@ impl<'a> Notebook<'a> {
                 stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
             let reason = reason.map_or(String::new(), |line| format!(" The loader said: {line}"));
             self.extend([Note::remark(format!(
-                "{} was not loaded into {exe}: its memory map did not contain it at the end. Its runs show the system's allocator.{reason}",
+                "{} was not loaded into {exe}: its memory map did not contain it at the end. Its \
+                 runs show the system's allocator.{reason}",
                 contender.name
             ))]);
         }
         if let Some(error) = &run.untraced {
             self.extend([Note::remark(format!(
-                "Memory at end is the last value seen, sampled every 10 ms: the program cannot be traced ({error})."
+                "Memory at end is the last value seen, sampled every 10 ms: the program cannot be \
+                 traced ({error})."
             ))]);
         } else if run.sample.end_bytes.is_none() {
-            self.extend([Note::remark("Memory at end is unknown: the program's last thread ended unseen, or executed another program.")]);
+            self.extend([Note::remark(
+                "Memory at end is unknown: the program's last thread ended unseen, or executed \
+                 another program.",
+            )]);
         }
     }
 

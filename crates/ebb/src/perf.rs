@@ -35,7 +35,11 @@ impl Perf {
         let available = errors.each_ref().map(Option::is_none);
         let note = match errors.into_iter().flatten().next() {
             Some(error) => Some(explain(&error)),
-            None if !kernel => Some("Hardware counters cover user space only. To include the kernel: sysctl kernel.perf_event_paranoid=1.".into()),
+            None if !kernel => Some(
+                "Hardware counters cover user space only. To include the kernel: sysctl \
+                 kernel.perf_event_paranoid=1."
+                    .into(),
+            ),
             None => None,
         };
         Self { available, kernel, note }
@@ -77,7 +81,8 @@ fn scaled(counter: &mut Counter) -> Option<u64> {
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            let level =
+                fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             format!(
                 "No hardware counters: kernel.perf_event_paranoid is {}. 2 or less allows them.",
                 level.trim()
@@ -85,7 +90,9 @@ fn explain(error: &io::Error) -> String {
         }
         Some(libc::ENOSYS) => "No hardware counters: this kernel has no perf events.".into(),
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "Hardware counters are missing or incomplete: the machine does not offer them (most virtual machines do not).".into()
+            "Hardware counters are missing or incomplete: the machine does not offer them (most \
+             virtual machines do not)."
+                .into()
         }
         _ => format!("No hardware counters: {error}."),
     }

@@ -42,8 +42,8 @@ pub fn resident_roughly(pid: libc::pid_t) -> Option<u64> {
     line(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
 
-/// The kernel counts a process's pages per CPU and adds them up lazily; only the walk through its page
-/// tables is exact.
+/// The resident memory, exactly, by a walk through the page tables: the kernel counts a process's
+/// pages per CPU and adds them up lazily.
 fn resident_exactly(pid: libc::pid_t) -> Option<u64> {
     line(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
 }

@@ -66,7 +66,8 @@ pub fn preload(library: &Path, already: Option<&OsStr>) -> anyhow::Result<OsStri
     let path = library.as_os_str().as_bytes();
     if path.iter().any(|byte| b" :".contains(byte)) {
         return Err(Stop::usage(format!(
-            "{}: LD_PRELOAD cannot hold a path with a space or a colon. Move the library, or make a link to it",
+            "{}: LD_PRELOAD cannot hold a path with a space or a colon. Move the library, or make \
+             a link to it",
             library.display()
         )));
     }

@@ -24,13 +24,16 @@ pub struct Options {
     /// Print at start which mode is in force, why, and which others would work: sets EBB_EXPLAIN=1
     #[arg(long)]
     explain: bool,
-    /// Check every block, and stop the program with a report of its first heap mistake: sets EBB_CHECK=1
+    /// Check every block, and stop the program with a report of its first heap mistake: sets
+    /// EBB_CHECK=1
     #[arg(long)]
     check: bool,
-    /// Make heap mistakes hard to exploit, and stop the program if one is noticed: sets EBB_HARDEN=1
+    /// Make heap mistakes hard to exploit, and stop the program if one is noticed: sets
+    /// EBB_HARDEN=1
     #[arg(long, conflicts_with = "check")]
     harden: bool,
-    /// Give about one block in N a page of its own, and report wrong accesses to it: sets EBB_SAMPLE=N
+    /// Give about one block in N a page of its own, and report wrong accesses to it: sets
+    /// EBB_SAMPLE=N
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "harden"])]
     sample: Option<NonZeroU32>,
     #[command(flatten)]

@@ -91,7 +91,8 @@ impl Child {
                     || {
                         // Alarms survive `execve`; zero seconds set none.
                         libc::alarm(command.limit);
-                        // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
+                        // Like shells and unlike execve, execvpe runs a file without `#!` line in
+                        // /bin/sh.
                         libc::execvpe(
                             command.path.as_ptr(),
                             arguments.as_ptr(),

@@ -123,7 +123,8 @@ impl Comparison {
 pub fn foundation(pairs: usize, option: &str) -> String {
     let Some(rank) = interval_rank(pairs) else {
         return format!(
-            "No verdicts: fewer than 5 paired runs agree too easily by chance. Give {option} 5 or more."
+            "No verdicts: fewer than 5 paired runs agree too easily by chance. Give {option} 5 or \
+             more."
         );
     };
     let which = match rank {
@@ -131,7 +132,8 @@ pub fn foundation(pairs: usize, option: &str) -> String {
         rank => format!("at least {} of {pairs} paired runs agree", pairs - rank),
     };
     format!(
-        "A difference is claimed if {which} on its direction (by chance alone: {:.2} % of the time) and their median is at least {} % away from 1.",
+        "A difference is claimed if {which} on its direction (by chance alone: {:.2} % of the \
+         time) and their median is at least {} % away from 1.",
         100.0 * chance(pairs, rank),
         FLOOR * 100.0
     )
@@ -287,7 +289,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn swapping_sides_flips_everything(pairs in prop::collection::vec((0.01f64..100.0, 0.01f64..100.0), 1..40)) {
+        fn swapping_sides_flips_everything(
+            pairs in prop::collection::vec((0.01f64..100.0, 0.01f64..100.0), 1..40)
+        ) {
             let (base, other): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
             let there = Comparison::of(&base, &other).unwrap();
             let back = Comparison::of(&other, &base).unwrap();
@@ -303,7 +307,9 @@ mod tests {
         }
 
         #[test]
-        fn the_ratio_lies_in_its_interval(pairs in prop::collection::vec((0.5f64..2.0, 0.5f64..2.0), 1..40)) {
+        fn the_ratio_lies_in_its_interval(
+            pairs in prop::collection::vec((0.5f64..2.0, 0.5f64..2.0), 1..40)
+        ) {
             let (base, other): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
             let comparison = Comparison::of(&base, &other).unwrap();
             prop_assert!(comparison.low <= comparison.ratio && comparison.ratio <= comparison.high);

@@ -127,7 +127,8 @@ fn stops_and_signals_take_effect_as_without_tracing() {
     let seen = folder.path().join("seen");
     // A process beside the program sees that it is stopped, and only then lets it go on.
     let script = format!(
-        "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; do sleep 0.01; done; echo stopped >> {0}; kill -CONT $me) & \
+        "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; \
+         do sleep 0.01; done; echo stopped >> {0}; kill -CONT $me) & \
          trap 'echo usr1 >> {0}' USR1; kill -USR1 $me; kill -STOP $me; wait; echo went on >> {0}",
         seen.display()
     );
@@ -209,7 +210,8 @@ fn nonsense_is_refused() {
     refused(&["--allocator", "a=/no/file.so"], "/no/file.so: No such file");
     refused(&["--allocator", "a=/etc/passwd"], "not a shared library");
     let path = library().display();
-    refused(&["--allocator", &format!("system={path}")], "another allocator has the name system already");
+    let system = format!("system={path}");
+    refused(&["--allocator", &system], "another allocator has the name system already");
     refused(
         &["--allocator", &format!("a={path}"), "--allocator", &format!("a={path}")],
         "an allocator of the name a already",

@@ -225,14 +225,16 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
         "python3",
         &[
             "-c",
-            "import json, decimal; d = {i: str(i) for i in range(200000)}; b = bytearray(9 << 20); input()",
+            "import json, decimal; d = {i: str(i) for i in range(200000)}; b = bytearray(9 << 20); \
+             input()",
         ],
     ),
     (
         "perl",
         &[
             "-e",
-            "my %h = map { $_ => \"value $_\" } 1..100000; delete @h{grep { $_ % 50 } keys %h}; <STDIN>",
+            "my %h = map { $_ => \"value $_\" } 1..100000; delete @h{grep { $_ % 50 } keys %h}; \
+             <STDIN>",
         ],
     ),
     ("git", &["hash-object", "--stdin"]),
@@ -242,7 +244,8 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
         "node",
         &[
             "-e",
-            "const a = []; for (let i = 0; i < 200; i++) a.push(Buffer.alloc(50000, i)); process.stdin.resume()",
+            "const a = []; for (let i = 0; i < 200; i++) a.push(Buffer.alloc(50000, i)); \
+             process.stdin.resume()",
         ],
     ),
     ("redis-server", &["--port", "0", "--save", "", "--unixsocket", SOCKET]),
@@ -270,7 +273,12 @@ fn it_adds_up_on_real_programs() {
         let mut running = Running::on_ebbmalloc(Path::new(name), arguments);
         if name == "sqlite3" {
             let input = running.0.stdin.as_mut().unwrap();
-            writeln!(input, "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 50000) insert into t select i, 'row ' || i from n;").unwrap();
+            writeln!(
+                input,
+                "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 \
+                 from n where i < 50000) insert into t select i, 'row ' || i from n;"
+            )
+            .unwrap();
         } else if name == "sort" {
             let input = running.0.stdin.as_mut().unwrap();
             for line in 0..200_000 {

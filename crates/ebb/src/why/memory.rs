@@ -197,8 +197,9 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             1,
             format!(
                 "no permission to read process {pid} ({error}): ebb needs the right to debug it. \
-             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE). If \
-             the sysctl kernel.yama.ptrace_scope is not 0, only root and the parent process may"
+             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with \
+             CAP_SYS_PTRACE). If the sysctl kernel.yama.ptrace_scope is not 0, only root and the \
+             parent process may"
             ),
         ),
         _ => Err::<(), _>(error).with_context(|| format!("cannot read process {pid}")).unwrap_err(),

@@ -84,7 +84,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         return Err(Stop::with(
             1,
             format!(
-                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` while it runs",
+                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` \
+                 while it runs",
                 name.display()
             ),
         ));

@@ -108,8 +108,8 @@ impl Report {
                     ledger.add(&one);
                 }
                 Heap::OtherVersion(version) => notes.push(format!(
-                    "This process has a heap of ebbmalloc {version}, which this ebb ({}) cannot read: it counts as other \
-                     anonymous memory. Use the ebb of that version.",
+                    "This process has a heap of ebbmalloc {version}, which this ebb ({}) cannot \
+                     read: it counts as other anonymous memory. Use the ebb of that version.",
                     ebbmalloc::VERSION
                 )),
             }
@@ -174,7 +174,11 @@ impl Report {
         conclusions.extend(not_ours(&lines, resident));
         conclusions.extend(notes);
         if heaps.is_empty() {
-            conclusions.push("This process has no ebbmalloc that ebb can read: the lines are what the kernel knows. `ebb why -- PROGRAM` runs a program on ebbmalloc.".into());
+            conclusions.push(
+                "This process has no ebbmalloc that ebb can read: the lines are what the kernel \
+                 knows. `ebb why -- PROGRAM` runs a program on ebbmalloc."
+                    .into(),
+            );
         }
         Ok(Self {
             pid,

@@ -83,17 +83,20 @@ impl Group {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Pymalloc => {
-                "Memory that Python maps itself, without malloc, for its objects and other blocks of up to 512 bytes."
+                "Memory that Python maps itself, without malloc, for its objects and other blocks \
+                 of up to 512 bytes."
             }
             Self::Anonymous => {
-                "Memory that the program maps itself: a garbage collector's heap, an arena, a JIT, another allocator."
+                "Memory that the program maps itself: a garbage collector's heap, an arena, a JIT, \
+                 another allocator."
             }
             Self::Heap => {
                 "Memory from brk, of another allocator that is used before or beside ebbmalloc."
             }
             Self::Stacks => "The used part of the threads' stacks.",
             Self::Code => {
-                "Code and data of the program and its libraries. Processes that run the same code share it."
+                "Code and data of the program and its libraries. Processes that run the same code \
+                 share it."
             }
             Self::Files => "The parts of mapped files that were read.",
             Self::Shared => "Memory shared with other processes.",
