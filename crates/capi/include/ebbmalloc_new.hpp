@@ -84,7 +84,9 @@ namespace ebb_new {
 struct Aligned {
     std::size_t size;
     std::align_val_t alignment;
-    void *operator()() const { return ebb_aligned_alloc(static_cast<std::size_t>(alignment), size); }
+    void *operator()() const {
+        return ebb_aligned_alloc(static_cast<std::size_t>(alignment), size);
+    }
 };
 
 inline void free_aligned(void *block, std::size_t size, std::align_val_t alignment) noexcept {
@@ -102,14 +104,19 @@ void *operator new[](std::size_t size, std::align_val_t alignment) {
 void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {
     return ebb_new::ask_quietly(ebb_new::Aligned{size, alignment});
 }
-void *operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+void *operator new[](std::size_t size, std::align_val_t alignment,
+                     const std::nothrow_t &) noexcept {
     return ebb_new::ask_quietly(ebb_new::Aligned{size, alignment});
 }
 
 void operator delete(void *block, std::align_val_t) noexcept { ebb_free(block); }
 void operator delete[](void *block, std::align_val_t) noexcept { ebb_free(block); }
-void operator delete(void *block, std::align_val_t, const std::nothrow_t &) noexcept { ebb_free(block); }
-void operator delete[](void *block, std::align_val_t, const std::nothrow_t &) noexcept { ebb_free(block); }
+void operator delete(void *block, std::align_val_t, const std::nothrow_t &) noexcept {
+    ebb_free(block);
+}
+void operator delete[](void *block, std::align_val_t, const std::nothrow_t &) noexcept {
+    ebb_free(block);
+}
 void operator delete(void *block, std::size_t size, std::align_val_t alignment) noexcept {
     ebb_new::free_aligned(block, size, alignment);
 }

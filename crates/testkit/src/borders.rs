@@ -17,8 +17,8 @@ pub fn powers() -> impl Iterator<Item = usize> {
     (0..usize::BITS).flat_map(move |bit| around(1 << bit))
 }
 
-/// Sizes with which a block at this address would end around a limit. Limits are the last unit index,
-/// and the ends of the address spaces of processors.
+/// Sizes with which a block at this address would end around a limit. Limits are the last unit
+/// index, and the ends of the address spaces of processors.
 pub fn ends(address: usize) -> impl Iterator<Item = usize> {
     let units = (0..FIRST_UNITS).flat_map(|first| {
         let size = (UNITS - first) * UNIT;
