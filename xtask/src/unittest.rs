@@ -1,9 +1,9 @@
-//! Reads what Python's unittest prints with `-v`.
+//! Counts the tests in the output of Python's unittest with `-v`.
 
 use crate::process::{Finished, last_lines};
 use crate::tally::Tally;
 
-/// Reads the counts from what unittest says of each test.
+/// Adds the outcome of each test to `tally`.
 pub fn count(run: &Finished, tally: &mut Tally) {
     for line in run.stderr.lines() {
         let Some((test, outcome)) = line.split_once(" ... ") else { continue };

@@ -1,4 +1,5 @@
-//! C and C++ by an installed tree: plain compilers, pkg-config, CMake, and programs of others.
+//! Tests C and C++ with an installed tree: plain compilers, pkg-config, CMake, and other projects'
+//! programs.
 
 use super::shared::{fresh, served, text};
 use crate::context::Context;
@@ -17,11 +18,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Check {
     pub name: &'static str,
-    /// Debian's.
+    /// Debian packages.
     pub packages: &'static [&'static str],
-    /// For `sh -e`, in an empty directory; `$P` is the installed tree, `$E` has the examples, `$L` is `tests/linking`.
+    /// A script for `sh -e` in an empty directory. `$P` is the installed tree, `$E` has the
+    /// examples, `$L` is `tests/linking`.
     script: &'static str,
-    /// How many programs say who serves them.
+    /// Number of programs that print which allocator serves them.
     programs: usize,
 }
 
@@ -188,7 +190,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     let prefix = dir.join("moved");
     let first = Tree::new(&dir.join("usr"), Path::new("lib"), None)?;
     first.install(&context.root, &context.target)?;
-    // Nothing in there may name the place that it was installed to.
+    // No file of the tree may name the place that it was installed to.
     fs::rename(&first.prefix, &prefix)?;
 
     tally.count("faces/c header", header(&prefix));
@@ -235,7 +237,7 @@ impl Check {
     }
 }
 
-/// The header declares the functions that the library and the object export, all and no others.
+/// Checks that the header declares exactly the functions that the library and the object export.
 fn header(prefix: &Path) -> Result<()> {
     let path = prefix.join("include/ebbmalloc.h");
     let declared = declared(&fs::read_to_string(&path).context(text(&path))?);
@@ -251,9 +253,10 @@ fn header(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the library calls of the C library. Another preloaded library may have replaced any of these by one that
-/// allocates, so none is called in set-up or with a lock held (`docs/decisions/0034-libraries-in-between.md`): a new
-/// one must be looked at, and have a place in `tests/c/interposers.c`.
+/// The functions of the C library that the library calls. Another preloaded library may have
+/// replaced any of these by one that allocates. So the engine calls none of them in set-up or with
+/// a lock held (`docs/decisions/0034-libraries-in-between.md`). A new one must be examined, and
+/// gets a place in `tests/c/interposers.c`.
 const IMPORTS: [&str; 23] = [
     "__cxa_atexit",
     "__errno_location",
@@ -287,7 +290,8 @@ fn imports(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions that a header declares: names that begin with `ebb_`, before a bracket and outside of comments.
+/// Returns the functions that a header declares: names that begin with `ebb_`, before a bracket and
+/// outside of comments.
 fn declared(header: &str) -> BTreeSet<String> {
     let code: String = header
         .split("/*")

@@ -1,11 +1,12 @@
-//! The table of one run of the step: programs, versions, what was run, and the modes it passed in.
+//! Writes the table of one run of the step: programs, versions, what was run, and the modes it
+//! passed in.
 
 use super::script::Script;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::Path;
 
-/// What became of a script in a mode.
+/// The result of a script in a mode.
 pub struct Outcome {
     pub mode: &'static str,
     pub passed: bool,
