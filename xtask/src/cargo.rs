@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_the_result_line() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; \
+                    0 measured; 0 filtered out; finished in 0.1s";
         assert_eq!(totals(line), Some((12, 3)));
         assert_eq!(totals("test engine::walk ... ok"), None);
     }

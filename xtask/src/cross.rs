@@ -219,9 +219,9 @@ fn contract(
     Ok(())
 }
 
-/// Tests the library itself, restartable sequences among it, a Rust program, and contract programs.
-/// With `--long`, runs all tests of the engine with few cases, and all programs that are in C. qemu
-/// has no rseq.
+/// Runs the library's unit tests, which also cover the code of the restartable sequences, a Rust
+/// program, and contract programs. With `--long`, runs all tests of the engine with few cases, and
+/// all programs that are in C. qemu has no rseq.
 pub fn arm(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if let Err(why) = ready(ARM, arm_packages(context)?) {

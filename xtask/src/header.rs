@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_prose_is_not() {
-        let text = "// Frees twice: the second must be seen.\n// expect: exit 0\n// ways: a b\n// ways: c\nint x;\n// expect: exit 1\n";
+        let text = "// Frees twice: the second must be seen.\n// expect: exit 0\n\
+                    // ways: a b\n// ways: c\nint x;\n// expect: exit 1\n";
         let header = Header::parse(text, "//", &["expect", "ways"]).unwrap();
         assert_eq!(header.one("expect"), Some("exit 0"));
         assert_eq!(header.words("ways"), ["a", "b", "c"]);

@@ -13,7 +13,8 @@ pub struct Args {
     /// Run only these steps, for example `c,programs`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     only: Vec<String>,
-    /// Of the steps `c`, `misuse`, `crate`, `faces` and `programs`, run only what has this in its name
+    /// Of the steps `c`, `misuse`, `crate`, `faces` and `programs`, run only tests with this in
+    /// their names
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
     /// Also run what takes minutes and is skipped otherwise

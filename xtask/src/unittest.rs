@@ -30,7 +30,8 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted() {
-        let stderr = "test_a (m.C.test_a) ... ok\ntest_b (m.C.test_b) ... skipped 'no numpy'\ntest_c (m.C) ... FAIL\n\nFAILED\n";
+        let stderr = "test_a (m.C.test_a) ... ok\ntest_b (m.C.test_b) ... skipped 'no numpy'\n\
+                      test_c (m.C) ... FAIL\n\nFAILED\n";
         let run = Finished {
             status: Some(ExitStatus::from_raw(256)),
             stdout: String::new(),

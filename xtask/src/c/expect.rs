@@ -22,7 +22,8 @@ impl Expect {
             Some(("report", message)) => Ok(Self::Report(quoted(message)?)),
             Some(("fault", message)) => Ok(Self::Fault(quoted(message)?)),
             _ => bail!(
-                "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or `fault \"MESSAGE\"`"
+                "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or \
+                 `fault \"MESSAGE\"`"
             ),
         }
     }

@@ -2,15 +2,15 @@
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
 //!
-//! - `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`; `says:
-//!   "text"` for further text in it;
+//! - `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`;
+//!   `says: "text"` for further text in the message;
 //! - `env: NAME=VALUE` for environment variables;
 //! - `check: no WHY` or `check: only`; `harden: too` or `harden: only`;
 //! - `ways:` how the program gets the library;
 //! - `build:` compiler and flags, one build for each such line;
 //! - `limit:` virtual memory in MiB, one run for each;
 //! - `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
-//!   defined, to which the program is linked or which it loads from `PLUGIN_PATH`.
+//!   defined. The program is linked to it, or loads it from `PLUGIN_PATH`.
 
 pub mod emulated;
 mod emulation;

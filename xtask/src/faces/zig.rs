@@ -76,7 +76,8 @@ pub fn run(context: &Context) -> Result<Tally> {
         for test in ["fetched by another project", "zig build test"] {
             tally.skip(
                 &format!("faces/zig {test}"),
-                "`zig build` compiles its own build system first, which takes minutes; --long runs it",
+                "`zig build` compiles its own build system first, which takes minutes; \
+                 --long runs it",
             );
         }
     }

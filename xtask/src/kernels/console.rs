@@ -24,7 +24,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Takes the next line. The job that ended by it, if one did.
+    /// Takes the next line. Returns the job that ended with it, if one did.
     pub fn line(&mut self, line: &str) -> Option<&Ended> {
         match Mark::parse(line) {
             Some(Mark::Machine { release, cpus, rseq_bytes }) => {

@@ -34,7 +34,8 @@ const BOOTS: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only kernels of these suites, for example `bookworm,sid`, or `trixie-16k` and `resolute-64k` with large pages
+    /// Only kernels of these suites, for example `bookworm,sid`, or `trixie-16k` and `resolute-64k`
+    /// with large pages
     #[arg(long, value_delimiter = ',', value_name = "SUITES")]
     suite: Vec<String>,
     /// Only these architectures: `amd64`, `arm64`
@@ -46,7 +47,7 @@ pub struct Args {
     /// What runs the guest's instructions; without it, KVM where it works
     #[arg(long, value_enum)]
     accelerator: Option<Accelerator>,
-    /// Download kernels and C libraries anew
+    /// Download kernels and C libraries again
     #[arg(long)]
     fetch: bool,
 }
@@ -153,7 +154,8 @@ impl Context<'_> {
             } else if let (true, Some((release, cpus, rseq_bytes))) = (booting, &console.machine) {
                 let seconds = start.elapsed().as_secs_f64();
                 println!(
-                    "  {title}: {release}, {cpus} CPUs, {rseq_bytes} bytes of rseq, up in {seconds:.1} s"
+                    "  {title}: {release}, {cpus} CPUs, {rseq_bytes} bytes of rseq, \
+                     up in {seconds:.1} s"
                 );
                 row.release = release.clone();
             }

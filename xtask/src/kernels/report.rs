@@ -75,7 +75,8 @@ pub fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "| {suite}, {arch} | {release} | {libc} | {by} | {mode} | {passed} | {failed} | {skipped} | {seconds} |"
+            "| {suite}, {arch} | {release} | {libc} | {by} | {mode} \
+             | {passed} | {failed} | {skipped} | {seconds} |"
         );
     }
     text

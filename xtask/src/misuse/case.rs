@@ -35,7 +35,7 @@ pub struct Subject {
     /// The library to preload; None for the C library's allocator.
     pub library: Option<PathBuf>,
     pub environment: Vec<(String, String)>,
-    /// Name and version.
+    /// Where it comes from, with its version.
     pub origin: String,
 }
 

@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_line_for_a_mode_or_a_size_comes_before_the_general_one() {
-        let text = "// Prose.\n// default: abort \"double free: N\"\n// thread: exploitable or silent for 16 100\n";
+        let text = "// Prose.\n// default: abort \"double free: N\"\n\
+                    // thread: exploitable or silent for 16 100\n";
         let found = read(text).unwrap();
         let abort = Outcome::Abort("double free: N".into());
         assert_eq!(found.of("percpu", 0), std::slice::from_ref(&abort));

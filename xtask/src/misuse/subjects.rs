@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 /// Modes that are not available here, and why.
 pub type Skipped = Vec<(String, String)>;
 
-/// Returns ebbmalloc in each available mode, and the other modes.
+/// Returns ebbmalloc in each available mode and with each option, and the modes it skipped.
 pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
     let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
     for mode in context.library.modes(&context.work)? {

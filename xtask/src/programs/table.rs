@@ -32,7 +32,8 @@ impl Table {
     }
 
     pub fn write(mut self, path: &Path) -> Result<()> {
-        const HEAD: &str = "| script | version | what is run | passed in | output and exit code |\n|---|---|---|---|---|\n";
+        const HEAD: &str = "| script | version | what is run | passed in | output and exit code |\n\
+                            |---|---|---|---|---|\n";
         self.0.sort();
         let lines: String = self.0.iter().map(|row| format!("{row}\n")).collect();
         fs::write(path, format!("{HEAD}{lines}"))

@@ -52,7 +52,7 @@ fn main() {
 /// for a program without the default features.
 const GROWTH: u64 = 305;
 const GROWTH_LEAN: u64 = 147;
-/// Checks that only `--long` runs: the others build the same code in other ways.
+/// Checks that run only with `--long`: the others build the same code in other ways.
 const LONG: [&str; 3] = ["without stats", "without inline", "ripgrep"];
 const LEAN: &str = ", default-features = false";
 const NOT_CAREFUL: &str = ", default-features = false, features = [\"inline\", \"stats\"]";
@@ -345,7 +345,8 @@ impl User {
 
         let condition = told.and_then(advice).context("no way out is told")?;
         let from = format!(
-            "[target.'cfg({condition})'.dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
+            "[target.'cfg({condition})'.dependencies]\n\
+             ebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
         );
         let main = format!("#[cfg({condition})]\n{HELLO}");
         let project = self.program(&format!("elsewhere-{target}"), &from, &main)?;
