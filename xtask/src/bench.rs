@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: builds the library and hands over to the suite in `bench/`, a workspace of its own.
+//! `cargo xtask bench`: builds the library and starts the suite in `bench/`, which is a workspace
+//! of its own.
 
 use crate::cargo;
 use anyhow::{Context as _, Result};
@@ -15,7 +16,7 @@ pub struct Args {
     options: Vec<OsString>,
 }
 
-/// Whether the suite ran to its end.
+/// Returns whether the suite ran to its end.
 pub fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), Into::into);

@@ -1,4 +1,4 @@
-//! What workloads are set up with: packages, builds, downloads, a place for their input.
+//! Sets up workloads: packages, builds, downloads, and a directory for their input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use allocators::Peer;
 use anyhow::{Context, Result, ensure};
 
 pub struct Kit {
-    /// Where workloads keep what they build, download and generate; kept between runs.
+    /// Directory for what workloads build, download and generate; kept between runs.
     pub work: PathBuf,
     /// The shared library of the allocator under test.
     pub library: PathBuf,
@@ -16,7 +16,7 @@ pub struct Kit {
     pub repository: PathBuf,
     /// CPUs that this process may run on.
     pub cpus: u32,
-    /// Names of the allocators to come, for programs that build them in.
+    /// Names of the allocators of the run, for programs that build them in.
     pub allocators: Vec<&'static str>,
     /// Nothing is installed, built or run: the cases are only listed.
     only_listing: bool,
@@ -50,7 +50,7 @@ impl Kit {
         })
     }
 
-    /// A file or directory of the benchmarks' workspace.
+    /// Returns the path of a file or directory of the benchmarks' workspace.
     pub fn source(&self, path: &str) -> PathBuf {
         allocators::workspace().join(path)
     }
@@ -68,7 +68,7 @@ impl Kit {
         allocators::command_output(&program.to_string_lossy(), arguments)
     }
 
-    /// Debian's Python with packages from PyPI, in an environment of their own. Returns the interpreter.
+    /// Makes an environment of Debian's Python with packages from PyPI. Returns the interpreter.
     pub fn python(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
         self.packages(&["python3", "python3-venv"])?;
         let home = self.work.join(format!("python-{name}"));
@@ -82,8 +82,8 @@ impl Kit {
         Ok(python)
     }
 
-    /// Builds a package of the benchmarks' workspace with some features. Returns the directory of its
-    /// programs, which is their own: builds with other features share only what they depend on.
+    /// Builds a package of the benchmarks' workspace with some features. Returns the directory of
+    /// its programs. Each set of features has its own; builds share only their dependencies.
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
         let name = if features.is_empty() { "default" } else { features };
         let target = self.work.join("build").join(name);
@@ -100,19 +100,19 @@ impl Kit {
         Ok(target.join("release"))
     }
 
-    /// A file of the work directory that `make` writes, unless it is there already.
+    /// Returns a file of the work directory, and has `make` write it if it is missing.
     pub fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.work.join(name);
         if !path.exists() && !self.only_listing {
             eprintln!("making {name}");
             let partial = self.work.join(format!("{name}.partial"));
-            // Of an attempt that was interrupted.
+            // Left by an attempt that was interrupted.
             let _ = fs::remove_dir_all(&partial).or_else(|_| fs::remove_file(&partial));
             make(&partial).with_context(|| format!("making {name}"))?;
             if partial.exists() {
                 fs::rename(&partial, &path)?;
             } else {
-                // There is no file to make, only something to have done.
+                // `make` wrote no file; the empty one notes that it has run.
                 fs::write(&path, "")?;
             }
         }

@@ -1,7 +1,8 @@
-//! `suite`: allocators side by side, in one run, on work that nobody tuned to.
+//! `suite`: compares allocators side by side, in one run, on workloads that none was tuned for.
 //!
-//! From the command line down: `plan` (which cases, which allocators), `run` (interleaved, resumable),
-//! `results` (the CSV file), `report` (tables and pictures). The work itself is in `workloads/`.
+//! From the command line down: `plan` (which cases, which allocators), `run` (interleaved,
+//! resumable), `results` (the CSV file), `report` (tables and pictures). The cases are in
+//! `workloads/`.
 
 mod bench;
 mod case;
@@ -17,7 +18,14 @@ mod workloads;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
+<<<<<<< HEAD
 #[command(about = "Allocators side by side on real programs and classic workloads")]
+=======
+#[command(
+    about = "Allocators side by side on real programs and classic workloads",
+    after_help = workloads::list()
+)]
+>>>>>>> t-tools
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -30,7 +38,7 @@ enum Command {
     Run(run::Options),
     /// Draw the result of a run again
     Report(report::Options),
-    /// Print the version that the allocator of this process gives itself
+    /// Print the version that the allocator of this process reports
     #[command(hide = true)]
     Version,
 }
