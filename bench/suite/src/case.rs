@@ -10,12 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// An allocator that takes part in a run.
 pub struct Allocator {
-<<<<<<< HEAD
     /// As in the tables: a peer's name, `ebbmalloc`, `ebbmalloc-MODE` where the mode is forced, or
     /// `before`.
-=======
-    /// The name in the tables: a peer's, `ebbmalloc`, or `ebbmalloc-MODE` where the mode is forced.
->>>>>>> t-tools
     pub name: String,
     /// The library to preload; None for the C library's allocator.
     pub library: Option<PathBuf>,
@@ -105,15 +101,11 @@ impl Case {
         Self { modes: true, ..self }
     }
 
-<<<<<<< HEAD
     pub fn ours_built_in(self) -> Self {
         Self { ours_built_in: true, ..self }
     }
 
-    /// A peer that takes part in this case beside the others.
-=======
     /// Adds a peer to this case beside the others.
->>>>>>> t-tools
     pub fn guest(mut self, name: &str, origin: impl Into<String>) -> Self {
         self.guests.push((name.into(), origin.into()));
         self

@@ -18,14 +18,7 @@ mod workloads;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-<<<<<<< HEAD
 #[command(about = "Allocators side by side on real programs and classic workloads")]
-=======
-#[command(
-    about = "Allocators side by side on real programs and classic workloads",
-    after_help = workloads::list()
-)]
->>>>>>> t-tools
 struct Cli {
     #[command(subcommand)]
     command: Command,
