@@ -1,4 +1,5 @@
-//! Turns tcmalloc's per-CPU caches on: nothing refers to the object file whose constructor does it.
+//! Links the object file whose constructor turns on tcmalloc's per-CPU caches; no code refers to
+//! it.
 
 fn main() {
     if std::env::var_os("CARGO_FEATURE_TCMALLOC").is_some() {

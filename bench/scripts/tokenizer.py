@@ -1,4 +1,4 @@
-"""What `bench/built-in`'s `tokenizer` does, with the Python package `tokenizers`."""
+"""Tokenizes like `bench/built-in`'s `tokenizer`, with the Python package `tokenizers`."""
 
 import argparse
 import itertools

@@ -2,8 +2,8 @@
 //!
 //!     ast-check smp|c|ebb THREADS ROUNDS drop|keep SUM DIRECTORY
 //!
-//! `drop` frees what it made of a file before the next, `keep` holds every file's ZIR until the round
-//! ends, as the compiler does. SUM is how many AST nodes and ZIR instructions one round must come to.
+//! `drop` frees the result of a file before the next; `keep` holds every file's ZIR until the round
+//! ends, as the compiler does. SUM is the number of AST nodes and ZIR instructions of one round.
 //! Prints seconds, and the resident memory at its peak and at the end without the sources, as JSON.
 
 const std = @import("std");
@@ -25,7 +25,10 @@ const Choice = enum {
         return switch (choice) {
             .smp => std.heap.smp_allocator,
             .c => std.heap.c_allocator,
-            .ebb => if (@hasDecl(root, "ebb")) root.ebb else fatal("ebb: only in ast-check-ebb", .{}),
+            .ebb => if (@hasDecl(root, "ebb"))
+                root.ebb
+            else
+                fatal("ebb: only in ast-check-ebb", .{}),
         };
     }
 };
@@ -44,7 +47,8 @@ pub fn main(init: std.process.Init.Minimal) !void {
     const sources = try load(io, arena.allocator(), arguments.next());
     const kept: ?[]Zir = if (keep) try own.alloc(Zir, sources.len) else null;
     var held: u64 = 0;
-    for (sources) |source| held += std.mem.alignForward(u64, source.len + 1, std.heap.pageSize()) / 1024;
+    const page = std.heap.pageSize();
+    for (sources) |source| held += std.mem.alignForward(u64, source.len + 1, page) / 1024;
 
     const start: Io.Timestamp = .now(io, .awake);
     for (0..rounds) |_| {
@@ -134,7 +138,7 @@ const Round = struct {
     }
 };
 
-/// All Zig files under a directory, in the order of their paths, each in pages of its own.
+/// Loads all Zig files under a directory, in the order of their paths, each in pages of its own.
 fn load(io: Io, arena: Allocator, path: []const u8) ![]const [:0]const u8 {
     var directory = Io.Dir.cwd().openDir(io, path, .{ .iterate = true }) catch |err|
         fatal("{s}: {t}", .{ path, err });
@@ -156,7 +160,7 @@ fn lessThan(_: void, a: []const u8, b: []const u8) bool {
     return std.mem.lessThan(u8, a, b);
 }
 
-/// A line of the kernel's about this process's memory, in KiB.
+/// Returns a line of the kernel's about this process's memory, in KiB.
 fn resident(io: Io, name: []const u8) !u64 {
     var buffer: [4096]u8 = undefined;
     const status = try Io.Dir.cwd().readFile(io, "/proc/self/status", &buffer);

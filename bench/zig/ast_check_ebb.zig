@@ -1,4 +1,4 @@
-//! `ast-check` with ebbmalloc as one more allocator; to link with libebbmalloc.a.
+//! Adds ebbmalloc as one more allocator to `ast-check`; to link with libebbmalloc.a.
 
 pub const main = @import("ast_check.zig").main;
 pub const ebb = @import("ebbmalloc").allocator;

@@ -1,5 +1,5 @@
 // No heap at all.
-// expect: abort "ebbmalloc: no heap: 0x0 passed to ebb_heap_malloc"
+// expect: abort "ebbmalloc: invalid heap: 0x0 passed to ebb_heap_malloc"
 // ways: dynamic static
 #include "ebbmalloc.h"
 #include "misuse.h"

@@ -1,5 +1,5 @@
 // A block of another heap.
-// expect: abort "ebbmalloc: no block of this heap: 0x"
+// expect: abort "ebbmalloc: not a block of this heap: 0x"
 // harden: too
 // ways: dynamic static
 #include "ebbmalloc.h"

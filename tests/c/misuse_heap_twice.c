@@ -1,5 +1,5 @@
 // A heap deleted twice.
-// expect: abort "ebbmalloc: heap used after its delete: 0x"
+// expect: abort "ebbmalloc: deleted heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"
 #include "misuse.h"

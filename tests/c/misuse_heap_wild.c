@@ -1,5 +1,5 @@
 // A pointer to something else.
-// expect: abort "ebbmalloc: no heap: 0x"
+// expect: abort "ebbmalloc: invalid heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"
 #include "misuse.h"

@@ -2,7 +2,7 @@
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" or abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"
-// harden: abort "ebbmalloc: write after free: byte N of N was written; seen by a look at freed blocks" or abort "ebbmalloc: write after free: byte N of N was written; seen by malloc" for 16 100 1000
+// harden: abort "ebbmalloc: write after free: byte N of N was written; seen by a check of freed blocks" or abort "ebbmalloc: write after free: byte N of N was written; seen by malloc" for 16 100 1000
 // harden: silent for 20000 200000 3000000
 #include "misuse.h"
 

@@ -2,7 +2,7 @@
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"
-// harden: abort "ebbmalloc: overflow: N was written far behind its end; seen by free" for 16 100 1000 20000
+// harden: abort "ebbmalloc: overflow: N was written past its end, over its seal; seen by free" for 16 100 1000 20000
 // harden: segv for 200000 3000000
 #include "misuse.h"
 

@@ -2,8 +2,8 @@
 // threat: write after free
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000
-// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by a look at freed blocks" for 20000 200000 3000000
-// harden: abort "ebbmalloc: write after free: byte N of N was written; seen by a look at freed blocks" for 16 100 1000
+// check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by a check of freed blocks" for 20000 200000 3000000
+// harden: abort "ebbmalloc: write after free: byte N of N was written; seen by a check of freed blocks" for 16 100 1000
 // harden: abort "ebbmalloc: write after free: byte N of N was written; seen by malloc" for 20000
 // harden: segv for 200000 3000000
 #include "misuse.h"

@@ -1,4 +1,4 @@
-//! Steps that are a cargo command: `unit`, `loom` and `miri`.
+//! Runs the steps that are a cargo command: `unit`, `loom` and `miri`.
 
 use crate::context::Context;
 use crate::process::last_lines;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
-/// Programs that take Miri a minute or more each: only with `--long`.
+/// Programs that take Miri a minute or more each; they run only with `--long`.
 const SLOW: [&str; 12] = [
     "blocks_pass_beside_their_spans",
     "caches_are_emptied_by_others",
@@ -26,10 +26,10 @@ const SLOW: [&str; 12] = [
     "two_threads_with_caches_hand_over",
     "two_threads_with_sampled_blocks",
 ];
-/// Tests that Miri must stop, for reading memory that nobody has.
+/// Tests that Miri must stop, because they read memory that has no owner.
 const MUTANTS: [&str; 2] = ["a_freed_block_is_read", "purged_memory_is_read"];
 
-/// Installs what a target's standard library is, if that is missing.
+/// Installs the standard library of a target if it is missing.
 pub fn add_target(target: &str) -> Result<()> {
     let add = Command::new("rustup")
         .args(["target", "add", target])
@@ -40,15 +40,16 @@ pub fn add_target(target: &str) -> Result<()> {
     Ok(())
 }
 
-/// Leaves the command and the libraries in the release directory.
+/// Builds the command and the libraries into the release directory.
 pub fn build_release(root: &Path) -> Result<()> {
     let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;
     ensure!(status.success(), "cargo build --release failed");
     Ok(())
 }
 
-/// Links the shared library once more, under a soname that installed programs look for, in a directory of its own.
-/// Returns its path. (The one in the release directory has none, so that it is found where it lies.)
+/// Links the shared library once more, into a directory of its own, with the soname that installed
+/// programs look for. Returns its path. (The library in the release directory has no soname, so
+/// that programs find it by its path.)
 pub fn build_shared(root: &Path, target: &Path, soname: &str) -> Result<PathBuf> {
     let status = cargo(root)
         .args(["rustc", "--release", "--package", "ebbmalloc-capi", "--target-dir"])
@@ -71,7 +72,7 @@ pub fn loom(context: &Context) -> Result<Tally> {
     command
         .args(["test", "--package", KIT, "--release", "--test", "loom", "--target-dir"])
         .arg(context.target.join("loom"))
-        // It builds in half the time, and takes as long.
+        // It builds in half the time and runs as fast.
         .args(["--config", "profile.release.lto=false", "--config", "profile.release.debug=false"])
         .args(["--config", "profile.release.codegen-units=16"])
         .env("RUSTFLAGS", "--cfg loom");
@@ -103,7 +104,7 @@ pub fn miri(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs a file of tests under Miri.
+/// Prepares the run of one test file under Miri.
 fn miri_test(context: &Context, file: &str) -> Command {
     let mut command = nightly(&context.root);
     command
@@ -123,7 +124,7 @@ fn install_miri() -> Result<()> {
     install_nightly("miri,rust-src")
 }
 
-/// Installs the nightly toolchain and these components of it, if they are missing.
+/// Installs the nightly toolchain and these components if they are missing.
 pub fn install_nightly(components: &str) -> Result<()> {
     let listed = Command::new("rustup")
         .args(["component", "list", "--installed", "--toolchain", "nightly"])
@@ -141,22 +142,22 @@ pub fn install_nightly(components: &str) -> Result<()> {
     Ok(())
 }
 
-/// Cargo of the nightly toolchain.
+/// Returns the command of the nightly toolchain's cargo.
 pub fn nightly(root: &Path) -> Command {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo"]).current_dir(root);
     command
 }
 
-/// Cargo as it started this task.
+/// Returns the command of the cargo that started this task.
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-/// Runs a `cargo test` command and reads its counts. What cargo itself says goes to the terminal; of what
-/// the tests print, only failures, ignored tests and the totals of each binary are shown.
+/// Runs a `cargo test` command and reads its counts. What cargo itself prints goes to the terminal.
+/// Of what the tests print, only failures, ignored tests and the totals of each binary are shown.
 pub fn test(name: &str, command: &mut Command) -> Result<Tally> {
     let mut child = command
         .stdin(Stdio::null())
@@ -190,7 +191,7 @@ pub fn test(name: &str, command: &mut Command) -> Result<Tally> {
     Ok(tally)
 }
 
-/// The counts in `test result: ok. 3 passed; 0 failed; ...`.
+/// Reads the counts in `test result: ok. 3 passed; 0 failed; ...`.
 fn totals(line: &str) -> Option<(usize, usize)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |word: &str| {
@@ -200,7 +201,7 @@ fn totals(line: &str) -> Option<(usize, usize)> {
     Some((count(" passed")?, count(" failed")?))
 }
 
-/// Name and reason in `test name ... ignored, reason`.
+/// Reads name and reason in `test name ... ignored, reason`.
 fn ignored(line: &str) -> Option<(&str, &str)> {
     let (test, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let why = outcome.strip_prefix("ignored")?;
@@ -213,7 +214,8 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_the_result_line() {
-        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        let line = "test result: FAILED. 12 passed; 3 failed; 1 ignored; \
+                    0 measured; 0 filtered out; finished in 0.1s";
         assert_eq!(totals(line), Some((12, 3)));
         assert_eq!(totals("test engine::walk ... ok"), None);
     }

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// How the library gets into a program.
+/// How a program gets the library.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Way {
     Preload,
     Dynamic,
     Static,
-    /// The program loads it: `LIBRARY` in its environment says from where.
+    /// The program loads it from the path in the variable `LIBRARY`.
     Load,
 }
 
-/// The ways of a program that names none.
+/// The ways of a program whose header names none.
 pub const WAYS: [Way; 3] = [Way::Preload, Way::Dynamic, Way::Static];
 
 impl Way {
@@ -39,7 +39,7 @@ impl Way {
         }
     }
 
-    /// What a linker needs to be told, `library` being ours.
+    /// Returns the linker's arguments if `library` is ebbmalloc.
     fn arguments(self, library: &Library) -> Vec<String> {
         let Library::Ours(dir) = library else { return Vec::new() };
         let dir = dir.display();
@@ -55,7 +55,7 @@ impl Way {
     }
 }
 
-/// What becomes of the shared object that is built from a program's own source with `PLUGIN` defined.
+/// How a program uses the shared object built from its own source with `PLUGIN` defined.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Plugin {
     /// The program is linked to it.
@@ -64,7 +64,7 @@ pub enum Plugin {
     Load,
 }
 
-/// The Debian packages that hold `compiler`.
+/// Returns the Debian packages that contain `compiler`.
 pub fn packages(compiler: &str) -> Vec<String> {
     let packages: &[&str] = match compiler {
         "musl-gcc" => &["musl-tools"],
@@ -79,12 +79,13 @@ pub fn packages(compiler: &str) -> Vec<String> {
 pub struct Object<'a> {
     compiler: &'a [String],
     dir: &'a Path,
-    /// The shared object that the program is to be linked to.
+    /// The shared object to link the program to.
     linked_plugin: Option<PathBuf>,
 }
 
 impl<'a> Object<'a> {
-    /// Compiles `source`, and its plugin if it has one, into `dir`. `compiler` is its name and flags.
+    /// Compiles `source`, and its plugin if it has one, into `dir`. `compiler` is its name and
+    /// flags.
     pub fn compile(
         root: &Path,
         source: &Path,
@@ -110,7 +111,7 @@ impl<'a> Object<'a> {
         Ok(Object { compiler, dir, linked_plugin })
     }
 
-    /// Links it with `library` and returns the executable's path.
+    /// Links the program with `library` and returns the executable's path.
     pub fn link(&self, library: &Library, way: Way) -> Result<PathBuf> {
         let executable = self.dir.join(way.name());
         let mut arguments =

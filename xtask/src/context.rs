@@ -1,4 +1,4 @@
-//! What every step of `cargo xtask test` is given.
+//! Defines the arguments common to all steps of `cargo xtask test`.
 
 use crate::library::Library;
 use crate::workspace;
@@ -6,26 +6,26 @@ use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::PathBuf;
 
-/// What every step is given.
+/// Arguments of a step.
 pub struct Context {
     pub root: PathBuf,
     /// Cargo's target directory.
     pub target: PathBuf,
-    /// Where steps keep what they build and print; left behind for a look.
+    /// Steps keep here what they build and print, also after the test.
     pub work: PathBuf,
     pub library: Library,
     /// Part of the names of the programs to run.
     pub filter: String,
-    /// Whether to run also what takes minutes.
+    /// Whether to run also tests that take minutes.
     pub long: bool,
-    /// What runs the contract programs: a command that takes theirs. Empty for nothing.
+    /// A command in front of each contract program's; empty for none.
     pub runner: &'static [&'static str],
-    /// Whether that is qemu.
+    /// Whether `runner` is qemu.
     pub emulated: bool,
 }
 
 impl Context {
-    /// For the library that is to be tested, and what has `filter` in its name.
+    /// Makes a context for the library under test and for tests with `filter` in their names.
     pub fn find(filter: &str) -> Result<Context> {
         let root = workspace::root()?;
         let target = workspace::target(&root);
@@ -45,7 +45,7 @@ impl Context {
         })
     }
 
-    /// The same for another library, whose steps keep their things apart.
+    /// Returns the same context for another library, whose steps use a directory of their own.
     pub fn with(&self, library: Library, name: &str) -> Result<Context> {
         let work = self.work.join(name);
         fs::create_dir_all(&work)?;

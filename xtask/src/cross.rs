@@ -1,6 +1,6 @@
-//! Steps `musl`, `aarch64` and `gvisor`: the same crate on another C library, on another architecture under qemu, and
-//! on another kernel. What they need (the target by rustup, compilers, qemu and gVisor as packages) is installed; where that cannot
-//! be had they are skipped.
+//! Steps `musl`, `aarch64` and `gvisor`: test the crate on another C library, on another
+//! architecture under qemu, and on another kernel. They install what they need: the target by
+//! rustup; compilers, qemu and gVisor as packages. Where that fails they are skipped.
 
 use crate::context::Context;
 use crate::library::{Library, Mode};
@@ -19,20 +19,20 @@ const ARM: &str = "aarch64-unknown-linux-gnu";
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A Rust program with the crate as its allocator.
 const EXAMPLE: [&str; 4] = ["--package", "ebbmalloc", "--example", "words"];
-/// The contract programs that say most about a C library and a kernel: threads that come and go, and forks.
+/// Contract programs that test a C library and a kernel most: short-lived threads, and forks.
 const PROGRAMS: [&str; 5] = ["malloc.c", "stress.c", "thread_exit.c", STORM, "fork_threads.c"];
 const STORM: &str = "thread_storm.c";
 const SLOW_STORM: &str = "takes a minute in gVisor or under qemu; with --long";
-/// One that ends by a signal, of which gVisor tells only as shells do.
+/// A program that ends by a signal, which gVisor reports only as shells do.
 const MISUSE: &str = "misuse_double_free.c";
 
-/// Programs in gVisor, as who starts it, with the file system of the machine.
+/// Starts programs in gVisor, as the current user, with the file system of the machine.
 const GVISOR: [&str; 5] = ["runsc", "--rootless", "--ignore-cgroups", "--network=none", "do"];
 
-/// qemu with 32 GiB of address space, so that tests of limits end soon.
+/// Starts qemu with 32 GiB of address space, so that tests of limits end soon.
 const QEMU: [&str; 5] =
     ["prlimit", "--as=34359738368", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"];
-/// The tests of the engine that run there; others are of the source, or of tools.
+/// The engine's tests that run under qemu; the others test the source or tools.
 const ENGINE: [&str; 13] = [
     "--package",
     "ebbmalloc",
@@ -48,9 +48,10 @@ const ENGINE: [&str; 13] = [
     "--test",
     "moving",
 ];
-/// Without `--long`: each sequence beside the plain code, and what the library does by instructions of its own.
+/// The tests without `--long`: each sequence beside the plain code, and code with instructions of
+/// its own.
 const LIBRARY: [&str; 3] = ["--package", "ebbmalloc", "--lib"];
-/// Their numbers of cases, a part of what they are elsewhere: each takes twenty times as long.
+/// Fewer cases than elsewhere, as each takes twenty times as long under qemu.
 const FEW: [(&str, &str); 4] = [
     ("PROPTEST_CASES", "4"),
     ("EBB_FUZZ_SECONDS", "1"),
@@ -58,7 +59,7 @@ const FEW: [(&str, &str); 4] = [
     ("EBB_TEST_STEP", "10"),
 ];
 const NO_RSEQ: &str = "qemu has no restartable sequences";
-/// Those that do not, by a part of their names, and why.
+/// Tests that cannot run there, by a part of their names, and why.
 const UNSERVED: [(&str, &str); 9] = [
     ("advice_that_the_kernel_does_not_know", "qemu takes any advice"),
     ("committed_memory_is_not_for_huge_pages", "qemu keeps advice about huge pages to itself"),
@@ -83,7 +84,8 @@ pub fn gvisor_packages(_: &Context) -> Result<BTreeSet<String>> {
     Ok(BTreeSet::from(["runsc".into()]))
 }
 
-/// Rust programs, and C programs with the static library or with the shared one preloaded or linked, in each mode.
+/// Tests Rust programs, and C programs with the static library or with the shared one preloaded or
+/// linked, in each mode.
 pub fn musl(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if cfg!(not(target_arch = "x86_64")) {
@@ -98,7 +100,7 @@ pub fn musl(context: &Context) -> Result<Tally> {
     let (fixed, shared) = (target("musl-static"), target("musl-shared"));
     build(context, Some(MUSL), &fixed, &EXAMPLE, &[])?;
     build(context, Some(MUSL), &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
-    // A shared object that needs the C library's, which Rust has none of, nor has Debian a libgcc_s for it.
+    // A shared object needs the C library's `libgcc_s`. Rust has none for musl, nor does Debian.
     let unwinder = musl_unwinder(context)?;
     let flags = format!("-C target-feature=-crt-static -L native={}", unwinder.display());
     let environment = [
@@ -106,7 +108,7 @@ pub fn musl(context: &Context) -> Result<Tally> {
         ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
     ];
     build(context, Some(MUSL), &shared, &["--package", "ebbmalloc-capi"], &environment)?;
-    // Sooner than with link-time optimization.
+    // It builds sooner without link-time optimization.
     let extension = ["--example", "extension", "--config", "profile.release.lto=false"];
     build(
         context,
@@ -134,13 +136,14 @@ pub fn musl(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// A folder with a `libgcc_s.so` for musl: an instruction to link the unwinder that Rust brings.
+/// Makes a folder with a `libgcc_s.so` for musl: an instruction to link the unwinder that Rust
+/// brings.
 fn musl_unwinder(context: &Context) -> Result<PathBuf> {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output()?;
     ensure!(sysroot.status.success(), "rustc names no sysroot");
     let sysroot = String::from_utf8(sysroot.stdout)?;
     let brought = format!("lib/rustlib/{MUSL}/lib/self-contained/libunwind.a");
-    // Not where each run begins anew: its path is among what cargo compares.
+    // Not in the work directory of a run: cargo rebuilds when the path changes.
     let folder = context.target.join("musl-unwinder");
     fs::create_dir_all(&folder)?;
     let instruction = format!("INPUT({})\n", Path::new(sysroot.trim()).join(brought).display());
@@ -148,7 +151,8 @@ fn musl_unwinder(context: &Context) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A program opens libraries that have the crate, where the C library sets no memory of threads aside for them.
+/// Tests that a program can open libraries with the crate although musl reserves no thread-local
+/// memory for them.
 fn musl_opened(context: &Context, library: &Path) -> Result<()> {
     let dir = context.work.join("musl-opened");
     fs::create_dir_all(&dir)?;
@@ -166,14 +170,15 @@ fn musl_opened(context: &Context, library: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A Rust program, and C programs with the library preloaded or linked, in each mode that there is.
+/// Tests a Rust program, and C programs with the library preloaded or linked, in each available
+/// mode.
 pub fn gvisor(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if let Some(package) = packages::missing(&gvisor_packages(context)?) {
         tally.skip("gvisor", format!("package {package} is not installed"));
         return Ok(tally);
     }
-    // It takes namespaces of users, or the right to trace.
+    // gVisor needs user namespaces or the right to trace.
     let mut probe = process::under(&GVISOR, Path::new("true"));
     let run = process::run(&mut probe, RUN_LIMIT, &context.work.join("gvisor"), None)?;
     if !run.success() {
@@ -195,7 +200,7 @@ pub fn gvisor(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Some of the contract programs, built in one way.
+/// Tests some of the contract programs with one build.
 fn contract(
     context: &Context,
     names: &[&str],
@@ -214,8 +219,9 @@ fn contract(
     Ok(())
 }
 
-/// The library's own tests, restartable sequences among them, a Rust program, and contract programs; with `--long`, all tests of
-/// the engine with few cases, and all programs that are in C. Under qemu there is no rseq.
+/// Runs the library's unit tests, which also cover the code of the restartable sequences, a Rust
+/// program, and contract programs. With `--long`, runs all tests of the engine with few cases, and
+/// all programs that are in C. qemu has no rseq.
 pub fn arm(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     if let Err(why) = ready(ARM, arm_packages(context)?) {
@@ -246,7 +252,7 @@ pub fn arm(context: &Context) -> Result<Tally> {
     let words = release.join("examples/words");
     let modes = try_modes("aarch64", &QEMU, &words, context, &mut tally)?;
     let context = context.with(Library::Ours(release), "aarch64-c")?;
-    // What takes minutes would take hours there.
+    // `--long` sets `LONG` for programs; what then takes minutes would take hours under qemu.
     let (all, context) =
         (context.long, Context { runner: &QEMU, emulated: true, long: false, ..context });
     let mut programs = Vec::new();
@@ -263,13 +269,13 @@ pub fn arm(context: &Context) -> Result<Tally> {
             Err((name, why)) => tally.skip(&name, why),
         }
     }
-    // That there is one mode less has been told.
+    // The missing mode has been reported already.
     let modes: Vec<Mode> = modes.into_iter().filter(|mode| mode.unavailable.is_none()).collect();
     tally += c::test_each(&programs, &context, &modes);
     Ok(tally)
 }
 
-/// Sees to it that there is all that a target needs.
+/// Ensures that all that a target needs is installed.
 fn ready(target: &str, wanted: BTreeSet<String>) -> Result<()> {
     if let Some(package) = packages::missing(&wanted) {
         anyhow::bail!("package {package} is not installed");
@@ -293,8 +299,8 @@ fn build(
     Ok(())
 }
 
-/// Runs a program that prints statistics in each mode, and left to choose. What is not possible is skipped with
-/// the reason that the library gives.
+/// Runs a program that prints statistics in each mode, and once with the default. Modes that are
+/// not available are skipped with the reason that the library gives.
 fn try_modes(
     step: &str,
     runner: &[&str],

@@ -1,5 +1,5 @@
-//! `cargo xtask examples`: builds `examples/extensions` without and with ebbmalloc, and tests that several copies of
-//! it live together in a process.
+//! `cargo xtask examples`: builds `examples/extensions` without and with ebbmalloc, and tests that
+//! several copies of it work in one process.
 
 use crate::tally::Tally;
 use crate::wheel::Environment;
@@ -15,7 +15,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// The most, in KiB, that an extension may grow by on disk: a tenth above what was last measured (docs/extensions.md).
+/// Maximum in KiB by which an extension may grow on disk: a tenth above the last measurement
+/// (docs/extensions.md).
 const GROWTH: u64 = 115;
 
 #[derive(clap::Args)]
@@ -25,7 +26,7 @@ pub struct Args {
     measure: Option<u32>,
 }
 
-/// Whether every test passed.
+/// Returns whether every test passed.
 pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let target = workspace::target(&root);
@@ -69,21 +70,22 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(tally.failed == 0)
 }
 
-/// Whether an extension is at most so much larger with ebbmalloc than without.
+/// Checks that an extension grows by at most `GROWTH` with ebbmalloc.
 fn grown(built: &Path, name: &str) -> Result<()> {
     let bytes =
         |variant| Ok::<_, anyhow::Error>(fs::metadata(built.join(variant).join(name))?.len());
     on_disk::ensure_growth(bytes("without")?, bytes("with")?, GROWTH)
 }
 
-/// Who depends on the library gets no allocator by it.
+/// Checks that a package that depends on the library gets no allocator with it.
 fn consumers(source: &Path, built: &Path) -> Result<()> {
     let tree = tree(source, built, &["--package", "words"])?;
     ensure!(tree.starts_with("words ") && !tree.contains("ebbmalloc"), "words brings:\n{tree}");
     Ok(())
 }
 
-/// On a target that is not among those named, an extension has none, with its features as they are.
+/// Checks that an extension has no ebbmalloc on targets that its manifest does not name, with the
+/// default features.
 fn elsewhere(source: &Path, built: &Path) -> Result<()> {
     let on = |target| tree(source, built, &["--package", "words-python", "--target", target]);
     ensure!(on("x86_64-unknown-linux-gnu")?.contains("ebbmalloc "), "not even where it is tested");
@@ -93,7 +95,7 @@ fn elsewhere(source: &Path, built: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is built for a package, development apart.
+/// Returns what cargo builds for a package, without development dependencies.
 fn tree(source: &Path, built: &Path, arguments: &[&str]) -> Result<String> {
     let mut tree = cargo_in(source, built);
     tree.args(["tree", "--locked", "--edges", "normal", "--prefix", "none"]).args(arguments);
@@ -102,7 +104,7 @@ fn tree(source: &Path, built: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// A Python environment that has maturin, from PyPI.
+/// Makes a Python environment with maturin from PyPI.
 fn maturin(built: &Path) -> Result<Environment> {
     let home = built.join("maturin");
     if home.join("bin/maturin").exists() {
@@ -113,7 +115,7 @@ fn maturin(built: &Path) -> Result<Environment> {
     Ok(environment)
 }
 
-/// The wheel as `maturin build` makes it, installed, and at work on ebbmalloc.
+/// Checks that the wheel that `maturin build` makes can be installed and runs on ebbmalloc.
 fn wheel(maturin: &Environment, source: &Path, built: &Path) -> Result<()> {
     let wheels = built.join("wheels");
     let mut build = maturin.command("maturin");
@@ -135,7 +137,7 @@ fn wheel(maturin: &Environment, source: &Path, built: &Path) -> Result<()> {
     let python = python.args(["-c", uses]).env("EBB_STATS", "1");
     let used = process::run(python, LIMIT, &built.join("wheel"), None)?;
     ensure!(used.success() && used.stdout == "True\n", "{}", used.describe());
-    ensure!(used.stderr.contains("without its feature `stats`"), "no ebbmalloc: {}", used.stderr);
+    ensure!(used.stderr.contains("ebbmalloc's feature `stats`"), "no ebbmalloc: {}", used.stderr);
     Ok(())
 }
 
@@ -151,7 +153,7 @@ fn fetch(source: &Path, built: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds all three, and copies them into a folder under the names that Python and Node know.
+/// Builds all three, and copies them into a folder under the names that Python and Node expect.
 fn build(source: &Path, built: &Path, variant: &str, features: &[&str]) -> Result<()> {
     let folder = built.join(variant);
     fs::create_dir_all(&folder)?;
@@ -179,7 +181,7 @@ fn build(source: &Path, built: &Path, variant: &str, features: &[&str]) -> Resul
 
 fn cargo_in(source: &Path, built: &Path) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // What this repository passes to the compiler is not the user's.
+    // The user's compiler does not get this repository's flags.
     command.current_dir(source).env("CARGO_TARGET_DIR", built).env("RUSTFLAGS", "");
     command
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: libFuzzer on the engine, for as long as one likes, by cargo-fuzz and nightly Rust. Where these
-//! cannot be installed, random bytes on stable Rust.
+//! `cargo xtask fuzz`: runs libFuzzer on the engine, by cargo-fuzz and nightly Rust. Where these
+//! cannot be installed, it uses random bytes on stable Rust.
 
 use crate::cargo;
 use crate::workspace;
@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// In `fuzz/targets`, and tests of the same names in `crates/testkit/tests/engine/fuzz.rs`.
+/// Targets in `fuzz/targets`, and tests of the same names in `crates/testkit/tests/engine/fuzz.rs`.
 const TARGETS: [&str; 4] = ["alternate", "alternate_percpu", "together", "together_percpu"];
 
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ pub struct Args {
     target: Option<String>,
 }
 
-/// Whether nothing was found.
+/// Returns whether no failure was found.
 pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let dir = workspace::target(&root).join("fuzz");
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(found.is_empty())
 }
 
-/// Where cargo-fuzz is.
+/// Installs cargo-fuzz if it is missing. Returns its path.
 fn install(root: &Path, dir: &Path) -> Result<PathBuf> {
     cargo::install_nightly("rust-src")?;
     let tools = dir.join("tools");
@@ -65,7 +65,8 @@ fn install(root: &Path, dir: &Path) -> Result<PathBuf> {
     Ok(tool)
 }
 
-/// What was found lies in `artifacts`, what was learnt in `corpus`, from where the next run goes on.
+/// Runs one target. Failures go to `artifacts`; the inputs that reached new code go to `corpus`,
+/// from which the next run starts.
 fn fuzz(root: &Path, dir: &Path, tool: &Path, name: &str, minutes: u64) -> Result<bool> {
     let (corpus, artifacts) = (dir.join("corpus").join(name), dir.join("artifacts").join(name));
     fs::create_dir_all(&artifacts)?;
@@ -94,7 +95,7 @@ fn fuzz(root: &Path, dir: &Path, tool: &Path, name: &str, minutes: u64) -> Resul
     Ok(status.success())
 }
 
-/// Gives the fuzzer something long to begin with: from nothing it takes hours to get at programs.
+/// Gives the fuzzer long random inputs to begin with: from nothing it takes hours to find programs.
 fn sow(corpus: &Path) -> Result<()> {
     fs::create_dir_all(corpus)?;
     if fs::read_dir(corpus)?.next().is_some() {

@@ -1,7 +1,7 @@
-//! The comment block at the top of a test program, which says how to build and judge it.
+//! Parses the comment block at the top of a test program, which says how to build and judge it.
 //!
-//! A line `// key: value` (or `# key: value` in a script) whose key is one lower-case word is a setting;
-//! every other line of the block is prose.
+//! A line `// key: value` (or `# key: value` in a script) whose key is one lower-case word is a
+//! setting. Every other line of the block is prose.
 
 use anyhow::{Result, bail};
 
@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 pub struct Header(Vec<(String, String)>);
 
 impl Header {
-    /// Reads the lines at the start of `text` that begin with `mark`. Only `known` keys are allowed, so
-    /// that a misspelt one is an error and not a test that checks less.
+    /// Reads the lines at the start of `text` that begin with `mark`. Keys that are not `known` are
+    /// errors, so that a misspelt one does not make a test check less.
     pub fn parse(text: &str, mark: &str, known: &[&str]) -> Result<Header> {
         let mut settings = Vec::new();
         for line in text.lines().map_while(|line| line.strip_prefix(mark)) {
@@ -28,12 +28,12 @@ impl Header {
         Ok(Header(settings))
     }
 
-    /// All values given for `key`, in order.
+    /// Returns all values of `key`, in order.
     pub fn all(&self, key: &str) -> Vec<&str> {
         self.0.iter().filter(|(name, _)| name == key).map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The words of all values given for `key`.
+    /// Returns the words of all values of `key`.
     pub fn words(&self, key: &str) -> Vec<String> {
         self.all(key)
             .iter()
@@ -42,7 +42,7 @@ impl Header {
             .collect()
     }
 
-    /// The last value given for `key`.
+    /// Returns the last value of `key`.
     pub fn one(&self, key: &str) -> Option<&str> {
         self.all(key).last().copied()
     }
@@ -54,7 +54,8 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_prose_is_not() {
-        let text = "// Frees twice: the second must be seen.\n// expect: exit 0\n// ways: a b\n// ways: c\nint x;\n// expect: exit 1\n";
+        let text = "// Frees twice: the second must be seen.\n// expect: exit 0\n\
+                    // ways: a b\n// ways: c\nint x;\n// expect: exit 1\n";
         let header = Header::parse(text, "//", &["expect", "ways"]).unwrap();
         assert_eq!(header.one("expect"), Some("exit 0"));
         assert_eq!(header.words("ways"), ["a", "b", "c"]);

@@ -1,4 +1,5 @@
-//! `cargo xtask install`: everything that users of C and C++ need, below one directory that may be moved.
+//! `cargo xtask install`: installs everything that users of C and C++ need below one directory,
+//! which may be moved.
 
 use crate::{cargo, object};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -8,7 +9,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Changes with each version that is not compatible with the one before; below 1.0 none promises that.
+/// Changes with each version that is not compatible with the one before. Below 1.0 no version
+/// promises compatibility.
 const SONAME: &str = "libebbmalloc.so.0";
 
 const PKG_CONFIG: &str = include_str!("../../crates/capi/install/ebbmalloc.pc.in");
@@ -29,7 +31,7 @@ pub struct Args {
     destdir: Option<PathBuf>,
 }
 
-/// Builds and installs; says where.
+/// Builds and installs; prints where.
 pub fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |dir| root.join(dir));
@@ -39,7 +41,7 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// A directory with the places below it.
+/// The directories of an installation.
 pub struct Tree {
     pub prefix: PathBuf,
     libdir: PathBuf,
@@ -68,9 +70,9 @@ impl Tree {
         self.prefix.join(&self.libdir)
     }
 
-    /// Builds what is not built, and copies it all. Nothing in there names the prefix.
+    /// Builds what is not built, and copies all files. None of them names the prefix.
     pub fn install(&self, root: &Path, target: &Path) -> Result<()> {
-        // First of all: where it cannot be written, nothing needs to be built.
+        // First make the directories: where that fails, nothing needs to be built.
         for folder in ["bin", "include", "share/doc/ebbmalloc"] {
             make_directory(&self.prefix.join(folder))?;
         }
@@ -101,12 +103,27 @@ impl Tree {
         self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
+        self.copy_documents(root)?;
+        Ok(())
+    }
+
+    /// Copies the documents for users, laid out as in the repository, so that links between them work.
+    fn copy_documents(&self, root: &Path) -> Result<()> {
         let doc = self.prefix.join("share/doc/ebbmalloc");
-        for file in
-            ["README.md", "LICENSE", "docs/c.md", "docs/options.md", "docs/stats.md", "docs/why.md"]
-        {
-            let name = Path::new(file).file_name().context("no file name")?;
-            copy(&root.join(file), &doc.join(name), 0o644)?;
+        for folder in ["docs", "docs/benchmarks", "docs/decisions"] {
+            let to = doc.join(folder);
+            fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;
+            for entry in fs::read_dir(root.join(folder))? {
+                let from = entry?.path();
+                let is_document =
+                    from.extension().is_some_and(|ending| ending == "md" || ending == "svg");
+                if is_document && let Some(name) = from.file_name() {
+                    copy(&from, &to.join(name), 0o644)?;
+                }
+            }
+        }
+        for file in ["README.md", "LICENSE"] {
+            copy(&root.join(file), &doc.join(file), 0o644)?;
         }
         Ok(())
     }
@@ -131,7 +148,7 @@ fn make_directory(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("cannot make directory {}", path.display()))
 }
 
-/// Copies by way of a new file: programs may be running that have the old one mapped.
+/// Copies to a new file and renames it, because running programs may have the old one mapped.
 fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     let fresh = to.with_added_extension("new");
     fs::copy(from, &fresh)

@@ -1,4 +1,5 @@
-# Installs Debian packages, as root, so that none of their services runs or is enabled afterwards that was not before.
+# Installs Debian packages, as root, without starting or enabling any service that was not enabled
+# before.
 set -eu
 policy=/usr/sbin/policy-rc.d
 enabled() {
@@ -6,7 +7,7 @@ enabled() {
 }
 
 before=$(enabled)
-# While this file forbids it, packages start nothing (Debian policy, 9.3.3).
+# While this file forbids it, packages start no services (Debian policy, 9.3.3).
 if [ ! -e $policy ]; then
     printf '#!/bin/sh\nexit 101\n' > $policy
     chmod 755 $policy
@@ -18,7 +19,7 @@ apt-get install -q -y --no-install-recommends "$@"
 for unit in $(enabled); do
     if ! printf '%s\n' "$before" | grep -q -x -F "$unit"; then
         name=${unit%.service}
-        # It asks who calls it.
+        # deb-systemd-helper requires the caller's package name.
         DPKG_MAINTSCRIPT_PACKAGE=$name deb-systemd-helper disable "$unit"
         [ ! -e "/etc/init.d/$name" ] || update-rc.d "$name" disable
     fi

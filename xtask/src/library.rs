@@ -1,4 +1,4 @@
-//! The allocator under test, and the modes it can be run in here.
+//! Selects the allocator under test, and the modes in which it can run here.
 
 use crate::process;
 use anyhow::{Context, Result, bail};
@@ -7,24 +7,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Names another allocator to run the C contract programs and the real programs on: the path of a shared
-/// library, or `glibc` for none. Good for checking the tests themselves.
+/// Names another allocator for the C contract programs and the real programs: the path of a shared
+/// library, or `glibc` for none. It serves to check the tests themselves.
 pub const VARIABLE: &str = "EBB_TEST_LIBRARY";
 
 pub enum Library {
     /// ebbmalloc, as built in this directory.
     Ours(PathBuf),
-    /// Another allocator's shared library: preloaded only, and with no modes.
+    /// Another allocator's shared library: only preloaded, and without modes.
     Peer(PathBuf),
     /// The C library's own allocator.
     Glibc,
 }
 
-/// One way to run a program on the library: a front end, or an option in addition to the default one.
+/// One way to run a program on the library: a front end, or an option on top of the default one.
 #[derive(Clone)]
 pub struct Mode {
     pub name: &'static str,
-    /// What asks for it: a variable of the environment and its value.
+    /// The environment variable that selects it, and its value.
     pub setting: (&'static str, &'static str),
     /// Why this mode is not available here; its tests are skipped.
     pub unavailable: Option<String>,
@@ -34,12 +34,14 @@ pub struct Mode {
 pub type Care = (&'static str, &'static str);
 
 impl Library {
-    /// Options beside the mode that change what is done with each block: what tests call them, and their variables.
+    /// Options beside the mode that change how each block is handled: their names in tests, and
+    /// their variables.
     pub const CHECK: Care = ("check", "EBB_CHECK");
     pub const HARDEN: Care = ("harden", "EBB_HARDEN");
     pub const OPTIONS: [Care; 2] = [Self::CHECK, Self::HARDEN];
 
-    /// The library that `VARIABLE` names; ebbmalloc from the build directory `release` if it is not set.
+    /// Finds the library that `VARIABLE` names; ebbmalloc from the build directory `release` if it
+    /// is not set.
     pub fn find(release: &Path) -> Result<Library> {
         match env::var_os(VARIABLE) {
             None => Ok(Library::Ours(release.to_path_buf())),
@@ -54,7 +56,7 @@ impl Library {
         }
     }
 
-    /// What `LD_PRELOAD` has to be; empty for none.
+    /// Returns the value for `LD_PRELOAD`; empty for none.
     pub fn preload(&self) -> PathBuf {
         match self {
             Library::Ours(dir) => dir.join("libebbmalloc.so"),
@@ -67,7 +69,7 @@ impl Library {
         matches!(self, Library::Ours(_))
     }
 
-    /// The modes to run everything in, each tried on a small program first.
+    /// Returns the modes to run everything in, each tried on a small program first.
     pub fn modes(&self, work: &Path) -> Result<Vec<Mode>> {
         if !self.is_ours() {
             return Ok(vec![Mode { name: "peer", setting: ("", ""), unavailable: None }]);
@@ -75,20 +77,21 @@ impl Library {
         ["percpu", "thread", "slot"].into_iter().map(|name| self.probe(name, work)).collect()
     }
 
-    /// The options to run programs with that bear them, in the front end that is chosen by itself.
+    /// Returns the options as modes, for programs that work with them, on the default front end.
     pub fn options(&self) -> Vec<Mode> {
         let mode = |(name, variable)| Mode { name, setting: (variable, "1"), unavailable: None };
         Self::OPTIONS.into_iter().filter(|_| self.is_ours()).map(mode).collect()
     }
 
-    /// Sets what makes a program run in `mode` and say so at its end. Preloading is left to the caller.
+    /// Sets the variables that make a program run in `mode` and print statistics at its end. The
+    /// caller preloads.
     pub fn environment(&self, command: &mut Command, mode: &Mode) {
         if self.is_ours() {
             command.env(mode.setting.0, mode.setting.1).env("EBB_STATS", "1");
         }
     }
 
-    /// Whether the statistics in `stderr` prove that the library was active in `mode`.
+    /// Returns whether the statistics in `stderr` prove that the library was active in `mode`.
     pub fn proves(&self, stderr: &str, mode: &Mode) -> bool {
         let asked = match mode.setting {
             ("EBB_MODE", _) => format!(" mode {} ", mode.name),
@@ -117,7 +120,7 @@ impl Library {
     }
 }
 
-/// The first line of the statistics: `ebbmalloc: <version> mode <mode> (<why>)`.
+/// Returns the first line of the statistics: `ebbmalloc: <version> mode <mode> (<why>)`.
 fn mode_line(stderr: &str) -> Option<&str> {
     stderr.lines().find(|line| line.starts_with("ebbmalloc: ") && line.contains(" mode "))
 }

@@ -1,12 +1,12 @@
-//! Libraries that a program opens while it runs (`tests/linking`).
+//! Makes copies of a library and opens them from a running program (`tests/linking`).
 
 use anyhow::Result;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// `program` (`opened.c`), told to open so many copies of a library, made in `folder`. They are files of their own, since the loader
-/// opens none twice.
+/// Prepares `program` (`opened.c`) to open `copies` copies of a library, made in `folder`. Each
+/// copy is a file of its own, since the loader opens no file twice.
 pub fn open(program: &Path, library: &Path, copies: usize, folder: &Path) -> Result<Command> {
     fs::create_dir_all(folder)?;
     let mut command = Command::new(program);

@@ -48,15 +48,17 @@ enum Task {
     Kernels(kernels::Args),
     /// Measure beside other allocators: tables and pictures in target/bench
     Bench(bench::Args),
-    /// Look for mistakes of the engine with libFuzzer: 10 minutes for each of four targets, or hours
+    /// Look for errors in the engine with libFuzzer: 10 minutes for each of four
+    /// targets, or hours
     Fuzz(fuzz::Args),
     /// Run the engine's tests under ThreadSanitizer and AddressSanitizer: half an hour
     Sanitize(sanitize::Args),
     /// A mixed load for an hour, after which memory must be what it was
     Soak(soak::Args),
-    /// Misuse ebbmalloc and its peers, and print what becomes of it
+    /// Misuse ebbmalloc and its peers, and print how each run ends
     Misuse(misuse::Args),
-    /// Install the command, the libraries, the header and what pkg-config and CMake need below a directory
+    /// Install the command, the libraries, the header and what pkg-config and CMake need below a
+    /// directory
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
     Examples(examples::Args),

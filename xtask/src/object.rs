@@ -1,7 +1,7 @@
-//! Makes `ebbmalloc.o`, one relocatable object with all of ebbmalloc, of the static library.
+//! Makes `ebbmalloc.o`, one relocatable object with all of ebbmalloc, from the static library.
 //!
-//! On a link line it is there whether or not anything names it, also where the program is linked with
-//! `-static`. Only what the shared library exports stays global, so that no name of Rust's own library can clash.
+//! On a link line it is included whether or not the program names it, also with `-static`. Only the
+//! shared library's exports stay global, so that no name of Rust's own library can clash.
 
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
@@ -9,14 +9,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Writes `object`: what of the archive the functions need that `shared` exports.
+/// Writes `object`: the parts of the archive that the exports of `shared` need.
 pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
     let names = exported(shared)?;
     ensure!(names.contains("malloc"), "{} exports no malloc", shared.display());
     let whole = object.with_extension("whole.o");
     let mut ld = Command::new("ld");
     ld.args(["-r", "--gc-sections", "--strip-debug", "-o"]).arg(&whole);
-    // What runs at start is named by nobody.
+    // The exports are the roots. The code that runs at start is kept too, although no code names
+    // it.
     for name in &names {
         ld.arg(format!("--undefined={name}"));
     }
@@ -30,25 +31,26 @@ pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Has `objcopy` leave out what Rust's own library brings for link-time optimization by the same compiler. The linkers'
-/// plugin of another LLVM takes these sections for code of its own, and stops at what it cannot read.
+/// Makes `objcopy` remove what Rust's own library contains for link-time optimization by the same
+/// compiler. A linker's plugin from another LLVM takes these sections for code of its own, and
+/// fails to read them.
 const NO_BITCODE: [&str; 2] = ["--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
 
-/// Writes `archive` with this object alone in it.
+/// Writes `archive` with this object only.
 pub fn archive(object: &Path, archive: &Path) -> Result<()> {
     let _ = fs::remove_file(archive);
-    // The same bytes whenever it is made.
+    // `D` makes the bytes the same each time.
     output(Command::new("ar").arg("rcsD").arg(archive).arg(object))?;
     Ok(())
 }
 
-/// The functions that a shared library exports.
+/// Returns the functions that a shared library exports.
 pub fn exported(shared: &Path) -> Result<BTreeSet<String>> {
     let table = output(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(shared))?;
     Ok(functions(&table))
 }
 
-/// What a shared library must find elsewhere.
+/// Returns the functions and variables that a shared library imports.
 pub fn imported(shared: &Path) -> Result<BTreeSet<String>> {
     let table = output(Command::new("nm").args(["-D", "--undefined-only", "-P"]).arg(shared))?;
     let name = |line: &str| {
@@ -59,7 +61,7 @@ pub fn imported(shared: &Path) -> Result<BTreeSet<String>> {
     Ok(table.lines().filter_map(name).collect())
 }
 
-/// The names of functions in what `nm -P` prints: name, type, value, size.
+/// Returns the names of functions in the output of `nm -P`: name, type, value, size.
 fn functions(table: &str) -> BTreeSet<String> {
     table
         .lines()

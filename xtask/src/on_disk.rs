@@ -1,11 +1,12 @@
-//! What ebbmalloc adds to a program or an extension on disk.
+//! Checks how much ebbmalloc adds to a program or an extension on disk.
 
 use anyhow::{Result, ensure};
 
-/// Less than so many KiB more, and it is not in there.
+/// Minimum growth in KiB; with less, ebbmalloc is not in the file.
 const LEAST: u64 = 50;
 
-/// Fails unless `with` bytes are more than `without`, as ebbmalloc's code has to go somewhere, but by at most so many KiB.
+/// Fails unless the growth from `without` to `with` bytes is more than `LEAST` and at most `most`
+/// KiB.
 pub fn ensure_growth(without: u64, with: u64, most: u64) -> Result<()> {
     let growth = with.saturating_sub(without) / 1024;
     ensure!(growth > LEAST, "{growth} KiB more: ebbmalloc is not in it");

@@ -1,15 +1,15 @@
-//! Installs the Debian packages that the tests need, asking only for what is missing.
+//! Installs the Debian packages that the tests need and that are missing.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-/// The first of `wanted` that is not installed.
+/// Returns the first of `wanted` that is not installed.
 pub fn missing<'a>(wanted: impl IntoIterator<Item = &'a String>) -> Option<&'a String> {
     wanted.into_iter().find(|package| !installed(package))
 }
 
-/// Installs those of `wanted` that are missing. What cannot be installed is said here once; the tests
-/// that need it are skipped, each with its reason.
+/// Installs those of `wanted` that are missing. A failure is reported here once; the tests that
+/// need the packages are skipped, each with its reason.
 pub fn install(wanted: &BTreeSet<String>) {
     let absent: Vec<&String> = wanted.iter().filter(|package| !installed(package)).collect();
     if absent.is_empty() {
@@ -31,10 +31,10 @@ fn installed(package: &str) -> bool {
         .is_ok_and(|output| output.stdout == b"installed")
 }
 
-/// Runs `install.sh` as root: directly, or through sudo where it asks no password. Shows its output
-/// only if it fails.
+/// Runs `install.sh` as root: directly, or through sudo where it needs no password. Shows its
+/// output only if it fails.
 fn install_as_root(packages: &[&String]) -> bool {
-    // SAFETY: always succeeds and touches no memory.
+    // SAFETY: the call always succeeds and touches no memory.
     let root = unsafe { libc::geteuid() } == 0;
     let sudo: &[&str] = if root { &[] } else { &["sudo", "--non-interactive"] };
     let script = ["/bin/sh", "-c", include_str!("install.sh"), "install.sh"];

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Calls `job` once for each item and adds up what the calls counted.
+/// Calls `job` once for each item and adds up the counts.
 pub fn for_each<T: Sync>(items: &[T], job: impl Fn(&T) -> Tally + Sync) -> Tally {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());

@@ -1,4 +1,4 @@
-//! Runs a program with a time limit and keeps what it printed.
+//! Runs a program with a time limit and keeps its output.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::{self, File};
@@ -8,11 +8,11 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a running program is looked at.
+/// Interval at which a running program is polled.
 const POLL: Duration = Duration::from_millis(2);
 
 pub struct Finished {
-    /// None: it ran past its limit and was killed.
+    /// None if it ran past its limit and was killed.
     pub status: Option<ExitStatus>,
     pub stdout: String,
     pub stderr: String,
@@ -27,7 +27,8 @@ impl Finished {
         self.status.and_then(|status| status.signal())
     }
 
-    /// That it was stopped by SIGABRT, with exactly one line on standard error, which starts so.
+    /// Ensures that SIGABRT stopped it, with exactly one line on standard error, which starts with
+    /// `message`.
     pub fn ensure_stopped(&self, message: &str) -> Result<()> {
         ensure!(self.signal() == Some(libc::SIGABRT), "expected SIGABRT: {}", self.describe());
         ensure!(
@@ -38,7 +39,7 @@ impl Finished {
         Ok(())
     }
 
-    /// What became of it, with the end of what it wrote on standard error.
+    /// Describes how it ended, with its last lines on standard error.
     pub fn describe(&self) -> String {
         let how = match self.status {
             None => "killed at its time limit".to_string(),
@@ -51,7 +52,7 @@ impl Finished {
     }
 }
 
-/// A program, by itself or by `runner`, a command that takes it as its last word.
+/// Makes the command for a program, or for `runner` with the program as its last word.
 pub fn under(runner: &[&str], program: &Path) -> Command {
     match runner {
         [] => Command::new(program),
@@ -63,9 +64,9 @@ pub fn under(runner: &[&str], program: &Path) -> Command {
     }
 }
 
-/// Runs `command` for at most `limit`, its output going through files beside `log` (a file, unlike a
-/// pipe, is not held open by a grandchild that stays behind). The whole process group is killed at the
-/// limit. `address_space` bounds its virtual memory in bytes from before it starts.
+/// Runs `command` for at most `limit`. Its output goes to files beside `log`: unlike a pipe, a file
+/// does not wait for a grandchild that stays behind. At the limit the whole process group is
+/// killed. `address_space` limits its virtual memory in bytes from before it starts.
 pub fn run(
     command: &mut Command,
     limit: Duration,
@@ -77,15 +78,15 @@ pub fn run(
         .stdin(Stdio::null())
         .stdout(File::create(&out).with_context(|| format!("cannot write {}", out.display()))?)
         .stderr(File::create(&err).with_context(|| format!("cannot write {}", err.display()))?)
-        // Cargo's own, which names directories that hold libraries of the same name.
+        // Cargo's own value names directories with libraries of the same name.
         .env_remove("LD_LIBRARY_PATH")
         .process_group(0);
-    // SAFETY: both are plain system calls, allowed between fork and exec.
+    // SAFETY: all three are plain system calls, allowed between fork and exec.
     unsafe {
         command.pre_exec(move || {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-            // Ignored signals stay ignored, and a shell that starts us in the background has some ignored: Python,
-            // for one, then has no KeyboardInterrupt.
+            // Ignored signals stay ignored, and a shell that starts us in the background ignores
+            // some. Python, for one, then has no KeyboardInterrupt.
             for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
                 libc::signal(signal, libc::SIG_DFL);
             }
@@ -107,7 +108,8 @@ pub fn run(
             break Some(status);
         }
         if start.elapsed() > limit {
-            // SAFETY: the group is the child's own, and the child has not been waited for.
+            // SAFETY: a system call; the group is the child's own, and the child has not been
+            // waited for.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             child.wait()?;
             break None;
@@ -117,7 +119,7 @@ pub fn run(
     Ok(Finished { status, stdout: read(&out)?, stderr: read(&err)? })
 }
 
-/// The last `count` lines of `text`, indented to stand below a message.
+/// Returns the last `count` lines of `text`, indented to stand below a message.
 pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let tail = &lines[lines.len().saturating_sub(count)..];

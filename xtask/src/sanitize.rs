@@ -1,7 +1,9 @@
-//! `cargo xtask sanitize`: the engine's tests under ThreadSanitizer and AddressSanitizer, by nightly Rust.
+//! `cargo xtask sanitize`: runs the engine's tests under ThreadSanitizer and AddressSanitizer, by
+//! nightly Rust.
 //!
-//! Restartable sequences are assembly, which ThreadSanitizer does not see: it is given the modes without them. The
-//! standard library is built anew for it, or it would not see how threads wait for each other.
+//! Restartable sequences are assembly, which ThreadSanitizer does not see, so it tests only the
+//! modes without them. It needs a standard library built for it, or it would not see how threads
+//! wait for each other.
 
 use crate::cargo;
 use crate::tally::Tally;
@@ -10,7 +12,7 @@ use anyhow::Result;
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// What has threads, of the engine's tests.
+/// The engine's tests with threads.
 const THREADED: [&str; 6] = ["fuzz::", "heaps::", "model::", "room::", "threads::", "transfer::"];
 
 #[derive(clap::Args)]
@@ -20,7 +22,7 @@ pub struct Args {
     only: Option<String>,
 }
 
-/// Whether every test passed.
+/// Returns whether every test passed.
 pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let mut total = Tally::default();
@@ -48,12 +50,13 @@ fn test(root: &Path, sanitizer: &str) -> Result<Tally> {
         .arg(workspace::target(root).join("sanitize").join(sanitizer))
         .env("RUSTFLAGS", format!("-Zsanitizer={sanitizer}"));
     if sanitizer == "thread" {
-        // Tests unwind. A profile that aborts has cargo build the standard library once for each, and they do not mix.
+        // Tests unwind. With a profile that aborts, cargo builds the standard library in both ways,
+        // and they do not mix.
         command.env("CARGO_PROFILE_DEV_PANIC", "unwind");
         command.args(["-Zbuild-std", "--test", "engine", "--"]).args(THREADED);
         command.args(["--skip", "percpu"]);
     } else {
-        // Some tests leak a text on purpose, which has to live as long as they do.
+        // Some tests leak a text on purpose, which must live as long as they do.
         command.arg("--tests").env("ASAN_OPTIONS", "detect_leaks=0");
     }
     cargo::test(sanitizer, &mut command)

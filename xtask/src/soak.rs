@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: a mixed load for an hour, after which resident memory must be what it was in the beginning
-//! (`crates/testkit/examples/soak.rs`).
+//! `cargo xtask soak`: runs a mixed load for an hour, after which resident memory must be back at
+//! its first value (`crates/testkit/examples/soak.rs`).
 
 use crate::cargo;
 use crate::workspace;
@@ -17,7 +17,7 @@ pub struct Args {
     mode: Option<String>,
 }
 
-/// Whether memory came back in each mode.
+/// Returns whether memory came back in each mode.
 pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let chosen = |mode: &&str| args.mode.as_ref().is_none_or(|only| only == mode);

@@ -1,4 +1,4 @@
-//! Counts of passed, failed and skipped tests, printed as they come in.
+//! Counts passed, failed and skipped tests, and prints the latter two at once.
 
 use std::fmt::{self, Display};
 use std::ops::AddAssign;
@@ -15,7 +15,7 @@ impl Tally {
         self.passed += 1;
     }
 
-    /// Counts a test that has passed, or else says why it has not.
+    /// Counts a test that passed, or prints why it failed.
     pub fn count<E: Display>(&mut self, test: &str, result: Result<(), E>) {
         match result {
             Ok(()) => self.pass(),
@@ -23,13 +23,13 @@ impl Tally {
         }
     }
 
-    /// Counts a failure and says what went wrong.
+    /// Counts a failure and prints its reason.
     pub fn fail(&mut self, test: &str, why: impl Display) {
         self.failed += 1;
         println!("  FAILED {test}: {why}");
     }
 
-    /// Counts a test that could not run and says why.
+    /// Counts a test that could not run and prints the reason.
     pub fn skip(&mut self, test: &str, why: impl Display) {
         self.skipped += 1;
         println!("  skipped {test}: {why}");

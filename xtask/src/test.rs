@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all steps, what they need, and the count at the end.
+//! `cargo xtask test`: installs what the steps need, runs them, and prints the counts.
 
 use crate::context::Context;
 use crate::tally::Tally;
@@ -13,7 +13,8 @@ pub struct Args {
     /// Run only these steps, for example `c,programs`
     #[arg(long, value_delimiter = ',', value_name = "STEPS")]
     only: Vec<String>,
-    /// Of the steps `c`, `misuse`, `crate`, `faces` and `programs`, run only what has this in its name
+    /// Of the steps `c`, `misuse`, `crate`, `faces` and `programs`, run only tests with this in
+    /// their names
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
     /// Also run what takes minutes and is skipped otherwise
@@ -29,7 +30,8 @@ struct Step {
     about: &'static str,
     run: fn(&Context) -> Result<Tally>,
     packages: fn(&Context) -> Result<BTreeSet<String>>,
-    /// Runs beside the others, as it keeps one CPU busy, builds into a directory of its own and disturbs nothing.
+    /// Runs beside the others: it keeps one CPU busy, builds into a directory of its own, and
+    /// disturbs no other step.
     aside: bool,
 }
 
@@ -123,7 +125,7 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// Whether every test that ran passed.
+/// Returns whether every test that ran passed.
 pub fn run(args: &Args) -> Result<bool> {
     if args.list {
         for step in STEPS {
@@ -144,7 +146,7 @@ pub fn run(args: &Args) -> Result<bool> {
         cargo::build_release(&context.root)?;
     }
 
-    // What keeps one CPU busy for minutes runs beside the others.
+    // Steps that keep one CPU busy for minutes run beside the others.
     let (aside, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.aside);
     let (aside, others) = thread::scope(|scope| {
         let aside = scope.spawn(|| run_each(&aside, &context));
@@ -164,7 +166,7 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(total.failed == 0)
 }
 
-/// Runs steps one after the other. What each has come to, in words and as counts.
+/// Runs steps one after the other. Returns the result of each, in words and as counts.
 fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
     let run = |step: &&&Step| {
         println!("{}: {}", step.name, step.about);
@@ -181,7 +183,7 @@ fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
     steps.iter().map(run).collect()
 }
 
-/// The steps named in `only`, in their own order; all of them if it is empty.
+/// Returns the steps named in `only`, in their own order; all of them if it is empty.
 fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
     if let Some(unknown) = only.iter().find(|name| STEPS.iter().all(|step| step.name != *name)) {
         let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();

@@ -1,9 +1,9 @@
-//! Reads what Python's unittest prints with `-v`.
+//! Counts the tests in the output of Python's unittest with `-v`.
 
 use crate::process::{Finished, last_lines};
 use crate::tally::Tally;
 
-/// Reads the counts from what unittest says of each test.
+/// Adds the outcome of each test to `tally`.
 pub fn count(run: &Finished, tally: &mut Tally) {
     for line in run.stderr.lines() {
         let Some((test, outcome)) = line.split_once(" ... ") else { continue };
@@ -30,7 +30,8 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted() {
-        let stderr = "test_a (m.C.test_a) ... ok\ntest_b (m.C.test_b) ... skipped 'no numpy'\ntest_c (m.C) ... FAIL\n\nFAILED\n";
+        let stderr = "test_a (m.C.test_a) ... ok\ntest_b (m.C.test_b) ... skipped 'no numpy'\n\
+                      test_c (m.C) ... FAIL\n\nFAILED\n";
         let run = Finished {
             status: Some(ExitStatus::from_raw(256)),
             stdout: String::new(),

@@ -1,4 +1,5 @@
-//! `cargo xtask wheel` makes the Python wheel; the step `wheel` installs it as a user would, and runs `python/tests`.
+//! `cargo xtask wheel` makes the Python wheel. The step `wheel` installs it as a user would, and
+//! runs `python/tests`.
 
 use crate::context::Context;
 use crate::install::Tree;
@@ -14,18 +15,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Debian's Python, as programs of the step `programs` use it.
+/// Debian's Python, which the step `programs` uses too.
 const PYTHON: &str = "/usr/bin/python3";
-/// What the tests use where it can be had: packages of compiled code that many programs use.
+/// Packages of compiled code that the tests use if they can be installed; many programs use them.
 const USED: [&str; 3] = ["numpy", "pandas", "mypy"];
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What the step needs: also a compiler, for the program that contains Python, and what an installed tree is made with.
+/// Returns the packages that the step needs, also for the program that contains Python and for an
+/// installed tree.
 pub fn packages() -> BTreeSet<String> {
     ["python3-venv", "python3-dev", "gcc", "libc6-dev", "binutils"].map(str::to_string).into()
 }
 
-/// Makes the wheel and says where it is.
+/// Makes the wheel and prints its path.
 pub fn make() -> Result<bool> {
     let root = workspace::root()?;
     let work = workspace::target(&root).join("wheel");
@@ -55,12 +57,12 @@ pub fn test(context: &Context) -> Result<Tally> {
     let wheel = tools.wheel(&context.root)?;
     let user = Environment::new(Path::new(PYTHON), &work.join("user"))?;
     user.pip(&["install", "--no-index", &wheel.to_string_lossy()])?;
-    // Without them, the tests that need them are skipped and say so.
+    // If this fails, the tests that need these packages are skipped and say so.
     let used = user.pip(&[&["install", "--only-binary=:all:"], &USED[..]].concat());
     if let Err(error) = used {
         println!("  wheel: {error:#}");
     }
-    // The program that contains Python is linked against what `cargo xtask install` leaves.
+    // The program that contains Python is linked against a tree that `cargo xtask install` makes.
     let tree = Tree::new(&work.join("prefix"), Path::new("lib"), None)?;
     tree.install(&context.root, &context.target)?;
     let mut command = user.command("python");
@@ -74,7 +76,7 @@ pub fn test(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// An environment with what builds wheels.
+/// An environment with the tools that build wheels.
 struct Tools(Environment);
 
 impl Tools {
@@ -111,7 +113,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// A fresh one.
+    /// Makes a fresh one.
     pub fn new(python: &Path, folder: &Path) -> Result<Environment> {
         fs::create_dir_all(folder)?;
         let environment = Environment::at(folder);
@@ -123,7 +125,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// One that was made before.
+    /// Returns one that exists already.
     pub fn at(folder: &Path) -> Environment {
         Environment { folder: folder.to_path_buf() }
     }

@@ -1,9 +1,9 @@
-//! The law of layers: a file uses only files below it.
+//! Tests the order of layers: a file of the engine uses only files below it.
 //!
-//! The order is written once, by the `mod` lines of the source: of two modules of one folder, the one
-//! declared first is the lower. A use is a path (`crate::…`, `super::…`) or a method called on `self`,
-//! since one type may have its methods in several files. A folder's own file (`mod.rs`) may be used by
-//! the files in the folder, or may use them, but there is no circle.
+//! The order is written once, by the `mod` lines of the source: of two modules of one folder, the
+//! one declared first is the lower. A use is a path (`crate::…`, `super::…`) or a method called on
+//! `self`, since one type may have its methods in several files. A folder's own file (`mod.rs`) may
+//! be used by the files in the folder, or may use them, but no circle is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,16 +16,16 @@ use syn::{
     UseTree, Visibility,
 };
 
-/// The path of a module below the crate: empty for `lib.rs`.
+/// Path of a module in the crate; empty for `lib.rs`.
 type Module = Vec<String>;
 
-/// The source of a crate: its modules, and the order of those of each folder.
+/// The modules of a crate, and the order of those of each folder.
 #[derive(Default)]
 struct Source {
     files: BTreeMap<Module, syn::File>,
     /// Position of each module among those of its folder.
     position: BTreeMap<Module, usize>,
-    /// Where the methods of types are: by type and name.
+    /// The module of each method, by type and name.
     methods: BTreeMap<(String, String), Module>,
 }
 
@@ -39,7 +39,7 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// The names of the files that a `mod` line stands for: several where `path` attributes choose one.
+/// Returns the files that a `mod` line names: several where `path` attributes choose one.
 fn files_of(item: &ItemMod) -> BTreeSet<String> {
     let text =
         |attribute: &Attribute| attribute.meta.require_list().map(|list| list.tokens.to_string());
@@ -52,7 +52,7 @@ fn files_of(item: &ItemMod) -> BTreeSet<String> {
     if named.is_empty() { [item.ident.to_string()].into() } else { named }
 }
 
-/// The name of a type without its parameters: `Engine` of `Engine<O>`.
+/// Returns the name of a type without its parameters: `Engine` of `Engine<O>`.
 fn name_of(of: &Type) -> Option<String> {
     let Type::Path(path) = of else { return None };
     path.path.segments.last().map(|segment| segment.ident.to_string())
@@ -69,7 +69,7 @@ impl Source {
         source
     }
 
-    /// Of one file, for tests of this test.
+    /// Parses texts in place of files, for tests of this test.
     fn of_files(files: &[(&str, &str)]) -> Self {
         let mut source = Self::default();
         for (name, text) in files {
@@ -89,7 +89,7 @@ impl Source {
         }
     }
 
-    /// Takes a file in; returns the modules that it declares.
+    /// Adds a file. Returns the modules that it declares.
     fn note(&mut self, module: Module, file: syn::File) -> Vec<String> {
         let mut declared = Vec::new();
         for item in &file.items {
@@ -116,7 +116,7 @@ impl Source {
         declared
     }
 
-    /// The file that a path leads to: the innermost module in it.
+    /// Returns the innermost module that is a file on a path.
     fn resolve(&self, path: &[String]) -> Module {
         let found = (0..=path.len()).rev().find(|&end| self.files.contains_key(&path[..end]));
         path[..found.unwrap_or(0)].to_vec()
@@ -134,7 +134,7 @@ impl Source {
         uses
     }
 
-    /// Whether a use leads upward: to a module that is declared later in the same folder.
+    /// Returns whether the used module is declared later in the same folder than the user.
     fn leads_up(&self, user: &Module, used: &Module) -> bool {
         let common = user.iter().zip(used).take_while(|(a, b)| a == b).count();
         let position = |module: &Module| self.position.get(&module[..=common]);
@@ -147,7 +147,8 @@ impl Source {
         up.map(described).collect()
     }
 
-    /// Uses that are part of a circle: of what is used, the user is used in turn, perhaps by a detour.
+    /// Returns the uses that are part of a circle: what is used leads back to the user, perhaps
+    /// through others.
     fn circle(&self) -> Vec<String> {
         let uses = self.uses();
         let leads_back = |(user, used): &&(Module, Module)| {
@@ -167,11 +168,11 @@ fn described((user, used): &(Module, Module)) -> String {
     format!("{} uses {}", user.join("::"), used.join("::"))
 }
 
-/// Finds what a file uses.
+/// Finds the modules that a file uses.
 struct Finder<'a> {
     source: &'a Source,
     module: Module,
-    /// The type whose methods these are.
+    /// The type of the `impl` block that is being visited.
     of: Option<String>,
     found: BTreeSet<Module>,
 }

@@ -1,4 +1,4 @@
-//! Debian's packages: what is installed, and installing what is not.
+//! Finds Debian's packages and installs the missing ones.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ pub fn install(names: &[&str]) -> Result<()> {
     let mut arguments =
         vec!["install", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"];
     arguments.extend(&missing);
-    // A machine that is new, or was left alone for long, lacks recent lists of what there is.
+    // A new machine, or one not updated for long, lacks recent package lists.
     apt_get(&arguments)
         .or_else(|_| apt_get(&["update", "-q"]).and_then(|()| apt_get(&arguments)))
         .with_context(|| format!("as root: apt-get install {}", missing.join(" ")))
@@ -28,9 +28,9 @@ fn installed(name: &str) -> bool {
     command_output("dpkg-query", &status).is_ok_and(|text| text == "installed")
 }
 
-/// As root: directly, or through sudo where it asks for no password.
+/// Runs apt-get as root: directly, or through sudo where it needs no password.
 fn apt_get(arguments: &[&str]) -> Result<()> {
-    // SAFETY: always succeeds and touches no memory.
+    // SAFETY: the call always succeeds and touches no memory.
     let root = unsafe { libc::geteuid() } == 0;
     let mut command = Command::new(if root { "apt-get" } else { "sudo" });
     if !root {
@@ -42,7 +42,7 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The file of that name in a package.
+/// Returns the path of the file with this name in a package.
 pub fn file(package: &str, name: &str) -> Result<PathBuf> {
     let hint = || format!("Debian's {package} is not installed: `micro setup`, as root, does that");
     let listing = command_output("dpkg", &["-L", package]).with_context(hint)?;
@@ -50,7 +50,7 @@ pub fn file(package: &str, name: &str) -> Result<PathBuf> {
     Ok(line.with_context(|| format!("{package} has no {name}"))?.into())
 }
 
-/// For example "Debian's libjemalloc2 5.3.0-1".
+/// Returns for example "Debian's libjemalloc2 5.3.0-1".
 pub fn version(package: &str) -> Result<String> {
     let version = command_output("dpkg-query", &["-W", "-f", "${Version}", package])?;
     Ok(format!("Debian's {package} {version}"))

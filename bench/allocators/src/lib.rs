@@ -1,4 +1,4 @@
-//! The allocators to compare with: where each comes from, how it is built and preloaded.
+//! Lists the allocators to compare with, builds or finds each, and prepares its preloading.
 
 pub mod debian;
 pub mod machine;
@@ -21,7 +21,7 @@ pub struct Peer {
 }
 
 enum Source {
-    /// What the system has without preloading.
+    /// The system's own, without preloading.
     Libc,
     /// A package of this workspace, `peer-NAME`, that wraps this crate.
     Crate(&'static str),
@@ -57,7 +57,8 @@ pub const PEERS: &[Peer] = &[
     ),
 ];
 
-/// Builds that look at what programs do, for `cargo xtask misuse`; the benchmarks leave them out unless they are named.
+/// Builds that detect misuse, for `cargo xtask misuse`. The benchmarks leave them out unless they
+/// are named.
 pub const GUARDED: &[Peer] = &[
     peer("mimalloc-secure", Crate("libmimalloc-sys")),
     peer("mimalloc-debian", Debian { package: "libmimalloc2.0", file: "libmimalloc.so.2.0" }),
@@ -70,10 +71,10 @@ pub const GUARDED: &[Peer] = &[
 /// An allocator that can be measured.
 pub struct Ready {
     pub name: String,
-    /// To preload; the C library's own needs nothing.
+    /// The library to preload; None for the C library's allocator.
     pub library: Option<PathBuf>,
     pub env: &'static [(&'static str, &'static str)],
-    /// Where it comes from, with the version.
+    /// Its source and version.
     pub origin: String,
 }
 
@@ -91,7 +92,7 @@ pub fn parse(name: &str) -> Result<&'static Peer> {
     found.with_context(|| format!("no such peer; there are: {}", names()))
 }
 
-/// Those named, or all.
+/// Returns the named peers, or all.
 pub fn select(named: &[&'static Peer]) -> Vec<&'static Peer> {
     if named.is_empty() { PEERS.iter().collect() } else { named.to_vec() }
 }
@@ -132,12 +133,12 @@ impl Peer {
     }
 }
 
-/// The build directory that a program lies in.
+/// Returns the build directory of a program.
 pub fn target_of(program: &Path) -> Result<&Path> {
     program.ancestors().nth(2).context("finding the build directory")
 }
 
-/// Builds `peer-NAME` there; returns its library.
+/// Builds `peer-NAME` in `target`. Returns its library.
 pub fn build(name: &str, target: &Path) -> Result<PathBuf> {
     let package = format!("peer-{name}");
     let library = target.join("release").join(format!("lib{}.so", package.replace('-', "_")));
@@ -160,7 +161,7 @@ pub fn build(name: &str, target: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// The directory of the benchmarks' workspace.
+/// Returns the directory of the benchmarks' workspace.
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in its workspace")
 }
@@ -173,16 +174,18 @@ fn locked_version(name: &str) -> Result<String> {
     Ok(rest.split('"').next().unwrap_or_default().into())
 }
 
-/// For example "glibc 2.36".
+/// Returns for example "glibc 2.36".
 pub fn libc_version() -> String {
-    // SAFETY: a static string.
+    // SAFETY: the function returns a static string that ends in zero.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
 }
 
-/// Asks the allocator of this process, if it exports `peer_version`: a number like 20302 for 2.3.2.
+/// Asks the allocator of this process for its version, if it exports `peer_version`: a number like
+/// 20302 for 2.3.2.
 pub fn own_version() -> Option<String> {
-    // SAFETY: the peers of this workspace alone export this name, as a function of this type.
+    // SAFETY: only the peers of this workspace export this name, as a function of this type; null
+    // becomes None.
     unsafe {
         let symbol = libc::dlsym(libc::RTLD_DEFAULT, c"peer_version".as_ptr());
         let function: Option<extern "C" fn() -> libc::c_int> = std::mem::transmute(symbol);
@@ -191,7 +194,7 @@ pub fn own_version() -> Option<String> {
     }
 }
 
-/// What a program prints, trimmed.
+/// Returns the trimmed output of a program.
 pub fn command_output(program: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program).args(arguments).output().context(program.to_string())?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());

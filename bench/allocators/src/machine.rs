@@ -1,10 +1,10 @@
-//! The machine, in words: what every figure depends on.
+//! Describes the machine, on which every figure depends.
 
 use std::fs;
 
 use crate::{command_output, libc_version};
 
-/// Processor, cores, memory, kernel and C library, and when this was asked, in a line.
+/// Returns processor, cores, memory, kernel, C library and time in one line.
 pub fn describe() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kib: u64 = field("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0);
@@ -22,14 +22,14 @@ pub fn describe() -> String {
     )
 }
 
-/// The first value with that name in a file of `/proc`.
+/// Returns the first value with that name in a file of `/proc`.
 fn field(path: &str, name: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.split_once(':'));
     value.map_or("unknown", |(_, value)| value.trim()).into()
 }
 
-/// The load averages of the last 1, 5 and 15 minutes.
+/// Returns the load averages of the last 1, 5 and 15 minutes.
 pub fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or("unknown".into());
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")

@@ -1,5 +1,6 @@
-//! `allocators NAMES…`: sets up the peers with these names, or all, and prints where each is: name, library, environment
-//! and origin, between tabs. What cannot be had is said on standard error.
+//! `allocators NAMES…`: sets up the peers with these names, or all. Prints name, library,
+//! environment and origin of each, between tabs. Peers that cannot be set up are reported on
+//! standard error.
 
 use allocators::{GUARDED, PEERS, parse};
 

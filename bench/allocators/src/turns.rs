@@ -1,8 +1,11 @@
-//! The order in which what is compared runs.
+//! Orders the allocators in each round of a comparison.
 
-/// Of so many, who comes when in a round. Runs leave traces for those that follow (caches of the kernel, a warm processor), so over few
-/// rounds, too, nobody is to have the same places, nor to follow the same one: every other round is the one before it backwards. Who
-/// begins the others goes by steps of the golden section, which divides evenly wherever one stops.
+/// Returns the order of `of` allocators in a round.
+///
+/// A run leaves traces for the next one (caches of the kernel, a warm processor). So even over few
+/// rounds none may keep its place or follow the same one: every other round is the previous one
+/// backwards. The one that begins advances by steps of the golden section, which spread evenly
+/// after any number of rounds.
 pub fn turns(round: u32, of: usize) -> impl Iterator<Item = usize> {
     const GOLDEN: f64 = 0.618_033_988_749_895;
     let first = ((f64::from(round.div_ceil(2)) * GOLDEN).fract() * of as f64) as usize;

@@ -1,4 +1,4 @@
-//! The allocator of the programs in `bin/`, chosen by a feature of this package.
+//! Defines the allocator of the programs in `bin/`, chosen by a feature of this package.
 
 #[path = "../../loads/src/resident.rs"]
 pub mod resident;

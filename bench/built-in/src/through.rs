@@ -1,11 +1,11 @@
-//! Collections that are generic over their allocator, on any global allocator.
+//! Makes any global allocator an `Allocator`, for collections that are generic over it.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
-/// Memory from `A`. The difference to the global allocator is that the compiler knows which it is.
+/// Takes memory from `A`. Unlike with the global allocator, the compiler knows which one it is.
 #[derive(Clone, Copy)]
 pub struct Through<A>(pub A);
 
@@ -15,13 +15,14 @@ unsafe impl<A: GlobalAlloc> Allocator for Through<&'static A> {
         if layout.size() == 0 {
             return Ok(empty(layout));
         }
-        // SAFETY: not of size 0.
+        // SAFETY: the size is not 0.
         sized(unsafe { self.0.alloc(layout) }, layout)
     }
 
     unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
         if layout.size() != 0 {
-            // SAFETY: by contract, a block of this layout; not an empty one, so it is from `A`.
+            // SAFETY: the caller guarantees a block of this layout; it is not empty, so it is from
+            // `A`.
             unsafe { self.0.dealloc(block.as_ptr(), layout) }
         }
     }
@@ -36,10 +37,10 @@ unsafe impl<A: GlobalAlloc> Allocator for Through<&'static A> {
             return self.allocate(new);
         }
         if old.align() != new.align() {
-            // Collections keep their alignment, and `realloc` can do nothing else.
+            // Collections keep their alignment, and `realloc` cannot change it.
             return Err(AllocError);
         }
-        // SAFETY: by contract, a block of the old layout, and the new one is no smaller.
+        // SAFETY: the caller guarantees a block of the old layout, and the new one is no smaller.
         sized(unsafe { self.0.realloc(block.as_ptr(), old, new.size()) }, new)
     }
 }
@@ -49,7 +50,7 @@ fn sized(block: *mut u8, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
     Ok(NonNull::slice_from_raw_parts(block, layout.size()))
 }
 
-/// A block of size 0.
+/// Returns a block of size 0.
 fn empty(layout: Layout) -> NonNull<[u8]> {
     // SAFETY: an alignment is not 0.
     let block = unsafe { NonNull::new_unchecked(std::ptr::without_provenance_mut(layout.align())) };

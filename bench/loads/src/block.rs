@@ -1,21 +1,21 @@
-//! A block of the allocator under test, which checks itself when it goes.
+//! Defines a block of the allocator under test that checks itself when it is freed.
 
 use std::hint::black_box;
 use std::ptr::NonNull;
 
 use fastrand::Rng;
 
-/// Bytes a block has at least: a seal at each end.
+/// Minimum size of a block in bytes: a seal at each end.
 pub const LEAST: usize = 2 * size_of::<Seal>();
 const PAGE: usize = 4096;
 
 type Seal = u64;
 
-/// Owns its memory. Both ends hold a seal made of address and size, and a block that finds them changed
-/// panics when it goes: the allocator has given the memory to two, or too little of it.
+/// A block of memory. Both ends hold a seal made of address and size. If one has changed when the
+/// block is freed, it panics: the memory belongs to two blocks, or is too short.
 pub struct Block(NonNull<u8>);
 
-// SAFETY: the memory belongs to the block alone, and malloc's may be freed by any thread.
+// SAFETY: the memory belongs to the block alone, and any thread may free malloc's memory.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -23,12 +23,12 @@ impl Block {
     #[inline]
     pub fn new(size: usize) -> Self {
         debug_assert!(size >= LEAST);
-        // Hides where the pointer comes from: the compiler knows malloc and free, and may drop both.
+        // Hides the pointer's origin: the compiler knows malloc and free, and may drop both.
         // SAFETY: malloc takes any size.
         let start: *mut u8 = black_box(unsafe { libc::malloc(size) }).cast();
         let start = NonNull::new(start).unwrap_or_else(|| panic!("no memory for {size} bytes"));
         let seal = seal(start, size);
-        // SAFETY: inside the block.
+        // SAFETY: all writes are inside the block.
         unsafe {
             start.cast().write(seal);
             for offset in (PAGE..size - size_of::<Seal>()).step_by(PAGE) {
@@ -41,11 +41,11 @@ impl Block {
 
     #[inline]
     pub fn size(&self) -> usize {
-        // SAFETY: `new` wrote it.
+        // SAFETY: `new` wrote the seal there.
         unsafe { self.0.cast::<Seal>().read() as u32 as usize }
     }
 
-    /// Reads and writes the start so many times; the seal is as before if all writes arrived.
+    /// Reads and writes the start `times` times; the seal is unchanged if all writes arrived.
     pub fn rewrite(&mut self, times: usize) {
         let start = self.0.cast::<Seal>();
         for _ in 0..times.next_multiple_of(2) {
@@ -54,7 +54,7 @@ impl Block {
         }
     }
 
-    /// For a place that holds plain pointers.
+    /// Gives the block up for a raw pointer, which `from_raw` takes back.
     pub fn into_raw(self) -> *mut u8 {
         let start = self.0.as_ptr();
         std::mem::forget(self);
@@ -62,7 +62,7 @@ impl Block {
     }
 
     /// # Safety
-    /// `start` is null or of `into_raw`, and nobody else takes it.
+    /// `start` is null or from `into_raw`, and no other call takes it.
     pub unsafe fn from_raw(start: *mut u8) -> Option<Self> {
         NonNull::new(start).map(Self)
     }
@@ -72,32 +72,32 @@ impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
         let size = self.size();
-        // SAFETY: the start; and if its seal is sound, `size` bytes are the block's.
+        // SAFETY: the start is the block's; if its seal is intact, so are `size` bytes.
         unsafe {
             let sound = self.0.cast::<Seal>().read() == seal(self.0, size)
                 && self.0.add(size - size_of::<Seal>()).cast::<Seal>().read_unaligned()
                     == seal(self.0, size);
-            assert!(sound, "{:p}, {size} bytes: overwritten by somebody else", self.0);
+            assert!(sound, "{:p}, {size} bytes: overwritten by another owner", self.0);
             libc::free(self.0.as_ptr().cast());
         }
     }
 }
 
-/// The size below, the address above.
+/// Combines the size in the lower half and the hashed address in the upper.
 #[inline]
 fn seal(start: NonNull<u8>, size: usize) -> Seal {
     size as u64 | (start.addr().get() as u64).wrapping_mul(0x9e37_79b1) << 32
 }
 
-/// A random size from `least` up to `doublings` doublings of it; each doubling is as likely, so that
-/// small blocks are many and large ones few.
+/// Returns a random size from `least` up to `doublings` doublings of it. Each doubling is as
+/// likely, so that small blocks are many and large ones few.
 #[inline]
 pub fn any_size(rng: &mut Rng, least: usize, doublings: u32) -> usize {
     let base = least << rng.u32(..doublings);
     base + rng.usize(..base)
 }
 
-/// As programs have them: from 16 bytes to 1 KiB.
+/// Returns a size that is usual in programs: from 16 bytes to 1 KiB.
 #[inline]
 pub fn small_size(rng: &mut Rng) -> usize {
     any_size(rng, LEAST, 6)
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "overwritten by somebody else"]
+    #[should_panic = "overwritten by another owner"]
     fn an_overwritten_end_is_found() {
         let block = Block::new(100);
         // SAFETY: inside the block.

@@ -1,4 +1,4 @@
-//! Threads that begin together, and stay alive until the figures are taken.
+//! Starts threads together, and keeps them alive until the figures are taken.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use crate::report::Report;
 
-/// Thousands of threads are to fit.
+/// Stack size in bytes: thousands of threads must fit.
 const STACK: usize = 128 << 10;
 
-/// Runs `work` on so many threads. When all are done and still alive, `after` runs.
+/// Runs `work` on `threads` threads. When all are done and still alive, `after` runs.
 pub fn run<R>(threads: usize, work: impl Fn(usize) + Sync, after: impl FnOnce() -> R) -> (f64, R) {
     let stage = Stage::new(threads);
     thread::scope(|scope| {
@@ -26,30 +26,30 @@ pub fn run<R>(threads: usize, work: impl Fn(usize) + Sync, after: impl FnOnce() 
     })
 }
 
-/// The figures of a load that has freed everything.
+/// Makes the report of a load that has freed everything.
 pub fn report(seconds: f64, freed_kib: f64) -> Report {
     Report::new().figure("time_s", seconds).figure("freed_kib", freed_kib)
 }
 
-/// What falls to one of the workers.
+/// Returns one worker's share of the total.
 pub fn share(total: usize, workers: usize, index: usize) -> usize {
     total / workers + usize::from(index < total % workers)
 }
 
-/// A thread with a small stack.
+/// Starts a thread with a small stack.
 pub fn start<'scope>(scope: &'scope Scope<'scope, '_>, body: impl FnOnce() + Send + 'scope) {
     let started = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, body);
     started.unwrap_or_else(|error| panic!("no more threads: {error}"));
 }
 
-/// Where threads meet: before the work, after it, and when the figures are taken.
+/// Barriers before the work, after it, and after the figures are taken.
 pub struct Stage {
     begin: Barrier,
     end: Barrier,
     leave: Barrier,
     origin: Instant,
-    /// Nanoseconds after `origin` when the first one began, and when the last one was done. Kept by the
-    /// workers, as the main thread may wake up late.
+    /// Nanoseconds after `origin` when the first worker began and the last was done. The workers
+    /// keep them, as the main thread may wake up late.
     first: AtomicU64,
     last: AtomicU64,
 }
@@ -72,21 +72,21 @@ impl Stage {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// A worker begins when all are there.
+    /// A worker waits here until all are ready.
     pub fn begin(&self) {
         self.begin.wait();
         self.first.fetch_min(self.now(), Relaxed);
     }
 
-    /// A worker is done, and stays until the figures are taken.
+    /// A worker is done, and waits here until the figures are taken.
     pub fn end(&self) {
         self.last.fetch_max(self.now(), Relaxed);
         self.end.wait();
         self.leave.wait();
     }
 
-    /// Waits until all are done. Returns the seconds from the first begin to the last end, and what
-    /// `after` makes while all threads are alive.
+    /// Waits until all are done. Returns the seconds from the first begin to the last end, and the
+    /// result of `after`, which runs while all threads are alive.
     pub fn conclude<R>(&self, after: impl FnOnce() -> R) -> (f64, R) {
         self.begin.wait();
         self.end.wait();

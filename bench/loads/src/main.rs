@@ -1,7 +1,8 @@
-//! `loads`: one subcommand a load. Each prints its figures as one line of JSON (`report`).
+//! `loads`: runs one load, a subcommand each, and prints its figures as one line of JSON
+//! (`report`).
 //!
-//! The loads call malloc and free through the dynamic symbols (Rust's system allocator does too), so
-//! that `LD_PRELOAD` decides whose they are.
+//! The loads call malloc and free through the dynamic symbols (Rust's system allocator does too),
+//! so that `LD_PRELOAD` selects the allocator.
 
 mod block;
 mod crew;
@@ -23,7 +24,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Load {
-    /// Nothing at all: what a process costs
+    /// Nothing at all: the cost of a process
     Nothing,
     /// Small blocks in random order, some kept for long
     Mixed,
@@ -48,7 +49,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Of any thread: the others would wait for it for ever.
+/// Ends the process when any thread panics: the others would wait for it for ever.
 fn end_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,7 +1,7 @@
-//! What a load tells the suite: figures by name, on one line of JSON.
+//! Prints the figures of a load for the suite, by name, on one line of JSON.
 //!
 //! The suite knows `time_s` (instead of the whole process's time) and `peak_kib` (instead of the
-//! kernel's); of every figure less is better. `series` is resident and live memory over time.
+//! kernel's). Less is better for every figure. `series` is resident and live memory over time.
 
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ impl Report {
         self
     }
 
-    /// Points of seconds, resident KiB, live KiB.
+    /// Adds points of seconds, resident KiB, live KiB.
     pub fn series(mut self, points: &[(f64, f64, f64)]) -> Self {
         self.0.insert("series".into(), json!(points));
         self

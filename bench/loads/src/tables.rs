@@ -1,5 +1,6 @@
-//! Tables that grow together: for each of many words, how often each other word follows it. All tables double about
-//! the same time, and leave blocks behind of a size that nobody asks for any more.
+//! Counts for each of many words how often each other word follows it, in tables that grow
+//! together. All tables double at about the same time, and free blocks of a size that is not needed
+//! any more.
 
 use std::collections::HashMap;
 

@@ -1,19 +1,19 @@
-//! The C functions under test, plain for measuring and checked for testing the same loops.
+//! Calls the C functions under test: plain for measuring, and checked for testing the same loops.
 //!
-//! They are called through the dynamic symbol, so `LD_PRELOAD` decides whose they are.
+//! The calls go through the dynamic symbol, so `LD_PRELOAD` selects the allocator.
 
 use std::arch::asm;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 
-/// Bytes a block has at least: the checked heap keeps its header in them.
+/// Minimum size of a block in bytes: the checked heap keeps its header in it.
 pub const MIN_SIZE: usize = 16;
 const PAGE: usize = 4096;
 
-/// What the rows call. Every block is at least [`MIN_SIZE`] bytes; `alloc` and `grow` write its
-/// first word, as a program would.
+/// The functions that the rows call. Every block is at least [`MIN_SIZE`] bytes. `alloc` and `grow`
+/// write its first word, as a program would.
 pub trait Heap: 'static {
     fn alloc(size: usize) -> *mut u8;
-    /// A zeroed block.
+    /// Returns a zeroed block.
     fn zeroed(size: usize) -> *mut u8;
     /// # Safety
     /// `block` is live and of this heap.
@@ -26,18 +26,18 @@ pub trait Heap: 'static {
     fn alloc_touched(size: usize) -> *mut u8 {
         let block = Self::alloc(size);
         for offset in (PAGE..size).step_by(PAGE) {
-            // SAFETY: inside the block; the checked heap keeps this byte's value.
+            // SAFETY: inside the block; the checked heap has the same value in this byte.
             unsafe { block.add(offset).write_volatile(FILL) };
         }
         block
     }
 }
 
-/// Hides a pointer's origin from the compiler, which knows what malloc and free do and would drop
-/// the pair. Unlike `black_box` it stays in its register.
+/// Hides a pointer's origin from the compiler, which knows malloc and free and would drop the pair.
+/// Unlike with `black_box`, the pointer stays in its register.
 #[inline(always)]
 fn opaque(mut block: *mut u8) -> *mut u8 {
-    // SAFETY: no instruction.
+    // SAFETY: the assembly has no instruction.
     unsafe { asm!("/* {0} */", inout(reg) block, options(nostack, preserves_flags)) };
     block
 }
@@ -57,7 +57,7 @@ impl Heap for Plain {
 
     #[inline(always)]
     fn zeroed(size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: a null result faults on the write, which the driver reports.
         unsafe {
             let block = opaque(libc::calloc(1, size).cast());
             block.cast::<usize>().write(size);
@@ -67,7 +67,8 @@ impl Heap for Plain {
 
     #[inline(always)]
     unsafe fn grow(block: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: as above; the last byte makes the new part resident.
+        // SAFETY: the caller guarantees a live block. A null result faults on the write, which the
+        // driver reports. The write to the last byte makes the new part resident.
         unsafe {
             let block = opaque(libc::realloc(block.cast(), size).cast());
             block.add(size - 1).write(FILL);
@@ -77,23 +78,23 @@ impl Heap for Plain {
 
     #[inline(always)]
     unsafe fn free(block: *mut u8) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees a live block of this heap.
         unsafe { libc::free(block.cast()) }
     }
 }
 
-/// Fills every block, and verifies the whole of it before it goes: an allocator that hands out
-/// overlapping, short, misaligned or unzeroed memory, or loses bytes in realloc, panics.
+/// Fills every block, and verifies all of it before it is freed. It panics if an allocator returns
+/// overlapping, short, misaligned or unzeroed memory, or loses bytes in realloc.
 pub struct Checked;
 
-/// What checked blocks are filled with behind their header.
+/// Checked blocks are filled with this behind their header.
 const FILL: u8 = 0xe5;
-/// Blocks handed out and not yet freed by the checked heap.
+/// Blocks of the checked heap that are not freed yet.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 /// Makes each header unique, so that one block at two places is noticed.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
 
-/// Blocks of the checked heap that are still live: 0 at the end of a row.
+/// Returns the live blocks of the checked heap: 0 at the end of a row.
 pub fn live_blocks() -> i64 {
     LIVE.load(Relaxed)
 }
@@ -102,7 +103,7 @@ pub fn live_blocks() -> i64 {
 struct Header {
     size: u32,
     serial: u32,
-    /// `size` and `serial` mixed: what overwrites one seldom fits the other.
+    /// `size` and `serial` mixed: an overwritten header is unlikely to match.
     seal: u64,
 }
 
@@ -119,16 +120,16 @@ impl Checked {
         const { assert!(size_of::<Header>() <= MIN_SIZE) };
         assert!(!block.is_null(), "no memory for {size} bytes");
         assert!(block.addr().is_multiple_of(16), "{block:p} is not aligned to 16 bytes");
-        // SAFETY: `size` bytes at `block` are ours.
+        // SAFETY: `size` bytes at `block` belong to the caller.
         unsafe {
             block.write_bytes(FILL, size);
             block.cast::<Header>().write(Header::new(size, SERIAL.fetch_add(1, Relaxed)));
         }
     }
 
-    /// Verifies header and contents; returns the block's size.
+    /// Verifies header and contents. Returns the block's size.
     unsafe fn verify(block: *mut u8, place: &str) -> usize {
-        // SAFETY: the caller's block has a header and, if that is sound, `size` bytes.
+        // SAFETY: the caller's block has a header and, if that is intact, `size` bytes.
         unsafe {
             let header = block.cast::<Header>().read();
             let size = header.size as usize;
@@ -157,7 +158,7 @@ impl Heap for Checked {
 
     fn zeroed(size: usize) -> *mut u8 {
         LIVE.fetch_add(1, Relaxed);
-        // SAFETY: as above.
+        // SAFETY: the block is `size` bytes or null, which `seal` reports.
         unsafe {
             let block: *mut u8 = libc::calloc(1, size).cast();
             if !block.is_null() {
@@ -170,7 +171,8 @@ impl Heap for Checked {
     }
 
     unsafe fn grow(block: *mut u8, size: usize) -> *mut u8 {
-        // SAFETY: the caller's block; realloc keeps header and contents up to the old size.
+        // SAFETY: the caller guarantees a live block; realloc keeps header and contents up to the
+        // old size.
         unsafe {
             Self::verify(block, "before realloc");
             let block: *mut u8 = libc::realloc(block.cast(), size).cast();
@@ -183,7 +185,7 @@ impl Heap for Checked {
 
     unsafe fn free(block: *mut u8) {
         LIVE.fetch_sub(1, Relaxed);
-        // SAFETY: the caller's block.
+        // SAFETY: the caller guarantees a live block of this heap.
         unsafe {
             Self::verify(block, "by free");
             libc::free(block.cast());
@@ -207,7 +209,7 @@ mod tests {
         }
     }
 
-    /// What the owner of an overlapping block would do.
+    /// Writes into a block as the owner of an overlapping one would.
     fn overwrite(offset: usize) {
         let block = Checked::alloc(64);
         // SAFETY: inside the block.

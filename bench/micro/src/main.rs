@@ -1,4 +1,4 @@
-//! `micro`: tight loops over malloc and free, for one allocator and its peers in the same run.
+//! `micro`: runs tight loops over malloc and free, for one allocator and its peers in the same run.
 
 mod heap;
 mod report;
@@ -22,7 +22,7 @@ struct Cli {
 enum Command {
     /// Compare allocators on all rows, or on some
     Run(run::Options),
-    /// Install and build the peers; says which cannot be had and why
+    /// Install and build the peers; prints which are not available and why
     Setup(allocators::Options),
     /// Run one row on the allocator of this process (LD_PRELOAD) and print one line of JSON
     Worker(worker::Options),

@@ -1,4 +1,4 @@
-//! Medians, spreads and paired ratios of what the workers measured, as Markdown.
+//! Prints medians, spreads and paired ratios of the workers' results, as Markdown.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -14,7 +14,7 @@ const NOISY: f64 = 0.10;
 /// An allocator in the table.
 pub struct Entrant {
     pub ready: Ready,
-    /// Its own word on its version.
+    /// The version that the allocator itself reports.
     pub version: Option<String>,
     is_peer: bool,
 }
@@ -33,7 +33,7 @@ pub struct Measured {
     pub outcome: Outcome,
 }
 
-/// Which of a worker's figures a table shows.
+/// Selects the figure of a worker that a table shows.
 type Value = fn(&Outcome) -> f64;
 type Results<'a> = &'a [&'a Measured];
 
@@ -85,7 +85,8 @@ impl Report {
         }
     }
 
-    /// Rows by allocators, then the best peer by `value` and each tested library's ratio to it.
+    /// Makes a table of rows by allocators, then the best peer by `value` and each tested library's
+    /// ratio to it.
     fn table(&self, value: Value, cell: impl Fn(Results) -> Option<String>) -> Table {
         let tested = || self.entrants.iter().enumerate().filter(|(_, entrant)| !entrant.is_peer);
         let mut header = vec!["row".to_string()];
@@ -139,7 +140,7 @@ fn memory_cell(results: Results) -> Option<String> {
     Some(format!("{:.1} ({:.1})", peak.median, end.median))
 }
 
-/// The median of the rounds' ratios, so that a slow spell of the machine cancels out.
+/// Returns the median of the rounds' ratios, so that a slow time of the machine cancels out.
 fn ratio(results: Results, best: Results, value: Value) -> Option<String> {
     let pairs = results.iter().filter_map(|result| {
         let best = best.iter().find(|best| best.round == result.round)?;

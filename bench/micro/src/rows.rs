@@ -1,6 +1,6 @@
-//! The rows: what is measured. Each is one loop over a [`Heap`], generic so that the loop which is
-//! timed is the loop which is checked. Sizes and slots are drawn before the clock starts, into
-//! memory that the allocator under test does not manage.
+//! Defines the rows: each is one loop over a [`Heap`], generic so that the timed loop is also the
+//! checked one. Sizes and slots are drawn before the clock starts, into memory that the allocator
+//! under test does not manage.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -17,9 +17,9 @@ use crate::sample::{Samples, sample, sample_once, table};
 pub struct Row {
     pub name: &'static str,
     pub about: &'static str,
-    /// Measures for about so long.
+    /// Measures for about this time.
     pub measure: fn(Duration) -> Samples,
-    /// The same loops with every block verified; panics on the first fault.
+    /// Runs the same loops with every block verified; panics on the first fault.
     pub check: fn(Duration) -> Samples,
 }
 
@@ -41,15 +41,21 @@ pub const ROWS: &[Row] = rows! {
     "burst-64" burst<64> "64 blocks of 16..=256 bytes, then free them in the same order";
     "burst-1024" burst<1024> "1024 blocks of 16..=256 bytes, then free them in the same order";
     "fifo-10k" fifo "10,000 live blocks of 16..=512 bytes; the oldest is replaced";
-    "random-small" random_small "20,000 live blocks of 16..1024 bytes, half as many per doubling; random replacement";
-    "random-mixed" random_mixed "5,000 live blocks of 16 B..64 KiB, as many per doubling, each page written; random replacement";
+    "random-small" random_small "20,000 live blocks of 16..1024 bytes, half as many per doubling; \
+                                random replacement";
+    "random-mixed" random_mixed "5,000 live blocks of 16 B..64 KiB, as many per doubling, \
+                                each page written; random replacement";
     "large" large "64 live blocks of 32 KiB..2 MiB, each page written; random replacement";
     "calloc-mixed" calloc_mixed "1,000 live zeroed blocks of 16 B..64 KiB; random replacement";
-    "realloc-grow" realloc_grow "four buffers grow in turn from 64 B to 1 MiB by half; ns per realloc";
+    "realloc-grow" realloc_grow "four buffers grow in turn from 64 B to 1 MiB by half; \
+                                ns per realloc";
     "two-threads" two_threads "random-small on two threads at once";
-    "producer-consumer" producer_consumer "one thread allocates 16..1024 bytes, another frees, in batches of 64";
-    "threads-churn" threads_churn "a thread allocates 512 small blocks, frees half and ends; its parent frees the rest";
-    "mixed-run" mixed_run "a fixed program of four phases of growing sizes, 10 MiB each, an eighth of each kept: for its memory";
+    "producer-consumer" producer_consumer "one thread allocates 16..1024 bytes, another \
+                                           frees, in batches of 64";
+    "threads-churn" threads_churn "a thread allocates 512 small blocks, frees half and ends; \
+                                   its parent frees the rest";
+    "mixed-run" mixed_run "a fixed program of four phases of growing sizes, 10 MiB each, \
+                          an eighth of each kept: for its memory";
 };
 
 /// Finds a row for the command line.
@@ -58,7 +64,7 @@ pub fn parse(name: &str) -> Result<&'static Row> {
     found.context("no such row; micro --help lists them")
 }
 
-/// The rows with their meaning, for `--help`.
+/// Lists the rows with their meaning, for `--help`.
 pub fn list() -> String {
     let line = |row: &Row| format!("  {:<18} {}\n", row.name, row.about);
     format!("Rows:\n{}", ROWS.iter().map(line).collect::<String>())
@@ -71,12 +77,12 @@ fn uniform(rng: &mut fastrand::Rng, low: usize, high: usize) -> u32 {
     rng.usize(low..=high) as u32
 }
 
-/// As many per doubling of the size.
+/// Draws a size; each doubling is as likely.
 fn log_uniform(rng: &mut fastrand::Rng, low: usize, high: usize) -> u32 {
     (low as f64 * (high as f64 / low as f64).powf(rng.f64())) as u32
 }
 
-/// 16..1024 bytes, half as many for each doubling: what programs ask for, roughly.
+/// Draws 16..1024 bytes, each doubling half as likely: roughly the sizes that programs request.
 fn geometric(rng: &mut fastrand::Rng) -> u32 {
     let low = MIN_SIZE << rng.u64(..).trailing_ones().min(5);
     uniform(rng, low, 2 * low - 1)
@@ -103,7 +109,7 @@ fn burst<H: Heap, const BLOCKS: usize>(budget: Duration) -> Samples {
                 *slot = H::alloc(*size as usize);
             }
             for slot in slots.iter() {
-                // SAFETY: filled above.
+                // SAFETY: the loop above filled the slot with a live block.
                 unsafe { H::free(*slot) };
             }
         }
@@ -113,7 +119,7 @@ fn burst<H: Heap, const BLOCKS: usize>(budget: Duration) -> Samples {
 /// Slots that are always full, and a prepared sequence of replacements that runs in a circle.
 struct Slots {
     blocks: &'static mut [*mut u8],
-    /// Which slot, and the size of its next block.
+    /// Index of the slot, and the size of its next block.
     steps: &'static [(u32, u32)],
 }
 
@@ -141,8 +147,8 @@ impl Slots {
         Slots::new(blocks, |_| picks.u32(..blocks as u32), || size(&mut sizes), alloc)
     }
 
-    /// Replaces blocks, the old one going first, in chunks of `pairs` (a divisor of `STEPS`); frees
-    /// them all in the end.
+    /// Replaces blocks, freeing the old one first, in chunks of `pairs` (a divisor of `STEPS`).
+    /// Frees them all at the end.
     #[inline(always)]
     fn run<H: Heap>(
         self,
@@ -160,7 +166,7 @@ impl Slots {
             }
         });
         for block in self.blocks {
-            // SAFETY: as above; nobody uses the slots again.
+            // SAFETY: every slot holds a live block, and the slots are not used again.
             unsafe { H::free(*block) };
         }
         samples
@@ -210,7 +216,7 @@ fn realloc_grow<H: Heap>(budget: Duration) -> Samples {
             buffers = buffers.map(|buffer| unsafe { H::grow(buffer, size) });
         }
         for buffer in buffers {
-            // SAFETY: as above.
+            // SAFETY: live, and not used again.
             unsafe { H::free(buffer) };
         }
     })
@@ -231,7 +237,7 @@ fn two_threads<H: Heap>(budget: Duration) -> Samples {
     })
 }
 
-/// Batches on their way from one thread to the other: a bounded queue without locks.
+/// A bounded queue without locks, for batches on their way from one thread to the other.
 struct Queue {
     batches: [UnsafeCell<Batch>; Queue::LENGTH],
     pushed: Position,
@@ -240,7 +246,7 @@ struct Queue {
 
 type Batch = [*mut u8; 64];
 
-/// On a cache line of its own, as only one side writes it.
+/// A position on a cache line of its own, as only one side writes it.
 #[repr(align(128))]
 struct Position(AtomicUsize);
 
@@ -259,7 +265,7 @@ impl Queue {
         }
     }
 
-    /// Waits until `position` is no longer `stuck`: spinning, then leaving the CPU to others.
+    /// Waits until `position` is no longer `stuck`: spins first, then yields the CPU.
     fn wait(position: &Position, stuck: usize) {
         let mut spins = 0;
         while position.0.load(Ordering::Acquire) == stuck {
@@ -300,7 +306,7 @@ fn producer_consumer<H: Heap>(budget: Duration) -> Samples {
                     break;
                 }
                 for block in batch {
-                    // SAFETY: the producer's live block, now ours.
+                    // SAFETY: a live block of the producer, which has given it to this thread.
                     unsafe { H::free(block) };
                 }
             }

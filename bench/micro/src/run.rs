@@ -1,5 +1,5 @@
-//! The driver: for every row it starts workers on each allocator in turn, round by round, and hands
-//! what they say to the report.
+//! Drives the benchmark: starts workers on each allocator in turn for every row, round by round,
+//! and passes their results to the report.
 
 use std::fs::File;
 use std::io::{IsTerminal, Write};
@@ -27,7 +27,7 @@ pub struct Options {
     /// Rows (comma-separated; default: all)
     #[arg(long, value_delimiter = ',', value_parser = rows::parse)]
     rows: Vec<&'static Row>,
-    /// Rounds: how often each row runs on each allocator
+    /// Number of times that each row runs on each allocator
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Seconds each worker measures
@@ -37,10 +37,10 @@ pub struct Options {
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     quick: bool,
     /// Show each worker's mean instead of its median chunk: counts rare expensive calls, and also
-    /// whatever interrupted the worker
+    /// interruptions of the worker
     #[arg(long)]
     mean: bool,
-    /// Where the raw samples go [default: micro.csv in the build directory]
+    /// File for the raw samples [default: micro.csv in the build directory]
     #[arg(long, value_name = "PATH")]
     csv: Option<PathBuf>,
 }
@@ -91,7 +91,8 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// One row: a round of checks (a faulty allocator's speed means nothing), then the measured rounds.
+/// Runs one row: a round of checks (a faulty allocator's speed means nothing), then the measured
+/// rounds.
 fn measure(
     row: &'static Row,
     report: &mut Report,
@@ -130,7 +131,7 @@ fn measure(
     Ok(())
 }
 
-/// Reads `PATH` or `NAME=PATH`.
+/// Parses `PATH` or `NAME=PATH`.
 fn under_test(library: &str) -> Result<Ready> {
     let (name, path) = match library.split_once('=') {
         Some((name, path)) => (name.to_string(), path),
@@ -177,7 +178,7 @@ fn worker(row: &Row, ready: &Ready, seconds: f64, check: bool) -> Result<Outcome
     Ok(outcome)
 }
 
-/// Every sample as it comes, so that an interrupted run leaves what it measured.
+/// Writes every sample at once, so that an interrupted run leaves its results.
 struct Csv(File);
 
 impl Csv {
@@ -204,7 +205,7 @@ fn default_csv() -> Result<PathBuf> {
     Ok(target.join("micro.csv"))
 }
 
-/// A line on standard error for each row and round, on a terminal always the same one.
+/// Prints a line on standard error for each row and round; on a terminal it overwrites the last.
 struct Progress {
     total: usize,
     done: usize,

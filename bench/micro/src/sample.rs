@@ -1,43 +1,43 @@
-//! Times a loop in chunks of some ten microseconds and more, so that an interruption spoils one chunk
-//! and not the median. Nothing here uses the allocator under test.
+//! Times a loop in chunks of at least some ten microseconds, so that an interruption spoils one
+//! chunk and not the median. Nothing here uses the allocator under test.
 
 use std::time::{Duration, Instant};
 use std::{ptr, slice};
 
-/// Chunks kept: of a longer run, the latest.
+/// Maximum number of chunks kept; a longer run keeps its latest.
 const CHUNKS: usize = 1 << 16;
 
 /// Nanoseconds per malloc and free, chunk by chunk, without the warm-up.
 pub struct Samples {
     chunks: &'static mut [f64],
-    /// Those of another thread.
+    /// The chunks of another thread.
     others: &'static [f64],
     /// Pairs of malloc and free in all chunks.
     pub pairs: u64,
 }
 
 impl Samples {
-    /// The median chunk. Takes memory where there are those of another thread: to be asked when the row's was read.
+    /// Returns the median chunk. With two threads it maps memory, so read the row's memory before.
     pub fn median_ns(&mut self) -> f64 {
         self.join();
         let middle = self.chunks.len() / 2;
         *self.chunks.select_nth_unstable_by(middle, f64::total_cmp).1
     }
 
-    /// The mean chunk: above the median where some calls do the work of many.
+    /// Returns the mean chunk: above the median where some calls do the work of many.
     pub fn mean_ns(&self) -> f64 {
         let count = self.chunks.len() + self.others.len();
         self.chunks.iter().chain(self.others).sum::<f64>() / count as f64
     }
 
-    /// Adds what another thread measured.
+    /// Adds the chunks of another thread.
     pub fn append(&mut self, other: Samples) {
         assert!(self.others.is_empty() && other.others.is_empty(), "only two threads are timed");
         self.others = other.chunks;
         self.pairs += other.pairs;
     }
 
-    /// Makes one table of both threads'.
+    /// Joins both threads' chunks in one table.
     fn join(&mut self) {
         let others = std::mem::take(&mut self.others);
         if others.is_empty() {
@@ -83,8 +83,8 @@ pub fn sample_once(pairs: usize, program: impl FnOnce()) -> Samples {
     Samples { chunks: table(1, |_| ns), others: &[], pairs: pairs as u64 }
 }
 
-/// An array in pages of its own, mapped for the life of the process: it neither uses nor disturbs the
-/// allocator under test.
+/// Makes an array in pages of its own, mapped for the life of the process: it neither uses nor
+/// disturbs the allocator under test.
 pub fn table<T>(length: usize, mut element: impl FnMut(usize) -> T) -> &'static mut [T] {
     // SAFETY: a fresh private mapping of at least `length` elements, each written before use.
     unsafe {

@@ -1,4 +1,5 @@
-//! One row on the allocator that this process was started with: a line of JSON for the driver.
+//! Runs one row on the allocator that this process was started with, and prints a line of JSON for
+//! the driver.
 
 use std::ffi::CStr;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub struct Options {
     check: bool,
 }
 
-/// What a worker found out.
+/// The result of a worker.
 #[derive(Serialize, Deserialize)]
 pub struct Outcome {
     pub row: String,
@@ -36,9 +37,9 @@ pub struct Outcome {
     pub peak_kib: u64,
     /// Resident memory after the row freed everything, KiB.
     pub end_kib: u64,
-    /// File that `malloc` comes from: shows whether the preload took effect.
+    /// The file that `malloc` comes from: shows whether preloading worked.
     pub malloc_from: String,
-    /// The allocator's version as it tells it itself, where a peer's crate has another.
+    /// The version that the allocator itself reports, where a peer's crate has another.
     pub version: Option<String>,
 }
 
@@ -46,7 +47,7 @@ pub fn run(options: &Options) -> Result<()> {
     let budget = Duration::try_from_secs_f64(options.seconds).context("--seconds")?;
     // An allocator that hangs must not hang the benchmark: the alarm's signal ends this process.
     let limit = 60.0 + 20.0 * options.seconds;
-    // SAFETY: no handler, no memory.
+    // SAFETY: the call installs no handler and touches no memory.
     unsafe { libc::alarm(limit as u32) };
     let mut samples = if options.check {
         let samples = (options.row.check)(budget);
@@ -57,7 +58,7 @@ pub fn run(options: &Options) -> Result<()> {
         (options.row.measure)(budget)
     };
     let outcome = Outcome {
-        // First, before what was measured is summed up, which takes memory.
+        // First, because summing up the results takes memory.
         end_kib: resident("VmRSS:")?,
         peak_kib: resident("VmHWM:")?,
         row: options.row.name.into(),
@@ -71,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A field of /proc/self/status, KiB.
+/// Reads a field of /proc/self/status, in KiB.
 fn resident(field: &str) -> Result<u64> {
     let path = "/proc/self/status";
     let status = std::fs::read_to_string(path).context(path)?;

@@ -1,4 +1,4 @@
-//! The benchmark itself, on allocators whose results are known beforehand.
+//! Tests the benchmark itself, on allocators with known results.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn a_slow_and_fat_allocator_comes_out_slow_and_fat() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(table.contains("slow / best"), "{table}");
 
-    // Row and allocator to the median of a column.
+    // Maps row and allocator to the median of a column.
     let samples = std::fs::read_to_string(csv).unwrap();
     let median = |row: &str, allocator: &str, column: usize| {
         let start = format!("{row},{allocator},");
@@ -72,7 +72,7 @@ fn every_row_checks_out_on_the_system_allocator() {
 
 #[test]
 fn a_library_without_malloc_fails_its_rows() {
-    // Some library that every Rust program loads, but not the C library.
+    // A library that every Rust program loads, but not the C library.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let library = maps.split_whitespace().find(|word| word.contains("/libgcc_s")).unwrap();
     let library = format!("nothing={library}");

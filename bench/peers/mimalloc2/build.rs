@@ -1,3 +1,5 @@
+//! Makes the linker export mimalloc's functions under the standard names.
+
 fn main() {
     export::export(|name| format!("mi_{name}"));
 }

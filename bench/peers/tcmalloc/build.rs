@@ -1,3 +1,5 @@
+//! Makes the linker export tcmalloc's functions under the standard names, and links its per-CPU caches.
+
 fn main() {
     export::export(|name| {
         let name = match name {
@@ -13,8 +15,8 @@ fn main() {
         };
         format!("TCMallocInternal{name}")
     });
-    // Nothing refers to the object file whose constructor turns the per-CPU caches on: unasked, the
-    // linker leaves it out, and tcmalloc falls back to slow per-thread caches.
+    // Nothing refers to the object file whose constructor turns the per-CPU caches on. Without this
+    // option the linker leaves it out, and tcmalloc uses slow per-thread caches.
     println!(
         "cargo::rustc-cdylib-link-arg=-Wl,--undefined=TCMalloc_Internal_ForceCpuCacheActivation"
     );

@@ -1,6 +1,6 @@
-// Object graphs that grow and are dropped, a cache of buffers that outlives them, and JSON of both.
-// The same data in every run. V8 keeps objects in a heap of its own; malloc serves buffers, the
-// compilers, hash tables of the engine, and its threads.
+// Builds object graphs that grow and are dropped, a cache of buffers that outlives them, and JSON
+// of both. The data is the same in every run. V8 keeps objects in a heap of its own; malloc serves
+// buffers, the compilers, the engine's hash tables, and its threads.
 "use strict";
 
 const GENERATIONS = 6;
@@ -14,11 +14,17 @@ function random(below) {
     return Math.floor((state / 2 ** 32) * below);
 }
 
-/// Nodes that point at earlier ones, and back.
+/// Makes nodes that point at earlier ones, and back.
 function makeGraph(generation) {
     const nodes = [];
     for (let id = 0; id < NODES; id++) {
-        const node = { id, name: `node ${generation}.${id}`, neighbours: new Set(), tags: new Map(), weights: [] };
+        const node = {
+            id,
+            name: `node ${generation}.${id}`,
+            neighbours: new Set(),
+            tags: new Map(),
+            weights: [],
+        };
         for (let edge = 0; id > 0 && edge < 3; edge++) {
             const other = nodes[random(id)];
             node.neighbours.add(other);
@@ -31,7 +37,7 @@ function makeGraph(generation) {
     return nodes;
 }
 
-/// How many nodes can be reached from the first.
+/// Counts the nodes that can be reached from the first.
 function reach(nodes) {
     const seen = new Set([nodes[0]]);
     for (const node of seen) {
@@ -43,7 +49,8 @@ function reach(nodes) {
 }
 
 function flat(node) {
-    return { ...node, neighbours: [...node.neighbours].map((other) => other.id), tags: [...node.tags] };
+    const neighbours = [...node.neighbours].map((other) => other.id);
+    return { ...node, neighbours, tags: [...node.tags] };
 }
 
 const cache = new Map();
@@ -61,7 +68,8 @@ for (let generation = 0; generation < GENERATIONS; generation++) {
 }
 check += cache.size;
 
-const bytes = Array.from({ length: BUFFERS }, (_, turn) => turn & 255).reduce((sum, byte) => sum + byte);
+const fills = Array.from({ length: BUFFERS }, (_, turn) => turn & 255);
+const bytes = fills.reduce((sum, byte) => sum + byte);
 const expected = GENERATIONS * (2 * NODES + bytes) + cache.size;
 if (check !== expected) {
     console.error(`graph.js: checksum ${check}, expected ${expected}`);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""redis-server on one allocator under redis-benchmark: prints the server's figures as a line of JSON.
+"""Runs redis-server on one allocator under redis-benchmark; prints its figures as a line of JSON.
 
-Only the server has the allocator; this script and the clients keep the C library's. Debian's server is
-linked with jemalloc, so the C library too must be preloaded for its allocator to serve. The C++ library
-follows, lest an allocator without operator new of its own get jemalloc's, whose blocks it cannot free.
+Only the server has the allocator; this script and the clients keep the C library's. Debian's server
+is linked with jemalloc, so for the C library's allocator to serve, it too must be preloaded. The
+C++ library follows: otherwise an allocator without operator new of its own would get jemalloc's,
+whose blocks it cannot free.
 """
 
 import argparse
@@ -22,7 +23,7 @@ IDLE_SECONDS = 1
 
 
 def c_library():
-    """The C library's path, from this process's own mappings."""
+    """Returns the C library's path, from this process's own mappings."""
     return re.search(r"\S+/libc\.so\.6$", Path("/proc/self/maps").read_text(), re.MULTILINE)[0]
 
 
@@ -65,7 +66,7 @@ class Server:
         )
 
     def check(self):
-        """The clients do not tell whether the server refused anything; it does."""
+        """Ends the run if the server refused a request; the clients do not report that."""
         errors = int(re.search(r"total_error_replies:(\d+)", self.ask("info", "stats"))[1])
         keys = int(self.ask("dbsize").split()[-1])
         if errors or not keys:
@@ -96,8 +97,12 @@ def measure(server, loads):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--library", default=c_library(), help="the allocator; default: the C library's")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--library", default=c_library(), help="the allocator; default: the C library's"
+    )
     parser.add_argument("loads", nargs="+", help="arguments of redis-benchmark, one string a load")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

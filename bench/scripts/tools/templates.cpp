@@ -1,5 +1,5 @@
-// A translation unit as large programs have them: much of the standard library, and templates on top.
-// It is compiled, never run.
+// A large translation unit for compilers: much of the standard library, and templates on top. It is
+// compiled, never run.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -19,7 +19,7 @@ struct Tag {
     int value = N;
 };
 
-/// A table per type: its containers are all instantiated.
+/// A table for each type, which instantiates all its containers.
 template <typename Key>
 class Registry {
 public:

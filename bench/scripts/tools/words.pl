@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# Hashes of hashes and of arrays, built, searched, sorted, thinned out and dropped, three times over. Perl
+# Builds, searches, sorts, thins out and drops hashes of hashes and of arrays, three times. Perl
 # takes every string, array and hash table from malloc.
 use strict;
 use warnings;
@@ -39,4 +39,5 @@ for my $round (1 .. ROUNDS) {
     die scalar(@rows) . " rows\n" if @rows != int(RECORDS / 3);
 }
 my $expected = ROUNDS * RECORDS * 6;
-die "$lines lines, $found found, expected $expected\n" if $lines != $expected || $found != $expected;
+die "$lines lines, $found found, expected $expected\n"
+    if $lines != $expected || $found != $expected;

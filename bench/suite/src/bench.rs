@@ -1,4 +1,4 @@
-//! One run of a case on an allocator.
+//! Runs a case on an allocator and takes its figures.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,24 +14,25 @@ use ebb::stats::Summary;
 
 use crate::case::{Allocator, CPU, END, Figures, Job, PEAK, Series, TIME};
 
-/// A job is repeated until it has run for so long.
+/// A job is repeated until it has run for this time in total.
 const ENOUGH: Duration = Duration::from_millis(300);
-/// And so often, at most.
+/// Maximum number of runs of a job.
 const RUNS_MOST: usize = 5;
 
 /// Runs programs.
 pub struct Bench {
     pub perf: Perf,
-    /// Holds what the program prints.
+    /// File for the program's output.
     pub output: PathBuf,
-    /// A program that takes longer is ended, and fails.
+    /// Limit in seconds: a program that takes longer is ended, and fails.
     pub limit: u32,
 }
 
 impl Bench {
-    /// A job on an allocator: one run, or several in a row of a short one. What takes some hundredths of a second takes
-    /// twice as long whenever the kernel has something else to do, so each figure is the median of its runs. (If already the
-    /// first is as slow as that it stays alone: for these there are rounds.) The series is that of the first.
+    /// Measures a job on an allocator: one run, or several in a row of a short one. A job of some
+    /// hundredths of a second takes twice as long whenever the kernel does something else. So each
+    /// figure is the median of its runs. (If the first run alone takes `ENOUGH`, it is not
+    /// repeated: long jobs have rounds.) The series is that of the first run.
     pub fn measure(&self, job: &Job, allocator: &Allocator) -> Result<(Figures, Option<Series>)> {
         let begin = Instant::now();
         let (first, series) = self.run(job, allocator)?;
@@ -42,7 +43,7 @@ impl Bench {
         Ok((medians(&runs), series))
     }
 
-    /// One run of a job on an allocator.
+    /// Runs a job once on an allocator.
     fn run(&self, job: &Job, allocator: &Allocator) -> Result<(Figures, Option<Series>)> {
         let mut set: Vec<(&str, std::ffi::OsString)> = Vec::new();
         set.extend(allocator.env.iter().map(|(name, value)| (name.as_str(), value.into())));
@@ -91,7 +92,7 @@ impl Bench {
     }
 }
 
-/// The median of each figure that all of these runs have.
+/// Returns the median of each figure that all of these runs have.
 fn medians(runs: &[Figures]) -> Figures {
     let names = runs.first().into_iter().flat_map(|run| run.keys());
     let median = |name: &String| {
@@ -101,7 +102,7 @@ fn medians(runs: &[Figures]) -> Figures {
     names.filter_map(median).collect()
 }
 
-/// What the program says of itself, on its last line.
+/// Parses the figures that the program prints on its last line.
 fn reported(text: &str) -> Result<(Figures, Option<Series>)> {
     let last = text.trim_end().lines().next_back().unwrap_or_default();
     let Ok(serde_json::Value::Object(map)) = serde_json::from_str(last) else {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
     use crate::case::Kind;
 
-    /// How often a shell command is run.
+    /// Returns how often a shell command is run.
     fn runs_of(name: &str, command: &str) -> usize {
         let folder = std::env::temp_dir().join(format!("suite-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();

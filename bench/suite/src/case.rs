@@ -1,4 +1,5 @@
-//! What is measured: a case is one program with its input; a job is a case on one allocator.
+//! Defines what is measured: a case is one program with its input; a job is a case on one
+//! allocator.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -7,15 +8,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-/// An allocator on its way through the suite.
+/// An allocator that takes part in a run.
 pub struct Allocator {
-    /// As in the tables: a peer's name, `ebbmalloc`, or `ebbmalloc-MODE` where the mode is forced.
+    /// As in the tables: a peer's name, `ebbmalloc`, `ebbmalloc-MODE` where the mode is forced, or
+    /// `before`.
     pub name: String,
-    /// To preload; the C library's own needs nothing.
+    /// The library to preload; None for the C library's allocator.
     pub library: Option<PathBuf>,
-    /// What it needs in the environment.
+    /// The environment variables that it needs.
     pub env: Vec<(String, String)>,
-    /// Where it comes from, with the version.
+    /// Its source and version.
     pub origin: String,
     pub kind: Kind,
 }
@@ -25,44 +27,48 @@ pub enum Kind {
     Peer,
     /// A peer that only some programs have built in: only in their cases.
     Guest,
-    /// The one under test.
+    /// The allocator under test.
     Ours,
-    /// The one under test with its mode forced: only in cases that compare modes.
+    /// The allocator under test with its mode forced: only in cases that compare modes.
     OurMode,
-    /// The one under test where it looks for mistakes.
+    /// The allocator under test in check, harden or sample mode.
     OurCare,
+    /// Another build of the one under test (`--before`): only in cases that preload it.
+    Before,
 }
 
 /// One program with its input. All allocators do the same work.
 pub struct Case {
     /// `group/name`, without spaces or commas.
     pub name: String,
-    /// What it does, in a line.
+    /// One line about what it does.
     pub about: String,
     /// Part of `--quick`.
     pub quick: bool,
-    /// For the pictures over the number of threads: which line it lies on, and where.
+    /// For the pictures over the number of threads: the line's name, and the number of threads.
     pub threads: Option<(String, u32)>,
     /// Also measure the forced modes of the allocator under test.
     pub modes: bool,
+    /// The program has the allocator under test built in: no other build of it can be preloaded.
+    pub ours_built_in: bool,
     /// Peers that only this program has built in, each with its origin.
     pub guests: Vec<(String, String)>,
-    /// Runs in so many rounds at most.
+    /// Maximum number of rounds in which it runs.
     pub most_rounds: u32,
-    /// The program for an allocator.
+    /// Returns the program for an allocator.
     pub job: Box<JobOf>,
 }
 
-/// What tells the program for an allocator.
+/// A function that returns the program for an allocator.
 type JobOf = dyn Fn(&Allocator) -> Result<Job>;
 
 impl Case {
-    /// A case on the allocator that is preloaded into the program.
+    /// Makes a case on the allocator that is preloaded into the program.
     pub fn new(name: impl Into<String>, about: impl Into<String>, job: Job) -> Self {
         Self::chosen(name, about, move |_| Ok(job.clone()))
     }
 
-    /// A case whose program depends on the allocator.
+    /// Makes a case whose program depends on the allocator.
     pub fn chosen(
         name: impl Into<String>,
         about: impl Into<String>,
@@ -75,6 +81,7 @@ impl Case {
             quick: false,
             threads: None,
             modes: false,
+            ours_built_in: false,
             guests: Vec::new(),
             most_rounds: u32::MAX,
             job: Box::new(job),
@@ -85,7 +92,7 @@ impl Case {
         Self { quick: true, ..self }
     }
 
-    /// `line` names what differs only in the number of threads.
+    /// `line` names the cases that differ only in the number of threads.
     pub fn threads(self, line: impl Into<String>, threads: u32) -> Self {
         Self { threads: Some((line.into(), threads)), ..self }
     }
@@ -94,34 +101,38 @@ impl Case {
         Self { modes: true, ..self }
     }
 
-    /// A peer that takes part in this case beside the others.
+    pub fn ours_built_in(self) -> Self {
+        Self { ours_built_in: true, ..self }
+    }
+
+    /// Adds a peer to this case beside the others.
     pub fn guest(mut self, name: &str, origin: impl Into<String>) -> Self {
         self.guests.push((name.into(), origin.into()));
         self
     }
 
-    /// For what takes long and says enough in so many rounds.
+    /// Limits the rounds of a long case, for which few are enough.
     pub fn at_most(self, rounds: u32) -> Self {
         Self { most_rounds: rounds, ..self }
     }
 }
 
-/// The first part of a case's name.
+/// Returns the first part of a case's name.
 pub fn group_of(name: &str) -> &str {
     name.split('/').next().unwrap_or_default()
 }
 
 /// A program with its arguments and environment.
 ///
-/// If the last line that it prints on standard output is a JSON object, its numbers are figures of the
-/// run. `time_s` and `peak_kib` replace the time and the peak of the whole process.
+/// If the last line that it prints on standard output is a JSON object, its numbers are figures of
+/// the run. `time_s` and `peak_kib` replace the time and the peak of the whole process.
 #[derive(Clone)]
 pub struct Job {
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
     pub env: Vec<(String, OsString)>,
-    /// Whether the allocator is preloaded; else the program has it built in, or preloads it itself
-    /// from what its arguments say.
+    /// Whether the allocator is preloaded; else the program has it built in, or preloads it itself,
+    /// as its arguments say.
     pub preload: bool,
 }
 
@@ -150,14 +161,14 @@ impl Job {
         self
     }
 
-    /// The program does without preloading.
+    /// The program runs without preloading.
     pub fn built_in(self) -> Self {
         Self { preload: false, ..self }
     }
 }
 
-/// Figures of one run by name; of each, less is better unless its name says otherwise (`…_per_s`).
-/// Units are the name's end: `_s`, `_kib`, `_mib_per_s`.
+/// Figures of one run by name. Less is better unless the name says otherwise (`…_per_s`). The
+/// name's end is the unit: `_s`, `_kib`, `_mib_per_s`.
 pub type Figures = BTreeMap<String, f64>;
 
 /// Points of seconds since the start, resident KiB, live KiB.

@@ -20,6 +20,9 @@ pub struct Conditions {
     pub quick: bool,
     /// Tells builds of the library under test apart.
     pub library: String,
+    /// The same for the build before it (`--before`), if it takes part.
+    #[serde(default)]
+    pub build_before: Option<String>,
     /// Variables of the environment that tune allocators.
     pub tuning: Vec<String>,
     /// How the library under test says that it works here.
@@ -55,22 +58,28 @@ impl Conditions {
     }
 
     /// Goes on with an earlier run of the same library: what was measured then belongs to the result.
-    pub fn continue_from(&mut self, before: Conditions) -> Result<()> {
-        ensure!(
-            before.library == self.library,
-            "the interrupted run measured another build of the library ({}; now it is {}): run \
-             without --resume",
-            before.library,
-            self.library,
-        );
-        self.load_before = before.load_before;
-        self.rounds = self.rounds.max(before.rounds);
+    pub fn continue_from(&mut self, earlier: Conditions) -> Result<()> {
+        let same = |option: &str, then: &str, now: &str| -> Result<()> {
+            ensure!(
+                then == now,
+                "the interrupted run measured another build of the library ({option} was {then}; \
+                 now it is {now}): run without --resume"
+            );
+            Ok(())
+        };
+        same("--library", &earlier.library, &self.library)?;
+        if let (Some(then), Some(now)) = (&earlier.build_before, &self.build_before) {
+            same("--before", then, now)?;
+        }
+        self.build_before = self.build_before.take().or(earlier.build_before);
+        self.load_before = earlier.load_before;
+        self.rounds = self.rounds.max(earlier.rounds);
         let known = |name: &str| self.allocators.iter().any(|other| other.name == name);
-        let earlier: Vec<_> = before.allocators.into_iter().filter(|a| !known(&a.name)).collect();
-        self.allocators.extend(earlier);
+        let others: Vec<_> = earlier.allocators.into_iter().filter(|a| !known(&a.name)).collect();
+        self.allocators.extend(others);
         let known = |name: &str| self.cases.iter().any(|other| other.name == name);
-        let earlier: Vec<_> = before.cases.into_iter().filter(|case| !known(&case.name)).collect();
-        self.cases.extend(earlier);
+        let others: Vec<_> = earlier.cases.into_iter().filter(|case| !known(&case.name)).collect();
+        self.cases.extend(others);
         Ok(())
     }
 

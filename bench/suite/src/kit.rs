@@ -1,4 +1,4 @@
-//! What workloads are set up with: packages, builds, downloads, a place for their input.
+//! Sets up workloads: packages, builds, downloads, and a directory for their input.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use allocators::Peer;
 use anyhow::{Context, Result, ensure};
 
 pub struct Kit {
-    /// Where workloads keep what they build, download and generate; kept between runs.
+    /// Directory for what workloads build, download and generate; kept between runs.
     pub work: PathBuf,
     /// The shared library of the allocator under test.
     pub library: PathBuf,
@@ -16,33 +16,59 @@ pub struct Kit {
     pub repository: PathBuf,
     /// CPUs that this process may run on.
     pub cpus: u32,
-    /// Names of the allocators to come, for programs that build them in.
+    /// Names of the allocators of the run, for programs that build them in.
     pub allocators: Vec<&'static str>,
+    /// Nothing is installed, built or run: the cases are only listed.
+    only_listing: bool,
 }
 
 impl Kit {
     pub fn new(out: &Path, library: &Path, peers: &[&'static Peer]) -> Result<Self> {
         let work = out.join("work");
         fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
-        let cpus = std::thread::available_parallelism()?.get() as u32;
-        let repository =
-            allocators::workspace().parent().expect("the benchmarks lie in the repository").into();
         let allocators = peers.iter().map(|peer| peer.name).chain(["ebbmalloc"]).collect();
         let work = work.canonicalize()?;
-        Ok(Self { work, library: library.into(), repository, cpus, allocators })
+        Ok(Self {
+            work,
+            library: library.into(),
+            repository: repository(),
+            cpus: cpus()?,
+            allocators,
+            only_listing: false,
+        })
     }
 
-    /// A file or directory of the benchmarks' workspace.
+    /// For cases that are listed and never run: sets nothing up.
+    pub fn for_listing() -> Result<Self> {
+        Ok(Self {
+            work: PathBuf::new(),
+            library: PathBuf::new(),
+            repository: repository(),
+            cpus: cpus()?,
+            allocators: Vec::new(),
+            only_listing: true,
+        })
+    }
+
+    /// Returns the path of a file or directory of the benchmarks' workspace.
     pub fn source(&self, path: &str) -> PathBuf {
         allocators::workspace().join(path)
     }
 
     /// Installs those of Debian's packages that are missing.
     pub fn packages(&self, names: &[&str]) -> Result<()> {
-        allocators::debian::install(names)
+        if self.only_listing { Ok(()) } else { allocators::debian::install(names) }
     }
 
-    /// Debian's Python with packages from PyPI, in an environment of their own. Returns the interpreter.
+    /// What a program prints that was set up before, trimmed.
+    pub fn output_of(&self, program: &Path, arguments: &[&str]) -> Result<String> {
+        if self.only_listing {
+            return Ok(String::new());
+        }
+        allocators::command_output(&program.to_string_lossy(), arguments)
+    }
+
+    /// Makes an environment of Debian's Python with packages from PyPI. Returns the interpreter.
     pub fn python(&self, name: &str, packages: &[&str]) -> Result<PathBuf> {
         self.packages(&["python3", "python3-venv"])?;
         let home = self.work.join(format!("python-{name}"));
@@ -56,11 +82,14 @@ impl Kit {
         Ok(python)
     }
 
-    /// Builds a package of the benchmarks' workspace with some features. Returns the directory of its
-    /// programs, which is their own: builds with other features share only what they depend on.
+    /// Builds a package of the benchmarks' workspace with some features. Returns the directory of
+    /// its programs. Each set of features has its own; builds share only their dependencies.
     pub fn build(&self, package: &str, features: &str) -> Result<PathBuf> {
         let name = if features.is_empty() { "default" } else { features };
         let target = self.work.join("build").join(name);
+        if self.only_listing {
+            return Ok(target.join("release"));
+        }
         if !target.join("release").exists() {
             eprintln!("building {package} ({name}), which can take minutes");
         }
@@ -71,24 +100,33 @@ impl Kit {
         Ok(target.join("release"))
     }
 
-    /// A file of the work directory that `make` writes, unless it is there already.
+    /// Returns a file of the work directory, and has `make` write it if it is missing.
     pub fn once(&self, name: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
         let path = self.work.join(name);
-        if !path.exists() {
+        if !path.exists() && !self.only_listing {
             eprintln!("making {name}");
             let partial = self.work.join(format!("{name}.partial"));
-            // Of an attempt that was interrupted.
+            // Left by an attempt that was interrupted.
             let _ = fs::remove_dir_all(&partial).or_else(|_| fs::remove_file(&partial));
             make(&partial).with_context(|| format!("making {name}"))?;
             if partial.exists() {
                 fs::rename(&partial, &path)?;
             } else {
-                // There is no file to make, only something to have done.
+                // `make` wrote no file; the empty one notes that it has run.
                 fs::write(&path, "")?;
             }
         }
         Ok(path)
     }
+}
+
+/// CPUs that this process may run on.
+fn cpus() -> Result<u32> {
+    Ok(std::thread::available_parallelism()?.get() as u32)
+}
+
+fn repository() -> PathBuf {
+    allocators::workspace().parent().expect("the benchmarks lie in the repository").into()
 }
 
 /// Runs a command of the set-up; its messages are shown only if it fails.

@@ -1,7 +1,8 @@
-//! `suite`: allocators side by side, in one run, on work that nobody tuned to.
+//! `suite`: compares allocators side by side, in one run, on workloads that none was tuned for.
 //!
-//! From the command line down: `plan` (which cases, which allocators), `run` (interleaved, resumable),
-//! `results` (the CSV file), `report` (tables and pictures). The work itself is in `workloads/`.
+//! From the command line down: `plan` (which cases, which allocators), `run` (interleaved,
+//! resumable), `results` (the CSV file), `report` (tables and pictures). The cases are in
+//! `workloads/`.
 
 mod bench;
 mod case;
@@ -17,7 +18,7 @@ mod workloads;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(about = "Allocators side by side on real programs and classic workloads", after_help = workloads::list())]
+#[command(about = "Allocators side by side on real programs and classic workloads")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -26,10 +27,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Set up peers and workloads, measure, and draw the result
+    #[command(after_help = workloads::list())]
     Run(run::Options),
     /// Draw the result of a run again
     Report(report::Options),
-    /// Print the version that the allocator of this process gives itself
+    /// Print the version that the allocator of this process reports
     #[command(hide = true)]
     Version,
 }

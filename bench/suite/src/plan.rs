@@ -1,5 +1,7 @@
 //! Which cases on which allocators: sets up the groups, builds the peers, and says what is missing.
 
+use std::path::Path;
+
 use allocators::{Peer, Ready};
 use anyhow::{Result, ensure};
 
@@ -66,9 +68,15 @@ impl Plan {
         Ok(Self { cases, allocators: Vec::new(), missing })
     }
 
-    /// Adds the peers, which are built or installed if need be, and the library under test, also as it looks for mistakes in
-    /// these ways.
-    pub fn set_up_allocators(&mut self, kit: &Kit, peers: &[&'static Peer], careful: &[Way]) {
+    /// Adds the peers, which are built or installed if need be, the library under test, also as it
+    /// looks for mistakes in these ways, and the build before it, if there is one.
+    pub fn set_up_allocators(
+        &mut self,
+        kit: &Kit,
+        peers: &[&'static Peer],
+        careful: &[Way],
+        before: Option<&Path>,
+    ) {
         for peer in peers {
             match peer.set_up() {
                 Ok(ready) => self.allocators.push(peer_of(ready)),
@@ -99,6 +107,13 @@ impl Plan {
             }
         }
         self.allocators.extend(careful.iter().map(|&way| ours(Kind::OurCare, Some(way))));
+        self.allocators.extend(before.map(|library| Allocator {
+            name: "before".into(),
+            library: Some(library.into()),
+            env: Vec::new(),
+            origin: "another build of ebbmalloc".into(),
+            kind: Kind::Before,
+        }));
     }
 
     /// Who runs a case.
@@ -107,6 +122,7 @@ impl Plan {
             Kind::Peer | Kind::Ours | Kind::OurCare => true,
             Kind::Guest => case.guests.iter().any(|(name, _)| *name == allocator.name),
             Kind::OurMode => case.modes,
+            Kind::Before => !case.ours_built_in,
         };
         self.allocators.iter().filter(takes_part).collect()
     }

@@ -1,11 +1,11 @@
-//! Tells on standard error how far a run is.
+//! Prints the progress of a run on standard error.
 
 use std::time::Instant;
 
 use crate::plan::Plan;
 use crate::results::Results;
 
-/// A line for each case and round.
+/// Prints a line for each case and round.
 pub struct Progress {
     total: usize,
     done: usize,

@@ -1,4 +1,5 @@
-//! What was measured, in a CSV file that grows run by run, so that an interrupted suite can go on.
+//! Stores the measurements in a CSV file that grows run by run, so that an interrupted suite can go
+//! on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -23,7 +24,7 @@ pub struct Record {
     pub value: f64,
 }
 
-/// A run that gave no figures has this one, and its failure in `failures.csv`.
+/// A run without figures has this one, and its failure is in `failures.csv`.
 pub const FAILED: &str = "failed";
 
 /// A run that failed, and why.
@@ -44,7 +45,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens the results in `out`; `fresh` puts aside what is there.
+    /// Opens the results in `out`; `fresh` puts existing ones aside.
     pub fn open(out: &Path, fresh: bool) -> Result<Self> {
         if fresh {
             put_aside(out);
@@ -90,19 +91,19 @@ impl Results {
     }
 }
 
-/// What an earlier run left is kept once, as `NAME.old`.
+/// Keeps the results of one earlier run as `NAME.old`.
 fn put_aside(out: &Path) {
     for name in [RECORDS, FAILURES, "run.json", "series"] {
         let (path, old) = (out.join(name), out.join(format!("{name}.old")));
         if path.exists() {
-            // What is not there need not be removed.
+            // A missing file need not be removed.
             let _ = fs::remove_dir_all(&old).or_else(|_| fs::remove_file(&old));
             let _ = fs::rename(path, old);
         }
     }
 }
 
-/// A run whose figures were cut short (the disk was full, the machine went down) is to be made again.
+/// Drops a run whose figures were cut short (full disk, power loss), so that it is made again.
 fn drop_unfinished(path: &Path) -> Result<()> {
     let text = fs::read_to_string(path).unwrap_or_default();
     if text.is_empty() || text.ends_with('\n') {
@@ -122,7 +123,7 @@ fn append(path: &Path) -> Result<csv::Writer<File>> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let file = file.with_context(|| path.display().to_string())?;
     let empty = file.metadata()?.len() == 0;
-    // Figures of one run are written at once: there are few of them.
+    // The figures of one run are few and are written at once.
     Ok(csv::WriterBuilder::new().has_headers(empty).from_writer(file))
 }
 
@@ -138,17 +139,17 @@ fn read_csv<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>> {
     parse(&text).with_context(|| path.display().to_string())
 }
 
-/// Everything measured in `out` so far.
+/// Reads all measurements in `out`.
 pub fn read(out: &Path) -> Result<Vec<Record>> {
     read_csv(&out.join(RECORDS))
 }
 
-/// The runs that failed.
+/// Reads the runs that failed.
 pub fn read_failures(out: &Path) -> Result<Vec<Failure>> {
     read_csv(&out.join(FAILURES))
 }
 
-/// Memory over time by case and allocator.
+/// Reads memory over time, by case and allocator.
 pub fn read_series(out: &Path) -> Result<BTreeMap<(String, String), Series>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(out.join("series")).into_iter().flatten() {

@@ -23,6 +23,9 @@ pub struct Options {
     /// The library under test
     #[arg(long, value_name = "FILE")]
     library: PathBuf,
+    /// Another build of it, measured beside it as `before`
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// Where results, tables and pictures go
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -48,7 +51,7 @@ pub struct Options {
     /// A program that runs longer is ended, and fails
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
-    /// Set up the cases and list them, measure nothing
+    /// List the cases; set up and measure nothing
     #[arg(long)]
     list: bool,
 }
@@ -60,21 +63,24 @@ fn way(name: &str) -> Result<Way> {
 }
 
 pub fn run(options: &Options) -> Result<()> {
-    let out = &options.out;
-    fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
-    let _lock = lock(out)?;
-    let peers = allocators::select(&options.peers);
-    let kit = Kit::new(out, &keep(&options.library, out)?, &peers)?;
-    let mut plan = Plan::of_cases(&kit, &options.only, options.quick)?;
     if options.list {
+        let plan = Plan::of_cases(&Kit::for_listing()?, &options.only, options.quick)?;
         for case in &plan.cases {
             println!("{:32} {}", case.name, case.about);
         }
         return Ok(());
     }
-    plan.set_up_allocators(&kit, &peers, &options.careful);
+    let out = &options.out;
+    fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
+    let _lock = lock(out)?;
+    let peers = allocators::select(&options.peers);
+    let kit = Kit::new(out, &keep("library", &options.library, out)?, &peers)?;
+    let before = options.before.as_ref().map(|file| keep("before", file, out)).transpose()?;
+    let mut plan = Plan::of_cases(&kit, &options.only, options.quick)?;
+    plan.set_up_allocators(&kit, &peers, &options.careful, before.as_deref());
     let rounds = options.repeat.unwrap_or(if options.quick { 1 } else { 5 });
     let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
+    conditions.build_before = before.as_deref().map(conditions::fingerprint).transpose()?;
     if options.resume {
         conditions.continue_from(Conditions::read(out)?)?;
     }
@@ -143,14 +149,15 @@ fn lock(out: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// Copies the library under test, so that a new build cannot replace it while it is measured.
-fn keep(library: &Path, out: &Path) -> Result<PathBuf> {
+/// Copies the file of an option, so that a new build cannot replace it while it is measured.
+fn keep(option: &str, library: &Path, out: &Path) -> Result<PathBuf> {
     let shown = library.display();
-    let content = fs::read(library).with_context(|| format!("--library {shown}"))?;
-    let kept = out.canonicalize()?.join("libebbmalloc.so");
+    let content = fs::read(library).with_context(|| format!("--{option} {shown}"))?;
+    let name = if option == "library" { "libebbmalloc.so" } else { "libebbmalloc-before.so" };
+    let kept = out.canonicalize()?.join(name);
     if fs::read(&kept).ok().as_ref() != Some(&content) {
         // Not in place: a process that outlived an earlier run may still use the old one.
-        let fresh = out.join("libebbmalloc.so.new");
+        let fresh = kept.with_extension("so.new");
         fs::write(&fresh, content)?;
         fs::rename(&fresh, &kept)?;
     }
@@ -176,6 +183,7 @@ fn conditions(plan: &Plan, library: &Path, rounds: u32, quick: bool) -> Result<C
         rounds,
         quick,
         library: conditions::fingerprint(library)?,
+        build_before: None,
         tuning: conditions::tuning(),
         mode: ours.map(conditions::mode).unwrap_or_default(),
         allocators: plan.allocators.iter().map(described).collect(),

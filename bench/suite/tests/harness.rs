@@ -1,5 +1,5 @@
-//! The suite itself, on allocators whose results are known beforehand: `peers/slow` plays the library
-//! under test.
+//! Tests the suite itself, on allocators with known results: `peers/slow` plays the library under
+//! test.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,7 +19,7 @@ fn slow_library() -> PathBuf {
     allocators::build("slow", target()).unwrap()
 }
 
-/// A fresh directory for results. What the suite builds is kept, and shared by the tests.
+/// Makes a fresh directory for results. What the suite builds is kept, and shared by the tests.
 fn fresh(name: &str) -> PathBuf {
     let all = target().join("suite-tests");
     let out = all.join(name);
@@ -30,7 +30,7 @@ fn fresh(name: &str) -> PathBuf {
     out
 }
 
-/// Measures glibc and the slow allocator.
+/// Prepares a run that measures glibc and the slow allocator.
 fn suite(out: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(SUITE);
     command.args(["run", "--peers=glibc", "--out"]).arg(out).arg("--library").arg(slow_library());
@@ -38,7 +38,7 @@ fn suite(out: &Path, options: &[&str]) -> Command {
     command
 }
 
-/// What a command says on both streams; it has to end well, or badly.
+/// Returns the output of a command on both streams; checks whether it succeeds as expected.
 fn messages(command: &mut Command, well: bool) -> String {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = [stdout, stderr].concat();
@@ -47,7 +47,8 @@ fn messages(command: &mut Command, well: bool) -> String {
     text
 }
 
-/// Values of a figure in `results.csv` by case, allocator and round; each must be there once.
+/// Returns the values of a figure in `results.csv` by case, allocator and round; each must be there
+/// once.
 fn figures(out: &Path, figure: &str) -> BTreeMap<(String, String, u32), f64> {
     let mut figures = BTreeMap::new();
     for line in fs::read_to_string(out.join("results.csv")).unwrap().lines().skip(1) {
@@ -89,6 +90,29 @@ fn a_slow_and_fat_allocator_comes_out_slow_and_fat() {
 }
 
 #[test]
+fn another_build_is_measured_beside_the_library() {
+    let out = fresh("before");
+    let mut command = suite(&out, &["--only=basic/start", "--repeat=2", "--before"]);
+    let table = messages(command.arg(slow_library()), true);
+    let names: Vec<_> = figures(&out, "time_s").into_keys().map(|(_, name, _)| name).collect();
+    assert_eq!(names, ["before", "before", "ebbmalloc", "ebbmalloc", "glibc", "glibc"]);
+    let section = table.split_once("## Against the build before").unwrap().1;
+    let rows = section.lines().filter(|line| line.starts_with("| all ")).collect::<Vec<_>>();
+    assert!(rows.len() == 1 && rows[0].matches("too few rounds").count() == 2, "{section}");
+    assert!(out.join("libebbmalloc-before.so").exists());
+}
+
+#[test]
+fn listing_sets_nothing_up() {
+    let mut command = Command::new(SUITE);
+    command.args(["run", "--library=/nowhere.so", "--out=/dev/null/out", "--list"]);
+    let text = messages(&mut command, true);
+    for case in ["basic/start ", "tokenizer/idle ", "zig/lower-1 ", "python/churn "] {
+        assert!(text.lines().any(|line| line.starts_with(case)), "{case}: {text}");
+    }
+}
+
+#[test]
 fn an_interrupted_run_goes_on_where_it_was() {
     let out = fresh("resume");
     let options = ["--only=basic/start", "--repeat=100"];
@@ -99,7 +123,7 @@ fn an_interrupted_run_goes_on_where_it_was() {
         assert!(begun.try_wait().unwrap().is_none(), "ended by itself");
         thread::sleep(Duration::from_millis(5));
     }
-    // SAFETY: our own child, not yet waited for.
+    // SAFETY: a system call; our own child, not yet waited for.
     unsafe { libc::kill(begun.id() as i32, libc::SIGINT) };
     let output = begun.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -174,7 +198,8 @@ fn a_peer_that_does_not_build_is_named_and_stops_nobody() {
     let script = "#!/bin/sh\ncase \"$*\" in *peer-snmalloc*) echo 'error: no' >&2; exit 1;; esac\n";
     let text = out.join("cargo.text");
     fs::write(&text, format!("{script}exec {} \"$@\"\n", env!("CARGO"))).unwrap();
-    // Not written by ourselves: children that other tests start just then would have it open for writing too.
+    // Another process writes it: children of other tests that start now would inherit our writable
+    // file, and it could not be executed.
     assert!(
         Command::new("install").arg("--mode=755").args([&text, &cargo]).status().unwrap().success()
     );

@@ -1,9 +1,11 @@
-//! Copying, filling and comparing for the engine itself, which does so with locks held: the C library's
-//! functions may be another library's that allocates. These are local symbols. Where everything is compiled as one
-//! object (the release profile has `lto`), the assembler resolves the compiler's calls of these names to them.
-//! What programs ask to be copied or cleared goes to the C library by other names (`os/bytes.rs`).
+//! Defines memcpy, memset and bcmp for the engine itself, which calls them with locks held.
+//!
+//! The C library's functions will not do: another library, one that allocates, may have replaced
+//! them. These are local symbols. If all code is compiled as one object (the release profile has
+//! `lto`), the assembler resolves the compiler's calls of these names to them. Blocks of programs
+//! are copied and cleared by the C library, under other names (`platform/kernel/bytes.rs`).
 
-// Ranges do not overlap; each ends with a store that may repeat some of the one before.
+// Ranges do not overlap. The last store of each may repeat part of the one before.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.ebbmalloc_bytes, \"ax\", @progbits",
@@ -92,7 +94,7 @@ core::arch::global_asm!(
     "5:",
     "ret",
     ".popsection",
-    // From here on the processor's own way is as quick.
+    // Bytes from which on the processor's string instruction is as fast.
     long = const 2048,
 );
 

@@ -1,13 +1,14 @@
-//! C++ operator new and delete, all forms, by their Itanium ABI names.
+//! Defines C++ operator new and delete in all forms, for their Itanium ABI names.
 //!
 //! Four operators do the work: `new` and `delete`, plain and aligned. The others forward to them
-//! through the dynamic symbol, as the C++ standard has it ([new.delete]), so that a program that
-//! replaces one of them gets the calls of all its forms. Where the engine knows what size each block was asked for
-//! with (check and harden mode), sized deletes compare it, unless the program has operators of its own.
+//! through the dynamic symbol, as the C++ standard demands ([new.delete]). So a program that
+//! replaces one of the four gets the calls of all its forms. In check and harden mode the engine
+//! knows the requested size of each block. There, sized deletes compare it, unless the program has
+//! operators of its own.
 //!
-//! Exceptions pass through these frames: they are `C-unwind` functions without anything to
-//! clean up. What is thrown is the C++ library's own, which is found at run time: programs
-//! without C++ have none, and never get here.
+//! Exceptions pass through these frames: they are `C-unwind` functions with nothing to clean up.
+//! The C++ library, found at run time, throws the exception. Programs without C++ have no such
+//! library, and never get here.
 
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -16,8 +17,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::internals::{ENGINE, MIN_ALIGN};
 
-/// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, the function
-/// here that does its work, and a hidden name for the symbol's definition beside it.
+/// Passes the table of operators to a macro: the symbol of the Itanium C++ ABI, and the function of
+/// this module that implements it.
 #[macro_export]
 macro_rules! cxx_operators {
     ($define:ident) => {
@@ -59,7 +60,7 @@ unsafe extern "C" {
     fn _ZdaPvSt11align_val_t(block: *mut c_void, align: usize);
 }
 
-// The library's own definitions, by hidden names, so that they are these whatever a program defines.
+// The library's own definitions under hidden names, which no program can replace.
 unsafe extern "C" {
     static ebb_own_ZdlPv: u8;
     static ebb_own_ZdaPv: u8;
@@ -72,8 +73,8 @@ type AlignedNew = unsafe extern "C-unwind" fn(usize, usize) -> *mut c_void;
 type Delete = unsafe extern "C" fn(*mut c_void);
 type AlignedDelete = unsafe extern "C" fn(*mut c_void, usize);
 
-/// The operators that others forward to, as the linker or the loader resolved their names: the
-/// program's own, where it has some.
+/// The operators that the others forward to, as the linker or the loader resolved their names. If
+/// the program defines some, they are the program's.
 struct Base {
     new: New,
     aligned_new: AlignedNew,
@@ -92,37 +93,38 @@ static BASE: Base = Base {
     aligned_array_delete: _ZdaPvSt11align_val_t,
 };
 
-/// Calls an operator of [`BASE`], as the loader left it and not as the compiler sees it here.
+/// Calls an operator of [`BASE`]. The read is volatile: the loader may have put another address
+/// there than the compiler sees.
 macro_rules! base {
     ($field:ident($($arg:expr),*)) => {
         (&raw const BASE.$field).read_volatile()($($arg),*)
     };
 }
 
-/// An alignment as the engine takes it. One above the largest power of two is none that a type
-/// could have, nor a block: it becomes that, which is beyond all memory.
+/// Rounds an alignment up to a power of two, as the engine demands. An alignment above the largest
+/// power of two becomes that one, for which no memory suffices: no type can have either.
 #[inline(always)]
 fn power_of_two(align: usize) -> usize {
     align.checked_next_power_of_two().unwrap_or(1 << (usize::BITS - 1))
 }
 
-/// Allocates, and throws `std::bad_alloc` where that fails for good.
+/// Allocates, or throws `std::bad_alloc` if no new-handler helps.
 #[inline(always)]
 unsafe fn allocate(size: usize, align: usize) -> *mut c_void {
     let block = ENGINE.alloc_aligned(size, align);
     if !block.is_null() {
         return block.cast();
     }
-    // SAFETY: the caller's, who lets exceptions pass.
+    // SAFETY: the caller lets exceptions pass.
     unsafe { allocate_slow(size, align) }
 }
 
-/// A function of the C++ library in this process, as the linker or the loader found it; else that
-/// of a library that was loaded for some module alone.
+/// Finds a symbol of the C++ library in this process, as the linker or the loader resolved it. Else
+/// searches libraries that were loaded for one module only.
 macro_rules! cxx_library_symbol {
     ($name:literal) => {{
         let linked: *mut c_void;
-        // A weak symbol that nobody defines has address 0.
+        // An undefined weak symbol has address 0.
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
             concat!(".weak ", $name),
@@ -142,25 +144,25 @@ macro_rules! cxx_library_symbol {
     }};
 }
 
-/// Calls the new-handler and tries again, as long as there is one; then throws.
+/// Calls the new-handler and tries again while one is set, then throws.
 #[cold]
 unsafe extern "C-unwind" fn allocate_slow(size: usize, align: usize) -> *mut c_void {
-    // SAFETY: exceptions may pass.
+    // SAFETY: the caller lets exceptions pass.
     unsafe {
         let block = allocate_by_handler(size, align);
         if block.is_null() { throw_bad_alloc() } else { block }
     }
 }
 
-/// Throws `std::bad_alloc`: by the C++ library's own function, else, where a program has linked
-/// the library without it, by what that would do (Itanium C++ ABI, "Exception Handling").
+/// Throws `std::bad_alloc` by the C++ library's own function. If the program linked the library
+/// without it, throws by the steps of that function (Itanium C++ ABI, "Exception Handling").
 #[cold]
 unsafe extern "C-unwind" fn throw_bad_alloc() -> *mut c_void {
     type Thrower = unsafe extern "C-unwind" fn() -> *mut c_void;
     type AllocateException = unsafe extern "C-unwind" fn(usize) -> *mut *mut c_void;
     type Throw = unsafe extern "C-unwind" fn(*mut *mut c_void, *mut c_void, *mut c_void) -> !;
-    // SAFETY: the symbols are what their names say. A `bad_alloc` is a pointer to its virtual
-    // functions, which follow two words of its virtual table.
+    // SAFETY: the C++ ABI gives the symbols these types. A `bad_alloc` is one pointer, to its
+    // virtual functions, which follow the first two words of its virtual table.
     unsafe {
         if let Some(thrower) = cxx_library_symbol!("_ZSt17__throw_bad_allocv") {
             return transmute::<*mut c_void, Thrower>(thrower)();
@@ -181,13 +183,13 @@ unsafe extern "C-unwind" fn throw_bad_alloc() -> *mut c_void {
     ENGINE.fail("operator new: no memory, and no C++ library to throw bad_alloc")
 }
 
-/// Calls the new-handler and tries again, until there is memory, or no handler any more.
+/// Calls the new-handler and tries again, until there is memory or no handler is set.
 #[cold]
 unsafe extern "C-unwind" fn allocate_by_handler(size: usize, align: usize) -> *mut c_void {
     type Handler = Option<unsafe extern "C-unwind" fn()>;
     type GetHandler = unsafe extern "C-unwind" fn() -> Handler;
-    // SAFETY: the name is `std::get_new_handler`. A handler frees memory, throws, or ends the
-    // program.
+    // SAFETY: the symbol is `std::get_new_handler`, which has this type. A handler frees memory,
+    // throws, or ends the program.
     unsafe {
         let Some(get_handler) = cxx_library_symbol!("_ZSt15get_new_handlerv") else {
             return ptr::null_mut();
@@ -203,9 +205,10 @@ unsafe extern "C-unwind" fn allocate_by_handler(size: usize, align: usize) -> *m
     ptr::null_mut()
 }
 
+/// Finds a symbol, by a name that ends in a zero byte, among the loaded libraries.
 fn loaded_symbol(name: &str) -> Option<*mut c_void> {
     let name = name.as_ptr().cast();
-    // SAFETY: a terminated name; looks it up and loads nothing that is not there.
+    // SAFETY: the name ends in a zero byte. `RTLD_NOLOAD` loads no further library.
     unsafe {
         let mut symbol = libc::dlsym(libc::RTLD_DEFAULT, name);
         for library in [c"libstdc++.so.6", c"libc++.so.1"] {
@@ -220,13 +223,13 @@ fn loaded_symbol(name: &str) -> Option<*mut c_void> {
     }
 }
 
-/// The next definition of `name` after ours, looked up once.
+/// The next definition of `name` after this library's, looked up until found once.
 fn next_symbol(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
     let known = cache.load(Ordering::Relaxed);
     if !known.is_null() {
         return known;
     }
-    // SAFETY: a terminated name; looks it up.
+    // SAFETY: the name ends in a zero byte.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
     cache.store(found, Ordering::Relaxed);
     found
@@ -234,34 +237,37 @@ fn next_symbol(cache: &AtomicPtr<c_void>, name: &str) -> *mut c_void {
 
 /// `new(size)`.
 pub unsafe extern "C-unwind" fn new(size: usize) -> *mut c_void {
-    // SAFETY: exceptions may pass.
+    // SAFETY: C++ callers let exceptions pass.
     unsafe { allocate(size, MIN_ALIGN) }
 }
 
 /// `new(size, align)`.
 pub unsafe extern "C-unwind" fn aligned_new(size: usize, align: usize) -> *mut c_void {
-    // SAFETY: exceptions may pass.
+    // SAFETY: C++ callers let exceptions pass.
     unsafe { allocate(size, power_of_two(align)) }
 }
 
 /// `delete(block)`.
 pub unsafe extern "C-unwind" fn delete(block: *mut c_void) {
-    // SAFETY: the caller gives the block up.
+    // SAFETY: the caller owns the block, and does not use it again.
     unsafe { ENGINE.free(block.cast()) }
 }
 
 /// `delete(block, align)`.
 pub unsafe extern "C-unwind" fn aligned_delete(block: *mut c_void, _align: usize) {
-    // SAFETY: the caller gives the block up.
+    // SAFETY: the caller owns the block, and does not use it again.
     unsafe { ENGINE.free(block.cast()) }
 }
 
-/// Defines forms that only forward to an operator of [`BASE`], which takes some of the arguments.
+/// Defines forms that forward to an operator of [`BASE`], with some of their arguments.
 macro_rules! forward {
-    ($($name:ident($($arg:ident: $ty:ty),+) $(-> $ret:ty)? => $base:ident($($passed:ident),+);)+) => {$(
+    ($(
+        $name:ident($($arg:ident: $ty:ty),+) $(-> $ret:ty)? => $base:ident($($passed:ident),+);
+    )+) => {$(
         #[doc = concat!("Forwards to the program's `", stringify!($base), "`.")]
         pub unsafe extern "C-unwind" fn $name($($arg: $ty),+) $(-> $ret)? {
-            // SAFETY: the caller's, passed on.
+            // SAFETY: the caller fulfils the contract of this form, which includes the base
+            // operator's.
             unsafe { base!($base($($passed),+)) }
         }
     )+};
@@ -277,13 +283,16 @@ forward! {
         => aligned_array_delete(block, align);
 }
 
-/// Defines sized forms of delete, which forward to an operator of [`BASE`] as well, unless the size is to be compared:
-/// that is where all operators on the way are our own.
+/// Defines sized forms of delete. They compare the size if the engine knows sizes, and if all
+/// operators on the way are the library's own. Else they forward to an operator of [`BASE`].
 macro_rules! sized {
-    ($($name:ident($($arg:ident)?) => $base:ident, own $($on_the_way:ident = $own:ident),+; align $align:expr;)+) => {$(
-        #[doc = concat!("Forwards to the program's `", stringify!($base), "`, or compares the size.")]
+    ($(
+        $name:ident($($arg:ident)?) => $base:ident,
+            own $($on_the_way:ident = $own:ident),+; align $align:expr;
+    )+) => {$(
+        #[doc = concat!("Compares the size, or forwards to `", stringify!($base), "`.")]
         pub unsafe extern "C-unwind" fn $name(block: *mut c_void, size: usize $(, $arg: usize)?) {
-            // SAFETY: the caller's, passed on.
+            // SAFETY: the caller owns the block, and does not use it again.
             unsafe {
                 if !ENGINE.knows_sizes() || $(!is_own!($on_the_way, $own))||+ {
                     base!($base(block $(, $arg)?))
@@ -295,7 +304,7 @@ macro_rules! sized {
     )+};
 }
 
-/// Whether an operator of [`BASE`] is the one that this library defines.
+/// Whether an operator of [`BASE`] is this library's own.
 macro_rules! is_own {
     ($operator:ident, $own:ident) => {
         ptr::addr_eq((&raw const BASE.$operator).read_volatile() as *const (), &raw const $own)
@@ -309,18 +318,21 @@ sized! {
     sized_aligned_delete(align) => aligned_delete,
         own aligned_delete = ebb_own_ZdlPvSt11align_val_t; align power_of_two(align);
     sized_aligned_array_delete(align) => aligned_array_delete,
-        own aligned_array_delete = ebb_own_ZdaPvSt11align_val_t, aligned_delete = ebb_own_ZdlPvSt11align_val_t;
+        own aligned_array_delete = ebb_own_ZdaPvSt11align_val_t,
+            aligned_delete = ebb_own_ZdlPvSt11align_val_t;
         align power_of_two(align);
 }
 
-/// Defines forms of `new` that give null instead of throwing. Whatever a replaced `new` or a
-/// new-handler throws must be caught, which takes C++: the C++ library's own form, the next
-/// definition of the symbol after ours, calls the base operator in a `try`. Where there is none,
-/// the base operator is ours, and the C++ library, if any, is in the program itself: there
-/// alone, what a new-handler throws passes.
+/// Defines forms of `new` that return null instead of throwing.
+///
+/// They must catch exceptions of a replaced `new` or a new-handler, which only C++ can. So they
+/// call the C++ library's own form, the next definition of the symbol after this library's. That
+/// calls the base operator in a `try`. If there is no next definition, the base operator is this
+/// library's, and a C++ library, if any, is linked into the program. Only then do exceptions of a
+/// new-handler pass.
 macro_rules! nothrow {
     ($($name:ident($($arg:ident),+) = $symbol:literal, align $align:expr;)+) => {$(
-        #[doc = concat!("`", $symbol, "`: null where there is no memory.")]
+        #[doc = concat!("`", $symbol, "`: returns null without memory.")]
         pub unsafe extern "C-unwind" fn $name(
             $($arg: usize,)+ tag: *const c_void
         ) -> *mut c_void {
@@ -328,7 +340,7 @@ macro_rules! nothrow {
                 $(nothrow!(@usize $arg),)+ *const c_void
             ) -> *mut c_void;
             static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-            // SAFETY: the next function of this name has this type.
+            // SAFETY: the C++ ABI gives every function of this name this type.
             unsafe {
                 let next = next_symbol(&NEXT, concat!($symbol, "\0"));
                 if !next.is_null() {

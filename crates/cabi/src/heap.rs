@@ -1,5 +1,7 @@
-//! Heaps for C programs: ebbmalloc.h has the contract. What C holds as a pointer is a heap's name, not
-//! the address of anything; so one that is no heap's, or no longer, is seen and stops the program.
+//! Defines the heaps of `ebbmalloc.h` for C programs.
+//!
+//! The pointer that C holds is a heap's id, not an address. So a pointer of no heap, or of a
+//! deleted one, is noticed, and stops the program.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -8,7 +10,7 @@ use engine::internals::{ENGINE, HeapId, MIN_ALIGN};
 
 use crate::malloc::refuse;
 
-/// `ebb_heap` in ebbmalloc.h: never made, only named.
+/// `ebb_heap` in ebbmalloc.h: only pointers to it exist.
 #[repr(C)]
 pub struct Heap([u8; 0]);
 
@@ -16,7 +18,7 @@ fn id(heap: *mut Heap) -> HeapId {
     HeapId::from_bits(heap.addr() as u64)
 }
 
-/// A heap whose blocks may use `limit` bytes together, any number for 0; null if memory is short.
+/// Makes a heap whose blocks may use `limit` bytes together; 0 for no limit. Null without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_heap_new(limit: usize) -> *mut Heap {
     let limit = if limit == 0 { usize::MAX } else { limit };
@@ -26,30 +28,30 @@ pub extern "C" fn ebb_heap_new(limit: usize) -> *mut Heap {
     }
 }
 
-/// Deletes a heap and all of its blocks; null is none.
+/// Deletes a heap and all of its blocks. Does nothing for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebb_heap_delete(heap: *mut Heap) {
     if !heap.is_null() {
-        // SAFETY: the caller gives all its blocks up.
+        // SAFETY: the caller does not use the heap's blocks again.
         unsafe { ENGINE.delete_heap(id(heap), "ebb_heap_delete") }
     }
 }
 
-/// A block of `size` bytes; a unique one for 0.
+/// Allocates a block of `size` bytes from the heap. Size 0 returns a unique block, too.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_heap_malloc(heap: *mut Heap, size: usize) -> *mut c_void {
     ENGINE.heap_alloc(id(heap), size, MIN_ALIGN, "ebb_heap_malloc").cast()
 }
 
-/// A block of `count` times `size` zero bytes.
+/// Allocates `count` times `size` zero bytes from the heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_heap_calloc(heap: *mut Heap, count: usize, size: usize) -> *mut c_void {
-    // What cannot be counted is beyond any heap.
+    // A product that saturates fits in no heap.
     let bytes = count.saturating_mul(size);
     ENGINE.heap_alloc_zeroed(id(heap), bytes, MIN_ALIGN, "ebb_heap_calloc").cast()
 }
 
-/// An aligned block; EINVAL where the alignment is no power of two.
+/// Allocates an aligned block from the heap. Sets EINVAL if the alignment is no power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_heap_aligned_alloc(
     heap: *mut Heap,
@@ -64,7 +66,7 @@ pub extern "C" fn ebb_heap_aligned_alloc(
     ENGINE.heap_alloc(id(heap), size, align, NAME).cast()
 }
 
-/// Resizes a block of this heap; null allocates, and size 0 frees and returns null.
+/// Resizes a block of this heap. A null block allocates; size 0 frees and returns null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebb_heap_realloc(
     heap: *mut Heap,
@@ -75,7 +77,7 @@ pub unsafe extern "C" fn ebb_heap_realloc(
     if block.is_null() {
         return ENGINE.heap_alloc(id(heap), size, MIN_ALIGN, NAME).cast();
     }
-    // SAFETY: the caller's: the block is theirs.
+    // SAFETY: the caller owns the block, and does not use its old address again.
     unsafe {
         if size == 0 {
             ENGINE.heap_free(id(heap), block.cast(), NAME);
@@ -85,7 +87,7 @@ pub unsafe extern "C" fn ebb_heap_realloc(
     }
 }
 
-/// Bytes that the heap's blocks use.
+/// The bytes that the heap's blocks use, which its limit bounds.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_heap_used(heap: *mut Heap) -> usize {
     ENGINE.heap_used(id(heap), "ebb_heap_used")

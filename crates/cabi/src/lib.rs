@@ -1,21 +1,22 @@
-//! The functions of the C libraries: the names and the rules of libc and of C++, nothing else.
-//! What they do is the engine's (`crates/ebbmalloc`).
+//! Defines the functions of the C libraries: gives the engine (`crates/ebbmalloc`) the names and
+//! rules of libc and C++, and nothing else.
 //!
-//! - `malloc`: allocation, `malloc.h` and C23
-//! - `report`: what `malloc.h` offers to look inside
+//! - `malloc`: allocation, as `malloc.h` and C23 have it
+//! - `report`: the functions of `malloc.h` that report on the heap
 //! - `heap`: heaps that a program makes and deletes
-//! - `unwinder`: who called, for check mode
+//! - `unwinder`: stacks of calls for check mode
 //! - `cxx`: every form of C++ operator new and delete
+//! - `bytes`: memcpy, memset and bcmp for the engine itself
 //!
-//! `crates/capi` makes libebbmalloc.so of it, `crates/capi-static` libebbmalloc.a. They differ in
-//! how they export the C++ operators, which the two kinds of linking let programs replace in
+//! `crates/capi` makes libebbmalloc.so of it, `crates/capi-static` libebbmalloc.a. They export the
+//! C++ operators differently, since the two kinds of linking let programs replace these in
 //! different ways. The header is `crates/capi/include/ebbmalloc.h`.
 
 #![no_std]
-// The contracts of these functions are those of libc and of C++, for callers in those languages.
+// The callers are C and C++, and the contracts are those of libc and of C++.
 #![allow(clippy::missing_safety_doc)]
 
-use engine::internals::{ENGINE, Os};
+use engine::internals::{ENGINE, OsProcess};
 
 mod bytes;
 pub mod cxx;
@@ -24,7 +25,7 @@ mod malloc;
 mod report;
 mod unwinder;
 
-/// Defines C functions under their libc name and under the same name with the prefix `ebb_`.
+/// Defines C functions under their libc name, and under that name with the prefix `ebb_`.
 macro_rules! export {
     ($($(#[$meta:meta])* fn $name:ident / $prefixed:ident
         ($($arg:ident: $ty:ty),*) $(-> $ret:ty)? $body:block)+) => {$(
@@ -32,7 +33,7 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) $(-> $ret)? $body
 
-        #[doc = concat!("As [`", stringify!($name), "`], whatever else is linked.")]
+        #[doc = concat!("As [`", stringify!($name), "`]: always ebbmalloc's, whatever is linked.")]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $prefixed($($arg: $ty),*) $(-> $ret)? $body
     )+};
@@ -42,19 +43,19 @@ use export;
 /// Sets the calling thread's `errno`.
 #[cold]
 fn set_errno(value: libc::c_int) {
-    // SAFETY: the address of this thread's errno is valid.
+    // SAFETY: libc returns the valid address of this thread's `errno`.
     unsafe { *libc::__errno_location() = value }
 }
 
-/// What a panic handler does: a panic is a bug in the engine, and ends the process.
+/// Handles a panic: it is a bug in the engine, and ends the process.
 #[cold]
 pub fn panicked(info: &core::panic::PanicInfo) -> ! {
     ENGINE.broken(info)
 }
 
-// `core` comes compiled for unwinding and names the routine that an unwinder asks about Rust
-// frames. Panics abort, so there is nothing to clean up: C++ exceptions may just pass
-// (_URC_CONTINUE_UNWIND, 8). Hidden, because Rust programs have the real one.
+// The compiled `core` refers to the routine that an unwinder asks about Rust frames. Panics abort,
+// so frames have nothing to clean up, and C++ exceptions may pass (_URC_CONTINUE_UNWIND, 8). The
+// symbol is hidden because Rust programs have the real one.
 core::arch::global_asm!(
     ".weak rust_eh_personality",
     ".hidden rust_eh_personality",
@@ -67,19 +68,19 @@ core::arch::global_asm!(
     "ret",
 );
 
-// The libc crate leaves this to std where its feature `std` is on, which another member of the
-// workspace may ask for.
+// With its feature `std`, which another member of the workspace may enable, the libc crate leaves
+// linking libc to std.
 #[link(name = "c")]
 unsafe extern "C" {}
 
-/// Sets the engine up, if no earlier allocation has: also a program that allocates nothing gets
-/// its statistics.
+/// Sets the engine up, unless an earlier allocation has. So a program that allocates nothing prints
+/// its statistics, too.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
         malloc::keep_together();
-        // Nothing has been allocated here by now: the program's malloc is the sanitizer's.
+        // The program's malloc is the sanitizer's, so the engine has allocated nothing.
         if ENGINE.os().objection().is_some() {
             ENGINE.os().withdraw_objection();
             return;

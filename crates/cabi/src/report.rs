@@ -1,5 +1,7 @@
-//! What `malloc.h` offers to look inside: mallinfo(3), malloc_info(3), malloc_stats(3),
-//! malloc_trim(3), mallopt(3). And `ebb_stats`, which tells everything, and `ebb_idle`.
+//! Defines the functions of `malloc.h` that report on the heap and tune it, and ebbmalloc's own:
+//! `ebb_stats`, `ebb_why` and `ebb_idle`.
+//!
+//! See mallinfo(3), malloc_info(3), malloc_stats(3), malloc_trim(3) and mallopt(3).
 
 use core::ffi::{c_char, c_int, c_void};
 use core::fmt::{self, Write};
@@ -13,25 +15,26 @@ use crate::{export, set_errno};
 /// glibc's `struct mallinfo2`; with `c_int` its `struct mallinfo`.
 #[repr(C)]
 pub struct MallInfo<T> {
-    /// Bytes obtained from the system and not given back, without large blocks: `uordblks` and `fordblks`.
+    /// Bytes held without large blocks: the sum of `uordblks` and `fordblks`.
     arena: T,
-    /// Free blocks.
+    /// Number of free small blocks, resident or not.
     ordblks: T,
-    /// Fastbin blocks: there are none.
+    /// Number of fastbin blocks: always 0.
     smblks: T,
-    /// Large blocks.
+    /// Number of large blocks.
     hblks: T,
     /// Bytes in large blocks.
     hblkhd: T,
-    /// Unused.
+    /// Unused: always 0.
     usmblks: T,
-    /// Bytes in fastbin blocks: there are none.
+    /// Bytes in fastbin blocks: always 0.
     fsmblks: T,
-    /// Bytes in blocks that are in use.
+    /// Bytes in small blocks in use.
     uordblks: T,
-    /// Bytes in free blocks and free runs, as far as they are resident.
+    /// Resident bytes in free blocks and free runs.
     fordblks: T,
-    /// Bytes that `malloc_trim` gives back for certain: free runs. What it finds in caches and spans comes on top.
+    /// Bytes that `malloc_trim` returns for certain: those in free runs. It also empties caches and
+    /// purges free pages of spans.
     keepcost: T,
 }
 
@@ -58,17 +61,18 @@ fn free_blocks(stats: &Stats) -> u64 {
 }
 
 export! {
-    /// What is in use and what is free; numbers above `INT_MAX` are cut to it.
+    /// Counts memory in use and free memory. Numbers above `INT_MAX` become `INT_MAX`.
     fn mallinfo/ebb_mallinfo() -> MallInfo<c_int> {
         mall_info(|value| value.min(c_int::MAX as u64) as c_int)
     }
 
-    /// What is in use and what is free.
+    /// Counts memory in use and free memory.
     fn mallinfo2/ebb_mallinfo2() -> MallInfo<usize> {
         mall_info(|value| value as usize)
     }
 
-    /// Writes the statistics as XML to a C stream. `options` must be 0, else EINVAL is returned.
+    /// Writes statistics as XML to a C stream. Returns 0; EINVAL if `options` is not 0 or the
+    /// stream is null; or -1 and sets EIO.
     fn malloc_info/ebb_malloc_info(options: c_int, stream: *mut c_void) -> c_int {
         if options != 0 || stream.is_null() {
             return libc::EINVAL;
@@ -87,20 +91,20 @@ export! {
         ENGINE.print_stats();
     }
 
-    /// Gives free memory back to the kernel; 1 if there was any. `_keep` is not needed: memory at
-    /// the end of a heap is nothing special here.
+    /// Returns free memory to the kernel. Returns 1 if there was any. `_keep` has no effect: it is
+    /// about memory at the end of a heap, which has no special place here.
     fn malloc_trim/ebb_malloc_trim(_keep: usize) -> c_int {
         ENGINE.trim() as c_int
     }
 
-    /// Accepts glibc's parameters, none of which has a counterpart here; always 1.
+    /// Accepts glibc's parameters, none of which has a counterpart here. Returns 1.
     fn mallopt/ebb_mallopt(_parameter: c_int, _value: c_int) -> c_int {
         1
     }
 }
 
-/// Writes where this process's resident memory is, as text, to a C stream: 0, or EINVAL for none, or -1
-/// with `errno` if it cannot be written.
+/// Writes where this process's resident memory is, as text, to a C stream. Returns 0; EINVAL for a
+/// null stream; or -1 and sets EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebb_why(stream: *mut c_void) -> c_int {
     if stream.is_null() {
@@ -115,8 +119,9 @@ pub unsafe extern "C" fn ebb_why(stream: *mut c_void) -> c_int {
     }
 }
 
-/// For programs without threads, when they have nothing else to do: gives some memory back that
-/// nobody has needed of late. 1 if it is worth calling again after a fifth of a second.
+/// Returns memory to the kernel that the program has not needed recently: for programs without
+/// threads, when they are idle. Returns 1 if another call after a fifth of a second may return
+/// more.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_idle() -> c_int {
     ENGINE.idle() as c_int
@@ -127,12 +132,12 @@ const TEXT: c_int = 1;
 const JSON: c_int = 2;
 const OPENMETRICS: c_int = 3;
 
-/// Writes the statistics in the way of snprintf(3): as much as fits, with a zero byte at the end
-/// where there is room for one. The length of the whole, without that byte; for an unknown
-/// format 0 and EINVAL. Does not allocate.
+/// Writes statistics as snprintf(3) writes: as much as fits, and a zero byte at the end unless
+/// `bytes` is 0. Returns the whole length without that byte; for an unknown format 0, and sets
+/// EINVAL. Does not allocate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: usize) -> usize {
-    // SAFETY: the caller's: so many bytes may be written there.
+    // SAFETY: the caller's buffer has room for `bytes` bytes, or for the text and its zero byte.
     let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
     let write = match format {
         TEXT => Stats::write_text,
@@ -143,28 +148,29 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
             return 0;
         }
     };
-    // Writing there cannot fail; it cuts.
+    // Writing to a buffer never fails: it cuts.
     let _ = write(&ENGINE.stats(), &mut out);
     out.length
 }
 
-/// A buffer that takes what fits, and counts the rest.
+/// A buffer that keeps the text that fits, and counts the rest.
 struct Cut {
     start: *mut u8,
-    /// With the zero byte at the end. Nothing is written behind the text: as with snprintf(3),
-    /// there may be less memory than said.
-    room: usize,
+    /// Bytes of the buffer, with the zero byte at the end. Nothing is written after the text: as
+    /// with snprintf(3), the memory may be smaller than stated, if the text fits.
+    capacity: usize,
+    /// Bytes of the whole text.
     length: usize,
 }
 
 impl Cut {
     /// # Safety
-    /// As much of the text as fits into so many bytes may be written there; for 0, the address may
-    /// be any.
-    unsafe fn new(start: *mut u8, room: usize) -> Self {
-        let cut = Self { start, room, length: 0 };
-        if room > 0 {
-            // SAFETY: the caller's.
+    /// Memory for the part of the text that fits into `capacity` bytes, and its zero byte, is valid
+    /// from `start` on. For a capacity of 0, any address will do.
+    unsafe fn new(start: *mut u8, capacity: usize) -> Self {
+        let cut = Self { start, capacity, length: 0 };
+        if capacity > 0 {
+            // SAFETY: the caller guarantees memory for at least the zero byte.
             unsafe { start.write(0) };
         }
         cut
@@ -173,10 +179,11 @@ impl Cut {
 
 impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let left = self.room.saturating_sub(self.length).saturating_sub(1);
+        let left = self.capacity.saturating_sub(self.length).saturating_sub(1);
         let fitting = text.len().min(left);
         if fitting > 0 {
-            // SAFETY: the contract of `new`: this much, and the zero byte, is within the room.
+            // SAFETY: by the contract of `new`, the memory holds this text and the zero byte: both
+            // lie within the capacity.
             unsafe {
                 let end = self.start.add(self.length);
                 ptr::copy_nonoverlapping(text.as_ptr(), end, fitting);
@@ -188,7 +195,7 @@ impl Write for Cut {
     }
 }
 
-/// The shape that glibc's has: sizes by class, then totals.
+/// Writes XML in the shape of glibc's: sizes by class, then totals.
 fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "<malloc version=\"ebbmalloc {}\">", engine::VERSION)?;
     writeln!(out, "<heap nr=\"0\" mode=\"{}\">\n<sizes>", stats.choice.mode)?;
@@ -198,7 +205,8 @@ fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
         let bytes = free * size - class.hole_bytes;
         writeln!(
             out,
-            "<size from=\"{size}\" to=\"{size}\" total=\"{bytes}\" count=\"{free}\" live=\"{}\" spans=\"{}\"/>",
+            "<size from=\"{size}\" to=\"{size}\" total=\"{bytes}\" count=\"{free}\" \
+             live=\"{}\" spans=\"{}\"/>",
             class.live, class.spans
         )?;
     }
@@ -221,12 +229,12 @@ fn write_xml(stats: &Stats, out: &mut impl Write) -> fmt::Result {
     writeln!(out, "</heap>\n</malloc>")
 }
 
-/// A C stream that somebody else opened.
+/// A C stream that the program opened.
 struct CStream(*mut libc::FILE);
 
 impl Write for CStream {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // SAFETY: the caller of `malloc_info` vouches for the stream.
+        // SAFETY: the caller of `malloc_info` or `ebb_why` guarantees that the stream is open.
         let written = unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), self.0) };
         if written == text.len() { Ok(()) } else { Err(fmt::Error) }
     }

@@ -1,13 +1,14 @@
-//! Stacks for check mode in programs that have no unwinder, as most C programs: the one that GCC brings is loaded.
+//! Loads GCC's unwinder into programs that have none, as most C programs: check mode and sampling
+//! need stacks of calls.
 
-/// Loads it where it is wanted and missing. To be called by a constructor: loading allocates, and takes the loader's
-/// locks, so not in the middle of any call of the allocator.
+/// Loads the unwinder if the process has none. Only a constructor may call it: loading allocates,
+/// and takes the loader's locks, so it must not happen within a call of the allocator.
 #[cold]
 pub(crate) fn load() {
     if !engine::internals::unwinder_is_missing() {
         return;
     }
-    // SAFETY: terminated names. What is loaded stays, so that the functions do.
+    // SAFETY: the names end in zero bytes. The library is never unloaded, so its functions stay.
     unsafe {
         let library = libc::dlopen(c"libgcc_s.so.1".as_ptr(), libc::RTLD_NOW);
         if library.is_null() {

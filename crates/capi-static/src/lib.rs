@@ -1,10 +1,11 @@
-//! libebbmalloc.a. Its C++ operators are weak symbols, so that a program that defines some of
-//! them itself can be linked with it.
+//! Makes libebbmalloc.a.
+//!
+//! Its C++ operators are weak symbols, so that a program that defines some of them can link it.
 
 #![no_std]
 
-/// Defines a weak symbol that jumps to a function, and a hidden name for this definition of it: `ebb_own`
-/// in front.
+/// Defines a weak symbol that jumps to a function. The definition also gets a hidden name, with the
+/// prefix `ebb_own`, which no program can replace.
 macro_rules! export_weak {
     ($($symbol:ident = $function:ident;)+) => {$(
         core::arch::global_asm!(

@@ -1,20 +1,20 @@
 /*
  * ebbmalloc as a C library: libebbmalloc.so and libebbmalloc.a.
  *
- * Linked or preloaded, it replaces malloc, free and all their relatives, and the C++ operators
- * new and delete; nothing needs to be included for that. This header names the same functions
- * with the prefix ebb_, which serve from the same heap whatever else is linked: a block of
- * ebb_malloc may be given to free if, and only if, ebbmalloc replaced it.
+ * Linked or preloaded, it replaces malloc, free and all their relatives, and the C++ operators new
+ * and delete; programs need include nothing for that. This header declares these functions with the
+ * prefix ebb_. They allocate from one heap with the replaced ones, and are always ebbmalloc's. So
+ * free accepts a block of ebb_malloc if, and only if, ebbmalloc replaced free.
  *
- * Sizes and alignments are in bytes. Every block is aligned to 16 at least. All functions may be called by any
- * thread, and any thread may free what another has allocated. None may be called by a signal handler.
+ * Sizes and alignments are in bytes. Every block is aligned to at least 16. Any thread may call all
+ * functions, and free blocks that another thread allocated. Signal handlers may call none.
  *
- * An address at which no block begins, and a block freed twice where that is seen, stop the program (SIGABRT) with one
- * line on standard error: "ebbmalloc: invalid free: 0x... passed to free", or double free, interior pointer, wrong
- * size.
+ * An address at which no block begins stops the program (SIGABRT) with one line on standard error:
+ * "ebbmalloc: invalid free: 0x... passed to free". So does a double free, if it is noticed, an
+ * interior pointer, or a wrong size.
  *
  * Environment: EBB_MODE=auto|percpu|thread|slot, EBB_STATS=1|json|openmetrics (statistics on
- * standard error at exit); docs/options.md has them all.
+ * standard error at exit). docs/options.md has all variables.
  */
 #ifndef EBBMALLOC_H
 #define EBBMALLOC_H
@@ -29,109 +29,124 @@
 extern "C" {
 #endif
 
-/* A block of size bytes; a unique one for 0. NULL and ENOMEM if memory is short. */
+/* Allocates size bytes; size 0 returns a unique block, too. Returns NULL and sets ENOMEM if memory
+ * is short. */
 void *ebb_malloc(size_t size);
-/* A block of count * size zero bytes. NULL and ENOMEM, also where the product does not fit a size_t. */
+/* Allocates count * size zero bytes. Returns NULL and sets ENOMEM if memory is short, or if the
+ * product does not fit a size_t. */
 void *ebb_calloc(size_t count, size_t size);
-/* Resizes a block, moving it if need be; its contents stay up to the smaller size. A NULL block allocates;
- * size 0 frees and returns NULL. NULL and ENOMEM if memory is short: the block then stays as it was. The new block
- * is aligned to 16, whatever the old one was aligned to. */
+/* Resizes a block, and moves it if need be. Keeps its contents up to the smaller size. A NULL block
+ * allocates; size 0 frees and returns NULL. If memory is short, returns NULL and sets ENOMEM, and
+ * the block stays as it was. The new block is aligned to 16, whatever the alignment of the old
+ * one. */
 void *ebb_realloc(void *block, size_t size);
-/* ebb_realloc to count * size bytes. NULL and ENOMEM, also where the product does not fit a size_t. */
+/* Resizes a block to count * size bytes, as ebb_realloc. Returns NULL and sets ENOMEM also if the
+ * product does not fit a size_t. */
 void *ebb_reallocarray(void *block, size_t count, size_t size);
-/* Frees a block; NULL is none. Keeps errno. */
+/* Frees a block. Does nothing for NULL. Keeps errno. */
 void ebb_free(void *block);
 
-/* Free a block whose size, and alignment, is that which it was last asked for with; NULL is none. Keep errno.
- * ebb_free_sized is for blocks of ebb_malloc, ebb_calloc (the product) and the two ebb_realloc;
- * ebb_free_aligned_sized for those of ebb_aligned_alloc, with both its arguments; neither for a heap's.
+/* Free a block by the size, and alignment, that the program last requested for it. Do nothing for
+ * NULL. Keep errno. ebb_free_sized is for blocks of ebb_malloc, ebb_calloc (pass the product),
+ * ebb_realloc and ebb_reallocarray. ebb_free_aligned_sized is for blocks of ebb_aligned_alloc, with
+ * both its arguments. Neither is for blocks of heaps.
  *
- * They save the search for the size, and rely on what they are told, which C23's free_sized and free_aligned_sized
- * do not, for which any wrong size stops the program: here a wrong size is as bad as a write beyond the block. Where that is noticed, one line says so and the program stops: of blocks above 64 KiB, where a cache is
- * full, and of every block with EBB_STATS=1 in the environment, which is how to test a program. */
+ * They save the search for the size, since they trust it: a wrong size is as bad as a write past
+ * the block's end. C23's free_sized and free_aligned_sized do not trust it: any wrong size stops
+ * the program. Here a wrong size is noticed, and stops the program with one line, for blocks above
+ * 64 KiB and when a cache is full. With EBB_STATS=1 in the environment it is noticed for every
+ * block: test programs with it. */
 void ebb_free_sized(void *block, size_t size);
 void ebb_free_aligned_sized(void *block, size_t alignment, size_t size);
 
-/* Resizes a block where it is. The alignment is that which it was asked for with: 1 for blocks of ebb_malloc. True
- * and the block has the new size, which ebb_free_sized must be told from then on; or false, and nothing has
- * happened: there is no room (blocks of up to 64 KiB grow by what rounding has left, larger ones by free memory
- * behind them), or the block would be more than it needs to be. False for NULL. Keeps errno. */
+/* Resizes a block in place. Pass the alignment that was requested for it: 1 for blocks of
+ * ebb_malloc. True if the block has the new size, which is the one for ebb_free_sized from then on.
+ * False if nothing has happened: it cannot grow, or would stay larger than it needs to be. Blocks
+ * of up to 64 KiB can grow up to their size class, larger ones into free memory after them. False
+ * for NULL. Keeps errno. */
 bool ebb_resize(void *block, size_t alignment, size_t size);
-/* ebb_resize, or else, for a large block, moves its pages to where there is room; never copies. NULL, and nothing
- * has happened, where neither is possible: then ebb_malloc, memcpy of what is worth it, and ebb_free are as good
- * as it gets. NULL for NULL. Keeps errno. */
+/* Resizes a block in place as ebb_resize, or moves the pages of a large block to free addresses.
+ * Never copies. Returns NULL if neither is possible, and nothing has happened: then use ebb_malloc,
+ * memcpy for the bytes that matter, and ebb_free. NULL for NULL. Keeps errno. */
 void *ebb_remap(void *block, size_t alignment, size_t size);
 
-/* Aligned blocks; alignments are powers of two. Any size will do.
- * ebb_posix_memalign stores the block and returns 0; or ENOMEM, or EINVAL for an alignment that is no power of two or
- * less than sizeof(void *), and then *out and errno are as they were.
- * ebb_aligned_alloc: NULL and EINVAL for an alignment that is no power of two, ENOMEM if memory is short.
- * ebb_memalign: rounds the alignment up to a power of two; NULL and EINVAL if there is none, or ENOMEM. */
+/* Allocate aligned blocks. Alignments are powers of two; sizes need not be multiples of them.
+ *
+ * ebb_posix_memalign stores the block and returns 0. On error it returns ENOMEM or EINVAL, and
+ * leaves *out and errno as they were. EINVAL: the alignment is no power of two, or less than
+ * sizeof(void *).
+ *
+ * ebb_aligned_alloc returns NULL and sets ENOMEM, or EINVAL for an alignment that is no power of
+ * two.
+ *
+ * ebb_memalign rounds the alignment up to a power of two. It returns NULL and sets ENOMEM, or
+ * EINVAL if there is no such power. */
 int ebb_posix_memalign(void **out, size_t alignment, size_t size);
 void *ebb_aligned_alloc(size_t alignment, size_t size);
 void *ebb_memalign(size_t alignment, size_t size);
-/* Blocks that begin on an OS page; ebb_pvalloc rounds the size up to whole pages. NULL and ENOMEM if memory is
- * short. */
+/* Allocate blocks that begin at an OS page. ebb_pvalloc rounds the size up to whole pages. Return
+ * NULL and set ENOMEM if memory is short. */
 void *ebb_valloc(size_t size);
 void *ebb_pvalloc(size_t size);
 
-/* How many bytes of the block may be used: those asked for, and what rounding has added; 0 for NULL. (Not the size
- * for ebb_free_sized.) */
+/* The block's usable bytes: those requested, and those that rounding added. 0 for NULL. This is not
+ * the size for ebb_free_sized. */
 size_t ebb_malloc_usable_size(void *block);
-/* Gives free memory back to the kernel, that in the calling thread's cache included; 1 if there was any, else 0.
- * The argument changes nothing. Needless as a habit: free memory goes back by itself. */
+/* Returns free memory to the kernel, including that in the calling thread's cache. Returns 1 if
+ * there was any, else 0. The argument has no effect. Programs need not call it regularly: free
+ * memory goes back to the kernel by itself. */
 int ebb_malloc_trim(size_t keep);
-/* For programs without threads, which the library starts none for: to be called when there is
- * nothing else to do, by an event loop before it waits. Gives some memory back that nobody has
- * needed of late. Returns 1 if it is worth calling again after a fifth of a second, for instance
- * with that as the timeout of the wait; before then, a call does nothing. Returns 0 if there is
- * nothing more to give back, or if a thread of the library looks after it. */
+/* Returns memory to the kernel that the program has not needed recently. It is for programs without
+ * threads, in which the library starts none. Call it when there is nothing else to do, such as in
+ * an event loop before it waits. Returns 1 if a call after a fifth of a second may return more: use
+ * that as the timeout of the wait. An earlier call does nothing. Returns 0 if there is no more to
+ * return, or if a thread of the library returns it. */
 int ebb_idle(void);
-/* All statistics (docs/stats.md), in the way of snprintf: writes as much as fits into the buffer
- * of so many bytes, with a zero byte at the end, and returns the length of the whole without that
- * byte. Returns 0 with EINVAL for an unknown format. Numbers get longer as they grow, so leave
- * some room:
+/* Writes all statistics (docs/stats.md), as snprintf writes: as much as fits into the buffer of the
+ * given bytes, with a zero byte at the end. Returns the whole length without that byte. Returns 0
+ * and sets EINVAL for an unknown format. Numbers get longer as they grow, so leave some space:
  *
  *     size_t room = ebb_stats(EBB_STATS_OPENMETRICS, NULL, 0) + 1024;
  *     char *page = malloc(room);
  *     if (page != NULL && ebb_stats(EBB_STATS_OPENMETRICS, page, room) < room) serve(page);
  *
- * It does not allocate. EBB_STATS_JSON is one line; EBB_STATS_OPENMETRICS is a page for Prometheus
- * and its kin, of type "application/openmetrics-text; version=1.0.0; charset=utf-8". */
+ * Does not allocate. EBB_STATS_JSON is one line. EBB_STATS_OPENMETRICS is a page for Prometheus and
+ * similar programs, of type "application/openmetrics-text; version=1.0.0; charset=utf-8". */
 enum { EBB_STATS_TEXT = 1, EBB_STATS_JSON = 2, EBB_STATS_OPENMETRICS = 3 };
 size_t ebb_stats(int format, char *buffer, size_t bytes);
-/* Prints what EBB_STATS prints at exit to standard error, where that is not set as text: statistics, and where resident
- * memory is. */
+/* Prints to standard error what EBB_STATS prints at exit: in the format that EBB_STATS sets, or as
+ * text. Text includes where resident memory is. */
 void ebb_malloc_stats(void);
-/* Writes statistics as XML. Returns 0; EINVAL if options is not 0 or for no stream; or -1 and errno EIO if it
- * cannot be written. */
+/* Writes statistics as XML. Returns 0; EINVAL if options is not 0 or the stream is NULL; or -1 and
+ * sets EIO if the stream cannot be written. */
 int ebb_malloc_info(int options, FILE *stream);
-/* Writes where the resident memory of this process is, line by line, and what follows from that. Returns 0,
- * EINVAL for no stream, or -1 and errno if it cannot be written. The command `ebb why PID` tells more, from
- * outside. */
+/* Writes where the resident memory of this process is, line by line, and conclusions. Returns 0;
+ * EINVAL if the stream is NULL; or -1 and sets EIO if it cannot be written. The command `ebb why
+ * PID` tells more, from outside. */
 int ebb_why(FILE *stream);
 /* Accepts the parameters of mallopt(3), which have no effect here. Returns 1. */
 int ebb_mallopt(int parameter, int value);
 
-/* Heaps: blocks with a common end, and a common limit. Any thread may use a heap, each call takes
- * its lock. Its blocks are blocks like any others: free, realloc, malloc_usable_size and all their
- * kind take them, in any thread; a block that is resized stays its heap's.
+/* Heaps: groups of blocks with one limit, which are freed together. Any thread may use a heap; each
+ * call takes its lock. free, realloc, malloc_usable_size and their relatives accept its blocks, in
+ * any thread. A resized block stays in its heap.
  *
- * What an ebb_heap * names is checked in each call: one that is no heap, or was deleted, stops the
- * program with one line that says so. */
+ * Each call checks its ebb_heap *: one that is no heap, or was deleted, stops the program with one
+ * line that says so. */
 typedef struct ebb_heap ebb_heap;
-/* A heap whose blocks may use limit bytes together, as ebb_malloc_usable_size tells them; 0 for no
- * limit. Beyond the limit allocating from it fails with ENOMEM. */
+/* Makes a heap whose blocks may use limit bytes together, counted as by ebb_malloc_usable_size; 0
+ * for no limit. Beyond the limit, allocations from it fail with ENOMEM. Returns NULL and sets
+ * ENOMEM if memory is short. */
 ebb_heap *ebb_heap_new(size_t limit);
-/* Deletes a heap and all of its blocks at once; NULL is none. No thread may use it, or a block
- * of it, at that time or later. */
+/* Deletes a heap and all of its blocks at once. Does nothing for NULL. No thread may use the heap,
+ * or a block of it, meanwhile or later. */
 void ebb_heap_delete(ebb_heap *heap);
-/* As the functions without _heap. The block that ebb_heap_realloc is given must be one of this heap. */
+/* As the functions without _heap. The block passed to ebb_heap_realloc must be one of this heap. */
 void *ebb_heap_malloc(ebb_heap *heap, size_t size);
 void *ebb_heap_calloc(ebb_heap *heap, size_t count, size_t size);
 void *ebb_heap_aligned_alloc(ebb_heap *heap, size_t alignment, size_t size);
 void *ebb_heap_realloc(ebb_heap *heap, void *block, size_t size);
-/* Bytes that the heap's blocks use: what the limit is for. */
+/* The bytes that the heap's blocks use, which its limit bounds. */
 size_t ebb_heap_used(ebb_heap *heap);
 
 /* ebb_mallinfo and ebb_mallinfo2 return the structs of mallinfo(3). */

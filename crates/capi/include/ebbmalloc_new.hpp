@@ -1,13 +1,15 @@
-/* ebbmalloc for C++: a delete that knows the size tells it, and so need not search for it.
+/* ebbmalloc for C++: makes sized deletes pass their size, which saves the search for it.
  *
- * Include this in one source file of a program that is linked with ebbmalloc; two give "multiple definition" when
- * it is linked. It replaces the operators new and delete in all their forms, as the C++ standard lets a program do
- * ([new.delete]), so that blocks go back where they came from whatever else is loaded.
+ * Include this in one source file of a program that links ebbmalloc; in two, the linker reports
+ * "multiple definition". It replaces the operators new and delete in all their forms, as the C++
+ * standard permits programs ([new.delete]). So each block goes back to the allocator that it came
+ * from, whatever else is loaded.
  *
- * The compiler tells sizes from C++14 on (Clang before 19 with -fsized-deallocation). They are relied upon: to delete
- * by a base class without a virtual destructor, which is undefined behaviour and goes well without this header, is as
- * bad as a write beyond the block with it. Run tests with EBB_STATS=1 in the environment: then each size is checked,
- * and where one is wrong a line says so and the program stops. */
+ * Compilers pass sizes from C++14 on (Clang before 19 with -fsized-deallocation). ebbmalloc trusts
+ * them. To delete by a base class without a virtual destructor is undefined behaviour. Without this
+ * header it goes well; with it, it is as bad as a write past the block's end. Run tests with
+ * EBB_STATS=1 in the environment: then each size is checked, and a wrong one stops the program with
+ * one line. */
 #ifndef EBBMALLOC_NEW_HPP
 #define EBBMALLOC_NEW_HPP
 
@@ -19,7 +21,7 @@
 
 namespace ebb_new {
 
-/* A block, or null: as long as there is a new-handler, it is asked to make room. */
+/* Allocates a block, and calls the new-handler until that succeeds. Null if no handler is set. */
 template <class Allocate> void *ask(Allocate allocate) {
     for (;;) {
         void *block = allocate();
@@ -45,7 +47,7 @@ template <class Allocate> void *ask_quietly(Allocate allocate) noexcept {
     try {
         return ask(allocate);
     } catch (...) {
-        return nullptr; // What a new-handler threw.
+        return nullptr; // A new-handler threw.
     }
 #else
     return ask(allocate);
@@ -82,7 +84,9 @@ namespace ebb_new {
 struct Aligned {
     std::size_t size;
     std::align_val_t alignment;
-    void *operator()() const { return ebb_aligned_alloc(static_cast<std::size_t>(alignment), size); }
+    void *operator()() const {
+        return ebb_aligned_alloc(static_cast<std::size_t>(alignment), size);
+    }
 };
 
 inline void free_aligned(void *block, std::size_t size, std::align_val_t alignment) noexcept {
@@ -100,14 +104,19 @@ void *operator new[](std::size_t size, std::align_val_t alignment) {
 void *operator new(std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {
     return ebb_new::ask_quietly(ebb_new::Aligned{size, alignment});
 }
-void *operator new[](std::size_t size, std::align_val_t alignment, const std::nothrow_t &) noexcept {
+void *operator new[](std::size_t size, std::align_val_t alignment,
+                     const std::nothrow_t &) noexcept {
     return ebb_new::ask_quietly(ebb_new::Aligned{size, alignment});
 }
 
 void operator delete(void *block, std::align_val_t) noexcept { ebb_free(block); }
 void operator delete[](void *block, std::align_val_t) noexcept { ebb_free(block); }
-void operator delete(void *block, std::align_val_t, const std::nothrow_t &) noexcept { ebb_free(block); }
-void operator delete[](void *block, std::align_val_t, const std::nothrow_t &) noexcept { ebb_free(block); }
+void operator delete(void *block, std::align_val_t, const std::nothrow_t &) noexcept {
+    ebb_free(block);
+}
+void operator delete[](void *block, std::align_val_t, const std::nothrow_t &) noexcept {
+    ebb_free(block);
+}
 void operator delete(void *block, std::size_t size, std::align_val_t alignment) noexcept {
     ebb_new::free_aligned(block, size, alignment);
 }

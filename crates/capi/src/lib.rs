@@ -1,10 +1,11 @@
-//! libebbmalloc.so: to preload, or to link. A program's own C++ operators come before the
-//! library's in the order in which the loader looks names up.
+//! Makes libebbmalloc.so, to preload or to link.
+//!
+//! The loader finds a program's own C++ operators before the library's.
 
 #![no_std]
 
-/// Defines an exported symbol that jumps to a function, and a hidden name for this definition of it: `ebb_own`
-/// in front.
+/// Defines an exported symbol that jumps to a function. The definition also gets a hidden name,
+/// with the prefix `ebb_own`, which no program can replace.
 macro_rules! export {
     ($($symbol:ident = $function:ident;)+) => {$(
         #[unsafe(naked)]

@@ -1,4 +1,5 @@
-//! A program for ebb's tests that has ebbmalloc built in: takes memory, says so, and waits for input.
+//! A program for ebb's tests that has ebbmalloc built in: allocates memory, prints `ready`, and
+//! waits for input.
 
 use std::hint;
 

@@ -1,4 +1,4 @@
-//! A program for ebb's tests: takes memory, and ends in different ways.
+//! A program for ebb's tests: allocates memory, and ends in different ways.
 //!
 //! `holder WAY MIB`
 
@@ -10,7 +10,7 @@ fn take(mib: usize) -> Vec<u8> {
     hint::black_box(vec![1; mib << 20])
 }
 
-/// Takes blocks of 512 bytes and frees all but every 100th.
+/// Allocates blocks of 512 bytes and frees all but every 100th.
 #[expect(clippy::vec_box, reason = "a block each is the point")]
 fn plant(mib: usize) -> Vec<Box<[u8; 512]>> {
     let block = |nth: usize| hint::black_box(Box::new([nth as u8 | 1; 512]));
@@ -42,7 +42,8 @@ fn main() {
         }
         "main-thread-leaves" => {
             thread::spawn(move || {
-                // Take memory only when the main thread is gone: had it been looked at, all would be missing.
+                // Allocate only once the main thread is gone: a measurement at its exit would miss
+                // all of this.
                 while !main_thread_is_gone() {
                     thread::yield_now();
                 }
@@ -50,7 +51,7 @@ fn main() {
                 thread::spawn(move || drop(take(1))).join().unwrap();
                 std::mem::forget(held);
             });
-            // SAFETY: nothing on this thread's stack is in use by others.
+            // SAFETY: no other thread uses this thread's stack.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
         "exec-from-thread" => {
@@ -63,7 +64,7 @@ fn main() {
             drop(survivors);
         }
         "real-time-signals" => {
-            // SAFETY: ignoring a signal and sending it to oneself touch no memory.
+            // SAFETY: ignoring a signal and sending it to this process touch no memory.
             unsafe {
                 libc::signal(libc::SIGRTMIN() + 3, libc::SIG_IGN);
                 libc::raise(libc::SIGRTMIN() + 3);

@@ -1,4 +1,4 @@
-//! `ebb compare`: the same program on several allocators, in turn.
+//! Implements `ebb compare`: runs the same program on several allocators, in turn.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,26 +24,29 @@ use crate::{interrupt, program, report};
 
 const SYSTEM: &str = "system";
 const OURS: &str = "ebbmalloc";
-/// Below this, starting the process outweighs what its allocator does.
+/// For shorter runs, starting the process outweighs the work of its allocator.
 const SHORT: Duration = Duration::from_millis(50);
-/// The spread of equal runs, as a share of their median, that is worth a word.
+/// A spread of equal runs above this share of their median is reported.
 const RESTLESS: f64 = 0.25;
-/// How many of a failed program's last lines are shown.
+/// The number of a failed program's last lines that are shown.
 const LAST_LINES: usize = 10;
 
 #[derive(Args)]
 #[command(
     override_usage = "ebb compare [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
-Times, faults and counters include child processes that the program waits for. Peak memory is the larger of \
-the program's and its largest child's. Memory at end is the program's own resident memory when it begins to exit."
+Times, faults and counters include child processes that the program waits for. Peak memory is the \
+larger of the program's and its largest child's. Memory at end is the program's own resident \
+memory when it begins to exit."
 )]
 pub struct Options {
     /// Counted runs on each allocator; 5 or more allow a verdict
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
     /// Uncounted runs on each allocator before the counted ones
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     warmup: u32,
     /// Another allocator to compare; may be given several times
     #[arg(long, value_name = "NAME=PATH.so", value_parser = parse_allocator)]
@@ -115,7 +118,8 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
             format!("round {} of {}", round - options.warmup + 1, options.runs)
         };
         for turn in 0..contenders.len() {
-            // In warm-ups the system's comes first: it tells failures of the program from those of others.
+            // In warm-ups the system's allocator comes first, so that a failure of the program
+            // itself shows there.
             let contender = match round.checked_sub(options.warmup) {
                 Some(round) => who(round as usize, turn, contenders.len()),
                 None => turn,
@@ -151,8 +155,9 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who comes at this turn of a round, of so many. Lest one always finds what the same other left behind, each comes first in turn, and
-/// the others in their order or, every other round, backwards.
+/// The index of the contender that runs at this turn of a round, out of `of`. Each comes first in
+/// turn, and the others follow in order or, every other round, backwards: so none always runs after
+/// the same other one.
 fn who(round: usize, turn: usize, of: usize) -> usize {
     let first = round % of;
     (first + if round.is_multiple_of(2) { turn } else { of - turn }) % of
@@ -190,7 +195,8 @@ fn one(contender: &Contender, path: &Path, setting: &Setting) -> anyhow::Result<
     })
 }
 
-/// The error for a failed run: where, how, whether elsewhere too, and the program's last words.
+/// The error for a failed run: where it failed, how, whether it failed on other allocators too, and
+/// the program's last lines.
 fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> anyhow::Error {
     let mut text =
         format!("the program failed on {} ({label}): {}", contenders[failed].name, run.status);
@@ -200,7 +206,11 @@ fn failure(contenders: &[Contender], failed: usize, label: &str, run: &Run) -> a
         .map(|other| other.name.as_str())
         .collect();
     text.push_str(&match (failed, fine.as_slice()) {
-        (0, []) => "\nNo allocator was preloaded in this run: the program itself fails. To compare it anyway, give --ignore-failure".into(),
+        (0, []) => {
+            "\nNo allocator was preloaded in this run: the program itself fails. To compare it \
+             anyway, give --ignore-failure"
+                .into()
+        }
         (_, []) => String::new(),
         (_, fine) => format!("\nIt succeeded on: {}", fine.join(", ")),
     });
@@ -242,18 +252,26 @@ fn findings(options: &Options, contenders: Vec<Contender>, mut notes: Vec<String
     }
 }
 
-/// What the system's own wall times say about the measurement.
+/// The warning that the wall times on the system's allocator call for, if any.
 fn restlessness(system: &[Sample]) -> Option<String> {
     let times: Vec<_> = system.iter().map(|run| run.wall_seconds).collect();
     let Summary { median, min, max } = Summary::of(&times)?;
     if max < SHORT.as_secs_f64() {
         return Some(format!(
-            "The program ends within {} ms: much of that is its start. Give it more work to compare allocators.",
+            "The program ends within {} ms: much of that is its start. Give it more work to \
+             compare allocators.",
             SHORT.as_millis()
         ));
     }
     let spread = (max - min) / median;
-    (spread > RESTLESS).then(|| format!("Wall times on one allocator differ by {:.0} %: the machine is busy, or the program varies. Compare on a quiet machine, or with more runs (-n {}).", spread * 100.0, (times.len() * 4).max(20)))
+    (spread > RESTLESS).then(|| {
+        format!(
+            "Wall times on one allocator differ by {:.0} %: the machine is busy, or the program \
+             varies. Compare on a quiet machine, or with more runs (-n {}).",
+            spread * 100.0,
+            (times.len() * 4).max(20)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! An allocator on its way through a comparison.
+//! The state of one allocator during a comparison.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,13 +11,14 @@ use crate::measure::{Run, Sample};
 use crate::program;
 use crate::spawn::Command;
 
-/// An allocator on its way through the runs.
+/// An allocator with its runs so far.
 pub struct Contender {
     pub name: String,
     pub library: Option<Library>,
     pub command: Command,
     pub samples: Vec<Sample>,
-    /// Whether its library was in the program, in every run so far; none where nothing was seen.
+    /// Whether its library was in the program in every run so far; `None` if that could not be
+    /// observed.
     pub loaded: Option<bool>,
     /// Runs without failure, warm-ups included.
     pub succeeded: u32,
@@ -49,7 +50,7 @@ impl Contender {
         })
     }
 
-    /// Takes note of a run.
+    /// Records a run.
     pub fn record(&mut self, run: Run, warming: bool) {
         self.succeeded += u32::from(run.status.success());
         if self.library.is_some() {

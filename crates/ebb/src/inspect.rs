@@ -1,4 +1,5 @@
-//! What a program is: through its `#!` lines to the executable, and what that one is made of.
+//! Inspects a program: follows its `#!` lines to the executable, and reads the facts of that ELF
+//! file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -15,14 +16,14 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::program;
 
-/// How much of a file's beginning the kernel looks at for a `#!` line.
+/// Bytes at a file's beginning that the kernel searches for a `#!` line.
 const SCRIPT_HEAD: usize = 256;
-/// How many `#!` lines the kernel follows.
+/// The number of `#!` lines that the kernel follows.
 const SCRIPT_DEPTH: usize = 5;
 
-/// What running a file leads to.
+/// The file that the kernel executes in the end, and its kind.
 pub struct Program {
-    /// The last file of the chain: the one that was asked for, if it is no script.
+    /// The last file of the chain: the requested one, if it is no script.
     pub path: PathBuf,
     pub kind: Kind,
 }
@@ -31,20 +32,20 @@ pub enum Kind {
     Elf(Elf),
     /// A script without a `#!` line, or another file that the kernel cannot execute.
     Unknown,
-    /// A script whose interpreter is not there.
+    /// A script whose interpreter does not exist.
     NoInterpreter(OsString),
-    /// Not readable for us, though perhaps executable.
+    /// Not readable for this user, though perhaps executable.
     Unreadable(io::Error),
 }
 
-/// The facts of an ELF file that decide about preloading.
+/// The facts of an ELF file that decide whether preloading works.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elf {
     pub architecture: Architecture,
     pub bits: u8,
-    /// A shared library or a position-independent executable.
+    /// Whether it is a shared library or a position-independent executable.
     pub shared: bool,
-    /// The loader that it asks for; none in a static program.
+    /// The loader that it requests; `None` for a static program.
     pub loader: Option<String>,
     /// The libraries that it is linked to.
     pub needed: Vec<String>,
@@ -57,7 +58,7 @@ pub struct Elf {
     pub go: bool,
 }
 
-/// Names that betray an allocator compiled into a program, even one without symbols.
+/// Strings that show that an allocator is compiled into a program, even one without symbols.
 const EMBEDDED: [(&str, &[&str]); 3] = [
     ("mimalloc", &["mi_malloc", "mimalloc: "]),
     ("jemalloc", &["je_malloc", "<jemalloc>: "]),
@@ -92,8 +93,8 @@ impl Program {
         Self { path, kind }
     }
 
-    /// Whether the loader will distrust its environment: the program starts with more privileges
-    /// than its user has.
+    /// Whether the loader ignores its environment: the program starts with more privileges than its
+    /// user has.
     pub fn privileged(&self) -> bool {
         let Ok(meta) = self.path.metadata() else {
             return false;
@@ -111,9 +112,9 @@ impl Program {
     }
 }
 
-/// Whether a file's set-user-id or set-group-id bit makes a user somebody else.
+/// Whether a file's set-user-id or set-group-id bit changes the identity of this user.
 fn changes_identity(mode: u32, owner: u32, file_group: u32, user: u32, group: u32) -> bool {
-    // Without the execute bit of the group, the set-group-id bit means something else.
+    // Without the group's execute bit, the set-group-id bit does not change the group.
     const GROUP: u32 = libc::S_ISGID | libc::S_IXGRP;
     (mode & libc::S_ISUID != 0 && owner != user) || (mode & GROUP == GROUP && file_group != group)
 }
@@ -124,7 +125,7 @@ fn head(path: &Path) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The program that a script's first line names. `env` is seen through: it only searches PATH.
+/// The program that a script's first line names. Skips `env`, which only searches PATH.
 fn interpreter(head: &[u8]) -> Option<OsString> {
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
@@ -135,7 +136,7 @@ fn interpreter(head: &[u8]) -> Option<OsString> {
     Some(OsStr::from_bytes(name.unwrap_or(interpreter)).to_owned())
 }
 
-/// Reads an ELF file; none if it is not one, or is damaged.
+/// Parses an ELF file; `None` if it is not one, or is damaged.
 pub fn elf(content: &[u8]) -> Option<Elf> {
     match FileKind::parse(content).ok()? {
         FileKind::Elf32 => facts::<FileHeader32<object::Endianness>>(content, 32),
@@ -239,7 +240,7 @@ mod tests {
     fn damaged_files_are_no_elf() {
         let content = fs::read("/proc/self/exe").unwrap();
         for length in [0, 3, 4, 16, 63, 64, 1000, content.len() / 2] {
-            // Truncation may be noticed or not, but must not panic.
+            // The parser may accept truncated files or not, but must not panic.
             let _ = elf(&content[..length]);
         }
         assert_eq!(elf(b"\x7fELF"), None);

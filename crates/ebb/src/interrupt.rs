@@ -1,4 +1,4 @@
-//! Ctrl-C and its relatives: end the measured program at once, then `ebb` itself.
+//! Handles Ctrl-C and other requests to end: kills the measured program at once, then ends `ebb`.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
@@ -11,7 +11,7 @@ static ASKED: AtomicI32 = AtomicI32::new(0);
 /// The program under measurement, or 0.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// From here on a request to end is noted, and ends the watched program.
+/// Installs the handlers: from here on a request to end is recorded and kills the watched program.
 pub fn install() -> io::Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         // SAFETY: the action only touches atomics and calls kill, both allowed in a signal handler.
@@ -25,7 +25,7 @@ pub fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Names the program to end on a request; one that came before is honoured too.
+/// Names the program to kill on a request; an earlier request kills it at once.
 pub fn watch(pid: libc::pid_t) {
     CHILD.store(pid, SeqCst);
     if asked().is_some() {
@@ -33,7 +33,8 @@ pub fn watch(pid: libc::pid_t) {
     }
 }
 
-/// To be called once the program has been reaped: its process id may belong to another soon.
+/// Forgets the program. To be called once it has been reaped: its process id may soon belong to
+/// another process.
 pub fn unwatch() {
     CHILD.store(0, SeqCst);
 }
@@ -46,7 +47,8 @@ pub fn asked() -> Option<i32> {
 fn kill_child() {
     let pid = CHILD.load(SeqCst);
     if pid > 0 {
-        // SAFETY: a plain system call; the process is ours and not yet reaped.
+        // SAFETY: a system call that accesses no memory; the child is not reaped yet, so the id is
+        // its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
 }

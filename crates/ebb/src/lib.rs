@@ -1,6 +1,6 @@
-//! The parts of the command `ebb`: measuring a program ([`measure`]), judging what was measured
-//! ([`stats`]), and its subcommands ([`run`], [`compare`], [`why`]). The benchmark suite measures and judges
-//! with the same code.
+//! The parts of the command `ebb`: measuring a program ([`measure`]), judging the measurements
+//! ([`stats`]), and its subcommands ([`run`], [`compare`], [`why`]). The benchmark suite measures
+//! and judges with the same code.
 
 pub mod compare;
 mod contender;

@@ -23,7 +23,7 @@ pub struct LibraryOption {
 
 /// A library that can be preloaded.
 pub struct Library {
-    /// Absolute, without links: as the kernel names it in a process's memory map.
+    /// Absolute, with links resolved: as the kernel names it in a process's memory map.
     pub path: PathBuf,
     pub elf: Elf,
 }
@@ -43,7 +43,7 @@ impl Library {
 }
 
 impl LibraryOption {
-    /// The library that was named, or else the one that lies where it is built or installed.
+    /// The library given by option or EBB_LIBRARY, or else the one where it is built or installed.
     pub fn find(&self) -> anyhow::Result<Library> {
         let named = self.library.clone().or_else(|| {
             env::var_os("EBB_LIBRARY").filter(|value| !value.is_empty()).map(Into::into)
@@ -61,14 +61,15 @@ impl LibraryOption {
         match places.iter().find(|path| path.exists()) {
             Some(path) => Library::open(path),
             None => Err(Stop::usage(format!(
-                "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its path with --library PATH",
+                "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its \
+                 path with --library PATH",
                 places.each_ref().map(|path| path.display().to_string()).join("\n  ")
             ))),
         }
     }
 }
 
-/// Cargo, if `ebb` was started by its `run` (or in its tests).
+/// The path of cargo, if `cargo run` (or a test) started `ebb`.
 fn started_by_cargo() -> Option<OsString> {
     let ours = env::var_os("CARGO_MANIFEST_DIR")? == env!("CARGO_MANIFEST_DIR");
     env::var_os("CARGO").filter(|_| ours)

@@ -1,4 +1,5 @@
-//! `ebb` runs a program on ebbmalloc, compares allocators on it, or tells where its memory is.
+//! The command `ebb`: runs a program on ebbmalloc, compares allocators on it, or reports its
+//! memory.
 
 use std::process::ExitCode;
 

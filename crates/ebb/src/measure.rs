@@ -1,4 +1,4 @@
-//! One run of a program, measured.
+//! Measures one run of a program.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use crate::spawn::{Child, Command, Streams};
 use crate::tail::Tail;
 use crate::trace;
 
-/// What one run cost. Time, faults and counters include the child processes that the program waited
-/// for; memory at the end is the program's own.
+/// The cost of one run. Time, faults and counters include the child processes that the program
+/// waited for; memory at the end is the program's own.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sample {
     /// From the start of the program to its end, in seconds.
@@ -28,11 +28,11 @@ pub struct Sample {
     pub system_seconds: f64,
     /// Peak resident memory in bytes, of the program or of its largest child, whichever is more.
     pub peak_bytes: u64,
-    /// Resident memory in bytes when the program ended; none where it could not be seen.
+    /// Resident memory in bytes when the program ended; `None` if it could not be observed.
     pub end_bytes: Option<u64>,
-    /// Page faults that needed no reading from a disk.
+    /// Page faults without a read from disk.
     pub minor_faults: u64,
-    /// Page faults that did.
+    /// Page faults with a read from disk.
     pub major_faults: u64,
     pub cycles: Option<u64>,
     pub instructions: Option<u64>,
@@ -44,33 +44,34 @@ pub struct Sample {
     pub signal: Option<i32>,
 }
 
-/// A run: what it cost and what is needed to judge it.
+/// A run: its cost, and the facts needed to judge it.
 pub struct Run {
     pub sample: Sample,
     pub status: ExitStatus,
-    /// Whether the preloaded library was seen in the program; none where nothing could be seen.
+    /// Whether the preloaded library was in the program's memory map; `None` if that could not be
+    /// observed.
     pub loaded: Option<bool>,
-    /// The file that was being executed at the end.
+    /// The executed file at the end.
     pub exe: Option<PathBuf>,
-    /// Why memory at the end had to be sampled, if it had.
+    /// The error that forced memory at the end to be sampled, if any.
     pub untraced: Option<io::Error>,
-    /// The end of what the program wrote to standard error, where that was caught.
+    /// The end of the program's standard error, if it was caught.
     pub stderr: Vec<u8>,
 }
 
-/// How to run.
+/// The settings of a run.
 pub struct Setting<'a> {
     pub input: &'a File,
     /// Where its standard output goes.
     pub output: &'a File,
-    /// Whether to catch its standard error; else it goes where ours goes.
+    /// Whether to catch its standard error; else it goes to ebb's own.
     pub catch: bool,
     pub perf: &'a Perf,
-    /// Tracing would take the privileges from a set-user-id program.
+    /// Whether to trace the program: tracing takes the privileges from a set-user-id program.
     pub trace: bool,
 }
 
-/// Why there is no measurement.
+/// The reason why there is no measurement.
 pub enum Failed {
     /// The kernel did not execute the program.
     Refused(io::Error),
@@ -86,7 +87,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Runs the program once. `library` is the one whose presence is to be seen.
+/// Runs the program once, and checks whether `library` was loaded.
 pub fn measure(
     command: &Command,
     library: Option<&Path>,
@@ -101,7 +102,8 @@ pub fn measure(
         trace::attach(child.pid).err()
     } else {
         Some(io::Error::other(
-            "a set-user-id program, or one with file capabilities, loses its privileges when traced",
+            "a set-user-id program, or one with file capabilities, loses its privileges when \
+             traced",
         ))
     };
     let counters = setting.perf.open(child.pid);
@@ -149,9 +151,9 @@ pub fn measure(
 
 /// The program's peak of resident memory.
 ///
-/// The kernel's figure for a finished process (`ru_maxrss`) begins with what the process had before
-/// it executed the program, that is: with `ebb`'s own memory. For a program smaller than that, the
-/// figure of its own memory as last seen is the right one.
+/// The kernel's figure for a finished process (`ru_maxrss`) starts with the memory that the process
+/// had before it executed the program, which is `ebb`'s own. For a program smaller than `ebb`, the
+/// last reading of its own peak is right.
 fn peak(max: u64, own: Option<u64>, inherited: u64) -> u64 {
     const SLACK: u64 = 1 << 20;
     match own {

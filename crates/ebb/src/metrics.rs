@@ -1,4 +1,4 @@
-//! What is compared, and how its values are written.
+//! The metrics of a comparison, and the format of their values.
 
 use crate::measure::Sample;
 
@@ -53,8 +53,8 @@ const fn metric(
     Metric { key, label, unit, of }
 }
 
-/// Writes values of one metric alike, so that they can be compared at a glance: in the unit, and with
-/// the decimals, that give the largest of them three digits.
+/// Formats all values of one metric alike, so that they can be compared at a glance: in the unit,
+/// and with the decimals, that give the largest of them three digits.
 pub struct Scale {
     unit: &'static str,
     size: f64,
@@ -71,7 +71,7 @@ impl Scale {
             }
             Unit::Count => &[(" G", 1e9), (" M", 1e6), (" k", 1e3), ("", 1.0)],
         };
-        // From 0.9995 on, a value would be shown as 1.000 of the larger unit.
+        // A value from 0.9995 on would be shown as 1.000 of the larger unit.
         let (unit, size) = *units
             .iter()
             .find(|(_, size)| largest >= size * 0.9995)

@@ -1,4 +1,4 @@
-//! What is to be said with a comparison, as it comes to light.
+//! Collects the remarks on a comparison as the runs reveal them.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::inspect::Program;
 use crate::measure::Run;
 use crate::notes::{self, Note};
 
-/// Collects what is to be said, each thing once.
+/// Collects remarks, each once.
 pub struct Notebook<'a> {
     name: &'a OsStr,
     notes: Vec<Note>,
@@ -36,14 +36,15 @@ impl<'a> Notebook<'a> {
         self.extend(notes::program(program, self.name, &libraries));
     }
 
-    /// Says at once what makes the comparison futile: its user may not want to wait for it.
+    /// Prints at once the notes that make the comparison futile: the user may not want to wait for
+    /// it.
     pub fn warn(&self) {
         for note in self.notes.iter().filter(|note| note.futile) {
             eprintln!("ebb: {}", note.text);
         }
     }
 
-    /// Learns from a run: scripts may have started a program that was not known before.
+    /// Adds remarks that a run reveals: a script may have started another program.
     pub fn observe(&mut self, run: &Run, contenders: &[Contender], index: usize) {
         let contender = &contenders[index];
         if let Some(exe) = run.exe.as_ref().filter(|exe| !self.inspected.contains(exe)) {
@@ -53,22 +54,27 @@ impl<'a> Notebook<'a> {
         if contender.library.is_some() && run.loaded == Some(false) && !known {
             let exe =
                 run.exe.as_ref().map_or("the program".into(), |exe| exe.display().to_string());
-            // The loader says on the program's standard error what hindered it.
+            // The loader prints on the program's standard error why it failed.
             let stderr = String::from_utf8_lossy(&run.stderr);
             let reason =
                 stderr.lines().find(|line| line.contains("LD_PRELOAD cannot be preloaded"));
             let reason = reason.map_or(String::new(), |line| format!(" The loader said: {line}"));
             self.extend([Note::remark(format!(
-                "{} was not loaded into {exe}: its memory map did not contain it at the end. Its runs show the system's allocator.{reason}",
+                "{} was not loaded into {exe}: its memory map did not contain it at the end. Its \
+                 runs show the system's allocator.{reason}",
                 contender.name
             ))]);
         }
         if let Some(error) = &run.untraced {
             self.extend([Note::remark(format!(
-                "Memory at end is the last value seen, sampled every 10 ms: the program cannot be traced ({error})."
+                "Memory at end is the last value seen, sampled every 10 ms: the program cannot be \
+                 traced ({error})."
             ))]);
         } else if run.sample.end_bytes.is_none() {
-            self.extend([Note::remark("Memory at end is unknown: the program's last thread ended unseen, or executed another program.")]);
+            self.extend([Note::remark(
+                "Memory at end is unknown: the program's last thread ended unseen, or executed \
+                 another program.",
+            )]);
         }
     }
 

@@ -1,4 +1,5 @@
-//! What a user must know to read a comparison: one sentence on what is so, one on what to do.
+//! The remarks that a user needs to read a comparison: one sentence states the fact, one says what
+//! to do.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -26,19 +27,21 @@ impl Note {
     }
 }
 
-/// What is to be said about preloading `libraries` into a program that was started as `name`.
+/// The remarks about preloading `libraries` into a program that was started as `name`.
 pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<Note> {
     let path = program.path.display();
     let elf = match &program.kind {
         Kind::Elf(elf) => elf,
         Kind::Unknown => {
             return vec![Note::remark(format!(
-                "{path} has no `#!` line: the kernel cannot start it, so /bin/sh runs it, with the allocator in that shell. Begin it with a `#!` line to run it directly."
+                "{path} has no `#!` line: the kernel cannot start it, so /bin/sh runs it, with the \
+                 allocator in that shell. Begin it with a `#!` line to run it directly."
             ))];
         }
         Kind::NoInterpreter(interpreter) => {
             return vec![Note::futile(format!(
-                "{path} names the interpreter {}, which does not exist, so it cannot start. Install it, or correct the first line.",
+                "{path} names the interpreter {}, which does not exist, so it cannot start. \
+                 Install it, or correct the first line.",
                 interpreter.display()
             ))];
         }
@@ -51,12 +54,14 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
     let mut notes = Vec::new();
     if elf.go {
         let note = format!(
-            "{path} is a Go program: Go's runtime has its own allocator, and only C code called through cgo reaches malloc. A comparison shows little."
+            "{path} is a Go program: Go's runtime has its own allocator, and only C code called \
+             through cgo reaches malloc. A comparison shows little."
         );
         notes.push(Note { futile: elf.loader.is_none(), text: note });
     } else if elf.loader.is_none() {
         notes.push(Note::futile(format!(
-            "{path} is statically linked: nothing can be preloaded into it. Link it dynamically, or build it with libebbmalloc.a or the ebbmalloc crate."
+            "{path} is statically linked: nothing can be preloaded into it. Link it dynamically, \
+             or build it with libebbmalloc.a or the ebbmalloc crate."
         )));
     }
     if elf.loader.is_some() {
@@ -65,7 +70,8 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
         );
         if program.privileged() {
             notes.push(Note::futile(format!(
-                "{path} is set-user-id, set-group-id or has file capabilities: the loader ignores LD_PRELOAD for it. Compare a copy of it without them (cp drops them)."
+                "{path} is set-user-id, set-group-id or has file capabilities: the loader ignores \
+                 LD_PRELOAD for it. Compare a copy of it without them (cp drops them)."
             )));
         }
     }
@@ -77,26 +83,33 @@ pub fn program(program: &Program, name: &OsStr, libraries: &[&Library]) -> Vec<N
     notes
 }
 
-/// What is to be said about a library itself.
+/// The remarks about a library itself.
 pub fn library(name: &str, library: &Library) -> Vec<Note> {
     let path = library.path.display();
     let mut notes = Vec::new();
     if !library.elf.defines_malloc {
-        notes.push(Note::futile(format!("{path} ({name}) exports no malloc: preloading it replaces nothing. Check that it is the right file.")));
+        notes.push(Note::futile(format!(
+            "{path} ({name}) exports no malloc: preloading it replaces nothing. Check that it is \
+             the right file."
+        )));
     }
     if library.elf.ebbmalloc
         && library.path.parent().is_some_and(|folder| folder.ends_with("debug"))
     {
-        notes.push(Note::remark(format!("{path} is a debug build, which is slow. Use `cargo run --release`, or build it with --release.")));
+        notes.push(Note::remark(format!(
+            "{path} is a debug build, which is slow. Use `cargo run --release`, or build it with \
+             --release."
+        )));
     }
     notes
 }
 
-/// What is to be said about libraries that were preloaded before `ebb` was.
+/// The remark about libraries that LD_PRELOAD names already.
 pub fn environment(preloaded: Option<OsString>) -> Option<Note> {
     let preloaded = preloaded.filter(|value| !value.is_empty())?;
     Some(Note::remark(format!(
-        "LD_PRELOAD is {} already and stays so in every run, also on \"system\". Unset it to compare with glibc's allocator.",
+        "LD_PRELOAD is {} already and stays so in every run, also on \"system\". Unset it to \
+         compare with glibc's allocator.",
         preloaded.display()
     )))
 }
@@ -110,14 +123,16 @@ fn mismatch(path: &str, program: &Elf, library: &Library) -> Option<Note> {
     if (program.architecture, program.bits) != (library.elf.architecture, library.elf.bits) {
         let kind = |elf: &Elf| format!("{} ({} bits)", architecture(elf.architecture), elf.bits);
         return Some(Note::futile(format!(
-            "{path} is built for {}, {shown} for {}: the loader cannot load both. Build the library for the program's target.",
+            "{path} is built for {}, {shown} for {}: the loader cannot load both. Build the \
+             library for the program's target.",
             kind(program),
             kind(&library.elf)
         )));
     }
     (musl(program) != musl(&library.elf)).then(|| {
         Note::futile(format!(
-            "{path} is linked to {}, {shown} to {}: the loader cannot load both. Build the library for the program's target.",
+            "{path} is linked to {}, {shown} to {}: the loader cannot load both. Build the library \
+             for the program's target.",
             libc(program),
             libc(&library.elf)
         ))
@@ -142,15 +157,18 @@ fn own_allocator(path: &str, elf: &Elf) -> Vec<Note> {
         ))
     } else if elf.defines_malloc {
         Note::futile(format!(
-            "{path} defines malloc itself, and its own definition comes before any preloaded one. Compare a build without its allocator."
+            "{path} defines malloc itself, and its own definition comes before any preloaded one. \
+             Compare a build without its allocator."
         ))
     } else if let Some(name) = needed {
         Note::remark(format!(
-            "{path} is linked to {name}, so \"system\" means {name} here, and ratios are against it. A preloaded allocator takes its place."
+            "{path} is linked to {name}, so \"system\" means {name} here, and ratios are against \
+             it. A preloaded allocator takes its place."
         ))
     } else if let Some(name) = elf.embedded {
         Note::remark(format!(
-            "{path} contains {name}: its allocations there never reach a preloaded malloc. Compare a build without it."
+            "{path} contains {name}: its allocations there never reach a preloaded malloc. Compare \
+             a build without it."
         ))
     } else {
         return Vec::new();
@@ -169,7 +187,10 @@ fn is_python(name: &OsStr) -> bool {
 fn pymalloc(setting: Option<&OsStr>) -> Option<Note> {
     let bypassed = setting.and_then(OsStr::to_str).is_some_and(|value| value.starts_with("malloc"));
     (!bypassed).then(|| {
-        Note::remark("Python serves requests of up to 512 bytes from its own pymalloc, whatever malloc is beneath. Set PYTHONMALLOC=malloc to compare the allocators alone.")
+        Note::remark(
+            "Python serves requests of up to 512 bytes from its own pymalloc, whatever malloc is \
+             beneath. Set PYTHONMALLOC=malloc to compare the allocators alone.",
+        )
     })
 }
 

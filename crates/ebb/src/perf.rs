@@ -1,4 +1,4 @@
-//! Hardware counters of a program, its threads and its children, where the kernel allows them.
+//! Reads hardware counters of a program, its threads and its children, where the kernel allows it.
 
 use std::fs;
 use std::io;
@@ -6,18 +6,18 @@ use std::io;
 use perf_event::events::{Event, Hardware};
 use perf_event::{Builder, Counter};
 
-/// What is counted, in the order of [`Counts`].
+/// The counted events, in the order of [`Counts`].
 const EVENTS: [Hardware; 4] =
     [Hardware::CPU_CYCLES, Hardware::INSTRUCTIONS, Hardware::CACHE_MISSES, Hardware::BRANCH_MISSES];
 
 /// Cycles, instructions, cache misses and branch misses of one run; each may be missing.
 pub type Counts = [Option<u64>; EVENTS.len()];
 
-/// Which counters can be had on this machine.
+/// The counters that this machine offers.
 pub struct Perf {
     available: [bool; EVENTS.len()],
     kernel: bool,
-    /// Why some or all are missing, or count less than one may expect: a sentence for the user.
+    /// Why some or all counters are missing, or count only user space: a sentence for the user.
     pub note: Option<String>,
 }
 
@@ -35,7 +35,11 @@ impl Perf {
         let available = errors.each_ref().map(Option::is_none);
         let note = match errors.into_iter().flatten().next() {
             Some(error) => Some(explain(&error)),
-            None if !kernel => Some("Hardware counters cover user space only. To include the kernel: sysctl kernel.perf_event_paranoid=1.".into()),
+            None if !kernel => Some(
+                "Hardware counters cover user space only. To include the kernel: sysctl \
+                 kernel.perf_event_paranoid=1."
+                    .into(),
+            ),
             None => None,
         };
         Self { available, kernel, note }
@@ -51,7 +55,7 @@ impl Perf {
     }
 }
 
-/// Totals at work.
+/// The running counters of a process.
 pub struct Counters([Option<Counter>; EVENTS.len()]);
 
 impl Counters {
@@ -77,7 +81,8 @@ fn scaled(counter: &mut Counter) -> Option<u64> {
 fn explain(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => {
-            let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            let level =
+                fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
             format!(
                 "No hardware counters: kernel.perf_event_paranoid is {}. 2 or less allows them.",
                 level.trim()
@@ -85,7 +90,9 @@ fn explain(error: &io::Error) -> String {
         }
         Some(libc::ENOSYS) => "No hardware counters: this kernel has no perf events.".into(),
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => {
-            "Hardware counters are missing or incomplete: the machine does not offer them (most virtual machines do not).".into()
+            "Hardware counters are missing or incomplete: the machine does not offer them (most \
+             virtual machines do not)."
+                .into()
         }
         _ => format!("No hardware counters: {error}."),
     }
@@ -96,7 +103,8 @@ mod tests {
     use super::*;
     use perf_event::events::Software;
 
-    /// Software events go the same way as hardware events, and exist on virtual machines too.
+    /// Software events use the same interface as hardware events, and exist on virtual machines
+    /// too.
     #[test]
     fn counts_events_of_this_process() {
         let mut counter = match builder(Software::PAGE_FAULTS, 0, false).build() {
@@ -104,7 +112,8 @@ mod tests {
             Err(error) => return eprintln!("skipped: {}", explain(&error)),
         };
         counter.enable().unwrap();
-        // So much that it is freshly mapped: up to 32 MiB glibc may hand out what another test has touched and freed.
+        // Large enough to be freshly mapped: up to 32 MiB, glibc may reuse memory that another test
+        // has touched and freed.
         let touched = vec![1u8; 64 << 20];
         counter.disable().unwrap();
         assert!(scaled(&mut counter).unwrap() >= 4, "{} bytes touched", touched.len());

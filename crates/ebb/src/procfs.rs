@@ -1,4 +1,4 @@
-//! What `/proc` tells about a process that is about to end.
+//! Reads the memory and the executable of a process from `/proc`.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 pub struct Snapshot {
     /// Resident memory, in bytes.
     pub resident: u64,
-    /// The most memory that was resident at a time, in bytes.
+    /// The peak of resident memory, in bytes.
     pub peak: Option<u64>,
-    /// The file that is being executed.
+    /// The executed file.
     pub exe: Option<PathBuf>,
-    /// Whether the library that was asked about is mapped; none where that may not be seen.
+    /// Whether the requested library is mapped; `None` if that may not be read.
     pub mapped: Option<bool>,
 }
 
 impl Snapshot {
-    /// Looks at a thread's process; none if it has no memory any more, or may not be looked at.
+    /// Takes a snapshot of a thread's process; `None` if it has no memory any more, or may not be
+    /// read.
     pub fn take(tid: libc::pid_t, library: Option<&Path>) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
         let resident = resident_exactly(tid).or_else(|| line(&status, "VmRSS:"))?;
@@ -31,18 +32,18 @@ impl Snapshot {
     }
 }
 
-/// The resident memory of a process, in bytes; none if it has no memory, or may not be looked at.
+/// The resident memory of a process, in bytes; `None` if it has no memory, or may not be read.
 pub fn resident(pid: libc::pid_t) -> Option<u64> {
     resident_exactly(pid).or_else(|| resident_roughly(pid))
 }
 
-/// The same as the kernel counts it as it goes: a few hundred KiB off, and quick.
+/// The same from the kernel's running count: a few hundred KiB off, and quick.
 pub fn resident_roughly(pid: libc::pid_t) -> Option<u64> {
     line(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
 
-/// The kernel counts a process's pages per CPU and adds them up lazily; only the walk through its page
-/// tables is exact.
+/// The resident memory, exactly, by a walk through the page tables: the kernel counts a process's
+/// pages per CPU and adds them up lazily.
 fn resident_exactly(pid: libc::pid_t) -> Option<u64> {
     line(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?, "Rss:")
 }

@@ -1,4 +1,4 @@
-//! Finding a program as a shell does, and its environment under a preloaded library.
+//! Finds a program as a shell does, and builds its environment with a preloaded library.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,8 @@ use rustix::fs::Access;
 
 use crate::stop::{NOT_EXECUTABLE, NOT_FOUND, Stop};
 
-/// The file that running `name` would execute; errors carry the exit code that a shell gives.
+/// The file that running `name` would execute. Errors carry the exit code that a shell would
+/// return.
 pub fn find(name: &OsStr) -> anyhow::Result<PathBuf> {
     let shown = name.display();
     if name.as_bytes().contains(&b'/') {
@@ -58,14 +59,15 @@ pub fn refused(path: &Path, error: io::Error) -> anyhow::Error {
     Stop::with(code, format!("cannot start {} ({error})", path.display()))
 }
 
-/// The value of LD_PRELOAD that puts `library` before what is preloaded already.
+/// The value of LD_PRELOAD that puts `library` before the libraries already there.
 ///
-/// Fails where the loader could not read the path: it separates names by spaces and colons.
+/// Fails if the path has a space or a colon: the loader splits the list there.
 pub fn preload(library: &Path, already: Option<&OsStr>) -> anyhow::Result<OsString> {
     let path = library.as_os_str().as_bytes();
     if path.iter().any(|byte| b" :".contains(byte)) {
         return Err(Stop::usage(format!(
-            "{}: LD_PRELOAD cannot hold a path with a space or a colon. Move the library, or make a link to it",
+            "{}: LD_PRELOAD cannot hold a path with a space or a colon. Move the library, or make \
+             a link to it",
             library.display()
         )));
     }

@@ -1,4 +1,5 @@
-//! Tells on standard error how far a comparison is. It only moves between runs, to disturb none.
+//! Shows on standard error how far a comparison is. It changes only between runs, so as not to
+//! disturb them.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 pub struct Progress {
     bar: ProgressBar,
-    /// Without a terminal: a line a round, collected here.
+    /// Without a terminal: one line per round, collected here.
     line: Option<String>,
 }
 
@@ -21,16 +22,16 @@ impl Progress {
         Self { bar, line: (!drawn).then(String::new) }
     }
 
-    /// A run begins.
+    /// Shows the begin of a run.
     pub fn begin(&self, round: &str, allocator: &str) {
         self.bar.set_message(format!("{round}: {allocator}"));
         self.bar.tick();
     }
 
-    /// It has ended.
+    /// Shows the end of a run.
     pub fn end(&mut self, allocator: &str, wall: Duration) {
         self.bar.inc(1);
-        // There is something to estimate from only now.
+        // There is a basis for an estimate only now.
         self.bar.set_style(style(", {eta} left"));
         if let Some(line) = &mut self.line {
             let comma = if line.is_empty() { "" } else { ", " };
@@ -38,7 +39,7 @@ impl Progress {
         }
     }
 
-    /// All allocators had their turn.
+    /// Ends a round, in which each allocator has run.
     pub fn round(&mut self, round: &str) {
         if let Some(line) = &mut self.line {
             eprintln!("ebb: {round}: {line}");

@@ -1,4 +1,4 @@
-//! The result of a comparison as a person reads it.
+//! Prints the result of a comparison for people.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 use console::{Style, Term};

@@ -1,4 +1,4 @@
-//! What a comparison found. Serialised as it stands, this is the output of `ebb compare --json`.
+//! The result of a comparison. Serialised unchanged, it is the output of `ebb compare --json`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,26 +21,26 @@ pub struct Findings {
     pub warmup: u32,
     /// The system's allocator first.
     pub allocators: Vec<Allocator>,
-    /// What verdicts rest on.
+    /// The rule by which verdicts are reached.
     pub foundation: String,
     /// Failures of the program, if they were ignored.
     pub failures: Vec<String>,
-    /// What one must know to read all this.
+    /// The remarks that a reader needs.
     pub notes: Vec<String>,
 }
 
-/// One allocator's part.
+/// The results of one allocator.
 #[derive(Serialize)]
 pub struct Allocator {
     pub name: String,
-    /// What was preloaded; none for the system's allocator.
+    /// The preloaded library; `None` for the system's allocator.
     pub library: Option<PathBuf>,
-    /// Whether the library was seen in the program's memory in every run; null where that could not
-    /// be seen, and for the system's allocator.
+    /// Whether the library was in the program's memory in every run; null if that could not be
+    /// observed, and for the system's allocator.
     pub loaded: Option<bool>,
     /// By metric, as named in the samples. A metric that was not measured is left out.
     pub metrics: BTreeMap<&'static str, Measured>,
-    /// Time and memory against the system's allocator in words; none for itself.
+    /// Time and memory against the system's allocator in words; `None` for the system's allocator.
     pub verdict: Option<String>,
     /// One for each counted run, in order.
     pub samples: Vec<Sample>,
@@ -51,12 +51,13 @@ pub struct Allocator {
 pub struct Measured {
     #[serde(flatten)]
     pub summary: Summary,
-    /// Against the system's allocator.
+    /// The comparison with the system's allocator.
     pub comparison: Option<Comparison>,
 }
 
 impl Allocator {
-    /// Sums up the runs of an allocator; `system` has those of the system's, and is none for itself.
+    /// Sums up the runs of an allocator. `system` has the runs of the system's allocator; it is
+    /// `None` for that one.
     pub fn new(
         name: String,
         library: Option<PathBuf>,
@@ -88,7 +89,7 @@ impl Allocator {
     }
 }
 
-/// One line a allocator whose runs failed; loud where others' did not.
+/// One line per allocator whose runs failed, with emphasis where the others' did not.
 pub fn failures(allocators: &[Allocator]) -> Vec<String> {
     let clean = allocators
         .iter()
@@ -120,7 +121,7 @@ fn verdict(metrics: &BTreeMap<&str, Measured>) -> String {
     if all().all(|comparison| comparison.verdict == Verdict::Same) {
         return "no difference beyond noise".into();
     }
-    // Memory at the end is worth a word only where it differs.
+    // Memory at the end is mentioned only where it differs.
     let end = end.filter(|comparison| comparison.verdict != Verdict::Same);
     let clauses = [(time, "time"), (peak, "peak memory"), (end, "memory at end")];
     let clauses = clauses.into_iter().filter_map(|(comparison, of)| Some(clause(comparison?, of)));

@@ -1,4 +1,4 @@
-//! `ebb run`: becomes the program, with ebbmalloc preloaded.
+//! Implements `ebb run`: replaces itself by the program, with ebbmalloc preloaded.
 
 use std::env;
 use std::ffi::OsString;
@@ -24,13 +24,16 @@ pub struct Options {
     /// Print at start which mode is in force, why, and which others would work: sets EBB_EXPLAIN=1
     #[arg(long)]
     explain: bool,
-    /// Check every block, and stop the program with a report of its first heap mistake: sets EBB_CHECK=1
+    /// Check every block, and stop the program with a report of its first heap mistake: sets
+    /// EBB_CHECK=1
     #[arg(long)]
     check: bool,
-    /// Make heap mistakes hard to exploit, and stop the program if one is noticed: sets EBB_HARDEN=1
+    /// Make heap mistakes hard to exploit, and stop the program if one is noticed: sets
+    /// EBB_HARDEN=1
     #[arg(long, conflicts_with = "check")]
     harden: bool,
-    /// Give about one block in N a page of its own, and report wrong accesses to it: sets EBB_SAMPLE=N
+    /// Give about one block in N a page of its own, and report wrong accesses to it: sets
+    /// EBB_SAMPLE=N
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "harden"])]
     sample: Option<NonZeroU32>,
     #[command(flatten)]
@@ -75,7 +78,8 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         name,
         &[&library],
     )) {
-        // Only what prevents the run from being one on ebbmalloc: the program's own output is what counts here.
+        // Prints only notes that prevent the program from running on ebbmalloc: the output belongs
+        // to the program.
         if note.futile {
             eprintln!("ebb: {}", note.text);
         }

@@ -1,4 +1,4 @@
-//! Starts a program that waits, before its `execve`, until everything that measures it is attached.
+//! Starts a program that waits, before its `execve`, until every measuring tool is attached.
 //!
 //! The standard library's `Command` returns only after `execve`, which is too late for that.
 
@@ -39,7 +39,7 @@ impl Command {
         })
     }
 
-    /// Ends the program by `SIGALRM` after so many seconds, unless it sets an alarm of its own.
+    /// Ends the program by `SIGALRM` after this many seconds, unless it sets an alarm of its own.
     pub fn limit(self, seconds: u32) -> Self {
         Self { limit: seconds, ..self }
     }
@@ -53,7 +53,7 @@ fn c_string(text: &OsStr) -> io::Result<CString> {
 pub struct Streams<'a> {
     pub input: &'a File,
     pub output: &'a File,
-    /// None: the same as ours.
+    /// `None`: ebb's own standard error.
     pub error: Option<PipeWriter>,
 }
 
@@ -79,7 +79,7 @@ impl Child {
             ),
         ];
         // SAFETY: the child only makes system calls before it executes the program or exits, as a
-        // fork of a process with threads demands; everything it uses was allocated before.
+        // fork of a process with threads demands. All memory that it uses was allocated before.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => unsafe {
@@ -89,9 +89,10 @@ impl Child {
                     go.as_raw_fd(),
                     refuse.as_raw_fd(),
                     || {
-                        // Alarms outlive `execve`; zero seconds are none.
+                        // Alarms survive `execve`; zero seconds set none.
                         libc::alarm(command.limit);
-                        // Unlike execve, execvpe runs a file without `#!` line in /bin/sh, as shells do.
+                        // Like shells and unlike execve, execvpe runs a file without `#!` line in
+                        // /bin/sh.
                         libc::execvpe(
                             command.path.as_ptr(),
                             arguments.as_ptr(),
@@ -109,7 +110,8 @@ impl Child {
         self.go.write_all(&[1])
     }
 
-    /// Why the kernel refused to execute the program, if it did. To be asked after its end.
+    /// The kernel's reason for refusing to execute the program, if it did. To be called after the
+    /// child's end.
     pub fn refused(mut self) -> Option<io::Error> {
         let mut code = [0; 4];
         self.refusal.read_exact(&mut code).ok()?;
@@ -121,10 +123,10 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// The forked process's way into the program.
+/// Turns the forked process into the program.
 ///
 /// # Safety
-/// Only for a process just forked; `execute` must be safe to call there.
+/// The process was just forked, and `execute` is safe to call in such a process.
 unsafe fn become_program(
     redirections: &[(RawFd, RawFd)],
     wait: RawFd,
@@ -136,9 +138,9 @@ unsafe fn become_program(
         for &(from, to) in redirections {
             libc::dup2(from, to);
         }
-        // Rust programs ignore SIGPIPE, and `execve` would hand that on.
+        // Rust programs ignore SIGPIPE, and `execve` would pass that on.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-        // With our copy of the writing end closed, a parent that dies wakes us too.
+        // With this copy of the writing end closed, a parent that dies wakes the child too.
         libc::close(go);
         let mut byte = 0u8;
         if libc::read(wait, ptr::from_mut(&mut byte).cast(), 1) == 1 {

@@ -1,22 +1,22 @@
-//! Medians, paired ratios, and when a difference may be called one.
+//! Computes medians and paired ratios, and decides when a difference may be claimed.
 //!
-//! Allocators run in turn, so that the runs of one round share the machine's mood: they form a pair.
-//! Each pair gives a ratio. The median of the ratios is the effect; its confidence interval lies between
-//! two of the ordered ratios, as many places from either end as keep the chance of missing the true
-//! median at 1 in 16 or less. (The number of ratios below the true median is that of heads among fair
-//! coin tosses, whatever the distribution of times: nothing is assumed of it, and outliers do no harm.
-//! This is the sign test, turned into an interval.) With 5 pairs the interval is their whole range, so
-//! all five have to agree; with fewer than 5 even that happens too often by chance, and there is no
-//! verdict.
+//! Allocators run in turn, so the runs of one round share the state of the machine: they form a
+//! pair. Each pair gives a ratio. The median of the ratios is the effect. Its confidence interval
+//! lies between two of the ordered ratios, as many places from either end as keep the chance of
+//! missing the true median at 1 in 16 or less. This is the sign test, turned into an interval: the
+//! number of ratios below the true median is that of heads among fair coin tosses, whatever the
+//! distribution of times. So the test assumes no distribution, and outliers do no harm. With 5
+//! pairs the interval is their whole range, so all five have to agree. With fewer, even that
+//! happens too often by chance, and there is no verdict.
 //!
 //! A difference is claimed where the interval excludes 1 and the effect is at least 2 %. Less than
-//! that is easily the doing of address layout or of a busy neighbour, however often it is repeated.
+//! that is often due to address layout or a busy machine, however often it is repeated.
 
 use serde::Serialize;
 
-/// The least effect that is called a difference.
+/// The smallest effect that counts as a difference.
 const FLOOR: f64 = 0.02;
-/// The largest chance of an interval that misses the true median.
+/// The highest accepted chance that an interval misses the true median.
 const CHANCE: f64 = 1.0 / 16.0;
 
 /// Median and range of one allocator's runs.
@@ -28,7 +28,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// None without values.
+    /// `None` without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let sorted = sorted(values);
         Some(Self { median: median(&sorted)?, min: *sorted.first()?, max: *sorted.last()? })
@@ -44,7 +44,7 @@ pub struct Quartiles {
 }
 
 impl Quartiles {
-    /// None without values.
+    /// `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let values = sorted(&values.into_iter().collect::<Vec<_>>());
         let last = values.len().checked_sub(1)? as f64;
@@ -62,13 +62,13 @@ impl Quartiles {
     }
 }
 
-/// The mean of ratios: twice and half average to one. None without values.
+/// The geometric mean of ratios: twice and half average to one. `None` without values.
 pub fn geometric_mean(ratios: &[f64]) -> Option<f64> {
     let sum: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
     (!ratios.is_empty()).then(|| (sum / ratios.len() as f64).exp())
 }
 
-/// One allocator's runs against those of another, the base, of the same rounds.
+/// One allocator's runs against those of another, the base, in the same rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Comparison {
     /// The median of the paired ratios.
@@ -79,7 +79,7 @@ pub struct Comparison {
     pub verdict: Verdict,
 }
 
-/// What may be said of a ratio.
+/// The verdict on a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -93,8 +93,8 @@ pub enum Verdict {
 }
 
 impl Comparison {
-    /// Compares values of the same rounds, which must be as many on both sides. None where there are
-    /// none, or where one is zero: then ratios mean nothing.
+    /// Compares values of the same rounds, which must be equally many on both sides. `None` without
+    /// values, or if one is zero: then ratios mean nothing.
     pub fn of(base: &[f64], other: &[f64]) -> Option<Self> {
         assert_eq!(base.len(), other.len(), "every round has one value a side");
         if base.iter().chain(other).any(|&value| value <= 0.0) {
@@ -119,11 +119,12 @@ impl Comparison {
     }
 }
 
-/// What the verdicts of so many pairs rest on, in a sentence; `option` makes more pairs.
+/// The sentence that explains the verdicts of this many pairs; `option` makes more pairs.
 pub fn foundation(pairs: usize, option: &str) -> String {
     let Some(rank) = interval_rank(pairs) else {
         return format!(
-            "No verdicts: fewer than 5 paired runs agree too easily by chance. Give {option} 5 or more."
+            "No verdicts: fewer than 5 paired runs agree too easily by chance. Give {option} 5 or \
+             more."
         );
     };
     let which = match rank {
@@ -131,20 +132,21 @@ pub fn foundation(pairs: usize, option: &str) -> String {
         rank => format!("at least {} of {pairs} paired runs agree", pairs - rank),
     };
     format!(
-        "A difference is claimed if {which} on its direction (by chance alone: {:.2} % of the time) and their median is at least {} % away from 1.",
+        "A difference is claimed if {which} on its direction (by chance alone: {:.2} % of the \
+         time) and their median is at least {} % away from 1.",
         100.0 * chance(pairs, rank),
         FLOOR * 100.0
     )
 }
 
-/// How many ordered values to leave out at either end of the interval; none where even the whole
-/// range is too narrow.
+/// The number of ordered values to leave out at either end of the interval; `None` if even the
+/// whole range misses the median too often.
 fn interval_rank(pairs: usize) -> Option<usize> {
     (0..pairs.div_ceil(2)).take_while(|&rank| chance(pairs, rank) <= CHANCE).last()
 }
 
-/// The chance that an interval without the `rank` outermost values of either side misses the median:
-/// that `rank` or fewer of so many coins fall on one side, times two sides.
+/// The chance that an interval without the `rank` outermost values of either side misses the
+/// median: the chance that at most `rank` of `pairs` coins fall on one side, times two sides.
 fn chance(pairs: usize, rank: usize) -> f64 {
     let mut term = 0.5f64.powi(pairs as i32 - 1);
     let mut sum = 0.0;
@@ -205,7 +207,7 @@ mod tests {
             let same = Noise(7).share(Verdict::Same, pairs, 1.0, spread);
             assert!(same > 1.0 - CHANCE - 0.02, "{pairs} pairs: {same}");
         }
-        // Noise that is small beside the floor never makes a difference.
+        // Noise far below the floor never makes a difference.
         assert_eq!(Noise(7).share(Verdict::Same, 5, 1.0, 0.003), 1.0);
     }
 
@@ -244,7 +246,8 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_binomial_distribution() {
-        // Chances from the coefficients: 2/2^5, 2(1+10)/2^10, 2(1+20+190+1140+4845+15504)/2^20.
+        // Chances from the binomial coefficients: 2/2^5, 2(1+10)/2^10,
+        // 2(1+20+190+1140+4845+15504)/2^20.
         assert_eq!((interval_rank(4), interval_rank(5)), (None, Some(0)));
         assert_eq!(chance(5, 0), 2.0 / 32.0);
         assert_eq!(chance(10, 1), 22.0 / 1024.0);
@@ -286,7 +289,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn swapping_sides_flips_everything(pairs in prop::collection::vec((0.01f64..100.0, 0.01f64..100.0), 1..40)) {
+        fn swapping_sides_flips_everything(
+            pairs in prop::collection::vec((0.01f64..100.0, 0.01f64..100.0), 1..40)
+        ) {
             let (base, other): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
             let there = Comparison::of(&base, &other).unwrap();
             let back = Comparison::of(&other, &base).unwrap();
@@ -302,7 +307,9 @@ mod tests {
         }
 
         #[test]
-        fn the_ratio_lies_in_its_interval(pairs in prop::collection::vec((0.5f64..2.0, 0.5f64..2.0), 1..40)) {
+        fn the_ratio_lies_in_its_interval(
+            pairs in prop::collection::vec((0.5f64..2.0, 0.5f64..2.0), 1..40)
+        ) {
             let (base, other): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
             let comparison = Comparison::of(&base, &other).unwrap();
             prop_assert!(comparison.low <= comparison.ratio && comparison.ratio <= comparison.high);

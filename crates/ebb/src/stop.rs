@@ -1,12 +1,12 @@
-//! Errors that decide the exit code of `ebb`.
+//! Errors that set the exit code of `ebb`.
 
 use std::fmt;
 
 /// Wrong options, or options that cannot be carried out.
 const USAGE: u8 = 2;
-/// What shells return for a program that is there but cannot be executed.
+/// The exit code of shells for a program that exists but cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// What shells return for a program that is not there.
+/// The exit code of shells for a program that does not exist.
 pub const NOT_FOUND: u8 = 127;
 
 /// An error with an exit code of its own.

@@ -6,9 +6,9 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// How much of the end is kept, in bytes.
+/// The bytes kept of the end.
 const KEPT: usize = 16 * 1024;
-/// What a pipe holds at most by default: what is left to read when the program has ended.
+/// The most bytes that a pipe holds by default: those left to read when the program has ended.
 const PIPE: usize = 64 * 1024;
 
 /// A pipe that is read continuously, so that its writer never waits for long.
@@ -27,8 +27,8 @@ impl Tail {
         Ok((Self { thread, stop }, target))
     }
 
-    /// The end of what was written. A process left behind by the program may hold the pipe open,
-    /// so this does not wait for its end.
+    /// The end of the program's output. A process left behind by the program may hold the pipe
+    /// open, so this does not wait for the pipe's end.
     pub fn finish(self) -> Vec<u8> {
         drop(self.stop);
         self.thread.join().map_or_else(|_| Vec::new(), Vec::from)

@@ -1,13 +1,14 @@
-//! Waits for a program's end, and looks at its memory in the last moment before it is gone.
+//! Waits for a program's end, and reads its memory in the last moment before it is gone.
 //!
-//! A process's memory can only be read while it lives. The kernel stops a traced thread when it begins
-//! to exit (`PTRACE_EVENT_EXIT`), its process's memory still in place: that is where we look. Only the
-//! main thread is traced, so threads, system calls and child processes run untouched; signals to the
-//! main thread take a short detour through us.
+//! A process's memory can only be read while the process lives. The kernel stops a traced thread
+//! when it begins to exit (`PTRACE_EVENT_EXIT`), with the process's memory still in place: that is
+//! when ebb reads it. Only the main thread is traced, so threads, system calls and child processes
+//! run undisturbed; signals to the main thread take a short detour through ebb.
 //!
-//! Whoever ends the process, the main thread passes its exit stop: the kernel makes every thread leave
-//! when one calls `exit_group` or a signal kills. Only a main thread that leaves by `pthread_exit` goes
-//! before the process does. Then the threads it leaves behind are traced, and the last one counts.
+//! Whichever thread ends the process, the main thread passes its exit stop: the kernel makes every
+//! thread leave when one calls `exit_group` or a signal kills. Only a main thread that leaves by
+//! `pthread_exit` goes before its process. Then ebb traces the threads left behind, and the last
+//! one counts.
 
 use std::collections::HashSet;
 use std::fs;
@@ -24,7 +25,7 @@ use libc::{c_int, c_long, c_void, pid_t};
 
 use crate::procfs::Snapshot;
 
-/// How often a program that may not be traced is looked at.
+/// The interval at which a program that may not be traced is read.
 const SAMPLING: Duration = Duration::from_millis(10);
 
 /// How a program ended.
@@ -32,19 +33,20 @@ pub struct Ended<T = Snapshot> {
     pub status: ExitStatus,
     pub usage: libc::rusage,
     pub at: Instant,
-    /// How long it stood still because we looked at it.
+    /// The time for which the program was stopped while ebb read its memory.
     pub paused: Duration,
-    /// What was seen last.
+    /// The last reading.
     pub last: Option<T>,
 }
 
 /// Makes the process a tracee of this thread, before it executes the program.
 pub fn attach(pid: pid_t) -> io::Result<()> {
-    // EXITKILL: should we be killed, the program must not run on unattended.
+    // EXITKILL: if ebb is killed, the program must not run on unattended.
     seize(pid, libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_EXITKILL)
 }
 
-/// Waits for the end of a traced child; `look` is called in the last moment that it can be looked at.
+/// Waits for the end of a traced child. Calls `look` in the last moment in which its memory can be
+/// read.
 pub fn follow<T>(pid: pid_t, mut look: impl FnMut(pid_t) -> Option<T>) -> io::Result<Ended<T>> {
     let mut leaving = HashSet::new();
     let mut last = None;
@@ -77,7 +79,8 @@ pub fn follow<T>(pid: pid_t, mut look: impl FnMut(pid_t) -> Option<T>) -> io::Re
                     trace_others(pid, &leaving);
                 }
             }
-            // The whole process is being stopped (as by Ctrl-Z): leave it so until SIGCONT comes.
+            // The whole process is being stopped (by Ctrl-Z, for example): leave it stopped until
+            // SIGCONT comes.
             (
                 libc::PTRACE_EVENT_STOP,
                 libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU,
@@ -89,7 +92,7 @@ pub fn follow<T>(pid: pid_t, mut look: impl FnMut(pid_t) -> Option<T>) -> io::Re
     }
 }
 
-/// Waits for the end of a child that may not be traced; its memory is looked at every 10 ms.
+/// Waits for the end of a child that may not be traced, and reads its memory every 10 ms.
 pub fn sample(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
     let ended = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -104,7 +107,7 @@ pub fn sample(pid: pid_t, library: Option<&Path>) -> io::Result<Ended> {
                 }
                 let next = Snapshot::take(pid, library);
                 if let Some(mut next) = next.filter(|next| next.exe.is_none() || next.exe != copy) {
-                    // What was seen on the way says nothing about the peak.
+                    // Readings on the way say nothing about the peak.
                     next.peak = None;
                     if last.is_some_and(|last| last.mapped == Some(true)) {
                         next.mapped = Some(true);
@@ -136,7 +139,7 @@ fn others(pid: pid_t, leaving: &HashSet<pid_t>) -> Vec<pid_t> {
 /// Traces the threads of a process whose main thread left, and those they create.
 fn trace_others(pid: pid_t, leaving: &HashSet<pid_t>) {
     let options = libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_EXITKILL;
-    // A thread may be created while we go through the list: go on until nothing new is found.
+    // Threads may be created while the list is read: repeat until no new one is found.
     while others(pid, leaving).into_iter().filter(|&tid| seize(tid, options).is_ok()).count() > 0 {}
 }
 
@@ -148,16 +151,16 @@ fn calls(tid: pid_t, numbers: &[c_long]) -> bool {
 }
 
 fn seize(tid: pid_t, options: c_int) -> io::Result<()> {
-    // SAFETY: the request reads no memory of ours.
+    // SAFETY: the request accesses no memory of this process.
     match unsafe { libc::ptrace(libc::PTRACE_SEIZE, tid, ptr(0), ptr(options)) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
 }
 
-/// Lets a stopped thread go on. It may have been killed meanwhile, which the next wait will tell.
+/// Lets a stopped thread go on. It may have been killed meanwhile, which the next wait reports.
 fn resume(request: libc::c_uint, tid: pid_t, signal: c_int) {
-    // SAFETY: the request reads no memory of ours.
+    // SAFETY: the request accesses no memory of this process.
     unsafe { libc::ptrace(request, tid, ptr(0), ptr(signal)) };
 }
 
@@ -165,12 +168,12 @@ fn ptr(value: c_int) -> *mut c_void {
     std::ptr::without_provenance_mut(value as usize)
 }
 
-/// The next thing that happens to a child or tracee of this thread.
+/// Waits for the next event of a child or tracee of this thread.
 fn wait() -> io::Result<(pid_t, c_int, libc::rusage)> {
     let mut status = 0;
     let mut usage = MaybeUninit::zeroed();
     loop {
-        // SAFETY: both places are valid for writes. All-zero bytes are a valid rusage.
+        // SAFETY: both pointers are valid for writes. All-zero bytes are a valid rusage.
         let tid = unsafe {
             libc::wait4(-1, &mut status, libc::__WALL | libc::__WNOTHREAD, usage.as_mut_ptr())
         };

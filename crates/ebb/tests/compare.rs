@@ -1,4 +1,4 @@
-//! `ebb compare` from the outside: what it measures, and what it says.
+//! Tests `ebb compare` from the outside: its measurements and its messages.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn compare(program: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A metric of the first run on the system's allocator, in MiB; none where it could not be measured.
+/// A metric of the first run on the system's allocator, in MiB; `None` if it could not be measured.
 fn mib(result: &Value, metric: &str) -> Option<f64> {
     result["allocators"][0]["samples"][0][metric].as_f64().map(|bytes| bytes / MIB)
 }
@@ -41,7 +41,7 @@ fn notes(result: &Value) -> String {
         .join("\n")
 }
 
-/// Resident memory at the end of a program that took 64 MiB.
+/// Resident memory at the end of a program that allocated 64 MiB.
 fn end(way: &str) -> Option<f64> {
     let result = compare(&[holder().to_str().unwrap(), way, "64"]);
     assert!(mib(&result, "peak_bytes").unwrap() > 64.0, "{way}: {result:#}");
@@ -55,7 +55,7 @@ fn memory_at_the_end_is_that_of_the_end() {
     assert!(end("free").unwrap() < 16.0);
     assert!(holds.contains(&end("exit-from-thread").unwrap()));
     assert!(holds.contains(&end("main-thread-leaves").unwrap()));
-    // The program was replaced behind our back: better no figure than that of the one before.
+    // Another program replaced this one unseen: no figure is better than that of the one before.
     assert_eq!(end("exec-from-thread"), None);
 }
 
@@ -115,7 +115,7 @@ fn the_table_has_medians_and_verdicts() {
             .and(contains("ebbmalloc"))
             .and(contains("all 5 paired runs agree")),
     );
-    // Without a terminal: a line a round, and no colours.
+    // Without a terminal: one line per round, and no colours.
     assert
         .stderr(contains("ebb: round 5 of 5: system ").and(contains("ebbmalloc")))
         .stdout(contains("\x1b").not());
@@ -125,9 +125,10 @@ fn the_table_has_medians_and_verdicts() {
 fn stops_and_signals_take_effect_as_without_tracing() {
     let folder = tempfile::tempdir().unwrap();
     let seen = folder.path().join("seen");
-    // A process beside it sees the program stopped, and only then lets it go on.
+    // A process beside the program sees that it is stopped, and only then lets it go on.
     let script = format!(
-        "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; do sleep 0.01; done; echo stopped >> {0}; kill -CONT $me) & \
+        "me=$$; (until grep -qs usr1 {0} && grep -q '^State:.*top' /proc/$me/status; \
+         do sleep 0.01; done; echo stopped >> {0}; kill -CONT $me) & \
          trap 'echo usr1 >> {0}' USR1; kill -USR1 $me; kill -STOP $me; wait; echo went on >> {0}",
         seen.display()
     );
@@ -209,7 +210,8 @@ fn nonsense_is_refused() {
     refused(&["--allocator", "a=/no/file.so"], "/no/file.so: No such file");
     refused(&["--allocator", "a=/etc/passwd"], "not a shared library");
     let path = library().display();
-    refused(&["--allocator", &format!("system={path}")], "an allocator of the name system already");
+    let system = format!("system={path}");
+    refused(&["--allocator", &system], "another allocator has the name system already");
     refused(
         &["--allocator", &format!("a={path}"), "--allocator", &format!("a={path}")],
         "an allocator of the name a already",
@@ -295,7 +297,7 @@ fn without_permission_to_trace_memory_is_sampled() {
     if Command::new("strace").arg("-V").output().is_err() {
         return eprintln!("skipped: no strace on this machine, which would keep ebb from tracing");
     }
-    // What strace follows cannot be traced by another.
+    // A process that strace traces cannot be traced by another.
     let output = Command::new("strace")
         .args(["-f", "-qq", "-e", "trace=none", "-o", "/dev/null"])
         .arg(executable())
@@ -328,7 +330,7 @@ fn interruption_ends_the_program_and_ebb() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let pid = fs::read_to_string(&file).unwrap();
-    // SAFETY: sends a signal to a child that was not waited for yet.
+    // SAFETY: sends a signal to a child that was not reaped yet.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "the program lives on");

@@ -1,4 +1,4 @@
-//! `ebb run` from the outside.
+//! Tests `ebb run` from the outside.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn the_library_is_in_the_program_and_options_reach_it() {
     let sampled = ["run", "--sample", "5000", "--", "sh", "-c", "echo $EBB_SAMPLE"];
     ebb().args(sampled).assert().stdout("5000\n");
     ebb().args(["run", "--", "sh", "-c", "echo \"[$EBB_MODE$EBB_STATS]\""]).assert().stdout("[]\n");
-    // What was to be preloaded anyway still is, after ebbmalloc.
+    // Libraries that were already in LD_PRELOAD stay there, after ebbmalloc.
     let both = format!("{path}:libutil.so.1\n");
     ebb()
         .env("LD_PRELOAD", "libutil.so.1")
@@ -58,7 +58,8 @@ fn the_library_is_in_the_program_and_options_reach_it() {
         .stdout(both);
 }
 
-/// Reasons are true ones: of glibc's own doing, of a filter's, and of who stands in for the kernel.
+/// The reported reasons are true: glibc registered rseq, a filter refuses it, or an emulator has
+/// none.
 #[test]
 fn the_mode_is_explained() {
     let told = |command: &mut assert_cmd::Command| {
@@ -73,15 +74,15 @@ fn the_mode_is_explained() {
     };
     let line = told(&mut explain("slot"));
     assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(line.contains(" mode slot (asked for by EBB_MODE; Linux "), "{line}");
+    assert!(line.contains(" mode slot (set by EBB_MODE; Linux "), "{line}");
     let line = told(&mut explain("auto"));
     if !line.contains(" mode percpu by ") {
         eprintln!("SKIPPED: no percpu mode here ({line})");
         return;
     }
     assert!(line.contains("(glibc registered rseq; Linux "), "{line}");
-    assert!(line.contains("possible too: thread, slot)"), "{line}");
-    // Who turns it off does so for another library, which would find threads registered.
+    assert!(line.contains("other modes: thread, slot)"), "{line}");
+    // A user who turns rseq off does so for another library, which would find threads registered.
     let tunable = "glibc.malloc.check=0:glibc.pthread.rseq=0";
     let line = told(explain("auto").env("GLIBC_TUNABLES", tunable));
     assert!(line.contains(" mode thread (GLIBC_TUNABLES has glibc.pthread.rseq=0"), "{line}");
@@ -94,11 +95,11 @@ fn the_mode_is_explained() {
     }
 }
 
-/// What a program says that the kernel refuses rseq(2), with this error.
+/// The message of a program for which the kernel refuses rseq(2) with this error.
 fn told_under_filter(error: i32) -> String {
     use std::os::unix::process::CommandExt;
     let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    // Load the number of the system call; if it is rseq's, an error; else as usual.
+    // Loads the number of the system call. If it is rseq's, returns an error; else allows it.
     let mut filter = [
         statement(0x20, 0, 0, 0),
         statement(0x15, 0, 1, libc::SYS_rseq as u32),
@@ -107,7 +108,7 @@ fn told_under_filter(error: i32) -> String {
     ];
     let mut command = std::process::Command::new("true");
     command.env("LD_PRELOAD", library()).env("EBB_EXPLAIN", "1").env_remove("EBB_MODE");
-    // SAFETY: system calls only, between fork and exec.
+    // SAFETY: makes system calls only, between fork and exec.
     unsafe {
         command.pre_exec(move || {
             let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };

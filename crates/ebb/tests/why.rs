@@ -1,4 +1,5 @@
-//! `ebb why` from the outside: it adds up to what the kernel says, and names what was planted.
+//! Tests `ebb why` from the outside: it adds up to the kernel's count, and names the waste that was
+//! planted.
 
 mod common;
 
@@ -16,7 +17,7 @@ use predicates::prelude::PredicateBooleanExt;
 use predicates::str::contains;
 use serde_json::Value;
 
-/// A program that runs until it gets no more input.
+/// A program that runs until its input ends.
 struct Running(Child);
 
 impl Running {
@@ -40,7 +41,7 @@ impl Running {
         Self::start(&mut command)
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits until it prints that it is ready.
     fn ready(mut self) -> Self {
         let output = self.0.stdout.as_mut().unwrap();
         let mut line = String::new();
@@ -49,7 +50,7 @@ impl Running {
         self
     }
 
-    /// Waits until it does nothing but wait.
+    /// Waits until it does nothing but wait for input.
     fn settled(self) -> Self {
         let mut last = String::new();
         let mut same = 0;
@@ -72,7 +73,7 @@ impl Running {
         self.0.id().to_string()
     }
 
-    /// What the kernel counts, in bytes.
+    /// The kernel's count of resident bytes.
     fn resident(&self) -> f64 {
         let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.pid())).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
@@ -99,7 +100,7 @@ fn bytes(report: &Value, line: &str) -> f64 {
     lines.iter().find(|found| found["name"] == line).unwrap()["bytes"].as_f64().unwrap()
 }
 
-/// The lines add up to what the kernel says, and what is not explained is next to nothing.
+/// Checks that the lines add up to the kernel's count, and that almost nothing is unexplained.
 fn assert_adds_up(report: &Value, resident: f64, what: &str) {
     let sum: f64 = report["lines"]
         .as_array()
@@ -148,7 +149,7 @@ fn every_hundredth_block_kept_is_named() {
     let row =
         report["classes"].as_array().unwrap().iter().find(|row| row["block_bytes"] == 512).unwrap();
     let kept = row["live_blocks"].as_u64().unwrap();
-    // 40 MiB are 81,920 blocks; a few more are the program's own.
+    // 40 MiB are 81,920 blocks; a few more belong to the program's own allocations.
     assert!((819..1000).contains(&kept), "{row}");
 
     ebb().args(["why", &running.pid()]).assert().success().stdout(
@@ -170,7 +171,7 @@ fn a_program_is_seen_at_its_peak_and_at_its_end() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // What the program says goes elsewhere.
+        // The program's output does not mix with the report.
         assert_eq!(String::from_utf8_lossy(&output.stderr), "ready\n");
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
@@ -215,7 +216,7 @@ fn copies_that_are_built_in_are_found() {
     assert_adds_up(&report, both.resident(), "two copies");
 }
 
-/// Where a server listens, lest it end at once.
+/// The socket on which a server listens; without one it would end at once.
 const SOCKET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/why.sock");
 
 /// Programs that do some work and then wait for input.
@@ -224,14 +225,16 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
         "python3",
         &[
             "-c",
-            "import json, decimal; d = {i: str(i) for i in range(200000)}; b = bytearray(9 << 20); input()",
+            "import json, decimal; d = {i: str(i) for i in range(200000)}; b = bytearray(9 << 20); \
+             input()",
         ],
     ),
     (
         "perl",
         &[
             "-e",
-            "my %h = map { $_ => \"value $_\" } 1..100000; delete @h{grep { $_ % 50 } keys %h}; <STDIN>",
+            "my %h = map { $_ => \"value $_\" } 1..100000; delete @h{grep { $_ % 50 } keys %h}; \
+             <STDIN>",
         ],
     ),
     ("git", &["hash-object", "--stdin"]),
@@ -241,7 +244,8 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
         "node",
         &[
             "-e",
-            "const a = []; for (let i = 0; i < 200; i++) a.push(Buffer.alloc(50000, i)); process.stdin.resume()",
+            "const a = []; for (let i = 0; i < 200; i++) a.push(Buffer.alloc(50000, i)); \
+             process.stdin.resume()",
         ],
     ),
     ("redis-server", &["--port", "0", "--save", "", "--unixsocket", SOCKET]),
@@ -252,7 +256,7 @@ const PROGRAMS: [(&str, &[&str]); 12] = [
     ("vim", &["-es", "-u", "NONE"]),
 ];
 
-/// Those of them that whoever builds this has, on any Debian: no test without them.
+/// Programs that any Debian with a compiler has: there is no test without them.
 const ALWAYS: [&str; 6] = ["perl", "git", "gcc", "bash", "awk", "sort"];
 
 #[test]
@@ -262,14 +266,19 @@ fn it_adds_up_on_real_programs() {
             .any(|folder| folder.join(name).is_file());
         if !found {
             assert!(!ALWAYS.contains(&name), "{name} is not installed");
-            // Not by a macro: those are caught and shown for failures only.
+            // Not by a macro: the test harness captures those and shows them for failures only.
             let _ = writeln!(std::io::stderr(), "why: skipped: {name} is not installed");
             continue;
         }
         let mut running = Running::on_ebbmalloc(Path::new(name), arguments);
         if name == "sqlite3" {
             let input = running.0.stdin.as_mut().unwrap();
-            writeln!(input, "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 from n where i < 50000) insert into t select i, 'row ' || i from n;").unwrap();
+            writeln!(
+                input,
+                "create table t(a, b); with recursive n(i) as (select 1 union all select i + 1 \
+                 from n where i < 50000) insert into t select i, 'row ' || i from n;"
+            )
+            .unwrap();
         } else if name == "sort" {
             let input = running.0.stdin.as_mut().unwrap();
             for line in 0..200_000 {
@@ -280,7 +289,7 @@ fn it_adds_up_on_real_programs() {
         let running = running.settled();
         let report = running.why();
         assert_adds_up(&report, running.resident(), name);
-        // It is the library's heap that was found, and the program's blocks in it.
+        // The heap found is the library's, and the program's blocks are in it.
         assert_eq!(report["heaps"].as_array().unwrap().len(), 1, "{name}: {report:#}");
         assert!(bytes(&report, "small") > 0.0, "{name}: {report:#}");
     }
@@ -327,7 +336,7 @@ fn processes_that_cannot_be_told_about() {
     ebb().arg("why").assert().code(2);
     ebb().args(["why", "--watch=0", "1"]).assert().code(2).stderr(contains("seconds"));
 
-    // Without ebbmalloc: what the kernel knows is told all the same.
+    // Without ebbmalloc, the report still shows what the kernel knows.
     let other = Running::start(Command::new("cat").env_remove("LD_PRELOAD")).settled();
     ebb()
         .args(["why", &other.pid()])
@@ -336,7 +345,7 @@ fn processes_that_cannot_be_told_about() {
         .stdout(contains("program and libraries").and(contains("ebb why -- PROGRAM")))
         .stderr(contains("no ebbmalloc"));
 
-    // Ended, but not buried yet.
+    // Ended, but not reaped yet.
     let mut ended = Command::new("true").spawn().unwrap();
     while !fs::read_to_string(format!("/proc/{}/stat", ended.id())).unwrap().contains(") Z") {
         thread::sleep(Duration::from_millis(10));
@@ -347,7 +356,7 @@ fn processes_that_cannot_be_told_about() {
 
 #[test]
 fn processes_of_others_are_refused_with_advice() {
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number and touches no memory.
     if unsafe { libc::geteuid() } != 0 {
         ebb()
             .args(["why", "1"])

@@ -1,10 +1,10 @@
-//! A library that a program opens while it runs, with an engine of its own. Any number of such libraries may be open.
-//! `docs/extensions.md` says more.
+//! A library that a program opens while it runs, with an engine of its own. Any number of such
+//! libraries may be open (`docs/extensions.md`).
 
 #[global_allocator]
 static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
-/// Allocates and frees `rounds` blocks; the sum of the lengths of those that are left.
+/// Allocates and frees `rounds` blocks. Returns the sum of the lengths of the remaining ones.
 #[unsafe(no_mangle)]
 pub extern "C" fn work(rounds: usize) -> usize {
     let mut kept: Vec<Vec<u8>> = Vec::new();

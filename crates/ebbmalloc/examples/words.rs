@@ -1,4 +1,4 @@
-//! A Rust program on ebbmalloc: counts the words of its standard input.
+//! Counts the words of its standard input, on ebbmalloc.
 //!
 //!     EBB_STATS=1 cargo run --release -p ebbmalloc --example words < README.md
 

@@ -1,4 +1,4 @@
-//! ebbmalloc: a memory allocator that is fast as the fastest, with memory that ebbs back.
+//! ebbmalloc: a fast memory allocator for Linux that returns free memory to the kernel.
 //!
 //! # For a whole program
 //!
@@ -12,10 +12,14 @@
 //!
 //! # For a container
 //!
-//! [`EbbMalloc`] is an `Allocator` too. With the feature `allocator-api2` that of the crate of this name, which
-//! hashbrown, bump-scope and others take on any Rust; its version is 0.2, as hashbrown's is: `cargo add allocator-api2@0.2`.
-//! Later ones have traits of their own. With `allocator-api` that of the standard library, for `Vec`, `Box` and others, which
-//! is stable since Rust 1.100; and with `nightly`, on nightly Rust, for maps and clones of `Arc` too.
+//! [`EbbMalloc`] also implements `Allocator`, one trait for each of these features:
+//!
+//! - `allocator-api2`: the trait of the crate allocator-api2, which hashbrown, bump-scope and
+//!   others take on any Rust. Use version 0.2, as hashbrown does (`cargo add allocator-api2@0.2`);
+//!   later versions have other traits.
+//! - `allocator-api`: the trait of the standard library, for `Vec`, `Box` and others, stable since
+//!   Rust 1.100.
+//! - `nightly`: on nightly Rust, the latter for maps and clones of `Arc` too.
 //!
 #![cfg_attr(feature = "allocator-api2", doc = "```")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -31,7 +35,7 @@
 //!
 //! # Heaps
 //!
-//! What is allocated from a [`Heap`] goes with it, all at once, and a limit may bound it:
+//! Dropping a [`Heap`] frees all its blocks at once, and a limit may bound it:
 //!
 #![cfg_attr(feature = "allocator-api2", doc = "```")]
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -44,10 +48,11 @@
 //! assert!(bytes.try_reserve(2 << 20).is_err());
 //! ```
 //!
-//! # What is where, and giving back
+//! # Statistics, and returning memory
 //!
-//! [`EbbMalloc::stats`] says where memory is. Free memory goes back to the kernel by itself; [`EbbMalloc::trim`]
-//! does it at once, and [`EbbMalloc::idle`] is for event loops of programs without threads.
+//! [`EbbMalloc::stats`] tells how memory is used. ebbmalloc returns free memory to the kernel by
+//! itself. [`EbbMalloc::trim`] returns it at once, and [`EbbMalloc::idle`] is for event loops of
+//! programs without threads.
 //!
 //! ```
 //! use ebbmalloc::EbbMalloc;
@@ -60,63 +65,54 @@
 //! assert_eq!(EbbMalloc::stats().dirty_bytes, 0);
 //! ```
 //!
-//! # Mistakes
+//! # Memory errors
 //!
-//! Safe Rust makes none. Where `unsafe` code frees what is no block, or frees a block twice, the program is stopped with one
-//! line where that is seen. The size in a `Layout` is trusted in release builds only. To find mistakes, run the program with
-//! `EBB_CHECK=1`; `EBB_SAMPLE` and `EBB_HARDEN` are for production. These three are the feature `careful`, a default: without it
-//! the variables are ignored with a message.
+//! Safe Rust makes none. If `unsafe` code frees an address that is no block, or a block twice, and
+//! ebbmalloc notices, it stops the program with one line. Only release builds trust the size in a
+//! `Layout`.
+//!
+//! To find errors, run the program with `EBB_CHECK=1`; `EBB_SAMPLE` and `EBB_HARDEN` are for
+//! production. All three need the feature `careful`, which is a default. Without it, setting them
+//! prints a message and does nothing.
 //!
 //! # Size
 //!
-//! Programs are larger on disk by some 200 KiB, by 100 with `default-features = false`. That leaves `careful` out; `stats`, which is what `EBB_STATS` and
-//! `EBB_EXPLAIN` print; and `inline`: with link-time optimization the fast paths of allocating and freeing are copied to wherever Rust code does either.
+//! A program becomes larger on disk by some 280 KiB, or by 130 KiB with `default-features = false`
+//! (in the tests 277 and 134 KiB). The default features are:
+//!
+//! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.
+//! - `stats`: the output of `EBB_STATS` and `EBB_EXPLAIN`.
+//! - `inline`: with link-time optimization, copies of the fast paths wherever Rust code allocates
+//!   or frees.
 //!
 //! # How it works
 //!
-//! The engine below is layered; each layer uses only those above it in this list of its files
-//! (`docs/architecture.md` says more):
+//! The layers, lowest first. Each uses only layers above it in this list; `docs/architecture.md`
+//! says more.
 //!
-//! - `os`, `sync`, `text`, `demangle`: the platform, locks, messages, names of functions
-//! - `size_class`: which sizes there are
-//! - `streak`: caches that miss the same way again and again
-//! - `cache`, `rseq`: the cache of a virtual CPU, and what restartable sequences do with it
-//! - `thread_slabs`: the caches of threads
-//! - `holes`, `run`, `span`: which pages are not there; records of a run, and of one that is cut
-//!   into blocks
-//! - `region`: addresses and tables
-//! - `beacon`, `ledger`, `remote`: what memory is there for, of this process or of another
-//! - `pressure`, `patience`, `retention`: how much free memory stays; how much less where it gets short, and more where
-//!   it is soon wanted back
-//! - `zeroing`: zeros for large blocks
-//! - `run_tree`, `guards`, `pages`: runs of units, and pages out of reach
-//! - `central`: the spans of one size class
-//! - `chunks`: memory apart from all blocks
-//! - `seal`, `quarantine`: what stands behind a block's end, and where it waits once it is freed, with `EBB_HARDEN`
-//! - `heap_record`: heaps that programs make
-//! - `check_table`: what check mode knows of each block
-//! - `sample_table`: sampled blocks
-//! - `front`: which cache a thread uses
-//! - `transfer`: caches between these, for where many CPUs are at the spans of one class
-//! - `scavenger`: when memory is given back that nobody needs
-//! - `engine`, `mode`, `slabs`, `backtrace`, `sample`, `large`, `refill`, `flush`, `drain`, `heaps`, `care`, `check`, `harden`,
-//!   `scavenge`, `blocks`, `stats`, `why`: all of it together
-//! - `audit`: every invariant of it, for tests
-//! - `global`, `heap`: the engine of this process, and heaps in it
-//! - `per_container`, `allocator_api2`, `allocator_api`: the `Allocator` traits
+//! - `size_class`: the block sizes that exist.
+//! - `tuning`: how each layer declares its constants of policy.
+//! - `platform`: the operating system, atomics and locks, options, messages.
+//! - `frontend`: the per-CPU and per-thread caches, and transfer caches between them.
+//! - `backend`: the page heap: the region of addresses, runs and spans, and when memory is purged.
+//! - `telemetry`: counters, and the purpose of each resident byte, in this process or another.
+//! - `safety`: the state of check mode, harden mode and sampling.
+//! - `central`: the central free list of each size class, and the records of heaps.
+//! - `engine`: allocates and frees through all these layers, and returns memory.
+//! - `api`: the global allocator, [`Heap`], and the `Allocator` traits.
 
 #![no_std]
 #![cfg_attr(feature = "nightly", feature(allocator_ext))]
 #![warn(missing_docs)]
-// The models use only a part of the lower layers.
+// The loom models use only a part of the lower layers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
-// Address ranges here take 64 bits, and no big-endian machine has run this yet.
+// The region needs 64-bit addresses. No big-endian machine has run this code yet.
 #[cfg(all(target_os = "linux", not(all(target_pointer_width = "64", target_endian = "little"))))]
 compile_error!(
-    "ebbmalloc supports 64-bit little-endian machines only so far; make it a dependency of those targets \
-     only, [target.'cfg(all(target_pointer_width = \"64\", target_endian = \"little\"))'.dependencies], \
-     and keep the system allocator elsewhere"
+    "ebbmalloc supports 64-bit little-endian machines only so far; make it a dependency of those \
+     targets only, [target.'cfg(all(target_pointer_width = \"64\", \
+     target_endian = \"little\"))'.dependencies], and keep the system allocator elsewhere"
 );
 
 #[cfg(not(target_os = "linux"))]
@@ -125,7 +121,7 @@ compile_error!(
      [target.'cfg(target_os = \"linux\")'.dependencies], and keep the system allocator elsewhere"
 );
 
-// The compiler would go on to a hundred more errors, the last of which is all that is read: end it here.
+// Ends compilation here: a hundred more errors would follow, and users read the last one.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
 macro_rules! see_the_error_above {
     () => {
@@ -166,8 +162,9 @@ pub use engine::mode::Choice;
 pub use engine::report::stats::{ClassStats, Stats};
 pub use platform::VERSION;
 
-/// What the other crates of this repository need: the C library, the command, tests. Outside semantic versioning: any of it
-/// may change with any release.
+/// Items for the other crates of this repository: the C library, the command, tests.
+///
+/// They are outside of semantic versioning: any release may change them.
 #[doc(hidden)]
 pub mod internals {
     #[cfg(not(loom))]
@@ -185,8 +182,8 @@ pub mod internals {
         ScavengerChoice, StatsChoice,
     };
     pub use crate::platform::os::{
-        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, Process, Refusal, RseqArea, Symbol,
-        ThreadWords, Usage, unwinder_is_missing, use_unwinder,
+        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
+        Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, unwinder_is_missing, use_unwinder,
     };
     pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
     #[cfg(not(loom))]

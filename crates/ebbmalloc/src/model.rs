@@ -1,5 +1,5 @@
-//! What `crates/testkit/tests/loom.rs` explores: the layers below the engine, for one size class.
-//! Exists under `--cfg loom` only.
+//! The loom models: the layers below the engine for one size class, whose interleavings
+//! `crates/testkit/tests/loom.rs` explores. Compiled under `--cfg loom` only.
 
 use core::ptr;
 use std::vec;
@@ -27,7 +27,8 @@ pub const SHARD_SLACK_BYTES: u64 = crate::telemetry::tuning::SHARD_SLACK_BYTES;
 mod stacks;
 pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};
 
-/// A central over its own page heap, and caches behind locks: in slot mode, or transfer caches.
+/// A central free list over its own page heap, and locked caches: those of slot mode, or transfer
+/// caches.
 pub struct Layers<O> {
     os: O,
     class: SizeClass,
@@ -38,19 +39,19 @@ pub struct Layers<O> {
     preferred: Preferred,
 }
 
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: locks guard the tables that the pointers lead to.
 unsafe impl<O: Os> Sync for Layers<O> {}
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: nothing here belongs to one thread.
 unsafe impl<O: Os + Send> Send for Layers<O> {}
 
 impl<O: Os> Layers<O> {
-    /// Layers for blocks of `size` bytes, with so many caches, all of which have room.
+    /// Layers for blocks of `size` bytes, with `caches` caches, whose stacks are set up.
     pub fn new(os: O, size: usize, caches: usize) -> Self {
         let class = SizeClass::of(size).expect("a small size");
         let region = Region::unset();
         assert!(region.set_up(&os, caches));
         for cache in 0..caches {
-            // SAFETY: there are so many, and nobody uses them yet.
+            // SAFETY: the region has a slab for each cache, and no thread uses it yet.
             unsafe {
                 let slab = region.slabs().add(cache);
                 set_up_lock(slab);
@@ -62,23 +63,23 @@ impl<O: Os> Layers<O> {
         Self { os, class, region, pages, central, caches, preferred }
     }
 
-    /// Claims up to `most` blocks from the central.
-    pub fn claim(&self, most: usize) -> Vec<*mut u8> {
-        let mut blocks = vec![ptr::null_mut(); most];
+    /// Claims up to `max` blocks from the central free list.
+    pub fn claim(&self, max: usize) -> Vec<*mut u8> {
+        let mut blocks = vec![ptr::null_mut(); max];
         let Self { central, region, os, pages, class, .. } = self;
         let claimed =
             central.spans().lock().claim(region, os, pages, *class, Order::Lowest, &mut blocks);
-        blocks.split_off(most - claimed.blocks)
+        blocks.split_off(max - claimed.blocks)
     }
 
-    /// Gives blocks back to the central.
+    /// Releases blocks to the central free list.
     pub fn release(&self, blocks: &[*mut u8]) {
         let Self { central, region, os, pages, class, .. } = self;
         let released = central.spans().lock().release(region, os, pages, *class, blocks);
         assert_eq!(released, Ok(()));
     }
 
-    /// Panics unless everything is booked well. Returns the spans, and the blocks claimed.
+    /// Panics unless all counts agree. Returns the number of spans, and of blocks claimed.
     pub fn check(&self) -> (usize, usize) {
         let ((free, _), counts) = {
             let spans = self.central.spans().lock();
@@ -96,32 +97,33 @@ impl<O: Os> Layers<O> {
         Slots { slabs, count, preferred: &self.preferred, key }
     }
 
-    /// Takes a block from a cache; null if there is none.
+    /// Takes a block from a cache; null if its stack is empty.
     pub fn pop(&self, key: usize) -> *mut u8 {
         self.front(key).pop(self.class)
     }
 
-    /// Puts a block into a cache, as a batch where it comes from elsewhere; false if there is no room.
+    /// Puts a block into a cache, as a batch if the cache has no mark for it. False if its stack is
+    /// full.
     pub fn push(&self, key: usize, block: *mut u8) -> bool {
         let front = self.front(key);
         front.push(self.class, block) || front.push_batch(self.class, &[block]) == 1
     }
 
-    /// The caches as transfer caches, of a thread with this key.
+    /// The caches as transfer caches, for a thread with this key.
     fn transfers(&self, key: usize) -> Transfers {
         Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, key }
     }
 
-    /// Leaves blocks in transfer caches; how many.
+    /// Puts blocks into transfer caches. Returns how many it put there.
     pub fn leave(&self, key: usize, blocks: &[*mut u8]) -> usize {
         self.transfers(key).leave(self.class, blocks)
     }
 
-    /// Takes up to so many blocks from transfer caches.
-    pub fn take_left(&self, key: usize, most: usize) -> Vec<*mut u8> {
-        let mut blocks = vec![ptr::null_mut(); most];
+    /// Takes up to `max` blocks from transfer caches.
+    pub fn take_left(&self, key: usize, max: usize) -> Vec<*mut u8> {
+        let mut blocks = vec![ptr::null_mut(); max];
         let taken = self.transfers(key).take(self.class, &mut blocks);
-        blocks.split_off(most - taken)
+        blocks.split_off(max - taken)
     }
 
     /// Takes all blocks from all caches.
@@ -129,68 +131,68 @@ impl<O: Os> Layers<O> {
         let mut blocks = vec![ptr::null_mut(); 64];
         let mut drained = Vec::new();
         for cache in 0..self.caches {
-            // SAFETY: there are so many.
+            // SAFETY: the region has a slab for each cache.
             let slab = unsafe { self.region.slabs().add(cache) };
-            // SAFETY: as above.
+            // SAFETY: the slab lives as long as the region.
             let _guard = unsafe { lock_of(slab) }.lock();
-            // SAFETY: the lock is held.
+            // SAFETY: the slab's lock is held.
             let taken = unsafe { OwnedStack::new(slab, self.class) }.pop_batch(&mut blocks);
             drained.extend_from_slice(&blocks[..taken]);
         }
         drained
     }
 
-    /// For mutants: frees the lock of the class, whoever holds it.
+    /// For mutants: unlocks the class, also if another thread holds its lock.
     pub fn break_class_lock(&self) {
-        // SAFETY: none; that it is unsound is what the mutant shows.
+        // SAFETY: none. The mutant shows that this is unsound.
         unsafe { self.central.spans().force_unlock() }
     }
 
-    /// For mutants: frees the lock of a cache, whoever holds it.
+    /// For mutants: unlocks a cache, also if another thread holds its lock.
     pub fn break_cache_lock(&self, cache: usize) {
-        // SAFETY: as above.
+        // SAFETY: none. The mutant shows that this is unsound.
         unsafe { lock_of(self.region.slabs().add(cache)).force_unlock() }
     }
 }
 
-/// The caches of threads.
+/// The slabs of thread mode.
 pub struct Caches<O> {
     os: O,
     class: SizeClass,
     slabs: ThreadSlabs,
 }
 
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: the lock of the slabs guards their table.
 unsafe impl<O: Os> Sync for Caches<O> {}
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: nothing here belongs to one thread.
 unsafe impl<O: Os + Send> Send for Caches<O> {}
 
-/// A thread's cache.
+/// A slab that a thread has taken.
 pub struct Cache(*mut Slab);
 
 impl Cache {
-    /// Tells it from others.
+    /// The address of the slab, which tells it from others.
     pub fn address(&self) -> *mut u8 {
         self.0.cast()
     }
 }
 
 impl<O: Os> Caches<O> {
-    /// Caches of which a stack for blocks of `size` bytes is used.
+    /// Slabs of which only the stack for blocks of `size` bytes is used.
     pub fn new(os: O, size: usize) -> Self {
         let slabs = ThreadSlabs::new();
         assert_eq!(slabs.set_up(&os), Ok(()));
         Self { os, class: SizeClass::of(size).expect("a small size"), slabs }
     }
 
-    /// A cache for the calling thread.
+    /// Takes a slab for the calling thread.
     pub fn take(&self) -> Cache {
         Cache(self.slabs.take(&self.os, ptr::null()).expect("room for a cache"))
     }
 
-    /// The block in the cache, which then holds this one.
+    /// Takes the block in the slab, and puts this one there.
     pub fn replace(&self, cache: &Cache, block: *mut u8) -> *mut u8 {
-        // SAFETY: the cache is the caller's.
+        // SAFETY: the caller has taken the slab.
         let mut stack = unsafe { OwnedStack::new(cache.0, self.class) };
         let found = stack.pop();
         stack.grow(1);
@@ -198,20 +200,20 @@ impl<O: Os> Caches<O> {
         found
     }
 
-    /// Gives a cache up, with what is in it.
+    /// Returns a slab, with the blocks in it.
     pub fn give(&self, cache: Cache) {
-        // SAFETY: the cache is the caller's.
+        // SAFETY: the caller had taken the slab, and gives up the only value that stands for it.
         unsafe { self.slabs.give(&self.os, cache.0) }
     }
 
-    /// For mutants: frees the lock of all caches, whoever holds it.
+    /// For mutants: unlocks the slabs, also if another thread holds their lock.
     pub fn break_lock(&self) {
-        // SAFETY: none; that it is unsound is what the mutant shows.
+        // SAFETY: none. The mutant shows that this is unsound.
         unsafe { self.slabs.force_unlock() }
     }
 }
 
-/// Heaps that have spans of one class.
+/// User heaps that have spans of one class.
 pub struct HeapLayers<O> {
     os: O,
     class: SizeClass,
@@ -220,13 +222,13 @@ pub struct HeapLayers<O> {
     heaps: Lock<Heaps>,
 }
 
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: locks guard the tables that the pointers lead to.
 unsafe impl<O: Os> Sync for HeapLayers<O> {}
-// SAFETY: as for the engine.
+// SAFETY: as for the engine: nothing here belongs to one thread.
 unsafe impl<O: Os + Send> Send for HeapLayers<O> {}
 
 impl<O: Os> HeapLayers<O> {
-    /// No heaps, but such that have blocks of `size` bytes can be made.
+    /// Layers without heaps. Heaps made later have blocks of `size` bytes.
     pub fn new(os: O, size: usize) -> Self {
         let class = SizeClass::of(size).expect("a small size");
         let region = Region::unset();
@@ -258,7 +260,7 @@ impl<O: Os> HeapLayers<O> {
         self.pages.lock().free(&self.region, &self.os, id.unit(), 1);
     }
 
-    /// A block of a heap.
+    /// Claims a block from a heap.
     pub fn claim(&self, id: HeapId) -> *mut u8 {
         let mut block = [ptr::null_mut()];
         let Self { region, os, pages, class, .. } = self;
@@ -272,7 +274,7 @@ impl<O: Os> HeapLayers<O> {
         block[0]
     }
 
-    /// Gives a heap's block back.
+    /// Releases a heap's block.
     pub fn release(&self, id: HeapId, block: *mut u8) {
         let Self { region, os, pages, class, .. } = self;
         let mut contents = find(region, id).expect("a heap").contents().lock();
@@ -280,26 +282,29 @@ impl<O: Os> HeapLayers<O> {
         assert_eq!(released, Ok(()));
     }
 
-    /// Digs in the span that was seen to begin at this block, as `Engine::dig`: it may be gone by now.
+    /// Purges free pages of the span that began at this block a moment ago, as
+    /// `Engine::purge_free_pages`. The span may be gone by now.
     pub fn purge_free_pages(&self, block: *mut u8) {
         let unit = self.unit(block);
-        let work = |contents: &mut Contents| self.dig_in(contents, unit);
+        let work = |contents: &mut Contents| self.purge_in(contents, unit);
         self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work);
     }
 
-    /// For mutants: the same without a second look at whose the span is, once the heap is locked.
+    /// For mutants: as [`HeapLayers::purge_free_pages`], but does not ask again whose the span is,
+    /// once the heap is locked.
     pub fn dig_without_second_look(&self, block: *mut u8) {
         let (unit, heaps) = (self.unit(block), self.heaps.lock());
         let found = self.pages.lock().heap_of(&self.region, unit);
         if let Some(heap) = heaps.at(&self.region, found) {
-            self.dig_in(&mut heap.contents().lock(), unit);
+            self.purge_in(&mut heap.contents().lock(), unit);
         }
     }
 
-    fn dig_in(&self, contents: &mut Contents, unit: UnitIndex) {
+    fn purge_in(&self, contents: &mut Contents, unit: UnitIndex) {
         let Self { region, os, pages, class, .. } = self;
         let spans = &mut contents.spans[class.index()];
-        // In this order: the map is none of loom's, the lock before it is where others may come in between.
+        // In this order: loom switches threads at the lock, but not at the page map, which is not
+        // made of its types.
         let owner = pages.lock().heap_of(region, unit);
         let is_there = spans.copy(region, *class, unit).is_some();
         assert!(!is_there || spans.is_of(owner), "digging in a span of another heap");
@@ -310,14 +315,14 @@ impl<O: Os> HeapLayers<O> {
         (self.region.offset(block) / UNIT) as UnitIndex
     }
 
-    /// For mutants: what the record of a run said before it was freed.
+    /// For mutants: restores the record of a run as it was before the run was freed.
     pub fn forget_that_it_was_freed(&self, id: HeapId, block: *mut u8) {
         self.pages.lock().note(&self.region, self.unit(block), 0, id.unit());
     }
 
-    /// For mutants: frees the lock of a heap, whoever holds it.
+    /// For mutants: unlocks a heap, also if another thread holds its lock.
     pub fn break_heap_lock(&self, id: HeapId) {
-        // SAFETY: none; that it is unsound is what the mutant shows.
+        // SAFETY: none. The mutant shows that this is unsound.
         unsafe { find(&self.region, id).expect("a heap").contents().force_unlock() }
     }
 }

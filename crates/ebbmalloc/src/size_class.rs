@@ -1,32 +1,33 @@
-//! Size classes: which block sizes exist, and how many units a span of each takes.
+//! Size classes: the sizes of blocks, and the length of a span of each.
 //!
-//! Steps of 16 bytes up to 128, then eight classes per doubling up to 64 KiB, so that rounding
-//! wastes at most 1/9 of a block above 128 bytes. Everything here is computed at compile time.
+//! Sizes are multiples of 16 bytes up to 128. Above, there are eight classes per doubling, up to 64
+//! KiB, so that rounding wastes at most 1/9 of a block. All tables are computed at compile time.
 
 use core::hint;
 
-/// Bytes in a unit, the granule of the page heap and of the address map.
+/// Bytes in a unit, the granule of the page heap and of the page map.
 pub const UNIT: usize = 1 << UNIT_SHIFT;
 /// log2 of [`UNIT`].
 pub const UNIT_SHIFT: u32 = 16;
-/// The largest size, in bytes, that is served from spans; anything above is a run of its own.
+/// The largest size, in bytes, of blocks that lie in spans. A larger block is a run of its own.
 pub const SMALL_MAX: usize = 64 * 1024;
 /// Every block is aligned to this many bytes at least (the C library's `max_align_t`).
 pub const MIN_ALIGN: usize = 16;
-/// Bytes of a cache line: what processors hand to each other as a whole.
+/// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 /// Number of class indices, including index 0, which stands for "no class".
 pub const CLASSES: usize = 1 + 8 + 8 * 9;
-/// The most blocks that a span can hold: a unit of the smallest blocks.
+/// The most blocks in a span. Spans of the smallest blocks have one unit.
 pub const SPAN_BLOCKS_MAX: usize = UNIT / MIN_ALIGN;
 
 /// The most units in a span.
 pub(crate) const SPAN_UNITS_MAX: usize = 8;
 
-const LINEAR_MAX: usize = 128;
+/// The largest size, in bytes, of the classes that are 16 bytes apart.
+const LINEAR_BYTES_MAX: usize = 128;
 
-/// The index of a size class: 1 to `CLASSES - 1`, always. Whoever makes one sees to that; in return no table by class asks again
-/// (the library is 2 KiB smaller for it).
+/// The index of a size class, always 1 to `CLASSES - 1`. Each constructor guarantees that, so no
+/// table by class checks its index, which makes the library 2 KiB smaller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SizeClass(u8);
 
@@ -39,7 +40,8 @@ impl SizeClass {
 
     /// The smallest class whose blocks hold `size` bytes at a multiple of `align`, a power of two.
     ///
-    /// Spans start at a multiple of [`UNIT`], so a block is aligned where its size is.
+    /// Spans start at a multiple of [`UNIT`], so if the size is a multiple of `align`, so is each
+    /// block's address.
     #[inline]
     pub const fn of_aligned(size: usize, align: usize) -> Option<Self> {
         if align <= MIN_ALIGN {
@@ -59,7 +61,7 @@ impl SizeClass {
         class
     }
 
-    /// The class with this index, where there is one.
+    /// The class with this index; `None` if there is none.
     #[inline(always)]
     pub const fn from_index(index: usize) -> Option<Self> {
         if index >= 1 && index < CLASSES { Some(Self(index as u8)) } else { None }
@@ -70,11 +72,11 @@ impl SizeClass {
         (1..CLASSES).map(|index| Self(index as u8))
     }
 
-    /// Position in tables by class: 1 to `CLASSES - 1`.
+    /// The index in tables by class: 1 to `CLASSES - 1`.
     #[inline(always)]
     pub const fn index(self) -> usize {
         let index = self.0 as usize;
-        // SAFETY: what is always so.
+        // SAFETY: every constructor guarantees it.
         unsafe { hint::assert_unchecked(index >= 1 && index < CLASSES) }
         index
     }
@@ -83,23 +85,24 @@ impl SizeClass {
     #[inline(always)]
     pub const fn size(self) -> usize {
         let size = SIZE[self.index()] as usize;
-        // SAFETY: so is every class's.
+        // SAFETY: the sizes of all classes lie in this range.
         unsafe { hint::assert_unchecked(size >= MIN_ALIGN && size <= SMALL_MAX) }
         size
     }
 
-    /// Whether several blocks lie in one cache line.
+    /// True if several blocks lie in one cache line.
     pub(crate) const fn shares_lines(self) -> bool {
         self.size() < LINE
     }
 
-    /// Units in a span, usually.
+    /// Units in a span, unless blocks are handed out at random, or the span fills a gap of one
+    /// unit.
     #[inline(always)]
     pub const fn span_units(self) -> u32 {
         SPAN_UNITS[self.index()] as u32
     }
 
-    /// Blocks in a span of so many units.
+    /// Blocks in a span of this many units.
     #[inline(always)]
     pub const fn blocks_in(self, units: u32) -> usize {
         units as usize * UNIT / self.size()
@@ -110,33 +113,36 @@ impl SizeClass {
         RANDOM_SPAN_UNITS[self.index()] as u32
     }
 
-    /// What [`class_of_start`] knows the class by: the least number that is no less than 2^64 divided by the block size, and has the
-    /// class's index as its lowest byte.
+    /// The class's key for [`class_of_start`]: the least number that is at least 2^64 divided by
+    /// the block size, and whose lowest byte is the class's index.
     pub const fn key(self) -> u64 {
-        let least = u64::MAX / self.size() as u64 + 1;
-        let key = least & !0xff | self.0 as u64;
-        if key < least { key + 0x100 } else { key }
+        let min = u64::MAX / self.size() as u64 + 1;
+        let key = min & !0xff | self.0 as u64;
+        if key < min { key + 0x100 } else { key }
     }
 
-    /// Whether a block begins at `offset` from the start of its span.
+    /// True if a block begins at `offset` from the start of its span.
     pub const fn begins_at(self, offset: usize) -> bool {
         offset.is_multiple_of(self.size())
     }
 
-    /// Which block of its span begins or contains the byte at `offset`.
+    /// The number, in its span, of the block that the byte at `offset` belongs to.
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> usize {
-        // Exact: the reciprocal is at most a block size too large, which offsets below 2^20 times
-        // block sizes up to 2^16 do not carry up to bit 40.
+        // Exact. The reciprocal is rounded up, so the product is too large by less than `offset`,
+        // thus by less than 2^20. The next integer quotient is further away: at least 2^40 divided
+        // by the block size, thus 2^24.
         ((offset as u64 * RECIPROCAL[self.index()]) >> 40) as usize
     }
 }
 
-/// The class with this key, if `offset` (from the start of its span) is a multiple of its block size. The key 0 has none.
+/// The class with this key, if `offset`, from the start of a span, is a multiple of its block size.
+/// `None` for the key 0.
 ///
-/// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019: `n` is divisible by `d`
-/// exactly where `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`. A number that is a little larger does as
-/// well: with at most 2^8 more, both sides are wrong by less than 2^8 times the offset, below 2^32, and no two products are as near as that.
+/// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019: `n` is divisible by `d` if
+/// and only if `n * ceil(2^64 / d)` modulo 2^64 is below `ceil(2^64 / d)`. A slightly larger factor
+/// works too: with at most 2^8 added, both sides change by less than 2^8 times the offset, so by
+/// less than 2^32, and no two products are that close.
 ///
 /// # Safety
 /// `key` is a class's ([`SizeClass::key`]), or 0.
@@ -150,11 +156,11 @@ const fn class_size(index: usize) -> usize {
     if index <= 8 {
         return index * 16;
     }
-    let base = LINEAR_MAX << ((index - 9) / 8);
+    let base = LINEAR_BYTES_MAX << ((index - 9) / 8);
     base + base / 8 * ((index - 9) % 8 + 1)
 }
 
-/// Bytes in a block of the class with this index; 0 where there is no class.
+/// Bytes in a block of the class with this index; 0 if there is no such class.
 pub fn class_bytes(index: usize) -> usize {
     SizeClass::from_index(index).map_or(0, SizeClass::size)
 }
@@ -169,21 +175,23 @@ static SIZE: [u32; CLASSES] = {
     table
 };
 
-/// For a block, and at most an eighth unused. Few blocks a span, so that spans become idle: with eight blocks peaks were
-/// 4 % higher than with two, and with two up to a tenth higher than with one (`docs/decisions/0018-short-spans.md`).
+/// Units that hold one block and leave at most an eighth unused. Spans of few blocks become idle
+/// sooner: with eight blocks a span peaks were 4 % higher than with two, and with two up to a tenth
+/// higher than with one (decisions/0018).
 static SPAN_UNITS: [u8; CLASSES] = fewest_units(1, 8);
 
-/// For two blocks, and at most a sixteenth unused: more to choose from.
+/// Units that hold two blocks and leave at most a sixteenth unused: more blocks to choose from.
 static RANDOM_SPAN_UNITS: [u8; CLASSES] = fewest_units(2, 16);
 
-/// By class, the fewest units that hold so many blocks and leave at most one part in so many at the end unused.
-const fn fewest_units(blocks: usize, unused: usize) -> [u8; CLASSES] {
+/// By class, the fewest units that hold `blocks` blocks, and leave at most one part in
+/// `unused_share` unused at the end.
+const fn fewest_units(blocks: usize, unused_share: usize) -> [u8; CLASSES] {
     let mut table = [0; CLASSES];
     let mut i = 1;
     while i < CLASSES {
         let size = class_size(i);
         let mut units = 1;
-        while units * UNIT / size < blocks || (units * UNIT % size) * unused > units * UNIT {
+        while units * UNIT / size < blocks || (units * UNIT % size) * unused_share > units * UNIT {
             units += 1;
         }
         table[i] = units as u8;
@@ -192,6 +200,7 @@ const fn fewest_units(blocks: usize, unused: usize) -> [u8; CLASSES] {
     table
 }
 
+/// By class, 2^40 divided by the block size, rounded up.
 static RECIPROCAL: [u64; CLASSES] = {
     let mut table = [0; CLASSES];
     let mut i = 1;
@@ -202,7 +211,7 @@ static RECIPROCAL: [u64; CLASSES] = {
     table
 };
 
-/// The class for a size in steps of [`MIN_ALIGN`].
+/// The index of the class for each size, in steps of [`MIN_ALIGN`].
 static BY_SIZE: [u8; SMALL_MAX / MIN_ALIGN + 1] = {
     let mut table = [0; SMALL_MAX / MIN_ALIGN + 1];
     let mut i = 0;
@@ -258,12 +267,12 @@ mod tests {
         for class in SizeClass::all() {
             for offset in 0..SPAN_UNITS_MAX * UNIT {
                 assert_eq!(class.block_at(offset), offset / class.size());
-                // SAFETY: it is a class's key.
+                // SAFETY: the key is a class's.
                 let found = unsafe { class_of_start(class.key(), offset) };
                 assert_eq!(found, (offset % class.size() == 0).then_some(class));
             }
         }
-        // SAFETY: it is 0.
+        // SAFETY: the key is 0.
         assert!(unsafe { class_of_start(0, 0) }.is_none());
     }
 

@@ -1,26 +1,30 @@
-//! How tunables are declared: the constants of policy, all of a layer in its `tuning.rs`.
+//! Declares tunables, the constants of policy: each layer has its own in its `tuning.rs`.
 //!
-//! What a file, a format or the kernel prescribes is no tunable, and stands where it is used.
+//! A constant that a file format or the kernel prescribes is not a tunable. It stands where it is
+//! used.
 
 use core::fmt::{Result as Written, Write};
 
-/// A constant of policy, as `docs/tuning.md` shows it.
+/// A constant of policy: one row of `docs/tuning.md`.
 pub struct Tunable {
     /// Its name in its layer's `tuning.rs`.
     pub name: &'static str,
     /// Its value, in its unit.
     pub value: u64,
-    /// What it counts.
+    /// What the value counts.
     pub unit: &'static str,
-    /// What it is for, and why it has this value.
+    /// Its purpose, and the reason for its value.
     pub about: &'static str,
-    /// The decision that made it: the number of a file in `docs/decisions`.
+    /// The number of the decision behind it: a file in `docs/decisions`.
     pub decision: u32,
 }
 
-/// Declares the tunables of a layer: constants, and `ALL`, which describes them.
+/// Declares the tunables of a layer as constants, and `ALL`, which describes them.
 macro_rules! tunables {
-    ($($(#[doc = $about:literal])+ $name:ident: $type:ty = $value:expr, $unit:literal, $decision:literal;)+) => {
+    ($(
+        $(#[doc = $about:literal])+
+        $name:ident: $type:ty = $value:expr, $unit:literal, $decision:literal;
+    )+) => {
         $($(#[doc = $about])+ pub(crate) const $name: $type = $value;)+
 
         /// The tunables of this layer.
@@ -35,7 +39,7 @@ macro_rules! tunables {
 }
 pub(crate) use tunables;
 
-/// Writes a table of a layer's tunables in Markdown.
+/// Writes a layer's tunables as a Markdown table.
 pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
     out.write_str("| name | value | what and why | decision |\n|---|--:|---|---|\n")?;
     for &Tunable { name, value, unit, about, decision } in tunables {

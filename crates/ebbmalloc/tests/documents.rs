@@ -1,4 +1,5 @@
-//! Checks that the tables in `docs/` and Python's types say what the code declares; `EBB_BLESS=1` rewrites them.
+//! Checks that the tables in `docs/` and Python's types say what the code declares; `EBB_BLESS=1`
+//! rewrites them.
 
 use std::fmt::Write;
 use std::{env, fs};
@@ -18,31 +19,41 @@ fn check(file: &str, text: &str) {
 #[test]
 fn options() {
     let mut text = String::from(
-        "# Options\n\nEnvironment variables, read once when a program starts. A value that is not understood is \
-         ignored, with a message on standard error.\n\n",
+        "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
+         understood is ignored, with a message on standard error.\n\n",
     );
     Options::document(&mut text).unwrap();
     check("docs/options.md", text.trim_end().to_owned().as_str());
 }
 
+/// The text before the tables of statistics.
+const STATISTICS: &str = "\
+# Statistics\n\n\
+`EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
+return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
+number of threads. A Rust program may have been built without statistics (the crate's feature\n\
+`stats`); it says so when asked.\n\n\
+| format | contents |\n\
+|---|---|\n\
+| `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident \
+memory |\n\
+| `EBB_STATS=json` | the names below, and `version`, `mode`, `why` (the reason for the mode), \
+`id` (what selects the cache), `others` (other modes that would work), `no_percpu` (why percpu \
+mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `classes` \
+(a row for each size class in use) |\n\
+| `EBB_STATS=openmetrics` | the names after `ebbmalloc_`, those of classes after \
+`ebbmalloc_class_` with the label `block_bytes`; counters end in `_total`, times are in seconds \
+(`user_us` is `ebbmalloc_user_seconds_total`); `ebbmalloc_info` has version, mode, why, id and \
+care |\n\n\
+`live_bytes` (at most `rounding_bytes` of it is rounding), `cached_bytes`, `pinned_bytes`,\n\
+`end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
+known without asking the kernel: they count pages that were never touched too. The first five,\n\
+plus `hole_bytes`, minus `sampled_bytes`, are all units that are in use or dirty.\n\n\
+Of the whole process:\n\n";
+
 #[test]
 fn statistics() {
-    let mut text = String::from(
-        "# Statistics\n\n\
-         `EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
-         return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
-         number of threads. A Rust program may have been built without statistics (the crate's feature\n\
-         `stats`); it says so when asked.\n\n\
-         | format | contents |\n|---|---|\n\
-         | `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident memory |\n\
-         | `EBB_STATS=json` | the names below, and `version`, `mode`, `why` (the reason for the mode), `id` (what selects the cache), `others` (other modes that would work), `no_percpu` (why percpu mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `classes` (a row for each size class in use) |\n\
-         | `EBB_STATS=openmetrics` | the names after `ebbmalloc_`, those of classes after `ebbmalloc_class_` with the label `block_bytes`; counters end in `_total`, times are in seconds (`user_us` is `ebbmalloc_user_seconds_total`); `ebbmalloc_info` has version, mode, why, id and care |\n\n\
-         `live_bytes` (at most `rounding_bytes` of it is rounding), `cached_bytes`, `pinned_bytes`,\n\
-         `end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
-         known without asking the kernel: they count pages that were never touched too. The first five,\n\
-         plus `hole_bytes`, minus `sampled_bytes`, are all units that are in use or dirty.\n\n\
-         Of the whole process:\n\n",
-    );
+    let mut text = String::from(STATISTICS);
     Stats::document(&mut text).unwrap();
     check("docs/stats.md", &text);
 }
@@ -50,10 +61,11 @@ fn statistics() {
 #[test]
 fn tunables() {
     let mut text = String::from(
-        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in `tuning.rs` of its \
-         layer; [architecture](architecture.md) tells what they act on. This page is generated: \
-         `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it anew. They are no options: a program cannot set \
-         them. What a user may set is in [options](options.md). After a change, measure with `cargo xtask bench --before`.\n",
+        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in \
+         `tuning.rs` of its layer; [architecture](architecture.md) tells what they act on. This \
+         page is generated: `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it anew. \
+         They are no options: a program cannot set them. What a user may set is in \
+         [options](options.md). After a change, measure with `cargo xtask bench --before`.\n",
     );
     document_tuning(&mut text).unwrap();
     check("docs/tuning.md", &text);
@@ -62,7 +74,8 @@ fn tunables() {
 #[test]
 fn types_for_python() {
     let mut text = String::from(
-        "\"\"\"The statistics. Generated by EBB_BLESS=1 cargo test from their declaration in Rust.\"\"\"\n\n\
+        "\"\"\"The statistics. Generated by EBB_BLESS=1 cargo test from their declaration in \
+         Rust.\"\"\"\n\n\
          from __future__ import annotations\n\nfrom typing import TypedDict\n",
     );
     let mut define = |name: &str, about: &str, numbers: &mut dyn Iterator<Item = _>| {

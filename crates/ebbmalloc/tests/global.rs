@@ -1,4 +1,4 @@
-//! A whole Rust test program runs on ebbmalloc, threads and collections included.
+//! Runs a whole Rust test program on ebbmalloc, threads and collections included.
 
 use std::collections::{BTreeMap, HashMap};
 use std::thread;
@@ -40,7 +40,7 @@ fn layouts_of_every_alignment() {
     for shift in 0..=22 {
         for size in [0, 1, 24, 100, 5000, 40_000, 200_000] {
             let layout = Layout::from_size_align(size.max(1), 1 << shift).unwrap();
-            // SAFETY: layouts are not empty, and each block goes back with its own.
+            // SAFETY: layouts are not empty, and each block is freed with its own layout.
             unsafe {
                 let block = alloc_zeroed(layout);
                 assert!(!block.is_null() && block.addr().is_multiple_of(1 << shift));

@@ -1,5 +1,5 @@
-//! Sizes and alignments that no process can have, from Rust: an error by each way to ask, the block
-//! as it was, and a heap that is well, in each mode.
+//! Tests sizes and alignments that no process can have, from Rust: each way to ask returns an
+//! error, the block stays as it was, and the heap stays valid, in each mode.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::collections::VecDeque;
@@ -14,12 +14,12 @@ use ebbmalloc::{EbbMalloc, Heap};
 static GLOBAL: EbbMalloc = EbbMalloc;
 
 const UNIT: usize = 64 << 10;
-/// Beyond what layouts may have: the callers' contract forbids it, and nothing must come of it all
-/// the same.
+/// The largest size of a layout. The callers' contract forbids more, but the allocator must survive
+/// it.
 const LAYOUT_MOST: usize = isize::MAX as usize;
 
-/// Around each power of two from 2^47 on, and where a block of the first few units would end around
-/// the end of what units count, or that at this address around the end of all addresses.
+/// Sizes around each power of two from 2^47 on, and sizes with which a block would end near the
+/// largest unit number or, at this address, near the end of all addresses.
 fn absurd(address: usize) -> impl Iterator<Item = usize> {
     let steps = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1];
     let powers = (47..=64).map(|bit| (1u128 << bit) as usize);
@@ -28,13 +28,13 @@ fn absurd(address: usize) -> impl Iterator<Item = usize> {
         steps.into_iter().flat_map(move |by| [at.wrapping_sub(by), at.wrapping_add(by)])
     };
     let units = (0..64).map(|unit| (1 << 48) - unit * UNIT);
-    // Check mode looks at some thousand bytes of a block each time that it is asked for.
+    // Check mode reads some thousand bytes of a block in each call about it.
     let step = if env::var_os("EBB_CHECK").is_some() { 11 } else { 1 };
     let all = places.flat_map(around).chain(units).filter(|&size| size >= 1 << 47);
     all.step_by(step)
 }
 
-/// Ways to ask, all of which give null for an error.
+/// Ways to ask for memory, all of which return null for an error.
 trait Source {
     fn new_block(&self, layout: Layout) -> *mut u8;
     fn new_zeroed(&self, layout: Layout) -> *mut u8;
@@ -48,22 +48,22 @@ trait Source {
 
 impl Source for EbbMalloc {
     fn new_block(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: not empty.
+        // SAFETY: the layout is not empty.
         unsafe { self.alloc(layout) }
     }
 
     fn new_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: not empty.
+        // SAFETY: the layout is not empty.
         unsafe { self.alloc_zeroed(layout) }
     }
 
     unsafe fn resize(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.realloc(block, layout, size) }
     }
 
     unsafe fn put(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         unsafe { self.dealloc(block, layout) }
     }
 }
@@ -87,12 +87,12 @@ impl Source for Heap {
         else {
             return std::ptr::null_mut();
         };
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         or_null(unsafe { self.realloc(block, new) })
     }
 
     unsafe fn put(&self, block: *mut u8, _: Layout) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees it.
         NonNull::new(block).into_iter().for_each(|block| unsafe { self.dealloc(block) });
     }
 }
@@ -115,13 +115,13 @@ const SORTS: [(usize, usize); 11] = [
 fn filled(source: &impl Source, layout: Layout) -> *mut u8 {
     let block = source.new_block(layout);
     assert!(!block.is_null());
-    // SAFETY: so many bytes are ours.
+    // SAFETY: the block is live and has `layout.size()` bytes.
     unsafe { block.write_bytes(7, layout.size()) };
     block
 }
 
 fn is_filled(block: *mut u8, layout: Layout) -> bool {
-    // SAFETY: a live block of so many bytes.
+    // SAFETY: the block is live and has `layout.size()` bytes.
     let bytes = unsafe { std::slice::from_raw_parts(block, layout.size()) };
     bytes.iter().all(|&byte| byte == 7)
 }
@@ -130,10 +130,10 @@ fn refuses(source: &impl Source) {
     for (size, align) in SORTS {
         let layout = Layout::from_size_align(size, align).unwrap();
         let block = filled(source, layout);
-        // In its way, if it grew, and something to give up.
+        // Stands in the way of growth, and is memory that the engine could give up.
         let behind = filled(source, Layout::new::<[u8; 100_000]>());
         for size in absurd(block.addr()) {
-            // SAFETY: a live block, which stays.
+            // SAFETY: a live block, which stays valid when this fails.
             let resized = unsafe { source.resize(block, layout, size) };
             assert!(resized.is_null(), "{size:#x} bytes in place of {layout:?}");
             if let Ok(layout) = Layout::from_size_align(size, align) {
@@ -142,8 +142,8 @@ fn refuses(source: &impl Source) {
             }
         }
         assert!(is_filled(block, layout));
-        // And goes on as if nothing had been.
-        // SAFETY: a live block; what comes back is freed as what it is.
+        // The block still works after the errors.
+        // SAFETY: a live block; the result is freed with its own layout.
         unsafe {
             let grown = source.resize(block, layout, size + 300_000);
             assert!(!grown.is_null() && is_filled(grown, layout));
@@ -159,7 +159,7 @@ fn refuses(source: &impl Source) {
     }
 }
 
-/// What safe code can ask for.
+/// Requests that safe code can make.
 fn containers() {
     for len in [0, 100, UNIT, UNIT + 1, 1 << 20, 5 << 20] {
         let mut bytes = vec![7u8; len];
@@ -180,13 +180,13 @@ fn containers() {
     }
 }
 
-/// By the trait for single containers, whose blocks may change their alignment too.
+/// Asks through the trait for single containers, which can also change a block's alignment.
 #[cfg(feature = "allocator-api2")]
 fn by_the_trait(source: &impl allocator_api2::alloc::Allocator) {
     for (size, align) in SORTS {
         let layout = Layout::from_size_align(size, align).unwrap();
         let block = source.allocate(layout).unwrap().cast::<u8>();
-        // SAFETY: so many bytes are ours.
+        // SAFETY: the block has `size` bytes.
         unsafe { block.as_ptr().write_bytes(7, size) };
         for more in absurd(block.as_ptr().addr()) {
             for align in [align, 1, 4096, 1 << 20] {
@@ -194,7 +194,7 @@ fn by_the_trait(source: &impl allocator_api2::alloc::Allocator) {
                 assert!(
                     source.allocate(wanted).is_err() && source.allocate_zeroed(wanted).is_err()
                 );
-                // SAFETY: a live block, which stays.
+                // SAFETY: a live block, which stays valid when this fails.
                 unsafe {
                     assert!(source.grow(block, layout, wanted).is_err(), "{wanted:?}");
                     assert!(source.grow_zeroed(block, layout, wanted).is_err(), "{wanted:?}");
@@ -203,14 +203,14 @@ fn by_the_trait(source: &impl allocator_api2::alloc::Allocator) {
         }
         for bit in 47..63 {
             let wanted = Layout::from_size_align(size, 1 << bit).unwrap();
-            // SAFETY: as above.
+            // SAFETY: a live block, which stays valid when this fails.
             unsafe {
                 assert!(source.grow(block, layout, wanted).is_err());
                 assert!(source.shrink(block, layout, wanted).is_err());
             }
         }
         assert!(is_filled(block.as_ptr(), layout));
-        // SAFETY: once.
+        // SAFETY: a live block, freed once.
         unsafe { source.deallocate(block, layout) };
     }
 }
@@ -225,11 +225,11 @@ fn all() {
     }
     #[cfg(feature = "allocator-api2")]
     by_the_trait(&EbbMalloc);
-    // No other thread does anything meanwhile.
+    // No other thread runs meanwhile.
     ENGINE.check();
 }
 
-/// In a process of its own for each mode, which has this variable.
+/// Runs in a process of its own for each mode, which has this variable.
 #[test]
 fn what_no_process_can_have_is_an_error() {
     const OWN: &str = "SIZES_OF_THIS_PROCESS";

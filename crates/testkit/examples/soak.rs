@@ -1,5 +1,6 @@
-//! A mixed load in cycles, with a rest after each: `soak SECONDS`. Threads come and go, hand blocks to each other,
-//! and leave nothing behind. Ends with 1 if resident memory after the last cycle is more than after the first ones.
+//! Runs a mixed load in cycles, with a rest after each: `soak SECONDS`. Threads come and go, hand
+//! blocks to each other, and leave nothing behind. Exits with 1 if more memory is resident after
+//! the last cycle than after the first ones.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -15,23 +16,23 @@ use ebbmalloc_testkit::{Op, Program};
 static GLOBAL: EbbMalloc = EbbMalloc;
 
 const THREADS: u64 = 4;
-/// Cycles after which memory is taken to be what it always will be.
+/// The cycles after which memory must have reached its steady state.
 const FIRST: usize = 2;
-/// What the scavenger needs to find that nothing happens.
+/// The time in which the scavenger finds the process idle.
 const REST: Duration = Duration::from_secs(4);
-/// By how many KiB memory may differ from cycle to cycle: pages that stay with caches and spans.
+/// How many KiB memory may differ between cycles: pages that stay with caches and spans.
 const SLACK: u64 = 4 << 10;
 
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// A number of /proc/self/status, in KiB.
+/// A field of /proc/self/status, in KiB.
 fn status(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/self/status").expect("a /proc");
     let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("such a line");
     line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
 }
 
-/// What a program does that has maps, strings, growing buffers and mail.
+/// Works like a program with maps, strings, growing buffers and messages.
 fn work(seed: u64, until: Instant, next: Sender<Vec<u8>>, inbox: Receiver<Vec<u8>>) {
     let mut names: HashMap<u64, String> = HashMap::new();
     let mut buffers: Vec<Vec<u8>> = Vec::new();
@@ -45,7 +46,7 @@ fn work(seed: u64, until: Instant, next: Sender<Vec<u8>>, inbox: Receiver<Vec<u8
                 buffers[nth].shrink_to_fit();
             }
             Op::HandOver { .. } => {
-                // Whoever should receive it may be gone; then it is freed here.
+                // The receiver may have ended; then the buffer is freed here.
                 buffers.pop().map(|buffer| next.send(buffer));
             }
             Op::UsableSize { nth } => {
@@ -57,7 +58,7 @@ fn work(seed: u64, until: Instant, next: Sender<Vec<u8>>, inbox: Receiver<Vec<u8
             _ => {}
         }
         buffers.extend(inbox.try_iter());
-        // Small ones grow in number, and all go now and then.
+        // Small buffers grow in number, and all are freed now and then.
         buffers.truncate(4000);
         if nth % 100_000 == 99_999 {
             buffers.clear();

@@ -1,13 +1,13 @@
-//! Sizes and alignments around each place where arithmetic on them could wrap, or be cut off.
+//! Lists sizes and alignments around each value at which arithmetic could wrap or truncate.
 
-/// What the page heap counts in, in bytes.
+/// Bytes in a unit of the page heap.
 const UNIT: usize = 64 << 10;
-/// How many units there are that can be told apart.
+/// Number of unit indices, which have 32 bits.
 const UNITS: usize = 1 << 32;
-/// Blocks of tests lie in the first so many units.
-const FIRST: usize = 64;
+/// Blocks of tests lie in these first units of the region.
+const FIRST_UNITS: usize = 64;
 
-/// Sizes around each power of two, by bytes, lines, pages and units.
+/// Sizes around each power of two: at it, and 1 byte, 24 bytes, a page, or about a unit away.
 pub fn powers() -> impl Iterator<Item = usize> {
     let steps = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1];
     let around = move |at: usize| {
@@ -17,10 +17,10 @@ pub fn powers() -> impl Iterator<Item = usize> {
     (0..usize::BITS).flat_map(move |bit| around(1 << bit))
 }
 
-/// Sizes with which a block at this address would end around the end of what units count, or of one
-/// of the address spaces that there are.
+/// Sizes with which a block at this address would end around a limit. Limits are the last unit
+/// index, and the ends of the address spaces of processors.
 pub fn ends(address: usize) -> impl Iterator<Item = usize> {
-    let units = (0..FIRST).flat_map(|first| {
+    let units = (0..FIRST_UNITS).flat_map(|first| {
         let size = (UNITS - first) * UNIT;
         [size - 1, size]
     });
@@ -34,18 +34,17 @@ pub fn ends(address: usize) -> impl Iterator<Item = usize> {
     units.chain(spaces)
 }
 
-/// All of these, for a block at this address.
+/// [`powers`] and [`ends`], for a block at this address.
 pub fn sizes(address: usize) -> impl Iterator<Item = usize> {
     powers().chain(ends(address))
 }
 
-/// No process can have so many bytes: as many as it has addresses, or more.
+/// Whether a size is at least a process's address space, so that no process can have it.
 pub fn is_absurd(size: usize) -> bool {
     size >= 1 << 47
 }
 
-/// One of these that no process can have, for a block at this address: the same for the same
-/// `pick`. Cheap.
+/// A size that no process can have, for a block at this address. `pick` chooses it. Cheap.
 pub fn absurd(address: usize, pick: usize) -> usize {
     const STEPS: [usize; 8] = [0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1, 2 * UNIT];
     let (kind, rest) = (pick % 4, pick / 4);
@@ -53,13 +52,13 @@ pub fn absurd(address: usize, pick: usize) -> usize {
     let size = match kind {
         0 => (1usize << (48 + nth % 16)).wrapping_sub(step),
         1 => (1usize << (47 + nth % 17)).wrapping_add(step),
-        2 => (UNITS - nth % (2 * FIRST)) * UNIT - step % 2,
+        2 => (UNITS - nth % (2 * FIRST_UNITS)) * UNIT - step % 2,
         _ => 0usize.wrapping_sub(address).wrapping_sub(step),
     };
     if is_absurd(size) { size } else { usize::MAX - step }
 }
 
-/// All alignments that there are.
+/// All alignments: the powers of two.
 pub fn alignments() -> impl DoubleEndedIterator<Item = usize> {
     (0..usize::BITS).map(|bit| 1 << bit)
 }

@@ -1,23 +1,23 @@
-//! What a fuzzer runs: a platform and steps, made from any bytes whatever.
+//! Makes a fuzzer's case from any bytes: a platform, and steps of several workers.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
 use crate::{FakeOs, LinuxIn, Op};
 
-/// How many workers there are.
+/// Number of workers.
 pub(crate) const WORKERS: usize = 3;
-/// The most steps: longer programs find no more, and take longer to read.
-const STEPS_MOST: usize = 500;
+/// Longer programs find no more mistakes, and take longer to read.
+const STEPS_MAX: usize = 500;
 
-/// A program for several workers, and what it runs on.
+/// A program for several workers, and the platform that it runs on.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub platform: Platform,
-    /// Who does what, in turn.
+    /// The steps in turn, each with the number of its worker.
     pub steps: Vec<(usize, Step)>,
 }
 
-/// What the engine is told of its surroundings.
+/// The engine's surroundings and options.
 #[derive(Debug)]
 pub(crate) struct Platform {
     mode: &'static str,
@@ -28,29 +28,29 @@ pub(crate) struct Platform {
     check: &'static str,
 }
 
-/// What one worker does, or all of them suffer.
+/// A step of one worker, or an event for all of them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     /// An operation on blocks.
     Op(Op),
-    /// Time passes, in milliseconds, and the program has nothing to do.
+    /// The program is idle for this many milliseconds.
     Idle(u32),
     /// A fork, in the parent or in the child.
     Fork { child: bool },
-    /// The thread gives its cache up.
+    /// The thread returns its cache.
     Leave,
-    /// A heap of so many bytes at most is made, and used.
+    /// Makes a heap with a limit in bytes, and allocates from it from now on.
     NewHeap { limit: usize },
-    /// Another heap is used, or none.
+    /// Allocates from another heap from now on, or from none.
     Enter { nth: usize },
-    /// A heap is deleted, and all blocks in it.
+    /// Deletes a heap with all of its blocks.
     DeleteHeap { nth: usize },
-    /// Calls of the operating system are refused, from the next but `after` on.
+    /// Refuses `calls` calls of the operating system, after `after` more calls.
     Refuse { after: usize, calls: usize },
-    /// No more are.
+    /// Refuses no more calls.
     Heal,
-    /// Everything is looked at.
-    Look,
+    /// Checks blocks and the heap.
+    Check,
 }
 
 impl Platform {
@@ -59,7 +59,7 @@ impl Platform {
         os.mode(self.mode).environment("EBB_LIMIT", self.limit).environment("EBB_CHECK", self.check)
     }
 
-    /// The real one, in that mode or another one.
+    /// The real operating system, in `mode` or else in the case's own mode.
     pub fn linux(&self, mode: Option<&'static str>) -> LinuxIn {
         let os = LinuxIn::new(mode.unwrap_or(self.mode)).cpus(self.cpus).space(self.space << 6);
         os.environment("EBB_LIMIT", self.limit)
@@ -72,7 +72,7 @@ impl<'a> Arbitrary<'a> for Platform {
             mode: u.choose(&["slot", "thread"])?,
             page: *u.choose(&[4096, 4096, 16384, 65536])?,
             cpus: u.int_in_range(1..=3)?,
-            // Little: most of a short program's time goes into making it.
+            // Small, since making the memory takes most of a short program's time.
             space: *u.choose(&[8 << 20, 8 << 20, 8 << 20, 16 << 20])?,
             limit: u.choose(&["", "", "", "2M", "5M"])?,
             check: u.choose(&["", "", "", "1"])?,
@@ -81,7 +81,7 @@ impl<'a> Arbitrary<'a> for Platform {
 }
 
 fn size(u: &mut Unstructured) -> Result<usize> {
-    let most = match u.int_in_range(0..=31)? {
+    let max = match u.int_in_range(0..=31)? {
         0..10 => 64,
         10..18 => 1024,
         18..24 => 8192,
@@ -90,7 +90,7 @@ fn size(u: &mut Unstructured) -> Result<usize> {
         30 => 1 << 20,
         _ => return Ok(usize::MAX >> u.int_in_range(0..=24)?),
     };
-    u.int_in_range(0..=most)
+    u.int_in_range(0..=max)
 }
 
 fn op(u: &mut Unstructured) -> Result<Op> {
@@ -122,8 +122,8 @@ impl<'a> Arbitrary<'a> for Step {
             5 => Self::DeleteHeap { nth: u.int_in_range(0..=3)? },
             6 => Self::Refuse { after: u.int_in_range(0..=3)?, calls: u.int_in_range(1..=4)? },
             7 => Self::Heal,
-            8 => Self::Look,
-            // The same again and again fills spans and caches.
+            8 => Self::Check,
+            // Most steps are operations; `Case` repeats some, which fills spans and caches.
             _ => Self::Op(op(u)?),
         })
     }
@@ -133,10 +133,10 @@ impl<'a> Arbitrary<'a> for Case {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
         let platform = u.arbitrary()?;
         let mut steps = Vec::new();
-        while !u.is_empty() && steps.len() < STEPS_MOST {
-            let (who, step) = (u.int_in_range(0..=WORKERS - 1)?, u.arbitrary()?);
+        while !u.is_empty() && steps.len() < STEPS_MAX {
+            let (worker, step) = (u.int_in_range(0..=WORKERS - 1)?, u.arbitrary()?);
             let times = if u.ratio(1, 8)? { u.int_in_range(2..=100)? } else { 1 };
-            steps.extend(std::iter::repeat_n((who, step), times));
+            steps.extend(std::iter::repeat_n((worker, step), times));
         }
         Ok(Self { platform, steps })
     }

@@ -1,5 +1,6 @@
 //! A fake operating system. Its memory comes from the Rust heap, so Miri watches every access to
-//! it; it holds the engine to the contract of [`Os`], and refuses calls on demand.
+//! it; it holds the engine to the contract of [`Os`](ebbmalloc::internals::Os), and refuses calls
+//! on demand.
 
 use std::alloc::{self, Layout};
 use std::ops::Range;
@@ -8,26 +9,29 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ebbmalloc::internals::{Bell, CLibrary, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage};
+use ebbmalloc::internals::{
+    Bell, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage,
+};
 
 use crate::watch::Watch;
 use crate::words::{self, Words};
 use crate::{Faults, membarrier};
 
-/// What memory that is not committed is filled with, so that a read of it shows.
+/// Fills memory that is not committed, so that a read of it shows.
 const POISON: u8 = 0xdb;
-/// What a purge that fails leaves behind: the contract leaves the contents open.
+/// Fills memory whose purge failed: the contract leaves its contents unspecified.
 const SPOILT: u8 = 0xd5;
 
-/// An operating system of a few MiB and no CPUs to run on, so without percpu mode: it asks for slot mode where nobody asks
-/// for another.
+/// An operating system with a few MiB of memory. It has no rseq, so no percpu mode: the mode is
+/// slot unless a test sets another.
 pub struct FakeOs {
     page: usize,
     space: usize,
     /// Bytes that may be committed at a time (RLIMIT_DATA).
     data: usize,
     cpus: usize,
-    /// What there is for the process.
+    /// The memory limit of the process, if known.
     memory: Option<u64>,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
@@ -37,19 +41,20 @@ pub struct FakeOs {
     populated: AtomicUsize,
     while_populating: Option<fn()>,
     moves: AtomicUsize,
-    /// Whether threads can be told to pass a barrier, if that was said.
+    /// Whether threads can be made to pass a barrier; `None` for the host's answer.
     barrier: Option<bool>,
     barriers: AtomicUsize,
-    /// All threads are in the middle of something.
+    /// Whether all threads count as in the middle of an operation.
     busy: AtomicBool,
-    /// The clock, in milliseconds, and how far a look at it moves it.
-    now: AtomicU64,
-    tick: u64,
-    /// Bytes of the region, counted from its start, in which other mappings lie.
+    /// The clock, in milliseconds.
+    now_ms: AtomicU64,
+    /// Milliseconds by which each read of the clock advances it.
+    tick_ms: u64,
+    /// Ranges of the region, in bytes from its start, in which other mappings lie.
     neighbours: Mutex<Vec<Range<usize>>>,
-    /// How many more regions begin with another mapping.
-    no_regions: AtomicUsize,
-    /// Where blocks come from, once that is chosen, if somebody wants it watched.
+    /// Number of further regions in which another mapping lies.
+    taken_regions: AtomicUsize,
+    /// The watch over the region, if the test wants one, once the region is chosen.
     watch: Option<OnceLock<Watch>>,
     state: Mutex<State>,
 }
@@ -68,15 +73,16 @@ struct Reservation {
     layout: Layout,
     /// For each page, whether it is committed.
     committed: Vec<bool>,
-    /// For each page, which move of pages brought it there, 0 for none: what the kernel has a mapping for.
+    /// For each page, the number of the move that brought it there, 0 for none. The kernel has one
+    /// mapping for each move.
     moves: Vec<usize>,
-    /// Whether blocks come from here.
+    /// Whether this is the region, which blocks come from.
     is_region: bool,
-    /// Whether another mapping lies here.
+    /// Whether another mapping lies in it.
     is_taken: bool,
 }
 
-// SAFETY: the memory belongs to the reservation alone.
+// SAFETY: the reservation alone owns its memory.
 unsafe impl Send for Reservation {}
 
 impl Default for FakeOs {
@@ -98,10 +104,10 @@ impl Default for FakeOs {
             barrier: None,
             barriers: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
-            now: Default::default(),
-            tick: 1,
+            now_ms: AtomicU64::new(0),
+            tick_ms: 1,
             neighbours: Mutex::default(),
-            no_regions: AtomicUsize::new(0),
+            taken_regions: AtomicUsize::new(0),
             watch: None,
             state: Mutex::default(),
         }
@@ -109,104 +115,107 @@ impl Default for FakeOs {
 }
 
 impl FakeOs {
-    /// One with pages of `bytes`, a power of two.
+    /// With pages of `bytes`, a power of two.
     pub fn page(self, bytes: usize) -> Self {
         Self { page: bytes, ..self }
     }
 
-    /// One that says it has `bytes` of address space left.
+    /// With `bytes` of address space.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
     }
 
-    /// One whose process may have `bytes` committed at a time, as RLIMIT_DATA has it.
+    /// With a limit of `bytes` that may be committed at a time, as by RLIMIT_DATA.
     pub fn data(self, bytes: usize) -> Self {
         Self { data: bytes, ..self }
     }
 
-    /// One with so many CPUs.
+    /// With this many CPUs.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus, ..self }
     }
 
-    /// One whose clock only moves while somebody sleeps; otherwise each look at it takes a millisecond, so
-    /// that what waits for time to pass happens.
+    /// With a clock that only sleeping advances. By default each read of the clock advances it by a
+    /// millisecond, so that waits for a time end.
     pub fn still(self) -> Self {
-        Self { tick: 0, ..self }
+        Self { tick_ms: 0, ..self }
     }
 
-    /// One that sees to it that the engine neither writes nor (under Miri) reads memory of free blocks of a [`Worker`](crate::Worker),
-    /// given back or not. For programs all of whose blocks are those of workers, without heaps, whose records lie among blocks; and
-    /// not with `EBB_CHECK` or `EBB_HARDEN`, which are about writing there.
+    /// With a watch that panics if the engine writes to memory of free blocks of a
+    /// [`Worker`](crate::Worker), purged or not. Under Miri, reads are noticed, too.
+    ///
+    /// All blocks must be those of workers. It does not work with heaps, whose records lie among
+    /// blocks, nor with `EBB_CHECK` and `EBB_HARDEN`, which write to free blocks.
     pub fn watched(self) -> Self {
         Self { watch: Some(OnceLock::new()), ..self }
     }
 
-    /// One whose process may have `bytes` of memory.
+    /// With `bytes` of memory for the process.
     pub fn memory(self, bytes: u64) -> Self {
         Self { memory: Some(bytes), ..self }
     }
 
-    /// From now on another mapping lies in these bytes of the region, counted from its start.
+    /// Puts another mapping in these bytes of the region, counted from its start.
     pub fn occupy(&self, bytes: Range<usize>) {
         self.neighbours.lock().unwrap().push(bytes);
     }
 
-    /// In the ranges that are chosen for the first `regions` regions lies another mapping.
+    /// Puts another mapping in the ranges that the engine chooses for the first `regions` regions.
     pub fn occupy_first(&self, regions: usize) {
-        self.no_regions.store(regions, Ordering::Relaxed);
+        self.taken_regions.store(regions, Ordering::Relaxed);
     }
 
-    /// Where an address lies in the region, in bytes from its start.
+    /// The offset of an address in the region, in bytes from its start.
     pub fn region_offset(&self, address: *mut u8) -> usize {
         address.addr() - self.region_address(0).addr()
     }
 
-    /// The address of a byte of the region.
+    /// The address at this offset in the region.
     pub fn region_address(&self, offset: usize) -> *mut u8 {
         let state = self.state();
         let region = state.reservations.iter().rfind(|reservation| reservation.is_region);
         region.expect("no region").start.wrapping_add(offset)
     }
 
-    /// One with this environment variable set.
+    /// With this environment variable set.
     pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
         self.environment.push((name, value));
         self
     }
 
-    /// One with `EBB_MODE` as given.
+    /// With this `EBB_MODE`.
     pub fn mode(self, mode: &'static str) -> Self {
         self.environment("EBB_MODE", mode)
     }
 
-    /// One that calls this each time that memory is made resident at once.
+    /// Calls `call` each time that a range is populated.
     pub fn while_populating(self, call: fn()) -> Self {
         Self { while_populating: Some(call), ..self }
     }
 
-    /// One where threads cannot be told to pass a barrier; or one where they need not, as none does anything meanwhile.
+    /// If `passed`, threads count as having passed each barrier: for tests in which none runs
+    /// meanwhile. Else they cannot be made to pass one.
     pub fn barrier(self, passed: bool) -> Self {
         Self { barrier: Some(passed), ..self }
     }
 
-    /// Whether all threads are in the middle of something, from now on.
+    /// Sets whether all threads count as in the middle of an operation.
     pub fn set_busy(&self, busy: bool) {
         self.busy.store(busy, Ordering::Relaxed);
     }
 
-    /// How often all threads were to pass a barrier. Who asks has passed the last one.
+    /// How often all threads were made to pass a barrier. The caller has passed the last one.
     pub fn barriers(&self) -> usize {
         self.barriers.load(Ordering::Acquire)
     }
 
-    /// One that refuses these calls of commit, decommit and purge, counted from 0 all together.
+    /// Refuses these calls of commit, decommit, purge and move, numbered together from 0.
     pub fn refusing(self, calls: Range<usize>) -> Self {
         self.faults.refuse(calls);
         self
     }
 
-    /// Which calls of commit, purge and move are refused.
+    /// The refusals of commit, decommit, purge and move.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
@@ -216,12 +225,12 @@ impl FakeOs {
         self.faults.heal();
     }
 
-    /// How often commit, decommit, purge and move were called.
+    /// Number of calls of commit, decommit, purge and move.
     pub fn calls(&self) -> usize {
         self.faults.calls()
     }
 
-    /// How many of these were refused.
+    /// Number of these calls that were refused.
     pub fn refusals(&self) -> usize {
         self.faults.refusals()
     }
@@ -231,41 +240,41 @@ impl FakeOs {
         self.environment.iter().any(|&(found, value)| found == name && !value.is_empty())
     }
 
-    /// How often the engine said that it is out of memory.
+    /// How often the engine reported out of memory.
     pub fn shortages(&self) -> usize {
         self.shortages.load(Ordering::Relaxed)
     }
 
-    /// How often pages were moved.
+    /// Number of moves of pages.
     pub fn moves(&self) -> usize {
         self.moves.load(Ordering::Relaxed)
     }
 
-    /// How often memory was given back.
+    /// Number of purges.
     pub fn purges(&self) -> usize {
         self.purges.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were made resident at once.
+    /// Bytes that were populated.
     pub fn populated(&self) -> usize {
         self.populated.load(Ordering::Relaxed)
     }
 
-    /// Whether a page may be accessed.
+    /// Whether a page is committed.
     pub fn is_committed(&self, start: *mut u8) -> bool {
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, self.page);
         reservation.committed[pages.start]
     }
 
-    /// Bytes that are reserved and not committed yet.
+    /// Bytes that are reserved and not committed.
     pub fn uncommitted(&self) -> usize {
         let pages =
             |reservation: &Reservation| reservation.committed.iter().filter(|&&c| !c).count();
         self.state().reservations.iter().map(pages).sum::<usize>() * self.page
     }
 
-    /// Bytes of the longest part of the region that is not committed.
+    /// Bytes of the longest range of the region that is not committed.
     pub(crate) fn longest_uncommitted(&self) -> usize {
         let state = self.state();
         let region = state.reservations.iter().rfind(|reservation| reservation.is_region);
@@ -273,8 +282,8 @@ impl FakeOs {
         runs.map(|run| run.len()).max().unwrap_or(0) * self.page
     }
 
-    /// How many of the first `bytes` bytes of the last reservation, the region, lie in pages that do not read as zero: what a
-    /// kernel would have to keep.
+    /// Bytes of pages that do not read as zero, among the first `bytes` of the last reservation,
+    /// the region. A kernel would keep these pages resident.
     pub fn resident(&self, bytes: usize) -> usize {
         let state = self.state();
         let Some(reservation) = state.reservations.last() else {
@@ -284,7 +293,7 @@ impl FakeOs {
         (0..bytes / self.page).filter(touched).count() * self.page
     }
 
-    /// Bytes of all committed pages that do not read as zero, whatever they are for.
+    /// Bytes of all committed pages that do not read as zero, in all reservations.
     pub fn touched(&self) -> usize {
         let touched = |reservation: &Reservation| {
             let pages = 0..reservation.committed.len();
@@ -293,7 +302,7 @@ impl FakeOs {
         self.state().reservations.iter().map(touched).sum::<usize>() * self.page
     }
 
-    /// How many mappings a kernel would have to which pages have moved.
+    /// Number of mappings that a kernel would have for pages that have moved.
     pub fn moved_mappings(&self) -> usize {
         let state = self.state();
         let mappings = |reservation: &Reservation| {
@@ -306,27 +315,27 @@ impl FakeOs {
         state.reservations.iter().map(mappings).sum()
     }
 
-    /// All that was printed.
+    /// The printed text so far.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
     }
 
-    /// Whoever asks from now on was called from these addresses, the innermost first.
+    /// Sets the stack of calls that [`Os::calls`] returns, the innermost first.
     pub fn set_calls(&self, calls: &[usize]) {
         self.state().calls = calls.to_vec();
     }
 
-    /// At these addresses begin functions of these names.
+    /// Sets the names of functions, by their first addresses.
     pub fn set_names(&self, names: &[(usize, &'static str)]) {
         self.state().names = names.to_vec();
     }
 
-    /// The C library has its data there.
+    /// Sets where the C library has its data.
     pub fn set_c_library(&self, found: CLibrary) {
         self.state().c_library = Some(found);
     }
 
-    /// The watch over what was reserved for blocks.
+    /// The watch over the region.
     pub(crate) fn watch(&self) -> Option<&Watch> {
         self.watch.as_ref()?.get()
     }
@@ -338,13 +347,13 @@ impl FakeOs {
         reservation.committed[page] && !purged && !is_zero(bytes)
     }
 
-    /// Has pages read as zero, or contain what is `left` there.
+    /// Makes pages read as zero, or fills them with `left`.
     ///
     /// # Safety
-    /// Nobody uses them, and the lock of the state is held.
+    /// No other thread uses the pages, and the caller holds the lock of the state.
     unsafe fn clear(&self, start: *mut u8, bytes: usize, left: Option<u8>) {
         for offset in (0..bytes).step_by(self.page) {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees that no other thread uses the page.
             unsafe {
                 let page = start.add(offset);
                 if !self.watch().is_some_and(|watch| watch.purge(page, left)) {
@@ -355,19 +364,19 @@ impl FakeOs {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A test may have ended in a panic on purpose: the state stays good for looking at.
+        // A test may have panicked on purpose. The state stays valid for reading.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// Pages that are committed.
+    /// Number of committed pages.
     fn committed(&self) -> usize {
         let of = |one: &Reservation| one.committed.iter().filter(|&&there| there).count();
         self.reservations.iter().map(of).sum()
     }
 
-    /// The reservation that a range lies in, and the range's pages.
+    /// The reservation of a range, and the range's pages in it.
     fn pages_of(
         &mut self,
         page: usize,
@@ -390,25 +399,25 @@ impl State {
 impl Reservation {
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         assert!(offset + length <= self.layout.size());
-        // SAFETY: in the reservation, and committed or poisoned, so initialised: but what is free and watched under Miri, which
-        // tells if somebody looks.
+        // SAFETY: the range lies in the reservation, and is initialised: its pages are committed or
+        // poisoned. Under Miri, watched free memory is not, and Miri reports a read of it.
         unsafe { slice::from_raw_parts(self.start.add(offset), length) }
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and the engine that used it is gone.
+        // SAFETY: allocated with this layout. The engine owns this value, so it is dropped as well.
         unsafe { alloc::dealloc(self.start, self.layout) }
     }
 }
 
-/// True where all bytes are zero. By one comparison, since Miri counts every step.
+/// Whether all bytes are zero. Uses one comparison, since Miri is slow per step.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|&first| first == 0 && bytes[1..] == bytes[..bytes.len() - 1])
 }
 
-impl Os for FakeOs {
+impl OsMemory for FakeOs {
     fn page_size(&self) -> usize {
         self.page
     }
@@ -422,24 +431,24 @@ impl Os for FakeOs {
         let layout = Layout::from_size_align(bytes, align).ok()?;
         // SAFETY: the size is not zero.
         let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
-        // Loom sets up thousands of these.
+        // Not under loom, which makes thousands of engines.
         if !cfg!(loom) {
-            // SAFETY: the memory is as long as said.
+            // SAFETY: the allocation has `bytes` bytes.
             unsafe { start.write_bytes(POISON, bytes) };
         }
         let committed = vec![false; bytes / self.page];
         let moves = vec![0; bytes / self.page];
-        // The region is what huge pages would fit in.
+        // Only the region has a larger alignment than a page.
         let is_region = align > self.page;
         let start_of = start.as_ptr();
-        let left = self.no_regions.load(Ordering::Relaxed);
+        let left = self.taken_regions.load(Ordering::Relaxed);
         let is_taken = is_region && left > 0;
-        self.no_regions.store(left - is_taken as usize, Ordering::Relaxed);
+        self.taken_regions.store(left - is_taken as usize, Ordering::Relaxed);
         let reservation =
             Reservation { start: start_of, layout, committed, moves, is_region, is_taken };
         self.state().reservations.push(reservation);
         if let Some(watch) = self.watch.as_ref().filter(|_| is_region) {
-            // SAFETY: reservations live as long as the fake, and this one is not in use yet.
+            // SAFETY: reservations live as long as the fake, and this one is new.
             watch.get_or_init(|| unsafe { Watch::new(start.as_ptr(), layout, self.page) });
         }
         Some(start)
@@ -465,7 +474,7 @@ impl Os for FakeOs {
         }
         for page in pages {
             assert!(!reservation.committed[page], "a page committed again");
-            // SAFETY: in the reservation, and not in use before.
+            // SAFETY: the page lies in the reservation, and was not committed, so nothing uses it.
             unsafe { self.clear(reservation.start.add(page * self.page), self.page, None) };
             reservation.committed[page] = true;
             reservation.moves[page] = 0;
@@ -480,7 +489,7 @@ impl Os for FakeOs {
         let committed = &mut reservation.committed[pages];
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
         committed.fill(refused);
-        // SAFETY: in the reservation, and nobody uses the contents any more.
+        // SAFETY: the caller guarantees that nothing uses the range any more.
         unsafe { self.clear(start, bytes, Some(if refused { SPOILT } else { POISON })) };
         !refused
     }
@@ -490,7 +499,7 @@ impl Os for FakeOs {
         let mut state = self.state();
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
-        // SAFETY: committed, and nobody uses the contents any more.
+        // SAFETY: the caller guarantees that nothing uses the contents any more.
         unsafe { self.clear(start, bytes, refused.then_some(SPOILT)) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
         !refused
@@ -498,14 +507,12 @@ impl Os for FakeOs {
 
     unsafe fn has_data(&self, page: *const u8) -> bool {
         match self.watch().filter(|_| cfg!(miri)) {
-            // To Miri it holds nothing.
+            // Miri forbids to read free memory that is watched.
             Some(watch) => !watch.is_purged(page),
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees that the page is committed and not in use.
             None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
         }
     }
-
-    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
 
     fn populate(&self, start: *mut u8, bytes: usize) {
         let mut state = self.state();
@@ -518,7 +525,8 @@ impl Os for FakeOs {
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         if self.faults.refuses() {
-            // SAFETY: the caller's; what was there is lost.
+            // SAFETY: the caller guarantees that nothing else uses the target. Its contents are
+            // lost.
             unsafe { self.clear(to, room, None) };
             return false;
         }
@@ -529,10 +537,11 @@ impl Os for FakeOs {
             let all = &reservation.committed[pages];
             assert!(all.iter().all(|&c| c), "moved what is not committed");
         }
-        // SAFETY: committed, and the caller's; that they are apart is checked.
+        // SAFETY: both ranges are committed, and the caller owns them. It is checked that they are
+        // disjoint.
         unsafe {
-            let behind = to.addr() >= from.addr() + bytes;
-            assert!(behind || from.addr() >= to.addr() + room, "moved onto itself");
+            let is_after = to.addr() >= from.addr() + bytes;
+            assert!(is_after || from.addr() >= to.addr() + room, "moved onto itself");
             ptr::copy_nonoverlapping(from, to, bytes);
             self.watch().inspect(|watch| watch.move_pages(from, to, bytes));
             self.clear(from, bytes, Some(POISON));
@@ -542,7 +551,7 @@ impl Os for FakeOs {
         }
         let (reservation, pages) = state.pages_of(self.page, from, bytes);
         let moves = &reservation.moves[pages.clone()];
-        // As the kernel before Linux 6.17.
+        // Kernels before Linux 6.17 refuse this.
         assert!(moves.iter().all(|&nth| nth == moves[0]), "moved two mappings at once");
         reservation.committed[pages].fill(false);
         let (reservation, pages) = state.pages_of(self.page, to, room);
@@ -555,7 +564,7 @@ impl Os for FakeOs {
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {
-        // Pages are zero until they are touched.
+        // Untouched pages are zero.
         let mut state = self.state();
         let bytes = pages.len() * self.page;
         let (reservation, range) =
@@ -564,7 +573,9 @@ impl Os for FakeOs {
             *resident = self.touches(reservation, page);
         }
     }
+}
 
+impl OsThreads for FakeOs {
     fn cpus(&self) -> usize {
         self.cpus
     }
@@ -579,18 +590,14 @@ impl Os for FakeOs {
 
     fn leave_rseq(&self) {}
 
-    fn kernel(&self) -> [u32; 2] {
-        [0; 2]
-    }
-
-    fn random(&self) -> u64 {
-        self.now.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x0123_4567_89ab_cdef
-    }
-
     fn thread_key(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
         KEY.with(|key| *key)
+    }
+
+    fn thread_id(&self) -> u32 {
+        self.thread_key() as u32
     }
 
     fn thread_words(&self) -> &ThreadWords {
@@ -598,18 +605,16 @@ impl Os for FakeOs {
     }
 
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
-        // Being busy is the only state that anybody asks others about.
+        // The engine asks other threads about this state only.
         self.busy.load(Ordering::Relaxed) || words::may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        self.barrier != Some(false)
+    fn is_first(&self) -> bool {
+        false
     }
 
-    fn pass_barrier(&self) -> bool {
-        self.barriers.fetch_add(1, Ordering::Release);
-        // Miri has none for real threads.
-        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
+    fn is_single(&self) -> bool {
+        false
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -622,6 +627,51 @@ impl Os for FakeOs {
         true
     }
 
+    fn can_stop(&self) -> bool {
+        self.barrier != Some(false)
+    }
+
+    fn pass_barrier(&self) -> bool {
+        self.barriers.fetch_add(1, Ordering::Release);
+        // Miri has no barrier for other threads.
+        self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
+    }
+
+    fn restart_sequences(&self) -> bool {
+        false
+    }
+
+    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
+        None
+    }
+
+    fn join_thread(&self, _: usize) {}
+
+    fn sleep_ms(&self, ms: u32) {
+        self.now_ms.fetch_add(ms as u64, Ordering::Relaxed);
+    }
+
+    fn doze_ms(&self, _: &Bell, ms: u32) {
+        self.sleep_ms(ms);
+    }
+
+    fn ring(&self, _: &Bell) {}
+}
+
+impl OsProcess for FakeOs {
+    fn kernel(&self) -> [u32; 2] {
+        [0; 2]
+    }
+
+    fn random(&self) -> u64 {
+        self.now_ms.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ 0x0123_4567_89ab_cdef
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
+    }
+
     fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
         let (_, value) = self.environment.iter().rfind(|(found, _)| *found == name)?;
         let length = value.len().min(buffer.len());
@@ -629,23 +679,25 @@ impl Os for FakeOs {
         Some(length)
     }
 
-    fn print(&self, text: &[u8]) {
-        self.state().printed.push_str(&String::from_utf8_lossy(text));
-    }
-
     fn out_of_memory(&self) {
         self.shortages.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn thread_id(&self) -> u32 {
-        self.thread_key() as u32
+    fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
+
+    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
+}
+
+impl OsReports for FakeOs {
+    fn print(&self, text: &[u8]) {
+        self.state().printed.push_str(&String::from_utf8_lossy(text));
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
         let calls = self.state().calls.clone();
-        let known = calls.len().min(out.len());
-        out[..known].copy_from_slice(&calls[..known]);
-        known
+        let depth = calls.len().min(out.len());
+        out[..depth].copy_from_slice(&calls[..depth]);
+        depth
     }
 
     fn with_symbol(&self, address: usize, _: bool, work: &mut dyn FnMut(Option<Symbol>)) {
@@ -661,44 +713,10 @@ impl Os for FakeOs {
         self.state().c_library.clone().unwrap_or(CLibrary::UNKNOWN)
     }
 
+    fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
     fn abort(&self) -> ! {
         panic!("{}", self.printed());
-    }
-
-    fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
-
-    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
-
-    fn restart_sequences(&self) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
-    fn is_single(&self) -> bool {
-        false
-    }
-
-    fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {
-        None
-    }
-
-    fn join_thread(&self, _: usize) {}
-
-    fn doze_ms(&self, _: &Bell, ms: u32) {
-        self.sleep_ms(ms);
-    }
-
-    fn ring(&self, _: &Bell) {}
-
-    fn sleep_ms(&self, ms: u32) {
-        self.now.fetch_add(ms as u64, Ordering::Relaxed);
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.now.fetch_add(self.tick, Ordering::Relaxed)
     }
 
     fn usage(&self) -> Usage {

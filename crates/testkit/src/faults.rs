@@ -1,4 +1,4 @@
-//! Calls of the operating system that are refused on demand.
+//! Refuses calls of the operating system on demand.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,13 +13,13 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Refuses the calls with these numbers, and no others.
+    /// Refuses the calls with these numbers, counted from 0, and no others.
     pub fn refuse(&self, calls: Range<usize>) {
         self.from.store(calls.start, Relaxed);
         self.to.store(calls.end, Relaxed);
     }
 
-    /// The same, counted from the next call on.
+    /// Refuses the calls with these numbers, counted from the next call on.
     pub fn refuse_next(&self, calls: Range<usize>) {
         let now = self.calls();
         self.refuse(now + calls.start..now + calls.end);
@@ -30,17 +30,17 @@ impl Faults {
         self.refuse(0..0);
     }
 
-    /// How many calls there were.
+    /// Number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.load(Relaxed)
     }
 
-    /// How many of these were refused.
+    /// Number of refused calls so far.
     pub fn refusals(&self) -> usize {
         self.refusals.load(Relaxed)
     }
 
-    /// Counts a call; true if it is to be refused.
+    /// Counts a call. True if it is to be refused.
     pub(crate) fn refuses(&self) -> bool {
         let call = self.calls.fetch_add(1, Relaxed);
         let refused = (self.from.load(Relaxed)..self.to.load(Relaxed)).contains(&call);

@@ -1,6 +1,7 @@
-//! What fuzzers call, with any bytes: each makes a program of them and runs it against the shadow model,
-//! in turn on one thread, so that the same bytes do the same, or on several at once. After it the whole
-//! heap is checked. They panic if anything is wrong.
+//! Entry points of the fuzzers: each makes a program from any bytes, runs it against the shadow
+//! model, and audits the whole heap afterwards. They panic if anything is wrong.
+//!
+//! A program runs in turn on one thread, where equal bytes do equal things, or on several at once.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,21 +12,21 @@ use ebbmalloc::internals::{Engine, HeapId};
 use crate::case::{Case, Step, WORKERS};
 use crate::{Block, TestOs, Worker};
 
-/// By one thread, on the fake operating system.
+/// Runs a program on one thread, on the fake operating system.
 pub fn alternate(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
         in_turn(&Engine::new(case.platform.fake()), &case.steps);
     }
 }
 
-/// By one thread, on the real one in percpu mode.
+/// Runs a program on one thread, on the real operating system in percpu mode.
 pub fn alternate_percpu(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
         in_turn(&Engine::new(case.platform.linux(Some("percpu"))), &case.steps);
     }
 }
 
-/// By several threads, on the fake and on the real operating system.
+/// Runs a program on several threads, on the fake and on the real operating system.
 pub fn together(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
         at_once(&Engine::new(case.platform.fake()), &case.steps);
@@ -33,7 +34,7 @@ pub fn together(bytes: &[u8]) {
     }
 }
 
-/// By several threads, on the real one in percpu mode.
+/// Runs a program on several threads, on the real operating system in percpu mode.
 pub fn together_percpu(bytes: &[u8]) {
     if let Some(case) = case(bytes) {
         at_once(&Engine::new(case.platform.linux(Some("percpu"))), &case.steps);
@@ -44,23 +45,23 @@ fn case(bytes: &[u8]) -> Option<Case> {
     Case::arbitrary_take_rest(Unstructured::new(bytes)).ok()
 }
 
-/// Who works with an engine, and the heaps that they share.
+/// A run on one thread: the workers of an engine, and the heaps that they share.
 struct Run<'a, O: TestOs> {
     engine: &'a Engine<O>,
     workers: [Worker<'a, O>; WORKERS],
     heaps: Vec<(HeapId, usize)>,
-    /// Heaps that there was no memory for.
-    no_heap: usize,
+    /// Heaps not made for want of memory.
+    failed_heaps: usize,
 }
 
 fn in_turn<O: TestOs>(engine: &Engine<O>, steps: &[(usize, Step)]) {
     let workers = std::array::from_fn(|number| Worker::new(engine, number as u32));
-    let mut run = Run { engine, workers, heaps: Vec::new(), no_heap: 0 };
-    steps.iter().for_each(|&(who, step)| run.step(who, step));
-    run.look();
-    let nulls = run.no_heap + run.workers.iter().map(Worker::nulls).sum::<usize>();
-    if let Some(told) = engine.os().shortages() {
-        assert_eq!(told, nulls, "nulls, and how many of them the platform was told of");
+    let mut run = Run { engine, workers, heaps: Vec::new(), failed_heaps: 0 };
+    steps.iter().for_each(|&(worker, step)| run.step(worker, step));
+    run.check();
+    let nulls = run.failed_heaps + run.workers.iter().map(Worker::nulls).sum::<usize>();
+    if let Some(shortages) = engine.os().shortages() {
+        assert_eq!(shortages, nulls, "nulls, and how many of them the platform was told of");
     }
     run.workers.iter_mut().for_each(Worker::free_all);
     while !run.heaps.is_empty() {
@@ -71,34 +72,34 @@ fn in_turn<O: TestOs>(engine: &Engine<O>, steps: &[(usize, Step)]) {
 }
 
 impl<O: TestOs> Run<'_, O> {
-    fn step(&mut self, who: usize, step: Step) {
+    fn step(&mut self, worker: usize, step: Step) {
         let engine = self.engine;
         match step {
             Step::Op(op) => {
-                if let Some(block) = self.workers[who].apply(op) {
-                    self.workers[(who + 1) % WORKERS].receive(block);
+                if let Some(block) = self.workers[worker].apply(op) {
+                    self.workers[(worker + 1) % WORKERS].receive(block);
                 }
             }
             Step::NewHeap { limit } => {
                 if self.heaps.len() == 4 {
-                    self.delete_heap(who);
+                    self.delete_heap(worker);
                 }
                 match engine.new_heap(limit) {
                     Some(heap) => {
                         self.heaps.push((heap, limit));
-                        self.workers[who].move_to(Some((heap, limit)));
+                        self.workers[worker].move_to(Some((heap, limit)));
                     }
-                    None => self.no_heap += 1,
+                    None => self.failed_heaps += 1,
                 }
             }
-            Step::Enter { nth } => self.workers[who].move_to(self.heaps.get(nth).copied()),
+            Step::Enter { nth } => self.workers[worker].move_to(self.heaps.get(nth).copied()),
             Step::DeleteHeap { nth } if nth < self.heaps.len() => self.delete_heap(nth),
             Step::DeleteHeap { .. } => {}
             Step::Fork { child } => {
                 engine.before_fork();
                 if child { engine.after_fork_in_child() } else { engine.after_fork() }
             }
-            Step::Look => self.look(),
+            Step::Check => self.check(),
             _ => common(engine, step),
         }
     }
@@ -106,11 +107,12 @@ impl<O: TestOs> Run<'_, O> {
     fn delete_heap(&mut self, nth: usize) {
         let (heap, _) = self.heaps.swap_remove(nth);
         self.workers.iter_mut().for_each(|worker| worker.forget(heap));
-        // SAFETY: nobody knows a block of it any more.
+        // SAFETY: all workers have forgotten its blocks.
         unsafe { self.engine.delete_heap(heap, "a test") };
     }
 
-    fn look(&self) {
+    /// Checks all blocks, the whole heap, and the limits.
+    fn check(&self) {
         let blocks = || self.workers.iter().flat_map(|worker| worker.shadow().blocks());
         blocks().for_each(Block::check);
         self.engine.check_with(&blocks().map(|block| block.start).collect::<Vec<_>>());
@@ -123,7 +125,7 @@ impl<O: TestOs> Run<'_, O> {
     }
 }
 
-/// What is the same whoever does it.
+/// Performs a step that does not depend on the number of threads.
 fn common<O: TestOs>(engine: &Engine<O>, step: Step) {
     let os = engine.os();
     match step {
@@ -138,7 +140,7 @@ fn common<O: TestOs>(engine: &Engine<O>, step: Step) {
     }
 }
 
-/// Everybody does their own steps, on a thread of their own, and hands blocks to the next.
+/// Runs each worker's steps on its own thread. Workers hand blocks to the next worker.
 fn at_once<O: TestOs + Send>(engine: &Engine<O>, steps: &[(usize, Step)]) {
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..WORKERS).map(|_| mpsc::channel::<Block>()).unzip();
@@ -148,16 +150,18 @@ fn at_once<O: TestOs + Send>(engine: &Engine<O>, steps: &[(usize, Step)]) {
             scope.spawn(move || {
                 let mut worker = Worker::new(engine, own as u32);
                 let mut heaps = Vec::new();
-                for &(_, step) in steps.iter().filter(|(who, _)| *who == own) {
+                for &(_, step) in steps.iter().filter(|(worker, _)| *worker == own) {
                     match step {
                         Step::Op(op) => {
                             if let Some(block) = worker.apply(op) {
-                                // Everybody receives until nobody sends, unless a check has failed there.
+                                // Workers receive until all senders are gone. Fails if a check has
+                                // failed in the next worker.
                                 let Ok(()) = next.send(block) else { return heaps };
                             }
                         }
                         Step::NewHeap { limit } if heaps.len() < 4 => {
-                            // What others free meanwhile makes room: the limit is not this worker's to judge.
+                            // The worker cannot judge the limit: frees of others change the heap's
+                            // use.
                             let heap = engine.new_heap(limit);
                             heaps.extend(heap);
                             worker.move_to(heap.map(|heap| (heap, limit)));
@@ -167,7 +171,7 @@ fn at_once<O: TestOs + Send>(engine: &Engine<O>, steps: &[(usize, Step)]) {
                             engine.before_fork();
                             engine.after_fork();
                         }
-                        Step::Look => worker.shadow().check(),
+                        Step::Check => worker.shadow().check(),
                         _ => common(engine, step),
                     }
                     inbox.try_iter().for_each(|block| worker.receive(block));
@@ -185,12 +189,12 @@ fn at_once<O: TestOs + Send>(engine: &Engine<O>, steps: &[(usize, Step)]) {
         threads.into_iter().flat_map(|thread| thread.join().expect("no check failed")).collect()
     });
     engine.check_with(&[]);
-    // SAFETY: everybody has freed all blocks.
+    // SAFETY: all workers have freed all of their blocks.
     heaps.into_iter().for_each(|heap| unsafe { engine.delete_heap(heap, "a test") });
     finish(engine);
 }
 
-/// Nobody holds anything any more: nothing must be left.
+/// Checks that no memory is left in use once the program holds no block.
 fn finish<O: TestOs>(engine: &Engine<O>) {
     engine.check_with(&[]);
     engine.os().faults().heal();

@@ -1,23 +1,31 @@
-//! What ebbmalloc is tested with: programs of operations, a shadow model that knows what every
-//! live block must look like, and a fake operating system that fails on demand.
+//! Test kit of ebbmalloc: programs of operations, a shadow model of every live block's contents,
+//! and a fake operating system that fails on demand.
 //!
-//! The tests themselves are in `tests/`:
+//! The tests are in `tests/`. In `tests/engine/`, on the fake operating system unless stated:
 //!
 //! - `model.rs`: random programs, on one thread and on several that hand blocks to each other
-//! - `interrupts.rs`: percpu mode under signals and migrations, thread mode under handlers that allocate
-//! - `ledger.rs`: where resident memory is: adds up, and names what was planted
-//! - `threads.rs`: caches of threads: handed on, orphaned, shared out
-//! - `misuse.rs`: addresses that must not be freed
-//! - `room.rs`: what caches hold is bounded, and goes where it is needed
-//! - `purge.rs`: free memory goes back, sooner where memory gets short, but not what is wanted again at once
-//! - `limit.rs`: `EBB_LIMIT`, to the byte
-//! - `sizes.rs`: sizes and alignments around each place where arithmetic on them could wrap
-//! - `heaps.rs`: heaps: several, by several threads, at limits, short of memory, misused
+//! - `fuzz.rs`: random programs with all features: modes, heaps, forks, faults, limits
 //! - `oom.rs`: every single call of the operating system fails once
-//! - `watch.rs`: an engine that reads or writes free memory would be seen
-//! - `miri.rs`: what Miri has to watch, and small enough for it; `miri_mutants.rs`: what it must stop
-//! - `audit.rs`: what the check of the whole heap sees
-//! - `fuzz.rs`: random programs with everything in them: modes, heaps, forks, faults, limits
+//! - `sizes.rs`: sizes and alignments around each value at which arithmetic could wrap
+//! - `misuse.rs`: addresses that must not be freed
+//! - `check.rs`, `harden.rs`, `sample.rs`: the safety modes
+//! - `heaps.rs`: several heaps, used by several threads, at limits, short of memory, misused
+//! - `threads.rs`: caches of threads are handed on, orphaned and shared
+//! - `room.rs`: the capacity of caches is bounded, and moves to the classes that need it
+//! - `streak.rs`, `transfer.rs`: sizes of batches; transfer caches
+//! - `spans.rs`, `growth.rs`: lengths of spans; reclaim before the heap grows
+//! - `purge.rs`: free memory is purged, earlier under memory pressure, but not what refaults
+//! - `limit.rs`: `EBB_LIMIT`, to the byte
+//! - `addresses.rs`: address space is taken on demand, among other mappings
+//! - `audit.rs`: the audit of the whole heap finds inconsistencies
+//! - `watch.rs`: the watch notices an engine that reads or writes free memory
+//!
+//! And in `tests/`:
+//!
+//! - `interrupts.rs`: all modes under signals, migrations and handlers that allocate
+//! - `moving.rs`: large blocks that grow by moving their pages
+//! - `ledger.rs`: the ledger adds up, and names memory that a test planted
+//! - `miri.rs`: small programs for Miri; `miri_mutants.rs`: mistakes that it must stop
 //! - `loom.rs`: every interleaving of locks, spans and caches, and mutants that must fail
 
 #![warn(missing_docs)]

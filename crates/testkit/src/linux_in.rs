@@ -1,17 +1,19 @@
-//! The real operating system, in a mode and with as many CPUs as the test chooses.
+//! The real operating system, with a mode, CPUs, limits and refusals that a test chooses.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, Engine, Linux, Os, Refusal, RseqArea, Symbol, ThreadWords, Usage,
+    Bell, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage,
 };
 
 use crate::words::Words;
 use crate::{Faults, membarrier};
 
-/// [`Linux`] with `EBB_MODE` as given, and no other variable set unless told. What it maps goes with it.
+/// [`Linux`] with a chosen `EBB_MODE`, and no other variable set unless the test adds it. Dropping
+/// it unmaps its memory.
 pub struct LinuxIn {
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
@@ -25,7 +27,7 @@ pub struct LinuxIn {
 }
 
 impl LinuxIn {
-    /// In this mode.
+    /// With this mode.
     pub fn new(mode: &'static str) -> Self {
         Self {
             environment: vec![("EBB_MODE", mode)],
@@ -40,7 +42,7 @@ impl LinuxIn {
         }
     }
 
-    /// As if there were so many CPUs, fewer or more than there are.
+    /// As if there were this many CPUs, fewer or more than there are.
     pub fn cpus(self, cpus: usize) -> Self {
         Self { cpus: Some(cpus), ..self }
     }
@@ -50,12 +52,12 @@ impl LinuxIn {
         Self { no_rseq: true, ..self }
     }
 
-    /// As if there were so many bytes of address space.
+    /// As if there were this many bytes of address space.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
     }
 
-    /// With this called each time that sequences are restarted.
+    /// Calls `call` each time that restartable sequences are restarted.
     pub fn while_restarting(self, call: fn()) -> Self {
         Self { while_restarting: Some(call), ..self }
     }
@@ -66,24 +68,24 @@ impl LinuxIn {
         self
     }
 
-    /// Which calls of commit, decommit, purge and move are refused.
+    /// The refusals of commit, decommit, purge and move.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// Whether memory may be short where the machine has some.
+    /// Whether the engine may be short of memory although the machine has some.
     pub(crate) fn is_bounded(&self) -> bool {
         let limited = |&(name, value): &(&str, &str)| name == "EBB_LIMIT" && !value.is_empty();
         self.space < 1 << 39 || self.environment.iter().any(limited)
     }
 
-    /// As if the kernel wrote the number of the virtual CPU so far from the thread pointer.
+    /// As if the kernel wrote the id of the virtual CPU at this offset from the thread pointer.
     pub fn id_at(self, offset: isize) -> Self {
         Self { id_at: Some(offset), ..self }
     }
 }
 
-/// What is mapped: starts and bytes.
+/// Mapped ranges: their bytes by their starts.
 #[derive(Default)]
 struct Mapped(Mutex<BTreeMap<usize, usize>>);
 
@@ -92,7 +94,7 @@ impl Mapped {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A range is mapped no more, which may be a part of several that were.
+    /// Removes a range, which may cover parts of several.
     fn remove(&self, start: usize, bytes: usize) {
         let end = start + bytes;
         let mut mapped = self.lock();
@@ -117,13 +119,14 @@ impl Mapped {
 impl Drop for Mapped {
     fn drop(&mut self) {
         for (&start, &bytes) in self.lock().iter() {
-            // SAFETY: mapped for the engine, which goes too.
+            // SAFETY: mapped for the engine, which is dropped as well, so no block is left.
             unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), bytes) };
         }
     }
 }
 
-/// Sets the engine up, and looks whether it is in this mode, that it was asked for; if not, says that the test is skipped.
+/// Sets the engine up. Returns whether it is in the requested mode; if not, prints that the test is
+/// skipped.
 pub fn is_possible(engine: &Engine<LinuxIn>, mode: &str) -> bool {
     assert!(!engine.alloc(1).is_null());
     let choice = engine.stats().choice;
@@ -134,13 +137,7 @@ pub fn is_possible(engine: &Engine<LinuxIn>, mode: &str) -> bool {
     possible
 }
 
-impl Os for LinuxIn {
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
-        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
-        Some(value.len())
-    }
-
+impl OsMemory for LinuxIn {
     fn page_size(&self) -> usize {
         Linux.page_size()
     }
@@ -157,14 +154,24 @@ impl Os for LinuxIn {
         if self.faults.refuses() {
             return Err(Refusal::Memory);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller fulfils the contract of `Os::commit`.
         unsafe { Linux.commit(start, bytes)? };
         self.mapped.lock().insert(start.expose_provenance(), bytes);
         Ok(())
     }
 
-    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
-        Linux.watch_faults(call);
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller fulfils the contract of `Os::decommit`.
+        let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };
+        if done {
+            self.mapped.remove(start.addr(), bytes);
+        }
+        done
+    }
+
+    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller fulfils the contract of `Os::purge`.
+        !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
     fn populate(&self, start: *mut u8, bytes: usize) {
@@ -176,20 +183,6 @@ impl Os for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }
     }
 
-    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
-        let done = !self.faults.refuses() && unsafe { Linux.decommit(start, bytes) };
-        if done {
-            self.mapped.remove(start.addr(), bytes);
-        }
-        done
-    }
-
-    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
-        !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         Linux.memory_limit()
     }
@@ -197,7 +190,9 @@ impl Os for LinuxIn {
     fn resident(&self, address: usize, pages: &mut [bool]) {
         Linux.resident(address, pages);
     }
+}
 
+impl OsThreads for LinuxIn {
     fn cpus(&self) -> usize {
         self.cpus.unwrap_or_else(|| Linux.cpus())
     }
@@ -218,16 +213,12 @@ impl Os for LinuxIn {
         Linux.leave_rseq();
     }
 
-    fn kernel(&self) -> [u32; 2] {
-        Linux.kernel()
-    }
-
-    fn random(&self) -> u64 {
-        Linux.random()
-    }
-
     fn thread_key(&self) -> usize {
         Linux.thread_key()
+    }
+
+    fn thread_id(&self) -> u32 {
+        Linux.thread_id()
     }
 
     fn thread_words(&self) -> &ThreadWords {
@@ -238,16 +229,16 @@ impl Os for LinuxIn {
         Linux.may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        true
+    fn is_first(&self) -> bool {
+        Linux.is_first()
     }
 
-    fn pass_barrier(&self) -> bool {
-        membarrier::pass()
+    fn is_single(&self) -> bool {
+        Linux.is_single()
     }
 
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
-        // Threads of tests say themselves when they leave.
+        // Threads of tests call `Engine::leave_thread` themselves.
         Ok(())
     }
 
@@ -257,45 +248,17 @@ impl Os for LinuxIn {
         true
     }
 
-    fn print(&self, text: &[u8]) {
-        Linux.print(text);
+    fn can_stop(&self) -> bool {
+        true
     }
 
-    fn out_of_memory(&self) {
-        Linux.out_of_memory();
-    }
-
-    fn thread_id(&self) -> u32 {
-        Linux.thread_id()
-    }
-
-    fn calls(&self, out: &mut [usize]) -> usize {
-        Linux.calls(out)
-    }
-
-    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
-        Linux.with_symbol(address, may_read, work);
-    }
-
-    fn abort(&self) -> ! {
-        Linux.abort()
-    }
-
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-        Linux.at_fork(before, parent, child);
-    }
-
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        Linux.at_exit(call, lasting);
+    fn pass_barrier(&self) -> bool {
+        membarrier::pass()
     }
 
     fn restart_sequences(&self) -> bool {
         self.while_restarting.inspect(|call| call());
         membarrier::restart_sequences()
-    }
-
-    fn is_first(&self) -> bool {
-        Linux.is_first()
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
@@ -304,10 +267,6 @@ impl Os for LinuxIn {
 
     fn join_thread(&self, thread: usize) {
         Linux.join_thread(thread);
-    }
-
-    fn is_single(&self) -> bool {
-        Linux.is_single()
     }
 
     fn sleep_ms(&self, ms: u32) {
@@ -321,9 +280,59 @@ impl Os for LinuxIn {
     fn ring(&self, bell: &Bell) {
         Linux.ring(bell);
     }
+}
+
+impl OsProcess for LinuxIn {
+    fn kernel(&self) -> [u32; 2] {
+        Linux.kernel()
+    }
+
+    fn random(&self) -> u64 {
+        Linux.random()
+    }
 
     fn now_ms(&self) -> u64 {
         Linux.now_ms()
+    }
+
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
+        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
+        Some(value.len())
+    }
+
+    fn out_of_memory(&self) {
+        Linux.out_of_memory();
+    }
+
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        Linux.at_fork(before, parent, child);
+    }
+
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        Linux.at_exit(call, lasting);
+    }
+}
+
+impl OsReports for LinuxIn {
+    fn print(&self, text: &[u8]) {
+        Linux.print(text);
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        Linux.calls(out)
+    }
+
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        Linux.with_symbol(address, may_read, work);
+    }
+
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        Linux.watch_faults(call);
+    }
+
+    fn abort(&self) -> ! {
+        Linux.abort()
     }
 
     fn usage(&self) -> Usage {

@@ -1,5 +1,5 @@
-//! Stopping the threads of this process by membarrier(2), which tests may do: under a filter of system calls they
-//! would not run.
+//! Makes all threads of this process pass a barrier, by membarrier(2). Tests may call it: they do
+//! not run under a filter of system calls.
 
 use core::ffi::c_int;
 
@@ -8,19 +8,20 @@ const REGISTER_PRIVATE_EXPEDITED: c_int = 1 << 4;
 const PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 7;
 const REGISTER_PRIVATE_EXPEDITED_RSEQ: c_int = 1 << 8;
 
-/// Has all threads that run pass a barrier, as the others have since they ran: Linux 4.14 and later.
+/// Makes all running threads pass a barrier; the others have passed one since they ran. Needs Linux
+/// 4.14.
 pub(crate) fn pass() -> bool {
     all([REGISTER_PRIVATE_EXPEDITED, PRIVATE_EXPEDITED])
 }
 
-/// Starts over all restartable sequences in progress: Linux 5.10 and later.
+/// Restarts all restartable sequences in progress. Needs Linux 5.10.
 pub(crate) fn restart_sequences() -> bool {
     all([REGISTER_PRIVATE_EXPEDITED_RSEQ, PRIVATE_EXPEDITED_RSEQ])
 }
 
-/// True if all of these are done. A command that registers costs nothing the second time.
+/// Performs the commands. True if all succeed. A repeated registration costs nothing.
 fn all(commands: [c_int; 2]) -> bool {
-    // SAFETY: touches no memory.
+    // SAFETY: the system call accesses no memory of the process.
     commands
         .iter()
         .all(|&command| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 })

@@ -1,75 +1,75 @@
-//! What a program can ask of an allocator, and programs of it.
+//! Operations of a program on an allocator, and endless random programs of them.
 
-/// One operation. `nth` picks among the blocks that the worker holds, modulo their number; with
-/// none there the operation does nothing.
+/// One operation. `nth` picks among the blocks that the worker holds, modulo their number. If it
+/// holds none, the operation does nothing.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// A new block of `size` bytes at a multiple of `align`, a power of two.
+    /// Allocates a block of `size` bytes at a multiple of `align`, a power of two.
     Alloc {
-        /// Bytes.
+        /// In bytes.
         size: usize,
-        /// Bytes; 1 stands for malloc's own alignment.
+        /// In bytes; 1 stands for malloc's own alignment.
         align: usize,
     },
-    /// A new block of zeros.
+    /// Allocates a block of zeros.
     AllocZeroed {
-        /// Bytes.
+        /// In bytes.
         size: usize,
     },
-    /// Frees a block by its address alone.
+    /// Frees a block by its address.
     Free {
-        /// Which.
+        /// Picks the block.
         nth: usize,
     },
-    /// Frees a block by its address and what it was asked for with.
+    /// Frees a block by its address, size and alignment.
     FreeSized {
-        /// Which.
+        /// Picks the block.
         nth: usize,
     },
     /// Resizes a block.
     Realloc {
-        /// Which.
+        /// Picks the block.
         nth: usize,
         /// Its new size, in bytes.
         size: usize,
     },
     /// Resizes a block in place, if that is possible.
     Resize {
-        /// Which.
+        /// Picks the block.
         nth: usize,
         /// Its new size, in bytes.
         size: usize,
     },
     /// Resizes a block without copying, if that is possible.
     Remap {
-        /// Which.
+        /// Picks the block.
         nth: usize,
         /// Its new size, in bytes.
         size: usize,
     },
-    /// Asks how much of a block may be used.
+    /// Asks for a block's usable size.
     UsableSize {
-        /// Which.
+        /// Picks the block.
         nth: usize,
     },
-    /// Asks for more than any process can have, for a new block or for one that there is. Nothing
-    /// comes of it.
+    /// Requests more than any process can have, for a new block or for one that the worker holds.
+    /// The engine refuses.
     Absurd {
-        /// Which.
+        /// Picks the block.
         nth: usize,
-        /// Which size, and by which call.
+        /// Picks the size and the call.
         pick: usize,
     },
-    /// Gives free memory back.
+    /// Returns free memory to the kernel.
     Trim,
-    /// Gives a block to somebody else.
+    /// Hands a block over to another worker.
     HandOver {
-        /// Which.
+        /// Picks the block.
         nth: usize,
     },
 }
 
-/// An endless program, the same for the same seed.
+/// An endless random program. Equal seeds make equal programs.
 #[derive(Clone, Debug)]
 pub struct Program {
     state: u64,
@@ -92,14 +92,14 @@ impl Program {
     }
 
     fn size(&mut self) -> usize {
-        let most = match self.below(32) {
+        let max = match self.below(32) {
             0..12 => 64,
             12..20 => 512,
             20..28 => 4096,
             28..31 => 40_000,
             _ => 300_000,
         };
-        self.below(most + 1)
+        self.below(max + 1)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The shadow model: what each live block must look like.
+//! The shadow model: the contents and extent of each live block.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -7,53 +7,55 @@ use ebbmalloc::internals::HeapId;
 
 use crate::fake_os::is_zero;
 
-/// A live block, every usable byte of which is filled with its tag, over and over.
+/// A live block. All of its usable bytes are filled with its repeated tag.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it begins.
+    /// Its address.
     pub start: *mut u8,
-    /// Bytes asked for.
+    /// The requested size.
     pub size: usize,
-    /// Alignment asked for.
+    /// The requested alignment.
     pub align: usize,
-    /// Bytes that may be used.
+    /// Usable bytes.
     pub usable: usize,
-    /// The heap that it belongs to.
+    /// Its heap, if any.
     pub heap: Option<HeapId>,
     tag: [u8; TAG],
 }
 
+/// Bytes of a tag.
 const TAG: usize = 8;
 
-// SAFETY: whoever has the value has the block.
+// SAFETY: the value stands for ownership of the block, which may pass to another thread.
 unsafe impl Send for Block {}
 
 impl Block {
-    /// Takes a block that the allocator has just handed out.
+    /// Takes over a block that the allocator has just handed out.
     ///
     /// # Panics
-    /// If it is not as was asked for.
+    /// If its alignment or usable size is less than requested.
     pub fn new(start: *mut u8, size: usize, align: usize, usable: usize) -> Self {
         assert!(start.addr().is_multiple_of(align.max(16)), "{start:p} is not aligned to {align}");
         assert!(usable >= size, "{usable} of {size} bytes usable at {start:p}");
         Self { start, size, align, usable, heap: None, tag: [0; TAG] }
     }
 
-    /// Panics unless the bytes asked for are zero.
+    /// Panics unless the requested bytes are zero.
     pub fn check_zero(&self) {
-        // SAFETY: the block has so many bytes.
+        // SAFETY: the block has at least the requested bytes.
         let zero = unsafe { is_zero(slice::from_raw_parts(self.start, self.size)) };
         assert!(zero, "{} bytes not zero: {self:?}", self.size);
     }
 
-    /// Fills every usable byte from a new tag.
+    /// Fills all usable bytes with a new tag.
     pub fn fill(&mut self, tag: u64) {
         self.tag = tag.to_le_bytes();
-        // SAFETY: the allocator says that so many bytes are ours; Miri or a crash will tell.
+        // SAFETY: by the allocator's word, the block has these bytes. If not, Miri or a crash shows
+        // it.
         let bytes = unsafe { slice::from_raw_parts_mut(self.start, self.usable) };
         let mut filled = bytes.len().min(TAG);
         bytes[..filled].copy_from_slice(&self.tag[..filled]);
-        // By doubling, since Miri counts every step.
+        // Doubles the filled part, since Miri is slow per step.
         while filled < bytes.len() {
             let more = filled.min(bytes.len() - filled);
             bytes.copy_within(..more, filled);
@@ -61,18 +63,18 @@ impl Block {
         }
     }
 
-    /// Panics unless every usable byte is as it was filled.
+    /// Panics unless all usable bytes are as they were filled.
     pub fn check(&self) {
         self.check_tag(self.tag, self.usable);
     }
 
-    /// Panics unless this block, just resized from `old`, has kept what fits.
+    /// Panics unless this block, just resized from `old`, has kept the contents that fit.
     pub fn check_kept(&self, old: &Self) {
         self.check_tag(old.tag, old.usable.min(self.size));
     }
 
     fn check_tag(&self, tag: [u8; TAG], length: usize) {
-        // SAFETY: the block has so many bytes.
+        // SAFETY: `length` is at most the block's usable size.
         let bytes = unsafe { slice::from_raw_parts(self.start, length) };
         let once = length.min(TAG);
         let kept = bytes[..once] == tag[..once] && bytes[once..] == bytes[..length - once];
@@ -84,7 +86,7 @@ impl Block {
 #[derive(Default, Debug)]
 pub struct Shadow {
     blocks: Vec<Block>,
-    /// End of each block by its start, as far as it is usable.
+    /// The end of each block's usable bytes, by its start.
     ranges: BTreeMap<usize, usize>,
 }
 
@@ -102,7 +104,7 @@ impl Shadow {
         self.blocks.push(block);
     }
 
-    /// Takes out a block, if there is any.
+    /// Removes the block at `nth`, modulo their number. `None` if there is none.
     pub fn take(&mut self, nth: usize) -> Option<Block> {
         let index = nth.checked_rem(self.blocks.len())?;
         let block = self.blocks.swap_remove(index);
@@ -110,7 +112,7 @@ impl Shadow {
         Some(block)
     }
 
-    /// Forgets the blocks of a heap.
+    /// Checks and forgets the blocks of a heap.
     pub fn forget(&mut self, heap: HeapId) {
         let (gone, kept) = std::mem::take(&mut self.blocks)
             .into_iter()

@@ -1,109 +1,112 @@
-//! Sees to it that the engine leaves memory alone that no block in use lies in, resident or not.
+//! Watches that the engine leaves the memory of free blocks alone, resident or not.
 //!
-//! Beside the memory lies a mirror of what it must hold where it is free: what the program left in its blocks, or a pattern
-//! where it was given back. Whoever owns a block owns its part of the mirror, so nobody has to lock it. A write by the engine
-//! is seen when a block is handed out there, and a read at once, by Miri, for which free memory holds nothing at all.
+//! A mirror holds the expected contents of free memory: those that the program left in its blocks,
+//! or a pattern in purged pages. The owner of a block owns that part of the mirror, so it needs no
+//! lock. A write by the engine is noticed when a block is handed out there. A read is noticed at
+//! once, by Miri: for Miri, free memory is uninitialised.
 
 use std::alloc::{self, Layout};
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What memory is filled with that was given back: it reads as zero, but only the program may find that out.
+/// Fills purged memory. The program must see zeros there, but the engine must not look.
 const GONE: u8 = 0xdd;
 
-/// A page's state: nobody is known to have had a block there. It may hold what the engine knows of others.
+/// State of a page without any block so far. It may hold records of the engine.
 const UNKNOWN: u8 = 0;
-/// Blocks were there.
+/// State of a page that had blocks.
 const USED: u8 = 1;
-/// The same; it was given back since.
+/// State of a page that had blocks, and was purged since.
 const PURGED: u8 = 2;
 
-/// The range of memory that blocks come from.
+/// The watch over a range of memory that blocks come from.
 pub struct Watch {
     start: *mut u8,
     layout: Layout,
     mirror: *mut u8,
     page: usize,
-    /// One for each page. Relaxed will do: whoever gets a block knows what was done to it before, or else the engine is wrong.
+    /// The state of each page. Relaxed accesses suffice: the engine orders a block's free before
+    /// its next allocation, or else it is wrong.
     states: Vec<AtomicU8>,
 }
 
-// SAFETY: each part of the memory has one owner, by the rules of an allocator.
+// SAFETY: by the rules of an allocator, each part of the memory, and so of the mirror, has one
+// owner.
 unsafe impl Send for Watch {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Watch {}
 
-/// What the engine may have done to a new block.
+/// The bytes of a new block that the engine may have written.
 #[derive(Clone, Copy)]
 pub enum Wrote {
-    /// It has set so many bytes at its beginning, and no others.
+    /// This many bytes at its start.
     First(usize),
-    /// It has set some to zero, and all must read as zero.
+    /// Any, with zeros. All must read as zero.
     Zeros,
 }
 
 impl Watch {
-    /// Watches memory that is as long and aligned as `layout` says, and all zero or not in use yet.
+    /// Watches memory of this layout that is all zero, or not in use yet.
     ///
     /// # Safety
-    /// It is valid as long as the value.
+    /// The memory is valid as long as this value.
     pub unsafe fn new(start: *mut u8, layout: Layout, page: usize) -> Self {
         let states = (0..layout.size() / page).map(|_| AtomicU8::new(UNKNOWN)).collect();
-        // SAFETY: the size is not zero.
+        // SAFETY: the layout's size is not zero.
         let mirror = unsafe { alloc::alloc_zeroed(layout) };
         assert!(!mirror.is_null());
         Self { start, layout, mirror, page, states }
     }
 
-    /// The offset of a range, where it is in what is watched.
+    /// The offset of a range; `None` if it is not in the watched memory.
     fn offset(&self, start: *const u8, bytes: usize) -> Option<usize> {
         let offset = start.addr().checked_sub(self.start.addr())?;
         (offset + bytes <= self.layout.size()).then_some(offset)
     }
 
-    /// The mirror of that range.
+    /// The mirror of a range; `None` if it is not in the watched memory.
     fn mirror(&self, start: *const u8, bytes: usize) -> Option<*mut u8> {
-        // SAFETY: the mirror is as long as what it mirrors.
+        // SAFETY: the mirror is as long as the watched memory.
         self.offset(start, bytes).map(|offset| unsafe { self.mirror.add(offset) })
     }
 
-    /// The program gets a block.
+    /// To be called when the program gets a block.
     ///
     /// # Panics
-    /// If the engine has written where it must not.
+    /// If the engine has written other bytes of it than it may.
     ///
     /// # Safety
-    /// The block is the caller's.
+    /// The caller owns the block.
     pub unsafe fn receive(&self, block: *mut u8, bytes: usize, wrote: Wrote) {
         let Some(offset) = self.offset(block, bytes) else { return };
-        // Miri knows nothing of free memory to compare.
+        // Not under Miri, for which free memory is uninitialised.
         if let (Wrote::First(kept), false) = (wrote, cfg!(miri)) {
             let kept = kept.min(bytes);
-            // SAFETY: the block and its mirror are the caller's.
-            let [free, known] = unsafe {
+            // SAFETY: the caller owns the block, and so its mirror.
+            let [found, expected] = unsafe {
                 [block, self.mirror.add(offset)]
                     .map(|at| std::slice::from_raw_parts(at.add(kept), bytes - kept))
             };
-            assert!(free == known, "written while it was free: {bytes} bytes at {block:p}");
+            assert!(found == expected, "written while it was free: {bytes} bytes at {block:p}");
         }
         for page in offset / self.page..(offset + bytes).div_ceil(self.page) {
             let purged = self.states[page].swap(USED, Ordering::Relaxed) == PURGED;
             let whole = page * self.page >= offset && (page + 1) * self.page <= offset + bytes;
-            // Where the page is not all of this block, the engine has to clear it.
+            // The engine clears pages that are only partly the block's.
             if matches!(wrote, Wrote::Zeros) && purged && whole {
-                // SAFETY: a page of the block.
+                // SAFETY: the whole page lies in the caller's block.
                 unsafe { self.start.add(page * self.page).write_bytes(0, self.page) };
             }
         }
     }
 
-    /// The program is about to free a block.
+    /// To be called before the program frees a block.
     ///
     /// # Safety
-    /// The block is the caller's, who does not look at it again.
+    /// The caller owns the block, and does not read it again.
     pub unsafe fn free(&self, block: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller owns the block, and does not read it again.
         unsafe {
             self.may_free(block, bytes);
             if cfg!(miri) && self.offset(block, bytes).is_some() {
@@ -112,32 +115,32 @@ impl Watch {
         }
     }
 
-    /// The engine may free a block, or a part of it: it is about to be resized.
+    /// To be called before the program resizes a block: the engine may free it, or a part of it.
     ///
     /// # Safety
-    /// The block is the caller's.
+    /// The caller owns the block.
     pub unsafe fn may_free(&self, block: *mut u8, bytes: usize) {
         if let (Some(mirror), false) = (self.mirror(block, bytes), cfg!(miri)) {
-            // SAFETY: the block and its mirror are the caller's.
+            // SAFETY: the caller owns the block, and so its mirror.
             unsafe { ptr::copy_nonoverlapping(block, mirror, bytes) };
         }
     }
 
-    /// Memory is given back, or was to be: then it is left to chance, a byte, what it contains. False if it is not for blocks, as far
-    /// as is known.
+    /// To be called when a page is purged. If the purge failed, `left` is the byte that fills it.
+    /// Returns false, and leaves the page to the caller, if no block is known to have been there.
     ///
     /// # Safety
-    /// Nobody uses the page.
+    /// No other thread uses the page.
     pub unsafe fn purge(&self, page: *mut u8, left: Option<u8>) -> bool {
         let Some(offset) = self.offset(page, self.page) else { return false };
         let state = &self.states[offset / self.page];
         if state.load(Ordering::Relaxed) == UNKNOWN {
-            // SAFETY: as below.
+            // SAFETY: no other thread uses the page, and so its mirror.
             unsafe { self.mirror.add(offset).write_bytes(left.unwrap_or(0), self.page) };
             return false;
         }
         state.store(if left.is_none() { PURGED } else { USED }, Ordering::Relaxed);
-        // SAFETY: nobody uses them, so they are the caller's.
+        // SAFETY: no other thread uses the page, and so its mirror.
         unsafe {
             match cfg!(miri) {
                 true => forget(page, self.page),
@@ -149,15 +152,16 @@ impl Watch {
         true
     }
 
-    /// Pages move to where nobody has a block: those of one that may be freed, and what is behind it.
+    /// To be called when pages move: those of a block passed to [`Watch::may_free`], and those
+    /// after it.
     ///
     /// # Safety
-    /// Nobody uses the pages, nor those where they move to.
+    /// No other thread uses the pages, nor those that they move to.
     pub unsafe fn move_pages(&self, from: *const u8, to: *mut u8, bytes: usize) {
         let (Some(at), Some(to)) = (self.offset(from, bytes), self.offset(to, bytes)) else {
             return;
         };
-        // SAFETY: the caller's.
+        // SAFETY: no other thread uses these pages, and so their mirrors.
         unsafe { ptr::copy_nonoverlapping(self.mirror.add(at), self.mirror.add(to), bytes) };
         for page in 0..bytes / self.page {
             let state = self.states[at / self.page + page].load(Ordering::Relaxed);
@@ -165,7 +169,7 @@ impl Watch {
         }
     }
 
-    /// Whether a page was given back, and nobody has had a block there since.
+    /// Whether a page was purged, and no block was handed out there since.
     pub fn is_purged(&self, page: *const u8) -> bool {
         let offset = self.offset(page, self.page);
         offset.is_some_and(|at| self.states[at / self.page].load(Ordering::Relaxed) == PURGED)
@@ -179,12 +183,12 @@ impl Drop for Watch {
     }
 }
 
-/// Has memory hold nothing, so that Miri stops whoever reads it.
+/// Makes memory uninitialised, so that Miri stops a read of it.
 ///
 /// # Safety
-/// It is the caller's to write.
+/// The caller owns the memory, which may be written.
 unsafe fn forget(start: *mut u8, bytes: usize) {
     let nothing = Box::<[u8]>::new_uninit_slice(bytes);
-    // SAFETY: both are as long.
+    // SAFETY: both ranges have `bytes` bytes, and the first is a new allocation.
     unsafe { ptr::copy_nonoverlapping(nothing.as_ptr(), start.cast::<MaybeUninit<u8>>(), bytes) };
 }

@@ -1,4 +1,4 @@
-//! The words of threads, for engines of which a process has several.
+//! Gives each thread its words for each engine, in tests that have several engines.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,17 +8,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::ThreadWords;
 
-/// Gives each thread words for one engine.
+/// The words of all threads for one engine: its number.
 pub(crate) struct Words(usize);
 
 impl Words {
-    /// Words that nobody has seen yet.
+    /// Words for a new engine.
     pub fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The calling thread's.
+    /// The calling thread's words.
     pub fn of_this_thread(&self) -> &ThreadWords {
         type Numbered = (usize, Alive);
         thread_local!(static WORDS: RefCell<Vec<Numbered>> = const { RefCell::new(Vec::new()) });
@@ -33,13 +33,13 @@ impl Words {
                 words.push((self.0, Alive::new()));
                 find(&words).expect("just put there")
             });
-            // SAFETY: a box stays where it is until the thread ends, and only it has the reference.
+            // SAFETY: the thread keeps the box, which does not move, until it ends.
             unsafe { &*found }
         })
     }
 }
 
-/// Words of a thread that has not ended.
+/// The words of a thread that has not ended.
 struct Alive(Box<ThreadWords>);
 
 impl Alive {
@@ -56,15 +56,15 @@ impl Drop for Alive {
     }
 }
 
-/// The addresses of the words of all threads.
+/// The addresses of all words of threads that have not ended.
 fn all_alive() -> MutexGuard<'static, BTreeSet<usize>> {
     static ALIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// [`Os::may_be`](ebbmalloc::internals::Os::may_be).
+/// [`OsThreads::may_be`](ebbmalloc::internals::OsThreads::may_be).
 pub(crate) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     let alive = all_alive();
-    // SAFETY: they live as long as their address is among these.
+    // SAFETY: words are valid while their address is in the set, which is locked.
     alive.contains(&words.addr()) && unsafe { &*words }.say(state)
 }

@@ -1,23 +1,24 @@
-//! A thread of a program: performs operations and compares with the shadow model.
+//! A worker acts as a thread of a program: performs operations, and compares blocks with the shadow
+//! model.
 
 use std::ptr;
 
-use ebbmalloc::internals::{Engine, HeapId, Os};
+use ebbmalloc::internals::{Engine, HeapId, Os, OsThreads};
 
 use crate::watch::{Watch, Wrote};
 use crate::{Block, FakeOs, Faults, LinuxIn, Op, Shadow, borders};
 
-/// An operating system of which a test knows when the engine may be short of memory.
+/// An operating system that lets a test judge when the engine may be short of memory.
 pub trait TestOs: Os {
-    /// Which calls it refuses, and has refused.
+    /// The calls that it refuses and has refused.
     fn faults(&self) -> &Faults;
-    /// How many bytes it has left to give; 0 where an option of the engine forbids to have all of them.
+    /// Bytes that the engine can still get in one range; 0 if an option of the engine limits it.
     fn room(&self) -> usize;
-    /// Lets time pass, in milliseconds, where it is no real time.
+    /// Advances the clock by this many milliseconds, if it is a fake one.
     fn pass(&self, ms: u32);
-    /// How often the engine said that it is out of memory, where that is counted.
+    /// How often the engine reported out of memory; `None` if that is not counted.
     fn shortages(&self) -> Option<usize>;
-    /// Who sees to it that free memory is left alone, if somebody does.
+    /// The watch over free memory, if there is one.
     fn watch(&self) -> Option<&Watch> {
         None
     }
@@ -65,13 +66,13 @@ impl TestOs for LinuxIn {
     }
 }
 
-/// What the engine may leave unused of a room too small: its largest span, and tables.
-const SLACK: usize = 2 << 20;
+/// Bytes that the engine may need beyond those of a block: its largest span, and tables.
+const SLACK_BYTES: usize = 2 << 20;
 
-/// One thread's blocks, and the engine that they come from.
+/// The blocks of one thread, and the engine that they come from.
 pub struct Worker<'a, O: TestOs> {
     engine: &'a Engine<O>,
-    /// Where new blocks come from, and its limit; none for the process's.
+    /// The heap of new blocks, and its limit; `None` for no heap.
     heap: Option<(HeapId, usize)>,
     shadow: Shadow,
     tag: u64,
@@ -79,24 +80,24 @@ pub struct Worker<'a, O: TestOs> {
 }
 
 impl<'a, O: TestOs> Worker<'a, O> {
-    /// A worker; its number tells its blocks from those of others.
+    /// Makes a worker. Its number distinguishes its blocks from those of others.
     pub fn new(engine: &'a Engine<O>, number: u32) -> Self {
         let tag = (number as u64 + 1) << 32;
         Self { engine, heap: None, shadow: Shadow::default(), tag, nulls: 0 }
     }
 
-    /// From now on allocates from a heap with this limit, or from none.
+    /// Allocates from a heap with this limit from now on, or from none.
     pub fn move_to(&mut self, heap: Option<(HeapId, usize)>) {
         self.heap = heap;
     }
 
-    /// Goes on without a heap, which is about to be deleted, and without any block of it.
+    /// Forgets a heap that is about to be deleted, and all blocks of it.
     pub fn forget(&mut self, heap: HeapId) {
         self.shadow.forget(heap);
         self.heap = self.heap.filter(|&(own, _)| own != heap);
     }
 
-    /// Performs operations, and receives itself what it gives away.
+    /// Performs operations. Takes back itself the blocks that it hands over.
     pub fn run(&mut self, program: impl IntoIterator<Item = Op>) {
         for op in program {
             if let Some(block) = self.apply(op) {
@@ -105,7 +106,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
         }
     }
 
-    /// Performs one operation. Returns the block that it gave away, if it did.
+    /// Performs one operation. Returns the block that it handed over, if any.
     pub fn apply(&mut self, op: Op) -> Option<Block> {
         match op {
             Op::Alloc { size, align } => self.alloc(size, align, false),
@@ -113,7 +114,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             Op::Free { nth } => {
                 if let Some(block) = self.shadow.take(nth) {
                     block.check();
-                    // SAFETY: out of the shadow, so nobody's.
+                    // SAFETY: the worker owned the block, and its shadow no longer has it.
                     unsafe {
                         self.watch(|watch| watch.free(block.start, block.usable));
                         self.engine.free(block.start)
@@ -123,7 +124,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             Op::FreeSized { nth } => {
                 if let Some(block) = self.shadow.take(nth) {
                     block.check();
-                    // SAFETY: as above.
+                    // SAFETY: as for `Free`, and size and alignment are the block's.
                     unsafe {
                         self.watch(|watch| watch.free(block.start, block.usable));
                         match block.heap {
@@ -134,11 +135,11 @@ impl<'a, O: TestOs> Worker<'a, O> {
                 }
             }
             Op::Realloc { nth, size } => self.realloc(nth, size),
-            // SAFETY: checked and out of the shadow, so nobody's; the alignment is the one it was made with.
+            // SAFETY: the worker owns the block, and passes its alignment.
             Op::Resize { nth, size } => self.without_copying(nth, size, |engine, old| unsafe {
                 if engine.resize(old.start, size, old.align) { old.start } else { ptr::null_mut() }
             }),
-            // SAFETY: as above.
+            // SAFETY: as for `Resize`; if the block moves, the old address is not used again.
             Op::Remap { nth, size } => self.without_copying(nth, size, |engine, old| unsafe {
                 engine.remap(old.start, size, old.align)
             }),
@@ -158,23 +159,23 @@ impl<'a, O: TestOs> Worker<'a, O> {
         None
     }
 
-    /// Takes over a block that another worker gave away.
+    /// Takes over a block that another worker handed over.
     pub fn receive(&mut self, block: Block) {
         block.check();
         self.shadow.insert(block);
     }
 
-    /// The blocks held.
+    /// The blocks that it holds.
     pub fn shadow(&self) -> &Shadow {
         &self.shadow
     }
 
-    /// How often the engine had no memory.
+    /// How often the engine returned null for want of memory.
     pub fn nulls(&self) -> usize {
         self.nulls
     }
 
-    /// Checks and frees all blocks held.
+    /// Checks and frees all of its blocks.
     pub fn free_all(&mut self) {
         while !self.shadow.blocks().is_empty() {
             self.apply(Op::Free { nth: 0 });
@@ -198,7 +199,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
         let mut block = Block::new(start, size, align, self.engine.usable_size(start));
         block.heap = heap;
         let wrote = if zeroed { Wrote::Zeros } else { Wrote::First(0) };
-        // SAFETY: a new block.
+        // SAFETY: the worker owns the block, which is new.
         self.watch(|watch| unsafe { watch.receive(start, block.usable, wrote) });
         if zeroed {
             block.check_zero();
@@ -212,10 +213,10 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return;
         };
         old.check();
-        // SAFETY: ours still.
+        // SAFETY: the worker still owns the block.
         self.watch(|watch| unsafe { watch.may_free(old.start, old.usable) });
         let refusals = self.engine.os().faults().refusals();
-        // SAFETY: out of the shadow, so nobody's; the alignment is the one it was made with.
+        // SAFETY: the worker owns the block, passes its alignment, and forgets its old address.
         let start = unsafe {
             match old.heap.filter(|_| nth.is_multiple_of(2)) {
                 Some(heap) => self.engine.heap_realloc(heap, old.start, size, old.align, "a test"),
@@ -231,19 +232,20 @@ impl<'a, O: TestOs> Worker<'a, O> {
         self.resized(&old, new);
     }
 
-    /// What no process can have is refused, whatever is asked and of which block, which stays as it
-    /// was.
+    /// Requests a size that no process can have, for a new block or for one that it holds. Panics
+    /// unless the engine refuses, and leaves the block as it was.
     fn absurd(&mut self, nth: usize, pick: usize) {
         let block = self.shadow.take(nth);
         let (start, align) =
             block.as_ref().map_or((ptr::null_mut(), 1), |block| (block.start, block.align));
         let (way, pick) = (pick % 8, pick / 8);
         let size = borders::absurd(start.addr(), pick);
-        // As absurd as the size.
+        // An absurd alignment.
         let wide = 1 << (47 + pick % 17);
         let engine = self.engine;
         let of_block = block.as_ref().and_then(|block| block.heap);
-        let (told, granted) = match (way, self.heap) {
+        // `reported`: whether the engine reports out of memory for this call.
+        let (reported, granted) = match (way, self.heap) {
             (0, None) => (true, engine.alloc_zeroed(size)),
             (1, None) => (true, engine.alloc_aligned(size, 1 << (pick % 64))),
             (2, None) => (true, engine.alloc_aligned(pick % 100_000, wide)),
@@ -253,7 +255,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             }
             (2, Some((heap, _))) => (true, engine.heap_alloc(heap, pick % 100_000, wide, "a test")),
             _ if start.is_null() => (true, engine.alloc(size)),
-            // SAFETY: out of the shadow, so nobody's; it stays as it was.
+            // SAFETY: the worker owns the block. Refused calls leave it as it was.
             _ => unsafe {
                 match (way, of_block) {
                     (3, _) if engine.resize(start, size, align) => (false, start),
@@ -268,7 +270,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             },
         };
         assert!(granted.is_null(), "{size:#x} bytes by way {way}, of {block:?}");
-        self.nulls += told as usize;
+        self.nulls += reported as usize;
         if let Some(block) = block {
             block.check();
             assert_eq!(engine.usable_size(block.start), block.usable);
@@ -276,7 +278,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
         }
     }
 
-    /// Any block may be refused, whatever memory there is.
+    /// Resizes a block by `resize`, which may refuse even if there is memory.
     fn without_copying(
         &mut self,
         nth: usize,
@@ -287,7 +289,7 @@ impl<'a, O: TestOs> Worker<'a, O> {
             return;
         };
         old.check();
-        // SAFETY: ours still.
+        // SAFETY: the worker still owns the block.
         self.watch(|watch| unsafe { watch.may_free(old.start, old.usable) });
         let start = resize(self.engine, &old);
         if start.is_null() {
@@ -300,13 +302,14 @@ impl<'a, O: TestOs> Worker<'a, O> {
     fn resized(&mut self, old: &Block, mut new: Block) {
         new.heap = old.heap;
         let kept = Wrote::First(old.usable.min(new.size));
-        // SAFETY: a block as good as new.
+        // SAFETY: the worker owns the resized block.
         self.watch(|watch| unsafe { watch.receive(new.start, new.usable, kept) });
         new.check_kept(old);
         new.fill(self.next_tag());
         self.shadow.insert(new);
     }
 
+    /// Counts a null. Panics if the engine had memory for the block.
     fn note_null(
         &mut self,
         heap: Option<HeapId>,
@@ -315,12 +318,12 @@ impl<'a, O: TestOs> Worker<'a, O> {
         refusals_before: usize,
     ) {
         let os = self.engine.os();
-        let needed = size.saturating_add(align).saturating_add(SLACK);
-        // Of a heap that is another's the limit is not known here.
+        let needed = size.saturating_add(align).saturating_add(SLACK_BYTES);
+        // The worker knows the limit of its own heap only.
         let forbidden = heap.is_some_and(|heap| match self.heap {
             Some((own, limit)) if own == heap => {
                 let rounded = size.saturating_add(size / 8).max(align).saturating_add(1 << 16);
-                // More than the limit while another thread moves a block of the heap's.
+                // The use may exceed the limit while another thread moves a block of the heap.
                 rounded > limit.saturating_sub(self.engine.heap_used(heap, "a test"))
             }
             _ => true,
@@ -333,8 +336,8 @@ impl<'a, O: TestOs> Worker<'a, O> {
         self.nulls += 1;
     }
 
-    fn watch(&self, look: impl FnOnce(&Watch)) {
-        self.engine.os().watch().inspect(|watch| look(watch));
+    fn watch(&self, work: impl FnOnce(&Watch)) {
+        self.engine.os().watch().inspect(|watch| work(watch));
     }
 
     fn next_tag(&mut self) -> u64 {

@@ -1,6 +1,6 @@
-//! All modes while the kernel does its worst: timers interrupt every thread, and threads are moved from CPU
-//! to CPU, real ones and pretended ones, so that restartable sequences do restart. And thread mode while
-//! signal handlers use the cache that they find a thread at work on.
+//! Tests all modes under timers that interrupt every thread and under moves between real and
+//! pretended CPUs, so that restartable sequences do restart. Also tests thread mode with signal
+//! handlers that use the cache of the thread they interrupted.
 #![cfg(not(any(miri, loom)))]
 
 use std::cell::Cell;
@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{mem, ptr, thread};
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsProcess};
 use ebbmalloc_testkit::{LinuxIn, is_possible};
 
 const THREADS: usize = 4;
-/// Unless `EBB_TEST_ROUNDS` says otherwise: fewer where the instructions are translated.
+/// The number of rounds, unless `EBB_TEST_ROUNDS` sets fewer, as under emulation.
 const ROUNDS: usize = 2000;
 /// How often each thread is interrupted, in nanoseconds of its own CPU time.
 const PERIOD_NS: i64 = 30_000;
@@ -22,21 +22,21 @@ const PERIOD_NS: i64 = 30_000;
 static INTERRUPTS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The engine that handlers in this thread allocate from, if any.
+    /// The engine that signal handlers of this thread allocate from, if any.
     static IN_HANDLERS: Cell<Option<&'static Engine<LinuxIn>>> = const { Cell::new(None) };
-    /// The number of the virtual CPU that the thread pretends to run on. At first none, as in the library's own area:
-    /// so a thread registers, where that is the library's to do.
+    /// The number of the virtual CPU that the thread pretends to run on. At first none, as in the
+    /// library's own rseq area, so a thread registers where that is the library's duty.
     static PRETENDED: Cell<u32> = const { Cell::new(u32::MAX) };
-    /// Which thread of the test this is.
+    /// The number of this thread in the test.
     static NUMBER: Cell<u32> = const { Cell::new(0) };
 }
 
-/// How many virtual CPUs a test pretends that there are, and how many of them each of its threads has, the
-/// first thread included.
+/// The number of virtual CPUs that a test pretends to have, and how many of them each of its
+/// threads gets, the first thread included.
 const PRETENDED_CPUS: usize = 256;
 const EACH: u32 = (PRETENDED_CPUS / (THREADS + 1)) as u32;
 
-/// Where threads have `PRETENDED`, from the thread pointer: the same in all of them, in an executable.
+/// The offset of `PRETENDED` from the thread pointer: the same in all threads of an executable.
 fn pretended_at() -> isize {
     let thread: usize;
     // SAFETY: reads the thread pointer.
@@ -51,12 +51,12 @@ fn pretended_at() -> isize {
 
 extern "C" fn interrupt(_: libc::c_int) {
     let nth = INTERRUPTS.fetch_add(1, Ordering::Relaxed) as u32;
-    // As if moved to another CPU: a sequence that this interrupts starts over, and sees it.
+    // As if moved to another CPU: a sequence that this interrupts restarts and sees the new number.
     PRETENDED.set(NUMBER.get() * EACH + nth.wrapping_mul(37) % EACH);
     if let Some(engine) = IN_HANDLERS.get() {
         let blocks = [engine.alloc(SIZE), engine.alloc(SIZE)].map(<*mut u8>::cast::<u64>);
         for block in blocks {
-            // SAFETY: ours, and freed once.
+            // SAFETY: a live block of this handler, freed once.
             unsafe {
                 block.write_volatile(u64::MAX);
                 engine.free(block.cast());
@@ -80,13 +80,14 @@ fn handle_interrupts() {
     }
 }
 
-/// A timer that interrupts the calling thread as long as the value lives.
+/// A timer that interrupts the calling thread while the value lives.
 struct Timer(libc::timer_t);
 
 impl Timer {
     fn start() -> Self {
         let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS };
-        // SAFETY: all zero bytes are a valid event; the calls read and fill what they are given.
+        // SAFETY: all zero bytes are a valid event; the calls read and fill the values they are
+        // given.
         unsafe {
             let mut event: libc::sigevent = mem::zeroed();
             event.sigev_notify = libc::SIGEV_THREAD_ID;
@@ -103,7 +104,7 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: created above.
+        // SAFETY: `start` created the timer, and it is deleted once.
         unsafe { libc::timer_delete(self.0) };
     }
 }
@@ -120,7 +121,7 @@ fn cpus() -> Vec<usize> {
 
 /// Moves a thread to a CPU; false if it has ended.
 fn move_to(thread: libc::pid_t, cpu: usize) -> bool {
-    // SAFETY: as above; the call reads the set.
+    // SAFETY: all zero bytes are an empty set; the call reads the set.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -128,8 +129,9 @@ fn move_to(thread: libc::pid_t, cpu: usize) -> bool {
     }
 }
 
-/// Bursts of blocks, from a few to more than a cache holds. Each block carries a number of its
-/// own, which it must still carry when it is freed: nobody else was given it meanwhile.
+/// Allocates and frees bursts of blocks, from a few to more than a cache holds. Each block carries
+/// a number of its own and must still carry it when freed: otherwise the engine handed it out
+/// twice.
 fn work(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
     let mut blocks: Vec<*mut u64> = Vec::new();
     for round in 0..rounds {
@@ -139,14 +141,14 @@ fn work(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
         for nth in 0..burst {
             let block = engine.alloc(size).cast::<u64>();
             assert!(!block.is_null());
-            // SAFETY: ours.
+            // SAFETY: a live block of this thread.
             unsafe { block.write_volatile(number(nth)) };
             blocks.push(block);
         }
         for (nth, block) in blocks.drain(..).enumerate() {
-            // SAFETY: still ours, and not used after.
+            // SAFETY: still live, and not used after its free.
             unsafe {
-                assert_eq!(block.read_volatile(), number(nth), "{block:p} is somebody else's too");
+                assert_eq!(block.read_volatile(), number(nth), "{block:p} was handed out twice");
                 engine.free(block.cast());
             }
         }
@@ -158,7 +160,8 @@ fn sequences_restart() {
     in_mode(LinuxIn::new("percpu"), rounds(), |_| {});
 }
 
-/// Numbers far beyond those of the CPUs that there are: as on a machine with 256. No two threads have the same.
+/// CPU numbers far beyond the number of CPUs, as on a machine with 256. No two threads have the
+/// same.
 #[test]
 fn numbers_are_beyond_the_cpus() {
     let engine = LinuxIn::new("percpu").cpus(PRETENDED_CPUS).id_at(pretended_at());
@@ -167,7 +170,8 @@ fn numbers_are_beyond_the_cpus() {
     });
 }
 
-/// More CPUs than caches, as where some were added later: threads there are served without one.
+/// More CPUs than caches, as where CPUs were added later: threads on those are served without a
+/// cache.
 #[test]
 fn numbers_are_beyond_the_caches() {
     in_mode(LinuxIn::new("percpu").cpus(1), rounds() / 4, |engine| {
@@ -177,7 +181,7 @@ fn numbers_are_beyond_the_caches() {
     in_mode(few, rounds() / 4, |_| {});
 }
 
-/// The same hardships in the other modes, with fewer and with more caches than CPUs.
+/// Interrupts and moves threads in the other modes, with fewer and with more caches than CPUs.
 #[test]
 fn other_modes_are_interrupted() {
     in_mode(LinuxIn::new("thread"), rounds() / 4, |engine| {
@@ -191,7 +195,7 @@ fn other_modes_are_interrupted() {
     });
 }
 
-/// Caches are emptied, and OS pages of spans returned, while sequences work on them.
+/// Drains caches and purges pages of spans while sequences work on them.
 #[test]
 fn caches_are_emptied_under_sequences() {
     in_mode(LinuxIn::new("percpu"), rounds(), |engine| {
@@ -201,13 +205,14 @@ fn caches_are_emptied_under_sequences() {
     });
 }
 
-/// The same of threads, which nothing restarts: their operations are so short that many begin and end in the midst of an emptying.
+/// Drains caches of threads, whose operations nothing restarts. They are so short that many begin
+/// and end within one drain.
 #[test]
 fn caches_of_threads_are_emptied_under_work() {
     emptied_under_work(LinuxIn::new("thread"));
 }
 
-/// Two of the threads have none of their own.
+/// Two of the threads have no caches of their own.
 #[test]
 fn caches_of_threads_and_shared_ones_are_emptied_under_work() {
     emptied_under_work(LinuxIn::new("auto").without_rseq().cpus(1));
@@ -228,7 +233,7 @@ fn emptied_under_work(os: LinuxIn) {
                 })
             })
             .collect();
-        // One that does nothing, and one after the other that only comes and goes.
+        // One thread that does nothing, and one after another that only comes and goes.
         scope.spawn(|| {
             swap_blocks(&engine, THREADS, 1000);
             while !over.load(Ordering::Relaxed) {
@@ -252,7 +257,8 @@ fn emptied_under_work(os: LinuxIn) {
     });
     println!("emptied {emptied} times");
     engine.check_with(&[]);
-    // What threads share stays when they leave, and the last emptying may have come before that.
+    // Shared caches keep their blocks when threads leave, and the last drain may have come before
+    // that.
     engine.trim();
     let stats = engine.stats();
     assert_eq!((stats.live_bytes, stats.cached_bytes), (0, 0));
@@ -264,7 +270,7 @@ fn swap_blocks(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
     let number = |round: usize| (thread << 48 | round) as u64;
     for round in 0..rounds {
         let block = &mut blocks[round % 8];
-        // SAFETY: ours, until it is freed.
+        // SAFETY: a live block of this thread, until it is freed.
         unsafe {
             assert!(round < 8 || block.read_volatile() == number(round - 8), "{block:p} is shared");
             engine.free(block.cast());
@@ -276,17 +282,18 @@ fn swap_blocks(engine: &Engine<LinuxIn>, thread: usize, rounds: usize) {
     blocks.into_iter().for_each(|block| unsafe { engine.free(block.cast()) });
 }
 
-/// Who trims while the scavenger is in a round, which only empties caches that nobody uses, still gets what all of them hold.
+/// A trim during a round of the scavenger, which only drains unused caches, still drains all
+/// caches.
 #[test]
 fn trim_empties_caches_though_somebody_is_in_a_round() {
     static ENGINE: OnceLock<Engine<LinuxIn>> = OnceLock::new();
     static OTHER: OnceLock<Mutex<Option<JoinHandle<bool>>>> = OnceLock::new();
     let meanwhile = || {
-        // The first time, which is in a round.
+        // The first call, which is within a round.
         if OTHER.set(Mutex::default()).is_ok() {
             let other = thread::spawn(|| ENGINE.get().unwrap().trim());
             *OTHER.get().unwrap().lock().unwrap() = Some(other);
-            // So that it gets to where it waits for this round.
+            // So that the other thread reaches the point where it waits for this round.
             thread::sleep(Duration::from_millis(300));
         }
     };
@@ -297,14 +304,15 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
     }
     let churn = |size| {
         for cpu in cpus() {
-            // One that has just gone offline takes nobody: then the blocks are another's.
+            // A CPU that has just gone offline takes no thread: then the blocks are in another
+            // CPU's cache.
             move_to(0, cpu);
             let blocks: Vec<_> = (0..100).map(|_| engine.alloc(size)).collect();
             // SAFETY: live blocks, each freed once.
             blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
         }
     };
-    // A round empties stacks of what nobody asks for any more, and leaves those of the other size.
+    // A round drains stacks of the size that is no longer used, and leaves those of the other size.
     churn(64);
     while OTHER.get().is_none() {
         churn(1000);
@@ -317,8 +325,8 @@ fn trim_empties_caches_though_somebody_is_in_a_round() {
     engine.check();
 }
 
-/// Who empties a cache may lose its CPU for long, right after it has closed the stacks: whoever needs one meanwhile goes on with what is in
-/// it, and that is not emptied.
+/// A thread that drains a cache may lose its CPU right after it has closed the stacks. A thread
+/// that needs one meanwhile reopens it, goes on with its blocks, and the stack is not drained.
 #[test]
 fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
     static ENGINE: OnceLock<Engine<LinuxIn>> = OnceLock::new();
@@ -338,7 +346,7 @@ fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
         return;
     }
     for cpu in cpus() {
-        // Each CPU's cache has some, whichever it is that a thread is on.
+        // Each CPU's cache gets some blocks, whichever CPU a thread runs on.
         move_to(0, cpu);
         for size in [64, 1000] {
             let blocks: Vec<_> = (0..WANTED).map(|_| engine.alloc(size)).collect();
@@ -353,10 +361,10 @@ fn a_stack_that_is_wanted_while_it_is_closed_is_opened_again() {
     engine.check();
 }
 
-/// Threads at work while everything interrupts them, and somebody does something to the engine.
+/// Runs threads under interrupts and moves, while `meanwhile` acts on the engine.
 fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     let mut asked = [0; 8];
-    let length = Os::environment(&os, "EBB_MODE", &mut asked).unwrap();
+    let length = OsProcess::environment(&os, "EBB_MODE", &mut asked).unwrap();
     PRETENDED.set(u32::MAX);
     let engine = Engine::new(os);
     let possible = is_possible(&engine, str::from_utf8(&asked[..length]).unwrap());
@@ -382,7 +390,7 @@ fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
                     PRETENDED.set(number as u32 * EACH);
                     let timer = Timer::start();
                     work(engine, number, rounds);
-                    // On a busy machine all may be over before anybody was moved.
+                    // On a busy machine, the threads may finish before the first move.
                     while moves.load(Ordering::Relaxed) == 0 {
                         work(engine, number, rounds);
                     }
@@ -409,12 +417,12 @@ fn in_mode(os: LinuxIn, rounds: usize, meanwhile: impl Fn(&Engine<LinuxIn>)) {
     assert!(interrupts > 0 && moves > 0);
 }
 
-/// The size of the blocks that handlers and those whom they interrupt allocate.
+/// The size of the blocks that handlers and the threads they interrupt allocate.
 const SIZE: usize = 48;
 
-/// A handler that allocates where its thread was in the middle of an operation on its cache gets
-/// no block that the thread has, nor the other way round. The thread's cache neither runs empty nor
-/// full: what holds locks of the engine must not be interrupted so, in any mode.
+/// A handler that allocates in the middle of its thread's operation on the cache gets no block that
+/// the thread has, nor the other way round. The thread's cache becomes neither empty nor full: an
+/// operation that holds locks of the engine must not be interrupted by such a handler, in any mode.
 #[test]
 fn handlers_allocate() {
     const HELD: usize = 8;
@@ -422,15 +430,15 @@ fn handlers_allocate() {
     handle_interrupts();
     let work = |thread: usize| {
         let mut blocks: [*mut u64; 4 * HELD] = [(); 4 * HELD].map(|()| engine.alloc(SIZE).cast());
-        // Now the cache has some to spare, and room.
-        // SAFETY: freed once.
+        // The cache now has some blocks to spare, and space for more.
+        // SAFETY: live blocks, each freed once.
         blocks[HELD..].iter().for_each(|block| unsafe { engine.free(block.cast()) });
         let timer = Timer::start();
         IN_HANDLERS.set(Some(engine));
         for round in 0..rounds() * 500 {
             let block = &mut blocks[round % HELD];
             let number = |round| (thread << 48 | round) as u64;
-            // SAFETY: ours, until it is freed.
+            // SAFETY: a live block of this thread, until it is freed.
             unsafe {
                 assert!(round < HELD || block.read_volatile() == number(round - HELD));
                 engine.free(block.cast());

@@ -1,4 +1,4 @@
-//! The ledger: adds up to what is resident, and names what was planted.
+//! Tests the ledger: it adds up to the resident memory, and names the waste that a test planted.
 #![cfg(not(any(miri, loom)))]
 
 use std::fs;
@@ -13,11 +13,11 @@ use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
 
-/// Blocks of a size, every byte written.
+/// Allocates blocks of this size and writes every byte.
 fn blocks(engine: &Engine<FakeOs>, size: usize, count: usize) -> Vec<*mut u8> {
     let take = |_| {
         let block = engine.alloc(size);
-        // SAFETY: as long as asked for.
+        // SAFETY: the block has `size` bytes.
         unsafe { block.write_bytes(0xa5, size) };
         block
     };
@@ -25,7 +25,7 @@ fn blocks(engine: &Engine<FakeOs>, size: usize, count: usize) -> Vec<*mut u8> {
 }
 
 fn free(engine: &Engine<FakeOs>, blocks: impl IntoIterator<Item = *mut u8>) {
-    // SAFETY: allocated from this engine, and not used any more.
+    // SAFETY: live blocks of this engine, no longer used.
     blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
 }
 
@@ -34,7 +34,7 @@ fn class(ledger: &Ledger, size: usize) -> ebbmalloc::internals::ClassLedger {
     ledger.classes[index.unwrap()]
 }
 
-/// Has 20,000 blocks of 512 bytes, and frees all but every 100th.
+/// Allocates 20,000 blocks of 512 bytes, and frees all but every 100th.
 fn keep_every_hundredth(engine: &Engine<FakeOs>) {
     let all = blocks(engine, 512, 20_000);
     free(engine, (0..).zip(all).filter(|(nth, _)| nth % 100 != 0).map(|(_, block)| block));
@@ -47,7 +47,7 @@ fn conclusions(ledger: &Ledger) -> Vec<String> {
     told
 }
 
-/// What the tables say and what the operating system says.
+/// Checks that the ledger's sum equals the resident bytes of the fake operating system.
 fn assert_adds_up(engine: &Engine<FakeOs>, what: &str) -> Ledger {
     let ledger = engine.ledger();
     assert_eq!(ledger.resident(), engine.os().touched() as u64, "{what}: {ledger:?}");
@@ -55,7 +55,8 @@ fn assert_adds_up(engine: &Engine<FakeOs>, what: &str) -> Ledger {
     ledger
 }
 
-/// All units that are in use or dirty are told of, without a look at what is resident of them.
+/// Checks that statistics account for all units in use or dirty, without asking which pages are
+/// resident.
 fn assert_units_add_up(stats: &Stats) {
     let spans = stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes + stats.end_bytes;
     let units = (stats.live_bytes + spans + stats.dirty_bytes) as usize;
@@ -65,7 +66,8 @@ fn assert_units_add_up(stats: &Stats) {
     assert_eq!(units / UNIT * (UNIT + tables_of_one), stats.held_bytes as usize, "{stats:?}");
 }
 
-/// What statistics take for resident may never have been touched, but not the other way around.
+/// Checks that statistics are upper bounds of the ledger: pages they count may be untouched, but
+/// not the other way around.
 fn assert_no_less(stats: &Stats, ledger: &Ledger, page: usize) {
     let rounding = ledger.small_rounding_most + ledger.large_rounding;
     for (told, resident) in [
@@ -76,7 +78,7 @@ fn assert_no_less(stats: &Stats, ledger: &Ledger, page: usize) {
         (stats.pinned_bytes, ledger.pinned),
         (stats.end_bytes, ledger.span_ends),
         (stats.dirty_bytes, ledger.free_runs),
-        // Four of them, each in whole pages.
+        // Four tables, each in whole pages.
         (stats.table_bytes + 4 * page as u64, ledger.tables),
         (stats.slab_bytes, ledger.slabs),
     ] {
@@ -137,7 +139,7 @@ fn every_hundredth_block_kept_is_named() {
     let class = class(&ledger, 512);
     assert_eq!((class.live, class.cached), (200, 0));
     assert_eq!(ledger.small, 200 * 512);
-    // Trimming left each of them the page that it lies in.
+    // The trim left each of these blocks the page that it lies in.
     assert_eq!(ledger.pinned, 200 * (4096 - 512));
     let stats = engine.stats();
     let free = stats.classes.iter().map(|class| class.free * class.block_bytes).sum::<u64>();
@@ -160,14 +162,14 @@ fn large_blocks_are_told_from_what_lies_behind_them() {
         (ledger.large, ledger.large_rounding, ledger.large_blocks),
         (100_000, 25 * 4096 - 100_000, 1)
     );
-    // SAFETY: a block of this engine, as large as asked for.
+    // SAFETY: a live block of this engine.
     let block = unsafe {
         let block = engine.realloc(block, 1_000_000, 1);
         block.write_bytes(1, 1_000_000);
         block
     };
     assert_eq!(assert_adds_up(&engine, "grown").large, 1_000_000);
-    // SAFETY: as above.
+    // SAFETY: a live block of this engine.
     let block = unsafe { engine.realloc(block, 70_000, 1) };
     let ledger = assert_adds_up(&engine, "shrunk");
     assert_eq!((ledger.large, ledger.large_rounding), (70_000, 2 * 65536 - 70_000));
@@ -192,10 +194,10 @@ fn the_report_in_words() {
 fn where_nothing_is_known_nothing_is_claimed() {
     let mut text = String::new();
     Engine::new(FakeOs::default().space(0)).why(&mut text).unwrap();
-    assert_eq!(text, "0 B resident; what of it is whose is not known\n");
+    assert_eq!(text, "0 B resident; the kernel does not say which pages\n");
 }
 
-/// What is printed when a program ends: the numbers, and behind them the lines, which add up.
+/// At the end of a program, statistics print the numbers and then the ledger's lines, which add up.
 #[test]
 fn statistics_end_with_the_ledger() {
     let engine = Engine::new(FakeOs::default());
@@ -217,13 +219,13 @@ fn statistics_end_with_the_ledger() {
     }
 }
 
-/// The engine of this process is for one test at a time.
+/// Lets one test at a time use the engine of this process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// This process, as another would see it.
+/// The memory of this process, read as another process would.
 struct Own(fs::File);
 
 impl Own {
@@ -265,10 +267,11 @@ impl Memory for Garbage {
     fn read(&mut self, _: usize, bytes: &mut [u8]) -> bool {
         for (nth, byte) in bytes.iter_mut().enumerate() {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Numbers small enough to make sense, often.
+            // Often makes numbers small enough to be plausible.
             *byte = if nth % 8 > 3 && self.0 >> 63 == 0 { 0 } else { (self.0 >> 40) as u8 };
         }
-        // A word of the heap's, how much is committed: a heap as large as there may be takes minutes to walk.
+        // A word of the heap may be the committed size: walking the largest possible heap would
+        // take minutes.
         if bytes.len() == size_of::<usize>() {
             bytes[5..].fill(0);
         }
@@ -293,7 +296,7 @@ fn the_beacon_is_found_and_garbage_does_no_harm() {
     assert!(seen.small_blocks >= 1000);
     for seed in 0..6 {
         let ledger = Ledger::of(&beacon, &mut Garbage(seed));
-        // Twice what there can be addresses for.
+        // Twice the size of the address space.
         assert!(ledger.resident() < 1 << 47);
     }
     // SAFETY: allocated above.
@@ -313,13 +316,13 @@ fn others_may_work_meanwhile() {
                 while !stop.load(Ordering::Relaxed) {
                     random = (random * 1103515245 + 12345) & 0x7fff_ffff;
                     let size = if random % 16 == 0 { random % 200_000 } else { random % 3000 };
-                    // SAFETY: null, or a block of this engine that nobody else has.
+                    // SAFETY: null, or a live block of this engine that only this thread has.
                     unsafe {
                         ENGINE.free(held[random % 200]);
                         held[random % 200] = ENGINE.alloc(size);
                     }
                 }
-                // SAFETY: as above.
+                // SAFETY: null, or live blocks of this engine that only this thread has.
                 held.into_iter().for_each(|block| unsafe { ENGINE.free(block) });
             });
         }
@@ -327,7 +330,7 @@ fn others_may_work_meanwhile() {
         for _ in 0..50 {
             let ledger = ENGINE.ledger();
             assert!(ledger.resident() > 0 && ledger.resident() <= ledger.committed * 2);
-            // The same from outside, where no lock keeps anybody from writing.
+            // The same from outside, where no lock stops the other threads from writing.
             for beacon in own.beacons() {
                 Ledger::of(&beacon, &mut own);
             }
@@ -354,14 +357,15 @@ fn other_versions_are_told_by_name() {
         .unwrap();
     assert!(Beacon::read(&bytes, start + 4096).is_none(), "a copy elsewhere is none");
     let mut other = bytes;
-    // The first number behind the magic is that of the layout.
+    // The first number after the magic is the version of the layout.
     other[8] ^= 0xff;
     assert_eq!(Beacon::read(&other, start).unwrap().unwrap_err().version(), ebbmalloc::VERSION);
     other[0] ^= 1;
     assert!(Beacon::read(&other, start).is_none());
 }
 
-/// Blocks that are held back are told from those that the program has, and what is written down about blocks from the rest.
+/// The ledger tells quarantined blocks from the program's, and records about blocks from other
+/// memory.
 #[test]
 fn care_is_told_from_the_program() {
     for variable in ["EBB_CHECK", "EBB_HARDEN", "EBB_SAMPLE"] {

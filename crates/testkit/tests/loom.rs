@@ -1,10 +1,10 @@
-//! Every interleaving (with up to three preemptions) of the code that threads share, by loom:
+//! Checks with loom every interleaving (up to three preemptions) of the code that threads share.
 //!
 //! ```sh
 //! RUSTFLAGS="--cfg loom" cargo test --release -p ebbmalloc-testkit --test loom
 //! ```
 //!
-//! Each model has a mutant that must fail, which shows that the model would notice.
+//! Each model has a mutant that must fail, which shows that the model detects the mistake.
 #![cfg(loom)]
 
 use std::ptr;
@@ -40,12 +40,13 @@ fn layers(caches: usize) -> Layers<FakeOs> {
     Layers::new(FakeOs::default().space(8 << 20), SIZE, caches)
 }
 
-/// A block that exists by number only: caches do not look into blocks.
+/// A block that is only a number: caches do not read blocks.
 fn block(number: usize) -> *mut u8 {
     ptr::without_provenance_mut(number * SIZE)
 }
 
-/// Who holds which block, by the block's number. Not one of loom's types: it takes no part.
+/// Which blocks are held, by the block's number. Not one of loom's types, so it adds no
+/// interleavings.
 #[derive(Default)]
 struct Held([AtomicUsize; 32]);
 
@@ -62,7 +63,7 @@ impl Held {
         assert_eq!(self.slot(block).swap(0, Relaxed), 1, "{block:p} given back twice");
     }
 
-    /// Takes what caches still had, after which somebody has each of the blocks of these numbers.
+    /// Takes the blocks left in the caches, and checks that each block of these numbers is held.
     fn take_rest(&self, rest: Vec<*mut u8>, numbers: [usize; 2]) {
         rest.into_iter().for_each(|block| self.take(block));
         for number in numbers {
@@ -124,7 +125,7 @@ mod lock {
             let count = Arc::new(Lock::new(0));
             on_two_threads(&count, |count, number| {
                 if number == 0 {
-                    // SAFETY: none; that is the mutant.
+                    // SAFETY: none; this is the mutant.
                     unsafe { count.force_unlock() };
                 }
                 *count.lock() += 1;
@@ -132,21 +133,21 @@ mod lock {
         });
     }
 
-    /// As [`Lock`] without a slow path, but unlocked by a store that orders nothing.
+    /// Like [`Lock`] without a slow path, but unlocked by a store that orders nothing.
     #[test]
     #[should_panic(expected = "Causality violation")]
     fn mutant_that_does_not_order() {
         use loom::cell::UnsafeCell;
         use loom::sync::atomic::{AtomicU32, Ordering};
         struct Relaxed(AtomicU32, UnsafeCell<u32>);
-        // SAFETY: none; that is the mutant.
+        // SAFETY: none; this is the mutant.
         unsafe impl Sync for Relaxed {}
 
         explore(|| {
             let count = Arc::new(Relaxed(AtomicU32::new(0), UnsafeCell::new(0)));
             on_two_threads(&count, |Relaxed(state, count), _| {
                 if state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    // SAFETY: as above.
+                    // SAFETY: none; this is the mutant.
                     count.with_mut(|count| unsafe { *count += 1 });
                     state.store(0, Ordering::Relaxed);
                 }
@@ -158,8 +159,8 @@ mod lock {
 mod central {
     use super::*;
 
-    /// Claims and releases on two threads, each of which also releases a block of a span that
-    /// the other one has a block in.
+    /// Claims and releases blocks on two threads, each of which also releases a block of a span in
+    /// which the other has a block.
     fn claim_and_release(before: usize, mutate: bool) {
         explore(move || {
             let layers = layers(1);
@@ -183,9 +184,9 @@ mod central {
 
     /// Blocks that a thread gives to others.
     struct Blocks(Vec<*mut u8>);
-    // SAFETY: they are only compared and given back.
+    // SAFETY: the blocks are only compared and given back.
     unsafe impl Send for Blocks {}
-    // SAFETY: as above.
+    // SAFETY: the blocks are only compared and given back.
     unsafe impl Sync for Blocks {}
 
     #[test]
@@ -208,7 +209,8 @@ mod central {
 mod heaps {
     use super::*;
 
-    /// Three blocks of this size have a span of two units: freed, its record may stay in the middle of a run.
+    /// Three blocks of this size have a span of two units. Its record may stay in the middle of a
+    /// run after it is freed.
     const SIZE: usize = 40 * 1024;
 
     struct Shared {
@@ -223,7 +225,8 @@ mod heaps {
         }
     }
 
-    /// While one thread digs in the span of a heap, behind free memory, another does `work`.
+    /// One thread purges pages in the span of a heap, behind free memory, while another does
+    /// `work`.
     fn dig_meanwhile(dig: fn(&Shared), work: fn(&Shared)) {
         explore(move || {
             let layers = HeapLayers::new(FakeOs::default().space(8 << 20), SIZE);
@@ -245,7 +248,7 @@ mod heaps {
         shared.layers.purge_free_pages(shared.block());
     }
 
-    /// The last block goes, and the span's units: two other heaps have spans there next.
+    /// Frees the last block, and so the span's units: two other heaps get spans there next.
     fn hand_over(Shared { layers, heaps, .. }: &Shared) {
         layers.claim(heaps[1]);
         layers.claim(heaps[2]);
@@ -304,7 +307,8 @@ mod heaps {
 mod transfers {
     use super::*;
 
-    /// Each of two threads leaves a block to the other, if it can, and takes what it finds: no block is lost or doubled.
+    /// Each of two threads leaves a block to the other, if it can, and takes what it finds: no
+    /// block is lost or doubled.
     fn leave_and_take(caches: usize, mutate: bool) {
         explore(move || {
             let shared = Arc::new((layers(caches), Held::default(), mutate));
@@ -387,9 +391,9 @@ mod slots {
 mod thread_caches {
     use super::*;
 
-    /// Two threads take a cache each, put a block into it and give it up, twice; a third cache
-    /// lies there from the beginning. No two have one cache at the same time, and a block is found
-    /// at most once after it was put there.
+    /// Two threads take a cache each, put a block into it and release it, twice; a third cache
+    /// exists from the beginning. No two threads have one cache at the same time, and a block is
+    /// found at most once after it was put there.
     fn hand_on(mutate: bool) {
         explore(move || {
             let caches = Caches::new(FakeOs::default().space(16 << 20), SIZE);
@@ -415,7 +419,7 @@ mod thread_caches {
                     caches.give(cache);
                 }
             });
-            // One cache for each thread, of which the first is the one that was there.
+            // One cache for each thread, of which the first existed before.
             let (caches, ..) = &*shared;
             let left = [caches.take(), caches.take()];
             assert!(left.iter().any(|cache| cache.address() == place), "a cache is lost");
@@ -434,8 +438,8 @@ mod thread_caches {
     }
 }
 
-/// Works on a cache, in which there is a block if it was used, while it is emptied from outside, twice. Each of two blocks is found
-/// once afterwards.
+/// Works on a cache, which holds a block if it was used, while it is drained from outside, twice.
+/// Each of two blocks is found once afterwards.
 fn while_emptied<C: Emptied + Send + Sync + 'static>(
     cache: impl Fn() -> C + Send + Sync + 'static,
     used: bool,
@@ -466,7 +470,8 @@ fn while_emptied<C: Emptied + Send + Sync + 'static>(
     });
 }
 
-/// Gives a block to a cache, after it has got room for it if need be; keeps the block where it gets none.
+/// Puts a block into a cache, growing its capacity if needed; keeps the block if there is no
+/// capacity.
 fn put(cache: &impl Emptied, held: &Held, block: *mut u8) {
     held.give(block);
     let pushed = cache.push(block) || {
@@ -481,7 +486,8 @@ fn put(cache: &impl Emptied, held: &Held, block: *mut u8) {
 mod caches_of_cpus {
     use super::*;
 
-    /// A thread takes a block from its CPU's cache, if there is one, and puts it and another into it.
+    /// A thread takes a block from its CPU's cache, if there is one, and puts that and another into
+    /// it.
     fn emptied(used: bool, mistake: Mistake) {
         while_emptied(
             move || CpuCache::new(SIZE, mistake),
@@ -535,7 +541,7 @@ mod caches_of_cpus {
 mod emptied_thread_caches {
     use super::*;
 
-    /// A thread takes a block from its cache, and puts it and another into it, or does not and leaves.
+    /// A thread takes a block from its cache and puts that and another into it, or leaves instead.
     fn emptied(leaves: bool, mistake: Mistake) {
         while_emptied(
             move || ThreadCache::new(SIZE, mistake),
@@ -611,8 +617,8 @@ mod scavenger {
         scavenger: Scavenger,
     }
 
-    /// Two threads free something; the scavenger collects, and ends when it finds nothing. Who
-    /// calls and finds none collects for itself. So nothing stays.
+    /// Two threads free something; the scavenger collects it, and ends when it finds nothing. A
+    /// thread that calls for the scavenger and finds none collects itself, so nothing stays.
     fn model(end: fn(&Memory, usize) -> bool) {
         explore(move || {
             let memory = Arc::new(Memory { free: Lock::new(0), scavenger: Scavenger::new() });
@@ -642,8 +648,8 @@ mod scavenger {
         });
     }
 
-    /// The first thread starts the scavenger while another exits, which counts; the scavenger may end by itself. Its thread is
-    /// joined in the end, once.
+    /// The first thread starts the scavenger while another leaves, which the scavenger counts; it
+    /// may also end by itself. Its thread is joined in the end, once.
     fn leaving(leave: fn(&Scavenger) -> bool, begun: fn(&Scavenger) -> bool) {
         explore(move || {
             let scavenger = Arc::new(Scavenger::new());
@@ -726,7 +732,7 @@ mod counts {
         place: CounterShard,
     }
 
-    /// Two threads count in one place, until each has counted; one of them enough to tell it.
+    /// Two threads count in one place; one of them counts enough to publish it.
     fn model(count: fn(&Counts, u64, u64) -> bool) {
         explore(move || {
             let counts = Arc::new(Counts { live: Live::new(), place: CounterShard::new() });

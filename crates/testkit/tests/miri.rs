@@ -1,10 +1,10 @@
-//! Small programs for Miri, which watches every access of the engine to the fake's memory:
+//! Small programs for Miri, which checks every access of the engine to the fake's memory.
 //!
 //! ```sh
 //! cargo +nightly miri test -p ebbmalloc-testkit --test miri
 //! ```
 //!
-//! They also run without it.
+//! They also run without Miri.
 #![cfg(not(loom))]
 
 use std::sync::Barrier;
@@ -47,7 +47,7 @@ fn one_thread_in(mode: &'static str) {
     finish(&engine);
 }
 
-/// Sampled blocks, in small pages: looking at each byte of one takes long here.
+/// Sampled blocks, in small pages: reading each byte of a page takes long under Miri.
 #[test]
 fn two_threads_with_sampled_blocks() {
     let os = FakeOs::default().space(12 << 20).environment("EBB_SAMPLE", "1").watched();
@@ -83,7 +83,7 @@ fn one_of_every_kind_at(alignments: &[usize]) {
         worker.apply(Op::Alloc { size: 100, align });
         worker.apply(Op::Realloc { nth: 0, size: 40_000 });
         worker.apply(Op::AllocZeroed { size: align });
-        // In place, both ways; then away from there.
+        // In place, growing and shrinking; then the block moves.
         worker.apply(Op::Alloc { size: 200_000, align });
         worker.apply(Op::Realloc { nth: 2, size: 300_000 });
         worker.apply(Op::Realloc { nth: 2, size: 70_000 });
@@ -121,7 +121,7 @@ fn null_is_freed_while_another_thread_starts() {
     let engine = engine();
     thread::scope(|scope| {
         scope.spawn(|| assert!(!engine.alloc(1).is_null()));
-        // SAFETY: null is no block.
+        // SAFETY: freeing null is allowed.
         unsafe { engine.free(std::ptr::null_mut()) };
     });
 }
@@ -136,7 +136,7 @@ fn two_threads_with_caches_hand_over() {
     two_threads_hand_over_in("thread");
 }
 
-/// Blocks of one size go back and forth; nothing but the channel keeps the threads in step.
+/// Blocks of one size go back and forth; only the channel synchronises the threads.
 fn two_threads_hand_over_in(mode: &'static str) {
     let engine = engine_in(mode);
     let (to_one, from_other) = mpsc::channel::<Block>();
@@ -166,8 +166,8 @@ fn two_threads_hand_over_in(mode: &'static str) {
     finish(&engine);
 }
 
-/// One thread's cache becomes another's: as it is left, and with what a fork leaves in it. Stacks
-/// grow through all their places.
+/// One thread's cache becomes another's: as it is left, and with the blocks that a fork leaves in
+/// it. Stacks grow through all their tiers.
 #[test]
 fn caches_are_handed_on() {
     let engine = engine_in("thread");
@@ -177,7 +177,7 @@ fn caches_are_handed_on() {
         blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
         if leave {
             engine.leave_thread();
-            // SAFETY: freed once; without a cache.
+            // SAFETY: a live block, freed once; the thread has no cache.
             unsafe { engine.free(engine.alloc(64)) };
         }
     };
@@ -197,7 +197,8 @@ fn caches_are_handed_on() {
     finish(&engine);
 }
 
-/// A thread's cache is emptied, whole and in part, while it does nothing; it goes on with what is left, and with slots that were read.
+/// A thread's cache is drained, whole and in part, while the thread is idle. The thread goes on
+/// with the rest, and with slots that were read.
 #[test]
 fn caches_are_emptied_by_others() {
     let os = FakeOs::default().space(12 << 20).mode("thread").barrier(true);
@@ -231,25 +232,26 @@ fn caches_are_emptied_by_others() {
     finish(&engine);
 }
 
-/// The same, but the thread learns of it by nothing but its cache: whoever has emptied that must be done with reading its
-/// slots before the thread writes there. It did write too early, in Rust's terms, where it stored a header of its own
-/// over that of the one who had emptied the cache.
+/// The same, but the thread learns of the drain only through its cache: the drainer must have read
+/// the slots before the thread writes to them. In Rust's memory model the thread once wrote too
+/// early, where it stored its own header over the drainer's.
 #[test]
 fn an_emptied_cache_is_filled_by_frees() {
-    // A thread may find the stack closed still, and then learns by chance what it should: hence more than one.
+    // A thread may still find the stack closed, and then synchronises by chance; hence more than
+    // one turn.
     for _ in 0..2 {
         let os = FakeOs::default().space(12 << 20).mode("thread").barrier(true);
         let engine = Engine::new(os);
         let [at_rest, emptied] = [(); 2].map(|()| AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
-                // As many as leave the stack in its first place, where it begins again.
+                // As many blocks as leave the stack in its first tier, where it begins again.
                 let [first, second, later] = [(); 3].map(|()| engine.alloc(64));
                 // SAFETY: freed once.
                 [first, second].into_iter().for_each(|block| unsafe { engine.free(block) });
                 let before = engine.os().barriers();
                 at_rest.store(true, Ordering::Release);
-                // What stands for the kernel's barrier: the cache is closed.
+                // Stands for the kernel's barrier: the cache is closed.
                 while engine.os().barriers() == before {
                     thread::yield_now();
                 }
@@ -270,7 +272,7 @@ fn an_emptied_cache_is_filled_by_frees() {
     }
 }
 
-/// One thread frees blocks, and another gets them, while a third is at their spans.
+/// One thread frees blocks and another gets them, while a third holds the lock of their spans.
 #[test]
 fn blocks_pass_beside_their_spans() {
     const SIZE: usize = 8192;
@@ -282,7 +284,7 @@ fn blocks_pass_beside_their_spans() {
     let os = FakeOs::default().space(12 << 20).cpus(4).mode("thread").still().watched();
     let engine = Engine::new(os);
     let mut worker = Worker::new(&engine, 0);
-    // More than a cache holds.
+    // More blocks than a cache holds.
     allocate(&mut worker, 20);
     engine.while_at_spans(SIZE, || {
         thread::scope(|scope| {
@@ -304,7 +306,7 @@ fn heaps_come_and_go() {
     let engine = engine();
     let alloc = |heap, size| {
         let block = engine.heap_alloc(heap, size, 1, "a test");
-        // SAFETY: the block has so many bytes.
+        // SAFETY: the block has `size` bytes.
         unsafe { block.write_bytes(1, size) };
         Block::new(block, size, 1, size)
     };
@@ -317,13 +319,14 @@ fn heaps_come_and_go() {
         let (engine, alloc) = (&engine, &alloc);
         for (heap, other) in heaps.into_iter().zip(of_others) {
             scope.spawn(move || {
-                // All of it, since a bare address is not sent.
+                // Moves the whole struct, since a bare address is not `Send`.
                 let other = other;
-                // SAFETY: nobody else uses or frees it; both heaps live until the threads are done.
+                // SAFETY: only this thread uses or frees it; both heaps live until the threads are
+                // done.
                 unsafe { engine.free(other.start) };
                 let short_lived = engine.new_heap(usize::MAX).unwrap();
                 alloc(short_lived, 5000);
-                // SAFETY: nobody uses its block.
+                // SAFETY: its block is no longer used.
                 unsafe { engine.delete_heap(short_lived, "a test") };
                 alloc(heap, 200);
             });
@@ -332,17 +335,17 @@ fn heaps_come_and_go() {
         engine.stats();
     });
     engine.check();
-    // SAFETY: nobody uses their blocks any more.
+    // SAFETY: their blocks are no longer used.
     heaps.into_iter().for_each(|heap| unsafe { engine.delete_heap(heap, "a test") });
     finish(&engine);
 }
 
-/// What is behind a large block goes back while its owner asks for its size, and resizes it.
+/// The tail behind a large block is purged while its owner asks for its size and resizes it.
 #[test]
 fn what_is_behind_a_large_block_goes_meanwhile() {
     const UNIT: usize = 64 << 10;
     let engine = engine();
-    // In memory that was used before, so that there is something behind it.
+    // In memory that was used before, so that the tail is resident.
     let before = [(); 2].map(|()| engine.alloc(2 * UNIT));
     // SAFETY: freed once.
     unsafe { engine.free(before[0]) };
@@ -352,11 +355,11 @@ fn what_is_behind_a_large_block_goes_meanwhile() {
     thread::scope(|scope| {
         let engine = &engine;
         scope.spawn(move || {
-            // All of it, since a bare address is not sent.
+            // Moves the whole struct, since a bare address is not `Send`.
             let block = block;
             let start = block.start;
             for size in [UNIT + 5000, UNIT + 9000, UNIT + 1] {
-                // SAFETY: nobody else uses it, and so much of it may be used.
+                // SAFETY: only this thread uses the block, and its usable size may be written.
                 unsafe {
                     assert!(engine.resize(start, size, 1));
                     let last = start.add(engine.usable_size(start) - 1);
@@ -375,7 +378,7 @@ fn what_is_behind_a_large_block_goes_meanwhile() {
     finish(&engine);
 }
 
-/// Statistics are read while others work.
+/// Statistics are read while other threads work.
 #[test]
 fn statistics_meanwhile() {
     let engine = engine();

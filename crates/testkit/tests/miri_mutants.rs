@@ -1,5 +1,5 @@
-//! What Miri must stop: each of these reads what the engine must not read, and `cargo xtask test` sees to it that none
-//! comes to its end.
+//! Programs that Miri must stop: each reads memory that the engine must not read, and `cargo xtask
+//! test` checks that none runs to its end.
 #![cfg(miri)]
 
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Worker};
 
-/// Frees a block of this size, and looks at it once more when everything was given back, or before.
+/// Frees a block of this size and reads it, after a trim or before.
 fn look_again(size: usize, trim: bool) {
     let engine = Engine::new(FakeOs::default().space(12 << 20).watched());
     let mut worker = Worker::new(&engine, 0);
@@ -18,7 +18,7 @@ fn look_again(size: usize, trim: bool) {
         engine.trim();
         assert!(engine.os().purges() > 0);
     }
-    // SAFETY: memory of the fake, which exists; but it is nobody's.
+    // SAFETY: memory of the fake, which exists; Miri must object, as the block is freed.
     black_box(unsafe { block.read() });
 }
 

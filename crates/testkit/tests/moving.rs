@@ -1,4 +1,4 @@
-//! Large blocks that cannot grow in place move with their pages.
+//! Tests that large blocks that cannot grow in place move with their pages.
 #![cfg(not(any(miri, loom)))]
 
 use std::slice;
@@ -8,21 +8,21 @@ use ebbmalloc_testkit::{FakeOs, LinuxIn, TestOs};
 
 const MIB: usize = 1 << 20;
 
-/// The contents of a block, told apart by `seed`.
+/// The contents of a block; each `seed` gives others.
 fn pattern(seed: usize) -> impl Iterator<Item = u8> {
     (0..).map(move |at: usize| (at / 7 * seed) as u8)
 }
 
 /// # Safety
-/// A live block of so many bytes.
+/// `block` is live and has `length` bytes.
 unsafe fn bytes<'a>(block: *mut u8, length: usize) -> &'a mut [u8] {
     assert!(!block.is_null());
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees it.
     unsafe { slice::from_raw_parts_mut(block, length) }
 }
 
-/// Grows a block that others stand in the way of; true if it went elsewhere with its contents, and what it
-/// left is as good as new.
+/// Grows a block that cannot grow in place. Returns true if it moved with its contents and its old
+/// memory is as good as new.
 fn grow<O: TestOs>(engine: &Engine<O>, length: usize) -> bool {
     // SAFETY: live blocks of these lengths, each freed once.
     unsafe {
@@ -82,8 +82,9 @@ fn what_cannot_move_is_copied() {
     }
 }
 
-/// Blocks that grow by turns, so that they move, grow in place behind that, and move again; all are freed at last. The fake kernel
-/// moves pages of one mapping at a time, and may refuse some. How many bytes they grew to.
+/// Grows blocks by turns, so that they move, grow in place behind the old memory, and move again;
+/// then frees all. The fake kernel moves pages of one mapping at a time, and may refuse some.
+/// Returns the length in bytes that they grew to.
 fn grow_by_turns<O: TestOs>(engine: &Engine<O>) -> usize {
     const VECTORS: usize = 5;
     const STEP: usize = 4093;
@@ -136,7 +137,7 @@ fn what_has_moved_in_part_when_the_kernel_refuses_is_copied() {
     }
 }
 
-/// Page by page on the real system.
+/// On the real system, page by page.
 #[test]
 fn moves_do_not_use_up_mappings() {
     let engine = Engine::new(LinuxIn::new("slot"));

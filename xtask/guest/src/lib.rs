@@ -1,20 +1,21 @@
-//! What `cargo xtask kernels` and the first process of its virtual machines say to each other: jobs go
-//! in by a file, marks come out on the serial console, among what the jobs print.
+//! Defines the protocol between `cargo xtask kernels` and the first process of its virtual
+//! machines.
+//! Jobs go in by a file. Marks come out on the serial console, among what the jobs print.
 
 use std::fmt::{self, Display};
 
-/// Where the guest finds its jobs, a line each.
+/// The guest reads its jobs from this file, one a line.
 pub const JOBS: &str = "/jobs";
-/// What a mark begins with. Whatever is before it on its line is somebody else's.
+/// A mark begins with this. What precedes it on the line is output of a job or the kernel.
 const SIGN: &str = "@@ebb ";
 
 /// A program to run in the guest.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Job {
     pub name: String,
-    /// After so many seconds it is killed.
+    /// The guest kills the job after this time.
     pub limit_s: u64,
-    /// CPUs go offline and come back as long as it runs.
+    /// CPUs go offline and come back while the job runs.
     pub hotplug: bool,
     /// `NAME=VALUE`.
     pub environment: Vec<String>,
@@ -23,7 +24,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// As a line, words separated by spaces; names and arguments have none.
+    /// Formats the job as a line of words separated by spaces; names and arguments have none.
     pub fn to_line(&self) -> String {
         let hotplug = if self.hotplug { "hotplug" } else { "still" };
         let mut line = format!("{} {} {hotplug}", self.name, self.limit_s);
@@ -34,7 +35,7 @@ impl Job {
         line
     }
 
-    /// None if it is no such line.
+    /// Returns None if the line is no job.
     pub fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ').map(str::to_string).peekable();
         let (name, limit_s) = (words.next()?, words.next()?.parse().ok()?);
@@ -57,15 +58,15 @@ pub enum End {
     NotStarted,
 }
 
-/// A line of the guest's own on the console.
+/// A line that the guest itself prints on the console.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Mark {
-    /// What it runs on: the kernel's release, how many CPUs, and how many bytes of rseq features (0 before
-    /// Linux 6.3, where the kernel does not say).
+    /// The machine: the kernel's release, the number of CPUs, and the bytes of rseq features (0
+    /// before Linux 6.3, where the kernel does not say).
     Machine { release: String, cpus: usize, rseq_bytes: usize },
-    /// The next lines are this job's.
+    /// The lines that follow are this job's.
     Begin(String),
-    /// The job has ended, CPUs having gone offline so many times meanwhile.
+    /// The job has ended; CPUs went offline `offline` times while it ran.
     End { end: End, ms: u64, offline: usize },
     /// There are no more jobs.
     Done,
@@ -94,7 +95,7 @@ impl Display for Mark {
 }
 
 impl Mark {
-    /// The mark in a line of the console.
+    /// Finds the mark in a line of the console.
     pub fn parse(line: &str) -> Option<Self> {
         let (_, text) = line.split_once(SIGN)?;
         let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,5 +1,5 @@
-//! The first process of a virtual machine: mounts what programs expect, runs the jobs one after the
-//! other, says how each ended, and turns the machine off.
+//! Runs as the first process of a virtual machine: mounts what programs expect, runs the jobs one
+//! after the other, prints how each ended, and turns the machine off.
 
 use ebbmalloc_guest::{End, JOBS, Job, Mark};
 use std::ffi::CStr;
@@ -9,9 +9,9 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 use std::{fs, io, ptr, thread};
 
-/// How often a running job is looked at.
+/// Interval at which a running job is polled.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a CPU stays as it is.
+/// Time between two changes of a CPU's state.
 const BETWEEN_HOTPLUGS: Duration = Duration::from_millis(40);
 
 fn main() {
@@ -33,14 +33,14 @@ fn main() {
         say(&run(&job));
     }
     say(&Mark::Done);
-    // SAFETY: plain system calls; the second does not return.
+    // SAFETY: plain system calls without arguments in memory; the second does not return.
     unsafe {
         libc::sync();
         libc::reboot(libc::RB_POWER_OFF);
     }
 }
 
-/// A line of its own, whatever a job has left before it.
+/// Prints a mark on a line of its own, even if a job left its last line unfinished.
 fn say(mark: &Mark) {
     println!("\n{mark}");
 }
@@ -48,7 +48,7 @@ fn say(mark: &Mark) {
 fn mount(kind: &CStr, place: &CStr) {
     let _ = fs::create_dir_all(place.to_str().expect("ours"));
     let (name, path) = (kind.as_ptr(), place.as_ptr());
-    // SAFETY: both are strings; these file systems take no data.
+    // SAFETY: both are strings that end in zero; these file systems take no data.
     if unsafe { libc::mount(name, path, name, 0, ptr::null()) } != 0 {
         println!("cannot mount {place:?}: {}", io::Error::last_os_error());
     }
@@ -56,7 +56,7 @@ fn mount(kind: &CStr, place: &CStr) {
 
 fn machine() -> Mark {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or("unknown".into());
-    // SAFETY: both read a number. 27 is AT_RSEQ_FEATURE_SIZE.
+    // SAFETY: both calls only read a number. 27 is AT_RSEQ_FEATURE_SIZE.
     let (cpus, rseq_bytes) =
         unsafe { (libc::sysconf(libc::_SC_NPROCESSORS_ONLN), libc::getauxval(27)) };
     Mark::Machine {
@@ -88,7 +88,8 @@ fn wait(child: &mut Child, limit: Instant, hotplug: &mut Hotplug) -> End {
             return ended(status);
         }
         if Instant::now() > limit {
-            // SAFETY: the group is the child's own.
+            // SAFETY: a system call; the group is the child's own, and the child has not been
+            // waited for.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             let _ = child.wait();
             return End::TimeLimit;
@@ -102,7 +103,7 @@ fn ended(status: ExitStatus) -> End {
     status.code().map_or_else(|| End::Signal(status.signal().unwrap_or(0)), End::Exit)
 }
 
-/// Takes CPUs away and gives them back, all but the first.
+/// Takes all CPUs but the first offline and online again.
 struct Hotplug {
     switches: Vec<PathBuf>,
     turns: usize,
@@ -119,7 +120,7 @@ impl Hotplug {
         Self { switches, turns: 0, next: Instant::now(), offline: 0 }
     }
 
-    /// One CPU after the other goes offline, until the first is alone; then they come back.
+    /// Takes one more CPU offline until only the first is left, then brings them back one by one.
     fn turn(&mut self) {
         if self.switches.is_empty() || Instant::now() < self.next {
             return;
@@ -136,7 +137,7 @@ impl Hotplug {
         self.next = Instant::now() + BETWEEN_HOTPLUGS;
     }
 
-    /// All CPUs are back; how many times one had gone.
+    /// Brings all CPUs back. Returns how many times one went offline.
     fn finish(self) -> usize {
         for switch in &self.switches {
             if fs::read_to_string(switch).is_ok_and(|state| state.trim() == "0") {

@@ -1,4 +1,4 @@
-//! Which contract programs an emulator of another processor can serve.
+//! Selects the contract programs that run under an emulator of another processor.
 
 use super::Program;
 
@@ -6,7 +6,7 @@ const EXECUTES_ITSELF: &str = "it executes itself, which the kernel does not kno
 const FORKS_THREADS: &str = "qemu does not survive forks while other threads run";
 const COUNTS: &str = "it counts what qemu has, too";
 const SPACE: &str = "it is about address space, of which qemu's own is a part";
-/// Programs that the emulator cannot serve, and why.
+/// Programs that the emulator cannot run, and why.
 const UNSERVED: [(&str, &str); 13] = [
     ("atexit.c", "it fails there without the library, too: the order of exit handlers"),
     ("core_dump.c", COUNTS),
@@ -24,8 +24,8 @@ const UNSERVED: [(&str, &str); 13] = [
 ];
 
 impl Program {
-    /// The same program in the first of its ways, built by gcc for another processor, whose name begins so; or why that
-    /// is of no use.
+    /// Returns the same program in its first way, built by a gcc for another processor whose name
+    /// starts with `prefix`. Returns the reason where the emulator cannot run it.
     pub fn emulated(mut self, prefix: &str) -> Result<Program, (String, &'static str)> {
         if let Some(&(_, why)) = UNSERVED.iter().find(|(name, _)| *name == self.name) {
             return Err((self.name, why));
@@ -36,7 +36,7 @@ impl Program {
         }
         self.builds.iter_mut().for_each(|build| build[0].insert_str(0, prefix));
         self.ways.truncate(1);
-        // What the emulator needs for itself is more than what programs are to do with.
+        // The emulator itself needs more memory than the limits of the programs allow.
         Ok(Program { limits: vec![None], ..self })
     }
 }

@@ -1,14 +1,14 @@
-//! The contract programs for another processor, under qemu's emulation of it.
+//! Adapts runs of contract programs to qemu, which emulates another processor.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Has the program load a library first, not the emulator.
+/// Preloads a library into the program, not into the emulator.
 pub fn preload(command: &mut Command, library: &Path) {
     command.env("QEMU_SET_ENV", format!("LD_PRELOAD={}", library.display()));
 }
 
-/// Standard error without what the emulator says of a signal that ends the program.
+/// Returns standard error without the emulator's line about a signal that ends the program.
 pub fn said_by_program(stderr: &str) -> String {
     stderr
         .split_inclusive('\n')

@@ -1,4 +1,4 @@
-//! What a contract program expects of its end.
+//! Parses and judges how a contract program has to end.
 
 use crate::process::Finished;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, bail, ensure};
 #[derive(PartialEq, Debug)]
 pub enum Expect {
     Exit(i32),
-    /// SIGABRT, and exactly one line on standard error, which starts so.
+    /// SIGABRT, and exactly one line on standard error, which starts with this text.
     Abort(String),
-    /// SIGABRT, and a report of check mode, which starts so.
+    /// SIGABRT, and a report of check mode that starts with this text.
     Report(String),
-    /// SIGSEGV, and a report, which starts so.
+    /// SIGSEGV, and a report that starts with this text.
     Fault(String),
 }
 
@@ -22,12 +22,13 @@ impl Expect {
             Some(("report", message)) => Ok(Self::Report(quoted(message)?)),
             Some(("fault", message)) => Ok(Self::Fault(quoted(message)?)),
             _ => bail!(
-                "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or `fault \"MESSAGE\"`"
+                "`expect: {text}` is neither `exit CODE` nor `abort`, `report` or \
+                 `fault \"MESSAGE\"`"
             ),
         }
     }
 
-    /// An error unless the run ended like this.
+    /// Returns an error unless the run ended as expected.
     pub fn judge(&self, run: &Finished) -> Result<()> {
         let (signal, name, message) = match self {
             Self::Exit(code) => {

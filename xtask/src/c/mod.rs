@@ -1,12 +1,16 @@
-//! Step `c`: the contract programs under `tests/c`, each built and run in several ways.
+//! Step `c`: builds and runs each contract program under `tests/c` in several ways.
 //!
 //! The header of a program declares, one setting a line (see `tests/c/README.md`):
-//! `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`, with `says: "text"` for what
-//! else is in it; `env: NAME=VALUE` for environment variables; `check: no WHY` or `check: only`; `harden: too` or
-//! `harden: only`; `ways:` how the library gets in;
-//! `build:` compiler and flags, one build for each such line; `limit:` virtual memory in MiB, one run for
-//! each; `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
-//! defined, that the program is linked to or loads from `PLUGIN_PATH`.
+//!
+//! - `expect: exit 0`, `expect: abort "start of the message"`, and so `report` or `fault`;
+//!   `says: "text"` for further text in the message;
+//! - `env: NAME=VALUE` for environment variables;
+//! - `check: no WHY` or `check: only`; `harden: too` or `harden: only`;
+//! - `ways:` how the program gets the library;
+//! - `build:` compiler and flags, one build for each such line;
+//! - `limit:` virtual memory in MiB, one run for each;
+//! - `plugin: link` or `plugin: load` if the file is also built as a shared object, with `PLUGIN`
+//!   defined. The program is linked to it, or loads it from `PLUGIN_PATH`.
 
 pub mod emulated;
 mod emulation;
@@ -25,19 +29,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The exit code of a program that cannot do what it is for, and says why on standard error (automake's convention).
+/// A program exits with this code if it cannot do its test here, and says why on standard error
+/// (automake's convention).
 pub const SKIPPED: i32 = 77;
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-/// The same with `--long`, of which programs are told by `LONG` in their environment.
+/// The limit with `--long`, which sets `LONG` in the programs' environment.
 const LONG_LIMIT: Duration = Duration::from_secs(3600);
 
 /// Whether a program runs in check mode too.
 #[derive(PartialEq, Debug)]
 enum Check {
-    /// Once more, if it expects to exit.
+    /// It runs once more in check mode, if it expects to exit.
     Too,
     Only,
-    /// Not, for this reason.
+    /// It does not, for this reason.
     No(String),
 }
 
@@ -49,14 +54,14 @@ enum Harden {
     Only,
 }
 
-/// What is to be done about an option.
+/// Whether to run a program with an option.
 enum Todo<'a> {
     Nothing,
     Run,
     Skip(&'a str),
 }
 
-/// A program that was built, and how the library gets into it.
+/// A program that was built, and how it gets the library.
 struct Built<'a> {
     executable: PathBuf,
     way: Way,
@@ -69,18 +74,18 @@ pub struct Program {
     expect: Expect,
     ways: Vec<Way>,
     builds: Vec<Vec<String>>,
-    /// Bytes of address space; None: no limit.
+    /// Bytes of address space; None for no limit.
     limits: Vec<Option<u64>>,
     plugin: Option<Plugin>,
     check: Check,
     harden: Harden,
-    /// Environment variables.
+    /// Environment variables and their values.
     env: Vec<(String, String)>,
-    /// What standard error has to contain.
+    /// Texts that standard error must contain.
     says: Vec<String>,
 }
 
-/// All programs of the step whose name contains `filter`, in order of name.
+/// Returns all programs of the step whose name contains `filter`, in order of name.
 pub fn programs(root: &Path, filter: &str) -> Result<Vec<Program>> {
     let dir = root.join("tests/c");
     let mut programs = Vec::new();
@@ -98,7 +103,7 @@ pub fn programs(root: &Path, filter: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// The packages that `programs` need.
+/// Returns the packages that `programs` need.
 pub fn packages_of(programs: &[Program]) -> BTreeSet<String> {
     programs
         .iter()
@@ -188,7 +193,7 @@ impl Program {
         &self.name
     }
 
-    /// The same program, built in one way only.
+    /// Returns the same program with one build only.
     pub fn built_by(self, build: &str, ways: &str) -> Result<Program> {
         let builds = vec![build.split_whitespace().map(str::to_string).collect()];
         let ways = ways.split_whitespace().map(Way::parse).collect::<Result<_>>()?;
@@ -235,8 +240,9 @@ impl Program {
         Ok(())
     }
 
-    /// Runs one executable under each limit in each mode; where the library gets in by another way than the first, in the first
-    /// mode that there is, unless all are wanted. Then with options, in that mode, as all blocks go the same way there.
+    /// Runs one executable under each limit in each mode. For every way but the first, only the
+    /// first available mode is used, unless `--long` asks for all. Then runs it with options in
+    /// that mode, as all blocks take the same path there.
     fn test_built(
         &self,
         context: &Context,
@@ -279,7 +285,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the program runs with options alone.
+    /// Returns whether the program runs with options only.
     fn is_about_an_option(&self) -> bool {
         self.check == Check::Only || self.harden == Harden::Only
     }
@@ -303,7 +309,7 @@ impl Program {
         }
     }
 
-    /// Why the program could not do what it is for, where that is so.
+    /// Runs the program once. Returns its reason if it could not do its test here.
     fn run_once(
         &self,
         context: &Context,
@@ -357,7 +363,7 @@ impl Program {
     }
 }
 
-/// Counts a run.
+/// Counts the result of a run.
 fn note(tally: &mut Tally, test: &str, run: Result<Option<String>>) {
     match run {
         Ok(Some(why)) => tally.skip(test, why),

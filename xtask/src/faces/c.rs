@@ -1,4 +1,5 @@
-//! C and C++ by an installed tree: plain compilers, pkg-config, CMake, and programs of others.
+//! Tests C and C++ with an installed tree: plain compilers, pkg-config, CMake, and other projects'
+//! programs.
 
 use super::shared::{fresh, served, text};
 use crate::context::Context;
@@ -17,11 +18,12 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 pub struct Check {
     pub name: &'static str,
-    /// Debian's.
+    /// Debian packages.
     pub packages: &'static [&'static str],
-    /// For `sh -e`, in an empty directory; `$P` is the installed tree, `$E` has the examples, `$L` is `tests/linking`.
+    /// A script for `sh -e` in an empty directory. `$P` is the installed tree, `$E` has the
+    /// examples, `$L` is `tests/linking`.
     script: &'static str,
-    /// How many programs say who serves them.
+    /// Number of programs that print which allocator serves them.
     programs: usize,
 }
 
@@ -42,7 +44,7 @@ pub const CHECKS: &[Check] = &[
             c++ "$E/hello.cpp" -o static "$P/lib/libebbmalloc.a"
             cc "$E/calls.c" -I"$P/include" -o calls "$P/lib/ebbmalloc.o"
             ./shared; ./static; ./calls
-            # By the name that does not change until the next incompatible version.
+            # By the soname, which stays the same until the next incompatible version.
             ldd shared | grep -q "libebbmalloc.so.0 => $P/lib/""#,
         programs: 3,
     },
@@ -61,7 +63,7 @@ pub const CHECKS: &[Check] = &[
         script: r#"export PKG_CONFIG_PATH="$P/lib/pkgconfig"
             cp "$E"/* .; make; ./shared; ./object; ./sized; ./calls
             pkg-config --exact-version=0.1.0 ebbmalloc
-            # A program that names nothing of it, where linkers drop what nobody names.
+            # A program that names nothing of it, where linkers drop unnamed libraries.
             echo 'int main(void) { return 0; }' > empty.c
             cc -Wl,--as-needed empty.c -o empty $(pkg-config --libs ebbmalloc) -Wl,-rpath,"$P/lib"
             EBB_STATS=1 ./empty 2>&1 | grep '^ebbmalloc: 0.1.0 mode '"#,
@@ -72,7 +74,7 @@ pub const CHECKS: &[Check] = &[
         packages: &["gcc", "g++", "make", "cmake"],
         script: r#"cmake -S "$E" -B . -DCMAKE_PREFIX_PATH="$P"; make
             ./shared; ./static; ./object; ./sized; ./calls
-            # A version that it is not.
+            # Another version must be refused.
             sed 's/ebbmalloc 0.1/ebbmalloc 0.2/' "$E/CMakeLists.txt" > "$PWD/CMakeLists.txt"
             if cmake -S . -B other -DCMAKE_PREFIX_PATH="$P"; then exit 1; fi"#,
         programs: 5,
@@ -136,14 +138,18 @@ pub const CHECKS: &[Check] = &[
                 c++ -std=$standard -Wall -Wextra -Werror -I"$P/include" -c "$E/new.cpp" -o new.o
             done
             c++ -std=c++17 -I"$P/include" "$E/hello.cpp" "$E/new.cpp" -o sized "$P/lib/ebbmalloc.o"
-            c++ -std=c++17 -I"$P/include" "$E/hello.cpp" "$E/new.cpp" -o shared -L"$P/lib" -lebbmalloc -Wl,-rpath,"$P/lib"
-            for program in ./sized ./shared; do $program; EBB_STATS=1 $program; EBB_CHECK=1 $program; done
+            c++ -std=c++17 -I"$P/include" "$E/hello.cpp" "$E/new.cpp" -o shared \
+                -L"$P/lib" -lebbmalloc -Wl,-rpath,"$P/lib"
+            for program in ./sized ./shared; do
+                $program; EBB_STATS=1 $program; EBB_CHECK=1 $program
+            done
             # Every form of new and delete, with memory that is short and handlers that throw.
             for test in new_forms new_handler bad_alloc; do
-                c++ -std=c++17 -I"$P/include" "$E/../../tests/c/$test.cpp" "$E/new.cpp" -o $test "$P/lib/ebbmalloc.o"
+                c++ -std=c++17 -I"$P/include" "$E/../../tests/c/$test.cpp" "$E/new.cpp" \
+                    -o $test "$P/lib/ebbmalloc.o"
                 (ulimit -v 262144; EBB_STATS=1 ./$test)
             done
-            # Who deletes by a base class goes wrong where sizes are relied upon: they get there.
+            # Deleting by a base class is wrong where sizes are relied upon; it is found.
             cat > bases.cpp <<'END'
             #include <cstring>
             struct Base { char bytes[16]; ~Base() {} };
@@ -154,8 +160,14 @@ pub const CHECKS: &[Check] = &[
                 const char *form = arguments[1];
                 if (!strcmp(form, "one")) { Base *block = new Derived; delete block; }
                 if (!strcmp(form, "array")) { Base *blocks = new Derived[2]; delete[] blocks; }
-                if (!strcmp(form, "aligned")) { AlignedBase *block = new AlignedDerived; delete block; }
-                if (!strcmp(form, "aligned array")) { AlignedBase *blocks = new AlignedDerived[2]; delete[] blocks; }
+                if (!strcmp(form, "aligned")) {
+                    AlignedBase *block = new AlignedDerived;
+                    delete block;
+                }
+                if (!strcmp(form, "aligned array")) {
+                    AlignedBase *blocks = new AlignedDerived[2];
+                    delete[] blocks;
+                }
             }
 END
             c++ -std=c++17 bases.cpp -o looks "$P/lib/ebbmalloc.o"
@@ -170,7 +182,8 @@ END
     Check {
         name: "embedded in Lua and SQLite",
         packages: &["gcc", "liblua5.4-dev", "libsqlite3-dev"],
-        script: r#"cc -O1 -I/usr/include/lua5.4 -o embed "$P/lib/ebbmalloc.o" "$E/embed.c" -static -llua5.4 -lsqlite3 -lm
+        script: r#"cc -O1 -I/usr/include/lua5.4 -o embed "$P/lib/ebbmalloc.o" "$E/embed.c" \
+                -static -llua5.4 -lsqlite3 -lm
             ./embed > printed; cat printed
             grep -qx 'Lua: 1088889 bytes of words' printed
             grep -qx 'SQLite: 10000 words, 20000 in all' printed"#,
@@ -188,7 +201,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     let prefix = dir.join("moved");
     let first = Tree::new(&dir.join("usr"), Path::new("lib"), None)?;
     first.install(&context.root, &context.target)?;
-    // Nothing in there may name the place that it was installed to.
+    // No file of the tree may name the place that it was installed to.
     fs::rename(&first.prefix, &prefix)?;
 
     tally.count("faces/c header", header(&prefix));
@@ -235,7 +248,7 @@ impl Check {
     }
 }
 
-/// The header declares the functions that the library and the object export, all and no others.
+/// Checks that the header declares exactly the functions that the library and the object export.
 fn header(prefix: &Path) -> Result<()> {
     let path = prefix.join("include/ebbmalloc.h");
     let declared = declared(&fs::read_to_string(&path).context(text(&path))?);
@@ -251,9 +264,10 @@ fn header(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the library calls of the C library. Another preloaded library may have replaced any of these by one that
-/// allocates, so none is called in set-up or with a lock held (`docs/decisions/0034-libraries-in-between.md`): a new
-/// one must be looked at, and have a place in `tests/c/interposers.c`.
+/// The functions of the C library that the library calls. Another preloaded library may have
+/// replaced any of these by one that allocates. So the engine calls none of them in set-up or with
+/// a lock held (`docs/decisions/0034-libraries-in-between.md`). A new one must be examined, and
+/// gets a place in `tests/c/interposers.c`.
 const IMPORTS: [&str; 23] = [
     "__cxa_atexit",
     "__errno_location",
@@ -287,7 +301,8 @@ fn imports(prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions that a header declares: names that begin with `ebb_`, before a bracket and outside of comments.
+/// Returns the functions that a header declares: names that begin with `ebb_`, before a bracket and
+/// outside of comments.
 fn declared(header: &str) -> BTreeSet<String> {
     let code: String = header
         .split("/*")
@@ -311,7 +326,8 @@ mod tests {
 
     #[test]
     fn declarations_are_found_and_comments_are_not() {
-        let header = "/* ebb_no(1) */\nvoid *ebb_one(size_t n);\nint ebb_two(void); /* ebb_three(x) */\nenum { EBB };";
+        let header = "/* ebb_no(1) */\nvoid *ebb_one(size_t n);\nint ebb_two(void); \
+                      /* ebb_three(x) */\nenum { EBB };";
         assert_eq!(declared(header).into_iter().collect::<Vec<_>>(), ["ebb_one", "ebb_two"]);
     }
 }

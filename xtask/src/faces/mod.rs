@@ -1,5 +1,6 @@
-//! Step `faces`: what users of other languages get, as they get it. C and C++ see an installed tree only, which has
-//! been moved since; Zig the package of this repository.
+//! Step `faces`: tests what users of other languages get, in the form in which they get it.
+//! C and C++ see only an installed tree, which was moved after installation. Zig sees the package
+//! of this repository.
 
 mod shared;
 

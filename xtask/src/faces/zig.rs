@@ -1,4 +1,4 @@
-//! The Zig package: its tests, wrong use, and, where there is time, the way that users get it.
+//! Tests the Zig package: its own tests, wrong use, and with `--long` the way that users get it.
 
 use super::shared::{fresh, served, text};
 use crate::context::Context;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// As the benchmarks have it (`bench/suite/src/workloads/zig.rs`).
+/// The version that the benchmarks use (`bench/suite/src/workloads/zig.rs`).
 const VERSION: &str = "0.17.1";
 
 /// `zig build` compiles its own build system first, which takes minutes once.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Ways to be wrong, which `tests/zig/wrong.zig` knows, and how the one line about it begins.
+/// Errors that `tests/zig/wrong.zig` makes, and how the one line about each begins.
 const WRONG: [(&str, &str); 4] = [
     ("size", "ebbmalloc: wrong size: 0x"),
     ("twice", "ebbmalloc: double free: 0x"),
@@ -25,7 +25,7 @@ const WRONG: [(&str, &str); 4] = [
     ("resize", "ebbmalloc: double free: 0x"),
 ];
 
-/// How a program is compiled, and what must be in its environment for every size to be checked.
+/// How to compile a program, and the environment in which every size is checked.
 struct Mode {
     name: &'static str,
     arguments: &'static [&'static str],
@@ -76,7 +76,8 @@ pub fn run(context: &Context) -> Result<Tally> {
         for test in ["fetched by another project", "zig build test"] {
             tally.skip(
                 &format!("faces/zig {test}"),
-                "`zig build` compiles its own build system first, which takes minutes; --long runs it",
+                "`zig build` compiles its own build system first, which takes minutes; \
+                 --long runs it",
             );
         }
     }
@@ -123,7 +124,7 @@ impl<'a> Zig<'a> {
 
     fn zig(&self) -> Command {
         let mut command = Command::new(&self.program);
-        // Kept between runs, as Zig itself has it.
+        // The global cache stays between runs, as Zig itself does it.
         command
             .env("ZIG_GLOBAL_CACHE_DIR", self.context.work.join("zig-cache"))
             .env("ZIG_LOCAL_CACHE_DIR", self.dir.join("cache"));
@@ -136,7 +137,7 @@ impl<'a> Zig<'a> {
         Ok(run)
     }
 
-    /// Compiles a program that uses the package, as `zig build` would have it done. Returns its path.
+    /// Compiles a program that uses the package, as `zig build` would. Returns its path.
     fn compile(&self, verb: &str, source: &Path, mode: &Mode) -> Result<PathBuf> {
         let stem = source.file_stem().context("no file name")?.to_string_lossy();
         let name = format!("{stem}-{}", mode.name);
@@ -157,7 +158,8 @@ impl<'a> Zig<'a> {
         Ok(program)
     }
 
-    /// As usual, and with every size checked where that is a choice: correct ones must pass.
+    /// Runs the tests as usual, and where it is a choice also with every size checked: correct
+    /// sizes must pass.
     fn package_tests(&self, mode: &Mode) -> Result<()> {
         let program = self.compile("test", &self.context.root.join("zig/tests.zig"), mode)?;
         let name = format!("tests-{}", mode.name);
@@ -177,7 +179,7 @@ impl<'a> Zig<'a> {
         run_program(&mut command, LIMIT, &log, None)?.ensure_stopped(message)
     }
 
-    /// A project of somebody else's: `zig fetch --save`, and its build, in which cargo makes the library.
+    /// Tests another project: `zig fetch --save`, then its build, in which cargo makes the library.
     fn fetched(&self) -> Result<()> {
         let project = self.dir.join("project");
         fs::create_dir(&project)?;
@@ -201,8 +203,8 @@ impl<'a> Zig<'a> {
         self.refuses_other_systems(&project)
     }
 
-    /// Zig's own parser and what lowers its trees, on all files of its standard library, by two threads: what it comes to is
-    /// what it comes to on Zig's allocator.
+    /// Runs Zig's own parser and AST lowering on all files of its standard library, by two threads.
+    /// The check sum must be that of Zig's own allocator.
     fn checks_the_standard_library(&self, project: &Path) -> Result<()> {
         let sources = self.context.root.join("bench/zig");
         fs::copy(sources.join("ast_check.zig"), project.join("ast_check.zig"))?;
@@ -214,7 +216,7 @@ impl<'a> Zig<'a> {
             program.args([allocator, "2", "1", "keep", sum]).arg(&library).env("EBB_STATS", "json");
             process::run(&mut program, LIMIT, &self.dir.join("ast-check"), None)
         };
-        // A wrong sum is told, and what it should have been.
+        // The program prints a wrong sum and the right one.
         let told = check("smp", "0")?;
         let sum = told.stderr.split(' ').nth(1).unwrap_or_default();
         ensure!(sum.parse().is_ok_and(|sum: u64| sum > 1_000_000), "{}", told.describe());
@@ -226,7 +228,7 @@ impl<'a> Zig<'a> {
         Ok(())
     }
 
-    /// What a server would send: the last commit.
+    /// Makes the archive that a server would send: the last commit.
     fn archive(&self) -> Result<PathBuf> {
         let archive = self.dir.join("ebbmalloc.tar.gz");
         let mut git = Command::new("git");
@@ -235,7 +237,7 @@ impl<'a> Zig<'a> {
         Ok(archive)
     }
 
-    /// The package's own `zig build test`, which must have run each test that there is.
+    /// Runs the package's own `zig build test`, which must have run every test.
     fn build_test(&self) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["-xzf", &text(&self.archive()?), "-C", &text(&self.dir)]);

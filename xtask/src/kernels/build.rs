@@ -1,4 +1,4 @@
-//! Builds what runs in the machines, for one architecture.
+//! Builds the programs that run in the machines, for one architecture.
 
 use super::target::Arch;
 use crate::compiler::{Object, Way};
@@ -9,19 +9,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Test binaries: those that work on the real operating system.
+/// Test binaries that work on the real operating system.
 const TESTS: [(&str, &[&str]); 2] = [
     ("ebbmalloc-testkit", &["--test", "interrupts", "--test", "moving"]),
     ("ebbmalloc", &["--test", "global"]),
 ];
-/// The same with musl, where threads register themselves; the engine's unit tests among them.
+/// Test binaries for musl, where threads register themselves; with the engine's unit tests.
 const MUSL_TESTS: [(&str, &[&str]); 2] = [
     ("ebbmalloc-testkit", &["--test", "interrupts"]),
     ("ebbmalloc", &["--test", "global", "--lib"]),
 ];
-/// What the names of these end in.
+/// Suffix of the names of the musl binaries.
 pub const MUSL: &str = "_musl";
-/// Contract programs that have threads, signals and forks, or whose pages move.
+/// Contract programs with threads, signals and forks, or whose pages move.
 const C: [&str; 9] = [
     "migration",
     "stress",
@@ -33,16 +33,16 @@ const C: [&str; 9] = [
     "group",
     "moves",
 ];
-/// The name of the contract program `stress`, static as a whole.
+/// Name of the contract program `stress` when it is linked statically.
 pub const STATIC: &str = "stress_static";
 
-/// Programs by their names in the guest, and the files here.
+/// Programs by their names in the guest, with their files on this machine.
 pub struct Programs {
     pub init: PathBuf,
     pub library: PathBuf,
     pub tests: Vec<String>,
     pub c: Vec<String>,
-    /// Why there are none with musl, if so.
+    /// Why there are no musl binaries, if there are none.
     pub no_musl: Option<String>,
     pub files: Vec<(String, PathBuf)>,
 }
@@ -54,7 +54,7 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Pro
     let cargo = Cargo { root, target, rust: arch.rust, compiler: arch.compiler };
     cargo
         .run(&["build", "--release", "-p", "ebbmalloc-capi", "-p", "ebbmalloc-capi-static"], "")?;
-    // In a directory of its own, or its flags would have everything else built anew.
+    // Its flags would make cargo rebuild everything else, so it gets a directory of its own.
     let apart = Cargo { target: &target.join("guest"), ..cargo };
     let fixed = "-C target-feature=+crt-static";
     let init = apart.executables(&["build", "--release", "-p", "ebbmalloc-guest"], fixed)?;
@@ -78,7 +78,7 @@ pub fn build(root: &Path, target: &Path, work: &Path, arch: &Arch) -> Result<Pro
     Ok(Programs { init, library: release.join("libebbmalloc.so"), tests, c, no_musl, files })
 }
 
-/// A contract program; with the static library, nothing in it is dynamic.
+/// Compiles a contract program; with the static library, nothing in it is dynamic.
 fn compile(
     root: &Path,
     work: &Path,
@@ -103,14 +103,14 @@ fn add_rust_target(rust: &str) -> Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    // Where there is no rustup the toolchain may have the target; cargo will tell.
+    // Without rustup the toolchain may still have the target; if not, cargo reports it.
     if let Ok(status) = done {
         ensure!(status.success(), "rustup could not add the target {rust}");
     }
     Ok(())
 }
 
-/// Cargo as it started this task, for another architecture or C library.
+/// The cargo that started this task, for another architecture or C library.
 #[derive(Clone, Copy)]
 struct Cargo<'a> {
     root: &'a Path,
@@ -139,7 +139,7 @@ impl Cargo<'_> {
         Ok(text)
     }
 
-    /// Test binaries: packages, and which of theirs.
+    /// Builds test binaries: packages, and the arguments that select their tests.
     fn tests(&self, packages: &[(&str, &[&str])]) -> Result<Vec<(String, PathBuf)>> {
         let mut found = Vec::new();
         for (package, tests) in packages {
@@ -149,7 +149,7 @@ impl Cargo<'_> {
         Ok(found)
     }
 
-    /// The executables that cargo says it made, with the names of their targets.
+    /// Returns the executables that cargo made, with the names of their targets.
     fn executables(&self, arguments: &[&str], flags: &str) -> Result<Vec<(String, PathBuf)>> {
         let mut found = Vec::new();
         for line in self.run(arguments, flags)?.lines() {

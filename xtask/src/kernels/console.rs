@@ -1,4 +1,4 @@
-//! Reads what a machine says on its serial console.
+//! Reads what a machine prints on its serial console.
 
 use ebbmalloc_guest::{End, Mark};
 
@@ -7,7 +7,7 @@ pub struct Ended {
     pub name: String,
     pub end: End,
     pub ms: u64,
-    /// How many times a CPU went offline meanwhile.
+    /// Number of times that a CPU went offline while the job ran.
     pub offline: usize,
     /// What the job, and perhaps the kernel, printed.
     pub output: String,
@@ -18,13 +18,13 @@ pub struct Console {
     /// The kernel's release, CPUs and bytes of rseq features.
     pub machine: Option<(String, usize, usize)>,
     pub ended: Vec<Ended>,
-    /// All jobs have been run.
+    /// Whether all jobs have run.
     pub done: bool,
     running: Option<(String, String)>,
 }
 
 impl Console {
-    /// Takes the next line. The job that ended by it, if one did.
+    /// Takes the next line. Returns the job that ended with it, if one did.
     pub fn line(&mut self, line: &str) -> Option<&Ended> {
         match Mark::parse(line) {
             Some(Mark::Machine { release, cpus, rseq_bytes }) => {
@@ -47,7 +47,7 @@ impl Console {
         None
     }
 
-    /// The job that runs, or did when the machine stopped.
+    /// Returns the job that runs, or that ran when the machine stopped.
     pub fn running(&self) -> Option<&str> {
         self.running.as_ref().map(|(name, _)| name.as_str())
     }

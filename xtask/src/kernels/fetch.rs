@@ -1,5 +1,6 @@
-//! Gets a kernel and its C library from its distribution's mirror, by an apt configuration of its own: nothing of the
-//! system's is changed, and other suites and architectures than the system's can be had.
+//! Downloads a kernel and its C library from its distribution's mirror.
+//! It uses an apt configuration of its own, so nothing of the system's changes, and other suites
+//! and architectures are available.
 
 use super::target::{Arch, DEBIAN, Distribution, Kernel, Keys};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -7,21 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What programs need of the C library and the compiler's, beside the loader.
+/// The libraries that programs need beside the loader: the C library's and the compiler's.
 const LIBRARIES: [&str; 3] = ["libc.so.6", "libm.so.6", "libgcc_s.so.1"];
 
-/// What was unpacked for one machine.
+/// The unpacked files for one machine.
 pub struct System {
     pub kernel: PathBuf,
-    /// Whether firmware has to start it.
+    /// Whether firmware has to start the kernel.
     pub efi: bool,
     pub loader: PathBuf,
     pub libraries: Vec<PathBuf>,
-    /// The version of the C library's package.
+    /// Version of the C library's package.
     pub libc: String,
 }
 
-/// Brings kernel and libraries to `dir`, unless they are there.
+/// Downloads and unpacks kernel and libraries into `dir`, unless they are there.
 pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
     let (unpacked, version) = (dir.join("unpacked"), dir.join("libc-version"));
     if !version.exists() {
@@ -49,7 +50,7 @@ pub fn system(kernel: &Kernel, arch: &Arch, dir: &Path) -> Result<System> {
     })
 }
 
-/// The package that holds the kernel itself, to which the name without a version leads.
+/// Follows dependencies from the package without a version to the one that contains the kernel.
 fn kernel_package(apt: &Apt, kernel: &Kernel, arch: &Arch) -> Result<String> {
     let mut package = kernel.image.replace("ARCH", arch.name);
     loop {
@@ -65,7 +66,7 @@ fn kernel_package(apt: &Apt, kernel: &Kernel, arch: &Arch) -> Result<String> {
     }
 }
 
-/// The file with the keys that sign a distribution's lists.
+/// Returns the file with the keys that sign a distribution's lists.
 fn keyring(distribution: &Distribution, arch: &Arch, dir: &Path) -> Result<PathBuf> {
     match &distribution.keys {
         Keys::Here(file) => Ok(PathBuf::from(file)),
@@ -86,7 +87,8 @@ struct Apt {
 }
 
 impl Apt {
-    /// Reads the mirror's lists of packages. Of what several suites have, the first one's is meant.
+    /// Reads the mirror's lists of packages. If several suites have a package, the first one's is
+    /// used.
     fn new(
         distribution: &Distribution,
         suites: &[&str],
@@ -125,7 +127,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// What the list says of the package that would be installed.
+    /// Returns a field of the package that would be installed.
     fn field(&self, package: &str, field: &str) -> Result<String> {
         let shown = self.run("apt-cache", &["show", "--no-all-versions", package])?;
         let begin = format!("{field}: ");
@@ -133,7 +135,7 @@ impl Apt {
         Ok(value.unwrap_or_default().to_string())
     }
 
-    /// The downloaded package's path.
+    /// Downloads a package and returns its path.
     fn download(&self, package: &str) -> Result<PathBuf> {
         self.run("apt-get", &["download", "-q", package])?;
         find(&self.dir.join("packages"), &|name| name.starts_with(&format!("{package}_")))
@@ -156,7 +158,7 @@ impl Apt {
     }
 }
 
-/// Unpacks the files that match from a package.
+/// Unpacks the files of a package that match the patterns.
 fn extract(package: &Path, to: &Path, patterns: &[&str]) -> Result<()> {
     fs::create_dir_all(to)?;
     let mut dpkg = Command::new("dpkg-deb")
@@ -176,7 +178,7 @@ fn extract(package: &Path, to: &Path, patterns: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A file below `dir` whose name is wanted. Links are no files.
+/// Finds a regular file below `dir` by its name; links do not count.
 fn find(dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<PathBuf> {
     let mut dirs = vec![dir.to_path_buf()];
     while let Some(dir) = dirs.pop() {

@@ -1,6 +1,6 @@
-//! Where things lie in the file system of a machine.
+//! Paths in the file system of a machine.
 
-/// Where programs lie in the guest.
+/// Directory of the programs in the guest.
 pub const TESTS: &str = "/tests";
-/// The library, in the guest.
+/// The library in the guest.
 pub const LIBRARY: &str = "/tests/libebbmalloc.so";

@@ -1,4 +1,4 @@
-//! The file system that a kernel starts with: an archive in the format `newc` (the kernel's
+//! Writes the file system that a kernel starts with: an archive in the format `newc` (the kernel's
 //! `Documentation/driver-api/early-userspace/buffer-format.rst`).
 
 use anyhow::{Context as _, Result};
@@ -18,7 +18,7 @@ pub struct Initramfs {
 }
 
 impl Initramfs {
-    /// One that has the console, without which the first process can say nothing.
+    /// Makes an archive with the console, without which the first process cannot print.
     pub fn new() -> Self {
         let mut archive = Self::default();
         archive.directories_of("dev/console");
@@ -26,7 +26,7 @@ impl Initramfs {
         archive
     }
 
-    /// Adds a file that may be executed, at a path without the leading slash.
+    /// Adds an executable file at a path without the leading slash.
     pub fn add(&mut self, path: &str, contents: &[u8]) {
         self.directories_of(path);
         self.entry(path, EXECUTABLE, (0, 0), contents);
@@ -40,7 +40,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// The whole archive.
+    /// Returns the whole archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes

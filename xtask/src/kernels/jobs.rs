@@ -1,4 +1,4 @@
-//! What runs in each machine, and what it has to say.
+//! Plans the jobs of each machine and judges how they ended.
 
 use super::build::{MUSL, Programs, STATIC};
 use super::console::Ended;
@@ -8,14 +8,14 @@ use crate::c::SKIPPED;
 use crate::process::last_lines;
 use ebbmalloc_guest::{End, Job};
 
-/// How we know that a job did what it is for.
+/// How the output proves that a job tested what it is for.
 #[derive(Clone, PartialEq, Debug)]
 enum Proof {
-    /// The job ended well, and nothing more is asked.
+    /// The job ended with code 0; nothing else is required.
     End,
-    /// Its tests need percpu mode, and say so where they have to skip.
+    /// Its tests need percpu mode, and print that they skip where it is missing.
     Sequences,
-    /// Its statistics say this mode.
+    /// Its statistics name this mode.
     Mode(String),
 }
 
@@ -32,7 +32,7 @@ pub enum Verdict {
     Skipped(String),
 }
 
-/// The jobs of a machine on which `mode` is expected.
+/// Returns the jobs of a machine on which `mode` is expected.
 pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Planned> {
     let in_mode = Proof::Mode(mode.to_string());
     let mut plan = Vec::new();
@@ -47,10 +47,10 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
         plan.push(Planned { job, proof });
     };
 
-    // Every kind of interruption, against a shadow model; with CPUs that come and go, too.
+    // Every kind of interruption, against a shadow model; also with CPUs that come and go.
     let interrupts = format!("{TESTS}/interrupts");
     let one_by_one = [interrupts.as_str(), "--nocapture", "--test-threads=1"];
-    // Translated, a handler takes as long as the timers leave it.
+    // Under TCG a handler takes about as long as the interval of the timers, so run fewer rounds.
     let rounds: &[&str] = match accelerator {
         Accelerator::Kvm => &[],
         Accelerator::Tcg => &["EBB_TEST_ROUNDS=400"],
@@ -71,13 +71,13 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
         add(program, in_mode.clone(), &["EBB_STATS=1", &preload], &[&path]);
     }
     let stress = format!("{TESTS}/stress");
-    // Without statistics calls take the shortest way.
+    // Without statistics calls take the shortest path.
     add("stress-quiet", Proof::End, &[&preload], &[&stress]);
     add("stress-hotplug", in_mode.clone(), &["EBB_STATS=1", &preload], &[&stress]);
     let fixed = format!("{TESTS}/{STATIC}");
     add("stress-static", in_mode.clone(), &["EBB_STATS=1"], &[&fixed]);
 
-    // Where nobody registers threads but the library.
+    // With musl, only the library registers threads for rseq.
     if programs.no_musl.is_none() {
         let [interrupts, global, unit] =
             ["interrupts", "global", "ebbmalloc"].map(|program| format!("{TESTS}/{program}{MUSL}"));
@@ -100,7 +100,7 @@ pub fn plan(programs: &Programs, mode: &str, accelerator: Accelerator) -> Vec<Pl
 }
 
 impl Planned {
-    /// `ended` is None where the machine stopped before.
+    /// Judges a job; `ended` is None if the machine stopped before its end.
     pub fn judge(&self, ended: Option<&Ended>, mode: &str) -> Verdict {
         let Some(Ended { end, offline, output, .. }) = ended else {
             return Verdict::Failed("the machine did not come to its end".to_string());
@@ -128,7 +128,7 @@ impl Planned {
     }
 }
 
-/// The mode and why, as the statistics in `output` say.
+/// Returns the mode and its reason from the statistics in `output`.
 pub fn mode_line(output: &str) -> Option<&str> {
     let line =
         output.lines().find(|line| line.contains("ebbmalloc: ") && line.contains(" mode "))?;

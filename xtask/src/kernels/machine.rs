@@ -1,4 +1,4 @@
-//! One virtual machine: what it starts with, and how it is watched.
+//! Makes the file system of one virtual machine, boots it, and reads its console.
 
 use super::build::Programs;
 use super::console::Console;
@@ -15,19 +15,19 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// More than this machine may have: threads then run at the same moment only now and then.
+/// More CPUs than this machine may have: then threads seldom run at the same moment.
 const CPUS: &str = "4";
 const MEMORY: &str = "2G";
 
-/// What runs the guest's instructions.
+/// Executes the guest's instructions.
 #[derive(Clone, Copy, PartialEq, Debug, clap::ValueEnum)]
 pub enum Accelerator {
     Kvm,
-    /// Translation, one thread a virtual CPU.
+    /// Translation, with one thread for each virtual CPU.
     Tcg,
 }
 
-/// Everything that a machine has, its jobs included.
+/// Returns the file system of a machine, its jobs included.
 pub fn initramfs(
     arch: &Arch,
     system: &System,
@@ -50,8 +50,8 @@ pub fn initramfs(
     Ok(archive.finish())
 }
 
-/// Boots the machine and reads its console until it turns itself off, or is killed at its limit. `log` gets
-/// all that it said; `news` is called after each line.
+/// Boots the machine and reads its console until it turns itself off, or is killed at its limit.
+/// `log` gets everything that it printed; `news` is called after each line.
 pub fn boot(
     arch: &Arch,
     accelerator: Accelerator,
@@ -84,7 +84,8 @@ pub fn boot(
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(File::create(log.with_extension("qemu"))?);
-    // SAFETY: a plain system call, allowed between fork and exec. `timeout` hands the signal on.
+    // SAFETY: `prctl` is a plain system call, allowed between fork and exec. `timeout` passes the
+    // signal on.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -105,7 +106,8 @@ pub fn boot(
     Ok(console)
 }
 
-/// Whether KVM can run a kernel of `arch` here: tried with one, since a KVM that is there need not work.
+/// Returns whether KVM can run a kernel of `arch` here. It boots one, since KVM may exist and not
+/// work.
 pub fn kvm_works(arch: &Arch, system: &System, programs: &Programs, dir: &Path) -> Result<bool> {
     let same = cfg!(target_arch = "x86_64") && arch.name == "amd64"
         || cfg!(target_arch = "aarch64") && arch.name == "arm64";

@@ -1,5 +1,5 @@
-//! `cargo xtask kernels`: boots real kernels in virtual machines and runs in each what restartable
-//! sequences have to stand. Console logs stay in `target/kernels`.
+//! `cargo xtask kernels`: boots real kernels in virtual machines and tests restartable sequences in
+//! each. Console logs stay in `target/kernels`.
 
 mod build;
 mod console;
@@ -26,15 +26,16 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use target::{ARCHS, Arch, KERNELS, Kernel, expected_mode};
 
-/// Start-up, and all jobs.
+/// Time for the start and all jobs.
 const BOOT_LIMIT: Duration = Duration::from_secs(40 * 60);
-/// How often a machine is started that stops before any job is done: translated by qemu 7.2, Linux 6.12 faults
-/// while it patches its own code.
+/// Maximum number of boots of a machine that stops before any job is done: translated by qemu 7.2,
+/// Linux 6.12 faults while it patches its own code.
 const BOOTS: usize = 10;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only kernels of these suites, for example `bookworm,sid`, or `trixie-16k` and `resolute-64k` with large pages
+    /// Only kernels of these suites, for example `bookworm,sid`, or `trixie-16k` and `resolute-64k`
+    /// with large pages
     #[arg(long, value_delimiter = ',', value_name = "SUITES")]
     suite: Vec<String>,
     /// Only these architectures: `amd64`, `arm64`
@@ -46,12 +47,12 @@ pub struct Args {
     /// What runs the guest's instructions; without it, KVM where it works
     #[arg(long, value_enum)]
     accelerator: Option<Accelerator>,
-    /// Download kernels and C libraries anew
+    /// Download kernels and C libraries again
     #[arg(long)]
     fetch: bool,
 }
 
-/// What is the same for all machines.
+/// Settings common to all machines.
 struct Context<'a> {
     args: &'a Args,
     root: PathBuf,
@@ -59,7 +60,7 @@ struct Context<'a> {
     work: PathBuf,
 }
 
-/// Whether every test that ran passed.
+/// Returns whether every test that ran passed.
 pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let target = workspace::target(&root);
@@ -100,7 +101,7 @@ impl Context<'_> {
         build::build(&self.root, &self.target, &work, arch).map_err(|error| format!("{error:#}"))
     }
 
-    /// Boots one kernel. What `accelerator` is, if not given, shows with the first one.
+    /// Boots one kernel. The first kernel decides on `accelerator` if it is not given.
     fn test(
         &self,
         kernel: &Kernel,
@@ -153,7 +154,8 @@ impl Context<'_> {
             } else if let (true, Some((release, cpus, rseq_bytes))) = (booting, &console.machine) {
                 let seconds = start.elapsed().as_secs_f64();
                 println!(
-                    "  {title}: {release}, {cpus} CPUs, {rseq_bytes} bytes of rseq, up in {seconds:.1} s"
+                    "  {title}: {release}, {cpus} CPUs, {rseq_bytes} bytes of rseq, \
+                     up in {seconds:.1} s"
                 );
                 row.release = release.clone();
             }
@@ -182,14 +184,14 @@ impl Context<'_> {
     }
 }
 
-/// The Debian packages that machines of `arch` take.
+/// Returns the Debian packages that machines of `arch` need.
 fn needed(arch: &Arch) -> BTreeSet<String> {
     let firmware = arch.firmware.map(|(package, _)| package);
     let packages = [arch.qemu_package, arch.compiler_package].into_iter().chain(firmware);
     packages.map(str::to_string).collect()
 }
 
-/// Those of `all` that are named, or all.
+/// Returns the items of `all` that are named, or all if none is.
 fn selected<'a, T>(all: &'a [T], names: &[String], name: fn(&T) -> &str) -> Result<Vec<&'a T>> {
     for unknown in names {
         let known: Vec<&str> = all.iter().map(name).collect();

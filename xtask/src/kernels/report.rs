@@ -1,4 +1,4 @@
-//! What came out for each kernel: a row of the table at the end.
+//! Collects the result of each kernel, as a row of the final table.
 
 use super::console::Ended;
 use super::jobs::{Planned, Verdict, mode_line};
@@ -12,10 +12,10 @@ pub struct Row {
     arch: &'static str,
     libc: String,
     accelerator: Option<Accelerator>,
-    /// The kernel's own name.
+    /// The kernel's release.
     pub release: String,
     pub seconds: u64,
-    /// The mode that the first statistics without a mode asked for tell, and why.
+    /// The mode and its reason, from the first statistics of a run that asks for no mode.
     mode: String,
     pub tally: Tally,
 }
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    /// The row of a kernel that could not be tried.
+    /// Makes the row of a kernel that could not be booted.
     pub fn skipped(kernel: &Kernel, arch: &Arch, why: &str) -> Self {
         let mut row = Self::new(kernel, arch, "", Accelerator::Tcg);
         (row.accelerator, row.release) = (None, String::new());
@@ -42,7 +42,7 @@ impl Row {
         row
     }
 
-    /// Counts a verdict and says it, if it is no pass.
+    /// Counts a verdict, and prints it unless it is a pass.
     pub fn count(&mut self, title: &str, planned: &Planned, verdict: Verdict) {
         let test = format!("{title} {}", planned.job.name);
         match verdict {
@@ -52,7 +52,7 @@ impl Row {
         }
     }
 
-    /// Notes the mode that an ended job tells, if it is the first.
+    /// Notes the mode in an ended job's output, if it is the first.
     pub fn see(&mut self, ended: &Ended) {
         if let Some(mode) = mode_line(&ended.output).filter(|_| self.mode.is_empty()) {
             self.mode = mode.to_string();
@@ -60,7 +60,7 @@ impl Row {
     }
 }
 
-/// All rows, in Markdown.
+/// Formats all rows in Markdown.
 pub fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "| suite | kernel | C library | by | mode (why) | passed | failed | skipped | s |\n\
@@ -75,7 +75,8 @@ pub fn table(rows: &[Row]) -> String {
         };
         let _ = writeln!(
             text,
-            "| {suite}, {arch} | {release} | {libc} | {by} | {mode} | {passed} | {failed} | {skipped} | {seconds} |"
+            "| {suite}, {arch} | {release} | {libc} | {by} | {mode} \
+             | {passed} | {failed} | {skipped} | {seconds} |"
         );
     }
     text

@@ -1,16 +1,16 @@
-//! The kernels and architectures to test on, and the mode that is expected on each.
+//! Lists the kernels and architectures to test on, and the mode expected on each.
 
-/// Who makes a kernel, and where it is to be had.
+/// A distribution and its mirror.
 pub struct Distribution {
     pub mirror: &'static str,
-    /// What signs its lists.
+    /// The keys that sign its lists.
     pub keys: Keys,
 }
 
 pub enum Keys {
-    /// A file that this system has, as it is Debian.
+    /// A file of this system, which is Debian.
     Here(&'static str),
-    /// A file of a package of Debian's.
+    /// A file in a package of Debian's.
     In { suite: &'static str, package: &'static str, file: &'static str },
 }
 
@@ -30,19 +30,20 @@ const UBUNTU: Distribution = Distribution {
 
 /// Where a kernel and its C library come from.
 pub struct Kernel {
-    /// The suite, and what else is special.
+    /// The suite, and a suffix for special kernels.
     pub name: &'static str,
     pub distribution: Distribution,
     pub suite: &'static str,
-    /// The suite that it adds to, if it is not whole.
+    /// The suite that it adds to, if it is not complete.
     pub base: Option<&'static str>,
-    /// The package that leads to the kernel's, with `ARCH` for the architecture.
+    /// The package that depends on the kernel's, with `ARCH` for the architecture.
     pub image: &'static str,
-    /// The one architecture that it is for, if it is for one.
+    /// The only architecture that it is for, if there is one.
     pub arch: Option<&'static str>,
-    /// Whether it is an EFI application, to be started by firmware.
+    /// Whether it is an EFI application, which firmware starts.
     pub efi: bool,
-    /// What numbers the caches: `cpu_id`, or `mm_cid` since Linux 6.3. None where sequences are not restarted.
+    /// The number that selects a cache: `cpu_id`, or `mm_cid` since Linux 6.3. None where the
+    /// kernel does not restart sequences.
     pub id: Option<&'static str>,
 }
 
@@ -60,14 +61,14 @@ impl Kernel {
         }
     }
 
-    /// With pages of 64 KiB.
+    /// Returns a kernel with pages of 64 KiB.
     const fn of_ubuntu(name: &'static str, suite: &'static str) -> Self {
         let image = "linux-image-generic-64k";
         let of = Self::of(suite);
         Self { name, distribution: UBUNTU, image, arch: Some("arm64"), efi: true, ..of }
     }
 
-    /// Whether there is one for this architecture.
+    /// Returns whether the kernel exists for this architecture.
     pub fn is_for(&self, arch: &Arch) -> bool {
         self.arch.is_none_or(|only| only == arch.name)
     }
@@ -84,7 +85,7 @@ pub const KERNELS: [Kernel; 8] = [
         ..Kernel::of("trixie")
     },
     Kernel { base: Some("trixie"), ..Kernel::of("trixie-backports") },
-    // 26.04 as it came out, with Linux 7.0.0; and as it is now.
+    // 26.04 as released, with Linux 7.0.0; and with its updates.
     Kernel { id: None, ..Kernel::of_ubuntu("resolute-64k", "resolute") },
     Kernel {
         base: Some("resolute"),
@@ -96,24 +97,24 @@ pub const KERNELS: [Kernel; 8] = [
 pub struct Arch {
     /// Debian's name.
     pub name: &'static str,
-    /// The target, as Rust names it.
+    /// Rust's name of the target.
     pub rust: &'static str,
-    /// The same with musl as the C library.
+    /// Rust's name of the target with musl.
     pub musl: &'static str,
     /// The C compiler for it, and its package.
     pub compiler: &'static str,
     pub compiler_package: &'static str,
-    /// Where programs expect the loader.
+    /// Path at which programs expect the loader.
     pub loader: &'static str,
     pub qemu: &'static str,
     pub qemu_package: &'static str,
-    /// What starts EFI applications in it, by its package and its file, where a kernel is one.
+    /// Package and file of the firmware that starts EFI applications, if a kernel needs it.
     pub firmware: Option<(&'static str, &'static str)>,
-    /// The machine for qemu.
+    /// qemu's arguments for the machine.
     pub machine: &'static [&'static str],
-    /// What the kernel is told: first of all its name of the serial console.
+    /// The kernel's arguments, first its name of the serial console.
     pub arguments: &'static str,
-    /// Whether there are restartable sequences for it.
+    /// Whether the library has restartable sequences for it.
     pub sequences: bool,
 }
 
@@ -129,7 +130,7 @@ pub const ARCHS: [Arch; 2] = [
         qemu_package: "qemu-system-x86",
         firmware: None,
         machine: &["-machine", "q35"],
-        // The kernel's test of its timer fails where the host is busy.
+        // The kernel's test of its timer fails on a busy host.
         arguments: "console=ttyS0 no_timer_check",
         sequences: true,
     },
@@ -153,7 +154,7 @@ pub const ARCHS: [Arch; 2] = [
     },
 ];
 
-/// What a program's statistics must say on `kernel`, up to the reason.
+/// Returns what a program's statistics must say on `kernel`, without the reason.
 pub fn expected_mode(kernel: &Kernel, arch: &Arch) -> String {
     match kernel.id {
         Some(id) if arch.sequences => format!("percpu by {id}"),

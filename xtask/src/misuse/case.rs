@@ -1,4 +1,4 @@
-//! A program under `tests/misuse`: how it is built and run, and what its first comment expects.
+//! Reads, builds and runs a program under `tests/misuse`, and writes its expectations.
 
 use crate::compiler::{Object, Way};
 use crate::header::Header;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What the programs are about, in the order in which the table has it.
+/// The threats that the programs test, in the order of the table.
 pub const THREATS: [&str; 6] =
     ["double free", "invalid free", "wrong size", "overflow", "write after free", "secrets"];
 
@@ -20,7 +20,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(20);
 
 pub struct Case {
     pub name: String,
-    /// What it does, in a sentence.
+    /// One sentence about what it does.
     pub about: String,
     /// One of `THREATS`.
     pub threat: &'static str,
@@ -32,14 +32,14 @@ pub struct Case {
 #[derive(Clone)]
 pub struct Subject {
     pub name: String,
-    /// To preload; none for the C library's own.
+    /// The library to preload; None for the C library's allocator.
     pub library: Option<PathBuf>,
     pub environment: Vec<(String, String)>,
-    /// What it is, with its version.
+    /// Where it comes from, with its version.
     pub origin: String,
 }
 
-/// All programs whose name contains `filter`, in order of name.
+/// Returns all programs whose name contains `filter`, in order of name.
 pub fn cases(root: &Path, filter: &str) -> Result<Vec<Case>> {
     let dir = root.join("tests/misuse");
     let mut cases = Vec::new();
@@ -70,7 +70,7 @@ impl Case {
         Ok(Case { name, about, threat, expectation, source })
     }
 
-    /// The program, built into a directory of its own.
+    /// Builds the program into a directory of its own.
     pub fn build(&self, root: &Path, work: &Path) -> Result<PathBuf> {
         let dir = work.join(&self.name);
         fs::create_dir_all(&dir)?;
@@ -79,7 +79,7 @@ impl Case {
             .link(&Library::Glibc, Way::Preload)
     }
 
-    /// Runs the program that was built on a block of `size` bytes.
+    /// Runs the executable on a block of `size` bytes.
     pub fn run(&self, executable: &Path, subject: &Subject, size: usize) -> Result<Outcome> {
         let mut command = Command::new(executable);
         command.arg(size.to_string()).env_remove("LD_PRELOAD");
@@ -94,7 +94,7 @@ impl Case {
         Outcome::of(&process::run(&mut command, RUN_LIMIT, &log, None)?)
     }
 
-    /// Writes what is expected into the first comment.
+    /// Writes the expectations into the first comment.
     pub fn write(&self) -> Result<()> {
         let text = fs::read_to_string(&self.source)?;
         let is_expected = |line: &str| {

@@ -1,7 +1,9 @@
-//! What a program's first comment expects of ebbmalloc, mode by mode and size by size.
+//! Parses and writes what a program's first comment expects of ebbmalloc, mode by mode and size by
+//! size.
 //!
-//! `MODE: OUTCOME`, or `MODE: OUTCOME for SIZES`; of the lines that concern a size the last one holds. `default` is for
-//! all of percpu, thread and slot, where these have no line of their own. Several outcomes may be allowed: `A or B`.
+//! A line is `MODE: OUTCOME` or `MODE: OUTCOME for SIZES`; the last line for a size holds.
+//! `default` covers percpu, thread and slot unless they have a line of their own. Several outcomes
+//! may be allowed: `A or B`.
 
 use crate::header::Header;
 use crate::misuse::outcome::Outcome;
@@ -10,10 +12,10 @@ use anyhow::{Context as _, Result, ensure};
 /// The modes that expectations are declared for.
 pub const KEYS: [&str; 6] = ["default", "percpu", "thread", "slot", "check", "harden"];
 
-/// Bytes of a block: four sizes of small ones, two of large ones.
+/// Sizes of the block in bytes: four small ones, two large ones.
 pub const SIZES: [usize; 6] = [16, 100, 1_000, 20_000, 200_000, 3_000_000];
 
-/// For each of `KEYS` and each of `SIZES` what is allowed; empty: nothing is said.
+/// The allowed outcomes for each of `KEYS` and each of `SIZES`; empty if none is declared.
 #[derive(Default)]
 pub struct Expectation([[Vec<Outcome>; SIZES.len()]; KEYS.len()]);
 
@@ -31,13 +33,13 @@ impl Expectation {
         Ok(expectation)
     }
 
-    /// What is allowed in a mode, for the size at this place among `SIZES`.
+    /// Returns the outcomes allowed in a mode, for the size at this index of `SIZES`.
     pub fn of(&self, mode: &str, size: usize) -> &[Outcome] {
         let own = &self.0[place_of(mode)][size];
         if own.is_empty() && falls_back(mode) { &self.0[0][size] } else { own }
     }
 
-    /// Allows an outcome in a mode, in place of what was, unless it is allowed already.
+    /// Replaces what a mode allows by an outcome, unless it is allowed already.
     pub fn bless(&mut self, mode: &str, size: usize, outcome: Outcome) {
         if self.of(mode, size).contains(&outcome) {
             return;
@@ -49,7 +51,7 @@ impl Expectation {
         }
     }
 
-    /// The lines that declare this.
+    /// Returns the lines that declare these expectations.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         KEYS.iter().zip(&self.0).flat_map(|(key, row)| {
             let mut kinds: Vec<&Vec<Outcome>> = Vec::new();
@@ -75,7 +77,7 @@ impl Expectation {
     }
 }
 
-/// Whether what holds by default holds in this mode too.
+/// Returns whether the default applies to this mode too.
 fn falls_back(mode: &str) -> bool {
     ["percpu", "thread", "slot"].contains(&mode)
 }
@@ -84,7 +86,7 @@ fn place_of(mode: &str) -> usize {
     KEYS.iter().position(|key| *key == mode).expect("one of the modes")
 }
 
-/// The outcomes of a line, and the places of the sizes that it is for.
+/// Returns the outcomes of a line, and the indexes of the sizes that it is for.
 fn parse(line: &str) -> Result<(Vec<Outcome>, Vec<usize>)> {
     let is_list = |text: &str| text.chars().all(|c| c.is_ascii_digit() || c == ' ');
     let (outcomes, sizes) = match line.rsplit_once(" for ") {
@@ -116,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_line_for_a_mode_or_a_size_comes_before_the_general_one() {
-        let text = "// Prose.\n// default: abort \"double free: N\"\n// thread: exploitable or silent for 16 100\n";
+        let text = "// Prose.\n// default: abort \"double free: N\"\n\
+                    // thread: exploitable or silent for 16 100\n";
         let found = read(text).unwrap();
         let abort = Outcome::Abort("double free: N".into());
         assert_eq!(found.of("percpu", 0), std::slice::from_ref(&abort));

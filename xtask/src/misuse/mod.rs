@@ -1,4 +1,5 @@
-//! `cargo xtask misuse`: what becomes of programs that misuse their allocator, on ebbmalloc and on its peers.
+//! `cargo xtask misuse`: runs programs that misuse their allocator, on ebbmalloc and on its peers,
+//! and prints how they end.
 
 mod case;
 mod expectation;
@@ -18,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What `--docs` writes between: the lines around the tables in docs/benchmarks/misuse.md.
+/// The lines around the tables in docs/benchmarks/misuse.md, between which `--docs` writes.
 const MARKS: (&str, &str) = ("<!-- begin: cargo xtask misuse --docs -->\n", "<!-- end -->\n");
 
 #[derive(clap::Args)]
@@ -40,7 +41,7 @@ pub struct Args {
     bless: bool,
 }
 
-/// True, as no outcome is wrong here.
+/// Always returns true, as no outcome is wrong here.
 pub fn run(args: &Args) -> Result<bool> {
     let context = Context::find(&args.matching)?;
     packages::install(&BTreeSet::from(["gcc".to_string()]));
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(true)
 }
 
-/// Each case on blocks of each size.
+/// Runs each case on blocks of each size.
 fn run_all(cases: &[Case], built: &[PathBuf], subject: &Subject) -> Vec<Vec<Option<Outcome>>> {
     let jobs: Vec<(usize, usize)> =
         (0..cases.len()).flat_map(|case| (0..SIZES.len()).map(move |size| (case, size))).collect();
@@ -95,7 +96,7 @@ fn run_all(cases: &[Case], built: &[PathBuf], subject: &Subject) -> Vec<Vec<Opti
     results.into_inner().expect("no job panicked")
 }
 
-/// Runs ebbmalloc in all its modes and writes into each program what became of it.
+/// Runs ebbmalloc in all its modes and writes the outcomes into the programs.
 fn bless(context: &Context, cases: &mut [Case], built: &[PathBuf]) -> Result<bool> {
     let (subjects, skipped) = subjects::modes(context)?;
     for (mode, why) in skipped {

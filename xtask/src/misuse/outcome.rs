@@ -1,26 +1,27 @@
-//! What became of a program that misused its allocator.
+//! Classifies how a program that misused its allocator ended.
 
 use crate::process::Finished;
 use anyhow::{Context as _, Result, bail};
 use std::fmt::{self, Display};
 
-/// Exit codes that `tests/misuse/misuse.h` knows too.
+/// Exit codes that `tests/misuse/misuse.h` defines too.
 const EXPLOITABLE: i32 = 42;
 const LEAK: i32 = 43;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Stopped on purpose, by SIGABRT, SIGILL or SIGTRAP; the first line that was said, its numbers replaced by N.
+    /// Stopped on purpose, by SIGABRT, SIGILL or SIGTRAP; the first line of its message, with
+    /// numbers replaced by N.
     Abort(String),
     /// Killed by SIGSEGV or SIGBUS.
     Segv,
-    /// Went on, and the program could prove nothing.
+    /// Ended normally, without proof that the misuse had an effect.
     Silent,
-    /// The program read what was in a block before.
+    /// The program read earlier contents of a block.
     Leak,
-    /// The program has a block that is another one's, or that an attacker chose.
+    /// The program got a block that has another owner, or that an attacker chose.
     Exploitable,
-    /// Did not end.
+    /// Ran past its time limit.
     Hang,
 }
 
@@ -41,7 +42,7 @@ impl Outcome {
         })
     }
 
-    /// One character for a table.
+    /// Returns one character for a table.
     pub fn letter(&self) -> char {
         match self {
             Outcome::Abort(_) => 'a',
@@ -82,7 +83,7 @@ impl Display for Outcome {
     }
 }
 
-/// A message is the same each time but for addresses and sizes.
+/// Replaces numbers by N: only addresses and sizes differ from run to run.
 fn without_numbers(line: &str) -> String {
     let mut text = String::new();
     let mut rest = line;

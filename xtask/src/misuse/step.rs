@@ -1,4 +1,5 @@
-//! Step `misuse` of `cargo xtask test`: each program, size and mode of ebbmalloc ends as its first comment says.
+//! Step `misuse` of `cargo xtask test`: checks that each program, size and mode of ebbmalloc ends
+//! as its first comment declares.
 
 use crate::context::Context;
 use crate::misuse::case::{Case, Subject, cases};
@@ -57,13 +58,13 @@ fn check(case: &Case, executable: &Path, subject: &Subject, place: usize) -> Res
     let allowed = case.expectation.of(&subject.name, place);
     let wanted = allowed.iter().map(|outcome| outcome.to_string()).collect::<Vec<_>>().join(" or ");
     ensure!(!wanted.is_empty(), "nothing is expected of this mode: `cargo xtask misuse --bless`");
-    // Where blocks lie in random places, so does what is noticed first.
+    // Harden mode places blocks at random, so which error it notices first is random too.
     let random = subject.name == "harden" && is_stop(&found) && allowed.iter().any(is_stop);
     ensure!(random || allowed.contains(&found), "expected {wanted}, got {found}");
     Ok(())
 }
 
-/// Whether ebbmalloc itself stopped the program.
+/// Returns whether ebbmalloc itself stopped the program.
 fn is_stop(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Abort(line) if line.starts_with("ebbmalloc: "))
 }

@@ -1,4 +1,4 @@
-//! The allocators of the matrix: ebbmalloc in its modes, and its peers.
+//! Lists the allocators of the matrix: ebbmalloc in its modes, and its peers.
 
 use crate::context::Context;
 use crate::library::Library;
@@ -8,10 +8,10 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Modes that there are not here, and why.
+/// Modes that are not available here, and why.
 pub type Skipped = Vec<(String, String)>;
 
-/// ebbmalloc in each mode.
+/// Returns ebbmalloc in each available mode and with each option, and the modes it skipped.
 pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
     let (mut subjects, mut skipped) = (Vec::new(), Vec::new());
     for mode in context.library.modes(&context.work)? {
@@ -24,7 +24,7 @@ pub fn modes(context: &Context) -> Result<(Vec<Subject>, Skipped)> {
     Ok((subjects, skipped))
 }
 
-/// ebbmalloc as the table shows it: as it comes, and with each option.
+/// Returns ebbmalloc as the table shows it: with its defaults, and with each option.
 pub fn ours(context: &Context) -> Vec<Subject> {
     let mut subjects = vec![own(context, "default", None)];
     subjects.extend(options(context));
@@ -48,7 +48,7 @@ fn own(context: &Context, name: &str, option: Option<(&str, &str)>) -> Subject {
     }
 }
 
-/// A library that the command line names: `NAME=PATH.so`.
+/// Parses a library of the command line: `NAME=PATH.so`.
 pub fn named(argument: &str) -> Result<Subject> {
     let (name, path) = argument.split_once('=').context("a library is NAME=PATH.so")?;
     let library = PathBuf::from(path).canonicalize().with_context(|| path.to_string())?;
@@ -56,7 +56,8 @@ pub fn named(argument: &str) -> Result<Subject> {
     Ok(Subject { name: name.into(), library: Some(library), environment: Vec::new(), origin })
 }
 
-/// The peers that the benchmarks' workspace installs or builds; what it cannot, it says on standard error.
+/// Returns the peers that the benchmarks' workspace installs or builds. It reports failures on
+/// standard error.
 pub fn peers(context: &Context, names: &[String]) -> Result<Vec<Subject>> {
     let output = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(["run", "--quiet", "--release", "--locked", "--package", "allocators", "--"])
@@ -69,7 +70,7 @@ pub fn peers(context: &Context, names: &[String]) -> Result<Vec<Subject>> {
     String::from_utf8(output.stdout)?.lines().map(parse).collect()
 }
 
-/// A line of that program: name, library, environment and origin, between tabs.
+/// Parses a line of that program: name, library, environment and origin, between tabs.
 fn parse(line: &str) -> Result<Subject> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [name, library, environment, origin] = fields[..] else {

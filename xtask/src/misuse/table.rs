@@ -1,11 +1,11 @@
-//! The matrix as Markdown.
+//! Formats the matrix as Markdown.
 
 use crate::misuse::case::{Case, Subject, THREATS};
 use crate::misuse::expectation::SIZES;
 use crate::misuse::outcome::Outcome;
 use std::fmt::Write as _;
 
-/// For each subject, for each case, for each size; none where the program itself failed.
+/// Outcomes by subject, case and size; None where the program itself failed.
 pub type Results = Vec<Vec<Vec<Option<Outcome>>>>;
 
 const KINDS: [(char, &str); 6] = [
@@ -17,7 +17,7 @@ const KINDS: [(char, &str); 6] = [
     ('H', "hangs"),
 ];
 
-/// What became of how many runs, and of each.
+/// Formats the totals, the results for each threat, and the outcome of each run.
 pub fn markdown(cases: &[Case], subjects: &[Subject], results: &Results) -> String {
     let letters: Vec<Vec<String>> = results
         .iter()
@@ -38,7 +38,7 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
     let count = |of: &[String], kind: char| -> usize {
         of.iter().map(|sizes| sizes.chars().filter(|&c| c == kind).count()).sum()
     };
-    // Nothing hangs, as a rule, and no program fails.
+    // Programs seldom hang, so that column appears only if one did.
     let kinds: Vec<_> = KINDS
         .into_iter()
         .filter(|(kind, _)| *kind != 'H' || letters.iter().any(|of| count(of, 'H') > 0))
@@ -56,7 +56,7 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
     text.push('\n');
 }
 
-/// Who stops what, and who lets it be exploited.
+/// Formats for each allocator and threat how many runs were stopped, and how many were exploitable.
 fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
     let of_threat = |threat: &str| -> Vec<usize> {
         (0..cases.len()).filter(|&case| cases[case].threat == threat).collect()

@@ -1,5 +1,5 @@
-//! Step `programs`: the scripts under `tests/programs`, each run without and with the library preloaded.
-//! How scripts are written: `tests/programs/README.md`.
+//! Step `programs`: runs each script under `tests/programs` without and with the library preloaded.
+//! `tests/programs/README.md` says how to write scripts.
 
 mod script;
 mod table;
@@ -18,11 +18,11 @@ use std::sync::Mutex;
 use std::time::Instant;
 use table::{Outcome, Table};
 
-/// What only `--long` runs costs minutes and heavy packages.
+/// Reason for skipping the scripts that only `--long` runs.
 const LONG: &str = "takes minutes or heavy packages; --long runs it";
 
-/// All scripts of the step whose name contains `filter`, the long ones first, so that they do not run
-/// alone at the end.
+/// Returns all scripts of the step whose name contains `filter`. Long ones come first, so that they
+/// do not run alone at the end.
 pub fn scripts(root: &Path, filter: &str) -> Result<Vec<Script>> {
     let dir = root.join("tests/programs");
     let mut scripts = Vec::new();
@@ -41,7 +41,7 @@ pub fn scripts(root: &Path, filter: &str) -> Result<Vec<Script>> {
     Ok(scripts)
 }
 
-/// The packages that what will run of `scripts` needs.
+/// Returns the packages that the scripts need that will run.
 pub fn packages_of(scripts: &[Script], context: &Context) -> BTreeSet<String> {
     let chosen = scripts.iter().filter(|script| context.long || !script.long);
     chosen.flat_map(|script| script.packages.iter().cloned()).collect()
@@ -82,7 +82,8 @@ pub fn run(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs `script` without the library and in each mode; what became of it in each, unless it could not be tried.
+/// Runs `script` without the library and in each mode. Returns the outcomes, or None if it could
+/// not run.
 fn test(
     script: &Script,
     context: &Context,
@@ -98,7 +99,7 @@ fn test(
     ensure!(plain.success(), "fails without any library preloaded: {}", plain.describe());
     let library = &context.library;
     let mut outcomes = Vec::new();
-    // What an option is not known for was said once for all scripts.
+    // Options that are not available were reported once for all scripts.
     let options = options.iter().filter(|option| {
         option.unavailable.is_none() && script.also.iter().any(|name| name == option.name)
     });

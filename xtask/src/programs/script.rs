@@ -1,4 +1,4 @@
-//! One script: what its header declares, and a run of it.
+//! Parses the header of a script and runs it.
 
 use crate::context::Context;
 use crate::header::Header;
@@ -10,24 +10,24 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Far more than any takes: it ends what hangs, also on a machine with much else to do.
+/// Far more than any script takes, so that it ends only what hangs, also on a busy machine.
 const LIMIT_SECONDS: u64 = 240;
 
-/// Programs come from the system's directories, as the packages install them.
+/// Programs come from the system's directories, where packages install them.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
 pub struct Script {
     path: PathBuf,
     pub name: String,
-    /// What it does, in a line: the first of its comment.
+    /// One line about what it does: the first of its comment.
     pub about: String,
     pub packages: Vec<String>,
     pub limit: Duration,
-    /// Whether it is only for `--long`.
+    /// Whether only `--long` runs it.
     pub long: bool,
-    /// Options of the library that it is to be run with as well, as `Library::options` names them.
+    /// Options of the library to run it with as well, by their names in `Library::options`.
     pub also: Vec<String>,
-    /// What readers of the table should know of the result.
+    /// A note on the result for readers of the table.
     pub note: Option<String>,
     version: Option<String>,
 }
@@ -91,7 +91,7 @@ impl Script {
         process::run(&mut command, self.limit, &dir.join("run"), None)
     }
 
-    /// The program's version, out of what it prints when asked as the header says.
+    /// Returns the program's version, from the output of the header's command.
     pub fn version(&self) -> String {
         let Some(ask) = &self.version else { return String::new() };
         let answer = Command::new("/bin/bash")
@@ -104,7 +104,8 @@ impl Script {
     }
 }
 
-/// The first word of `text` that looks like a version: a number with a dot, without what stands around it.
+/// Returns the first word of `text` that looks like a version: a number with a dot, without
+/// surrounding characters.
 fn version_in(text: &str) -> &str {
     text.split(|c: char| c.is_whitespace() || "\",;()/=_".contains(c))
         .map(|word| word.trim_start_matches(|c: char| !c.is_ascii_digit()))

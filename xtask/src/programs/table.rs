@@ -1,11 +1,12 @@
-//! The table of one run of the step: programs, versions, what was run, and the modes it passed in.
+//! Writes the table of one run of the step: programs, versions, what was run, and the modes it
+//! passed in.
 
 use super::script::Script;
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::Path;
 
-/// What became of a script in a mode.
+/// The result of a script in a mode.
 pub struct Outcome {
     pub mode: &'static str,
     pub passed: bool,
@@ -31,7 +32,8 @@ impl Table {
     }
 
     pub fn write(mut self, path: &Path) -> Result<()> {
-        const HEAD: &str = "| script | version | what is run | passed in | output and exit code |\n|---|---|---|---|---|\n";
+        const HEAD: &str = "| script | version | what is run | passed in | output and exit code |\n\
+                            |---|---|---|---|---|\n";
         self.0.sort();
         let lines: String = self.0.iter().map(|row| format!("{row}\n")).collect();
         fs::write(path, format!("{HEAD}{lines}"))

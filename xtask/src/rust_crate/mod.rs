@@ -1,5 +1,6 @@
-//! Step `crate`: what users of the Rust crate get, as they get it. They see the package that crates.io would have,
-//! unpacked elsewhere: with programs of theirs, for each target, and where it is not supported.
+//! Step `crate`: tests what users of the Rust crate get, in the form in which they get it.
+//! They see the package as crates.io would have it, unpacked elsewhere. It is tested in programs,
+//! for each target, and on unsupported systems.
 
 mod programs;
 
@@ -21,7 +22,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LIMIT: Duration = Duration::from_secs(300);
 const FEATURES: [&str; 2] = ["--features", "allocator-api2"];
 
-/// Where it is supported.
+/// The supported targets.
 const TARGETS: [&str; 4] = [
     "x86_64-unknown-linux-gnu",
     "x86_64-unknown-linux-musl",
@@ -29,7 +30,7 @@ const TARGETS: [&str; 4] = [
     "aarch64-unknown-linux-musl",
 ];
 
-/// Where it is not, and why.
+/// Unsupported targets, and what the message says is supported.
 const OTHERS: [(&str, &str); 4] = [
     ("x86_64-pc-windows-gnu", "Linux"),
     ("wasm32-unknown-unknown", "Linux"),
@@ -37,7 +38,7 @@ const OTHERS: [(&str, &str); 4] = [
     ("s390x-unknown-linux-gnu", "64-bit little-endian machines"),
 ];
 
-/// The README's two lines, before what `cargo new` writes.
+/// The README's two lines, before the program that `cargo new` writes.
 const HELLO: &str = r#"#[global_allocator]
 static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
@@ -46,11 +47,12 @@ fn main() {
 }
 "#;
 
-/// The most, in KiB, that a program which allocates grows by on disk, stripped, with cargo's release profile: a tenth above
-/// what was last measured, on x86-64 (docs/extensions.md). And without the default features.
+/// Maximum in KiB by which a program that allocates grows on disk, stripped, with cargo's release
+/// profile: a tenth above the last measurement, on x86-64 (docs/extensions.md). `GROWTH_LEAN` is
+/// for a program without the default features.
 const GROWTH: u64 = 305;
 const GROWTH_LEAN: u64 = 147;
-/// What waits for `--long`: the others build the same in other ways.
+/// Checks that run only with `--long`: the others build the same code in other ways.
 const LONG: [&str; 3] = ["without stats", "without inline", "ripgrep"];
 const LEAN: &str = ", default-features = false";
 const NOT_CAREFUL: &str = ", default-features = false, features = [\"inline\", \"stats\"]";
@@ -61,7 +63,7 @@ const NOT_STATS: &str = ", default-features = false, features = [\"careful\", \"
 const ALLOCATES: &str =
     "fn main() {\n    println!(\"{:?}\", std::env::args().collect::<Vec<_>>());\n}\n";
 
-/// The same on ebbmalloc.
+/// Returns the same program on ebbmalloc.
 fn allocating() -> String {
     format!("{}{ALLOCATES}", HELLO.split("fn main").next().unwrap_or_default())
 }
@@ -128,11 +130,11 @@ enum Outcome {
     Skipped(String),
 }
 
-/// Somebody who has the package.
+/// A user who has the unpacked package.
 struct User {
     dir: PathBuf,
     package: PathBuf,
-    /// For all that is built.
+    /// Target directory of all builds.
     target: PathBuf,
 }
 
@@ -154,10 +156,10 @@ impl User {
         packing(&["--offline"]).or_else(|_| packing(&[]))?;
         let archive = user.target.join("package").join(&name).with_added_extension("crate");
         let mut tar = Command::new("tar");
-        // Files in it are years old, and cargo builds anew what is younger than the last time.
+        // The archive's files are years old, and cargo rebuilds what is newer than its last build.
         tar.arg("--touch").arg("-xzf").arg(archive).current_dir(&user.dir);
         user.run("unpack", &mut tar)?;
-        // So that it is not taken for a part of the repository around it.
+        // A workspace of its own keeps cargo from taking it for a part of the repository around it.
         fs::write(
             user.dir.join("Cargo.toml"),
             format!("[workspace]\nresolver = \"3\"\nmembers = [\"{name}\"]\n"),
@@ -166,7 +168,7 @@ impl User {
         Ok(user)
     }
 
-    /// The versions in the package, so that no network is needed for these.
+    /// Uses the versions of the package, so that these need no network.
     fn lock(&self, project: &Path) -> Result<()> {
         fs::copy(self.package.join("Cargo.lock"), project.join("Cargo.lock"))?;
         Ok(())
@@ -175,7 +177,7 @@ impl User {
     fn cargo(&self, dir: &Path, command: &str) -> Command {
         let mut cargo = cargo::cargo(dir);
         cargo.arg(command).env("CARGO_TARGET_DIR", &self.target);
-        // Nobody debugs these, and they build in half the time.
+        // Without debug information they build in half the time.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "0");
         cargo
     }
@@ -190,7 +192,7 @@ impl User {
         Ok(run)
     }
 
-    /// A new program with these dependencies.
+    /// Makes a new program with these dependencies.
     fn program(&self, name: &str, dependencies: &str, main: &str) -> Result<PathBuf> {
         let project = self.dir.join(name);
         fs::create_dir_all(project.join("src"))?;
@@ -203,7 +205,7 @@ impl User {
         Ok(project)
     }
 
-    /// The package has what people look for, and nothing that looks at the repository.
+    /// Checks that the package has the usual files, and no build script.
     fn packaged(&self) -> Result<Outcome> {
         for file in ["README.md", "LICENSE", "src/lib.rs", "examples/words.rs"] {
             ensure!(self.package.join(file).is_file(), "{file} is not in the package");
@@ -212,7 +214,7 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// What the two lines cost on disk, with these features: so many KiB at most.
+    /// Checks that with these features the README's two lines cost at most `most` KiB on disk.
     fn grows_by(&self, name: &str, features: &str, most: u64) -> Result<Outcome> {
         if !host()?.starts_with("x86_64-unknown-linux-gnu") {
             return Ok(Outcome::Skipped("the bound is that of x86-64".to_string()));
@@ -223,8 +225,8 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// So many copies of a library with the crate, which a program opens while it runs: more than glibc sets aside memory of
-    /// threads for.
+    /// Checks that a running program can open `copies` copies of a library with the crate: more
+    /// than glibc reserves thread-local memory for.
     fn copies(&self, context: &Context, copies: usize) -> Result<Outcome> {
         let mut build = self.cargo(&self.package, "build");
         build.args(["--release", "--no-default-features", "--example", "extension"]);
@@ -243,7 +245,8 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Where there is link-time optimization, a program is smaller without the copies of the fast paths.
+    /// Checks that with link-time optimization a program is smaller without copies of the fast
+    /// paths.
     fn without_inline(&self) -> Result<Outcome> {
         let lto = "lto = true\ncodegen-units = 1\n";
         let bytes = |name, features| self.on_disk(name, lto, &dependency(features), &allocating());
@@ -252,17 +255,18 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Bytes that a program takes, stripped, in cargo's release profile with these lines besides.
+    /// Returns the size in bytes of a stripped program, in cargo's release profile with these lines
+    /// added.
     fn on_disk(&self, name: &str, profile: &str, dependencies: &str, main: &str) -> Result<u64> {
         let head = format!("[profile.release]\nstrip = true\n{profile}\n");
         let project = self.program(name, &format!("{head}{dependencies}"), main)?;
-        // What this repository passes to the compiler is not the user's.
+        // The user's compiler does not get this repository's flags.
         let mut build = self.cargo(&project, "build");
         self.run(name, build.arg("--release").env("RUSTFLAGS", ""))?;
         Ok(fs::metadata(self.target.join("release").join(name))?.len())
     }
 
-    /// Who asks for what is not in a program without a feature is told so, and served.
+    /// Checks that a program without a feature warns about variables that need it, and runs.
     fn ignores(
         &self,
         name: &str,
@@ -276,16 +280,15 @@ impl User {
             let mut program = Command::new(self.target.join("debug").join(name));
             let run = self.run(name, program.env(variable, "1"))?;
             ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
-            let why = format!(
-                "are ignored: this program has ebbmalloc without its feature `{feature}`\n"
-            );
+            let why =
+                format!("are ignored: build the program with ebbmalloc's feature `{feature}`\n");
             ensure!(run.stderr.ends_with(&why), "{variable}: {}", run.describe());
             ensure!(run.stderr.lines().count() == 1, "{variable}: {}", run.describe());
         }
         Ok(Outcome::Passed)
     }
 
-    /// The library builds where no C compiler is.
+    /// Checks that the library builds without a C compiler.
     fn builds_without_c(&self, target: &str) -> Result<Outcome> {
         if let Err(why) = cargo::add_target(target) {
             return Ok(Outcome::Skipped(format!("{why:#}")));
@@ -295,7 +298,7 @@ impl User {
         for variable in ["CC", "CXX", "HOST_CC", "TARGET_CC"] {
             build.env_remove(variable);
         }
-        // Which Rust itself needs for what runs on this machine while it builds: the build script of libc.
+        // Rust itself needs a linker for the build script of libc, which runs on this machine.
         let host = host()?.to_uppercase().replace('-', "_");
         let linker = in_path("cc").context("there is no linker for this machine")?;
         build.env(format!("CARGO_TARGET_{host}_LINKER"), linker);
@@ -303,7 +306,7 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// A PATH with the tools of Rust, a linker, and C compilers that fail.
+    /// Returns a PATH with Rust's tools, a linker, and C compilers that fail.
     fn path(&self) -> Result<String> {
         let dir = self.dir.join("bin");
         if !dir.exists() {
@@ -321,7 +324,8 @@ impl User {
         Ok(format!("{}:{}/bin", dir.display(), asked(&["--print", "sysroot"])?))
     }
 
-    /// Where it is not supported the compiler says so, and not much more; and following its advice helps.
+    /// Checks that on an unsupported target the compiler says so, with few other errors, and that
+    /// its advice helps.
     fn refuses(&self, target: &str, supported: &str) -> Result<Outcome> {
         if let Err(why) = cargo::add_target(target) {
             return Ok(Outcome::Skipped(format!("{why:#}")));
@@ -341,7 +345,8 @@ impl User {
 
         let condition = told.and_then(advice).context("no way out is told")?;
         let from = format!(
-            "[target.'cfg({condition})'.dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
+            "[target.'cfg({condition})'.dependencies]\n\
+             ebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
         );
         let main = format!("#[cfg({condition})]\n{HELLO}");
         let project = self.program(&format!("elsewhere-{target}"), &from, &main)?;
@@ -349,7 +354,7 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// As docs.rs does it.
+    /// Builds the documentation as docs.rs does.
     fn doc(&self) -> Result<Outcome> {
         let mut doc = self.cargo(&self.package, "doc");
         doc.args(["--no-deps", "--lib"]).args(FEATURES).env("RUSTDOCFLAGS", "-D warnings");
@@ -358,12 +363,12 @@ impl User {
     }
 }
 
-/// A dependency on the package, with these features.
+/// Returns a dependency on the package, with these features.
 fn dependency(features: &str) -> String {
     format!("[dependencies]\nebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\"{features} }}\n")
 }
 
-/// The condition in `[target.'cfg(CONDITION)'.dependencies]`.
+/// Returns the condition in `[target.'cfg(CONDITION)'.dependencies]`.
 fn advice(message: &str) -> Option<&str> {
     let (_, rest) = message.split_once("[target.'cfg(")?;
     Some(rest.split_once(")'.dependencies]")?.0)
@@ -375,7 +380,7 @@ fn host() -> Result<String> {
     Ok(line.context("rustc does not say what it runs on")?.to_string())
 }
 
-/// What rustc answers.
+/// Returns the output of rustc.
 fn asked(arguments: &[&str]) -> Result<String> {
     let output = Command::new("rustc").args(arguments).output().context("cannot start rustc")?;
     if !output.status.success() {

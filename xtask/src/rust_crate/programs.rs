@@ -1,4 +1,4 @@
-//! Programs of users, which have to run on ebbmalloc, or to be stopped by it.
+//! Tests users' programs, which must run on ebbmalloc, or be stopped by it.
 
 use super::{HELLO, Outcome, User, VERSION, dependency};
 use crate::cargo;
@@ -9,16 +9,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What containers need, from crates.io.
+/// Dependencies of the programs with containers, from crates.io.
 const CONTAINERS: &str = r#"allocator-api2 = "0.2"
 hashbrown = "0.17"
 bump-scope = { version = "2", features = ["allocator-api2-02"] }
 "#;
 
-/// Since when the standard library's `Allocator` is stable: Rust 1.100.
+/// Minor version of Rust in which the standard library's `Allocator` became stable: 1.100.
 const STD_ALLOCATOR: u32 = 100;
 
-/// Ways to be wrong, which `tests/crate/wrong.rs` knows, and how the one line about it begins.
+/// Errors that `tests/crate/wrong.rs` makes, and how the one line about each begins.
 const WRONG: [(&str, &str); 5] = [
     ("size", "ebbmalloc: wrong size: 0x"),
     ("large size", "ebbmalloc: wrong size: 0x"),
@@ -27,11 +27,11 @@ const WRONG: [(&str, &str); 5] = [
     ("foreign", "ebbmalloc: invalid free: 0x"),
 ];
 
-/// A real program, which many know.
+/// Version of ripgrep, a well-known real program.
 const RIPGREP: &str = "14.1.1";
 
 impl User {
-    /// Runs a program, which has to say hello, and to have been served by ebbmalloc.
+    /// Builds and runs a program, which must print hello and be served by ebbmalloc.
     fn runs(&self, name: &str, project: &Path) -> Result<Outcome> {
         self.run(name, &mut self.cargo(project, "build"))?;
         self.says_hello(name)
@@ -63,12 +63,13 @@ impl User {
         self.runs("containers", &project)
     }
 
-    /// By the trait that is stable since Rust 1.100: nightly Rust is newer, while the Rust that builds the rest may be older.
+    /// Tests the trait that is stable since Rust 1.100, by nightly Rust: the Rust that builds the
+    /// rest may be older.
     pub(super) fn std_containers(&self, context: &Context) -> Result<Outcome> {
         self.with_nightly(context, "std_containers", "allocator-api")
     }
 
-    /// By what is not stable yet, so that it may be another thing tomorrow.
+    /// Tests an interface that is not stable yet and may change at any time.
     pub(super) fn nightly_containers(&self, context: &Context) -> Result<Outcome> {
         self.with_nightly(context, "nightly_containers", "nightly")
     }
@@ -88,7 +89,7 @@ impl User {
         let mut build = cargo::nightly(&project);
         build.arg("build").env("CARGO_TARGET_DIR", &self.target);
         let built = self.try_run(name, build.env("CARGO_PROFILE_DEV_DEBUG", "0"))?;
-        // Names of what is not stable change.
+        // The names of unstable features change.
         if let Some(unknown) = built.stderr.lines().find(|line| line.starts_with("error[E0635]")) {
             return Ok(Outcome::Skipped(format!("{}: {unknown}", version.trim_end())));
         }
@@ -96,7 +97,7 @@ impl User {
         self.says_hello(name)
     }
 
-    /// Wrong use in a program as `cargo build` makes it is seen, and named in one line.
+    /// Checks that a program as `cargo build` makes it stops wrong use with one line.
     pub(super) fn stops(&self, context: &Context) -> Result<Outcome> {
         let main = fs::read_to_string(context.root.join("tests/crate/wrong.rs"))?;
         self.runs("wrong", &self.program("wrong", &dependency(""), &main)?)?;
@@ -107,7 +108,8 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Somebody else's program, with the README's two lines: it finds what there is, by several threads.
+    /// Tests another project's program with the README's two lines: it must find all lines, with
+    /// several threads.
     pub(super) fn ripgrep(&self) -> Result<Outcome> {
         let from = format!("[dependencies]\nripgrep = \"={RIPGREP}\"\n");
         let project = self.program("of-ripgrep", &from, HELLO)?;
@@ -151,7 +153,7 @@ fn append(file: &Path, text: &str) -> Result<()> {
     Ok(fs::write(file, fs::read_to_string(file)? + text)?)
 }
 
-/// The lines of all files below a directory in which the words stand.
+/// Returns the lines of all files below a directory that contain the words.
 fn lines_with(directory: &Path, words: &str) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -166,12 +168,12 @@ fn lines_with(directory: &Path, words: &str) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The second number in `cargo 1.95.0 (...)`.
+/// Returns the second number in `cargo 1.95.0 (...)`.
 fn minor(version: &str) -> Option<u32> {
     version.split(' ').nth(1)?.split('.').nth(1)?.parse().ok()
 }
 
-/// Whether a program's statistics say that it has had memory from this version.
+/// Returns whether a program's statistics say that it got memory from this version.
 fn served(stderr: &str) -> bool {
     let stats: Option<serde_json::Value> =
         stderr.lines().last().and_then(|line| serde_json::from_str(line).ok());

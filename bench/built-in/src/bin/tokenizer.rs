@@ -1,4 +1,4 @@
-//! GPT-2's tokenizer on a text, batch by batch, as a program does that feeds a language model.
+//! Runs GPT-2's tokenizer on a text, batch by batch, like a program that feeds a language model.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,8 +32,8 @@ struct Cli {
     /// Lines or documents in a call
     #[arg(long, default_value_t = 1000)]
     batch: usize,
-    /// Calls, which take the batches of the text in turn; those before the last that make up the whole
-    /// text are not timed
+    /// Calls, which take the batches of the text in turn; only the last ones, which make up the
+    /// whole text, are timed
     #[arg(long)]
     calls: usize,
     /// Tokens that the text must have
@@ -88,7 +88,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The text in this many parts of whole lines, as equal as can be.
+/// Cuts the text into this many parts of whole lines, as equal as possible.
 fn documents<'a>(text: &'a str, lines: &[&'a str], count: usize) -> Vec<&'a str> {
     let offset = |line: usize| {
         lines.get(line).map_or(text.len(), |line| line.as_ptr().addr() - text.as_ptr().addr())

@@ -1,6 +1,6 @@
-//! Vectors that grow element by element: nearly all that the allocator does is `realloc`.
+//! Grows vectors element by element: nearly all calls of the allocator are `realloc`.
 //!
-//! After the programs that the allocator elfmalloc was measured with.
+//! Modelled on the programs that the allocator elfmalloc was measured with.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -20,13 +20,13 @@ static GLOBAL: Chosen = Chosen;
 #[command(about = "Grows vectors, one push at a time")]
 struct Cli {
     growth: Growth,
-    /// How the vectors come by their memory
+    /// The vectors' way to get memory
     #[arg(long, value_enum)]
     vec: Kind,
     /// Threads that do the same at the same time
     #[arg(long)]
     threads: usize,
-    /// How often each does it
+    /// Number of times that each thread does it
     #[arg(long)]
     times: usize,
 }
@@ -49,7 +49,7 @@ enum Kind {
     Generic,
 }
 
-/// What both kinds of vector can do.
+/// The common interface of both kinds of vector.
 trait Grow<T> {
     fn push(&mut self, value: T);
     fn as_slice(&self) -> &[T];
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
         threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
     });
     let right = ends.iter().all(|&(right, ..)| right);
-    // From when the first began to when the last had ended.
+    // The time from the first thread's begin to the last one's end.
     let begin = ends.iter().map(|&(_, begin, _)| begin).min().context("--threads")?;
     let end = ends.iter().map(|&(.., end)| end).max().context("--threads")?;
     ensure!(right, "a vector does not hold what was pushed");

@@ -1,4 +1,4 @@
-//! Many blocks at once, under the eyes of the watch.
+//! Fills memory with many blocks and frees them, and reports the live bytes to the watch.
 
 use std::mem;
 
@@ -7,10 +7,10 @@ use fastrand::Rng;
 use super::watch::Watch;
 use crate::block::{self, Block, LEAST};
 
-/// Blocks between two words to the watch.
+/// Blocks between two reports to the watch.
 const CHUNK: usize = 256;
 
-/// So many blocks of 16 bytes up to so many doublings of it.
+/// Makes `count` blocks of 16 bytes up to `doublings` doublings of it.
 pub fn fill(watch: &Watch, rng: &mut Rng, count: usize, doublings: u32) -> Vec<Block> {
     let mut blocks = Vec::with_capacity(count);
     let mut bytes = table(count);
@@ -26,7 +26,7 @@ pub fn fill(watch: &Watch, rng: &mut Rng, count: usize, doublings: u32) -> Vec<B
     blocks
 }
 
-/// Frees blocks, and their table, in the order in which they come; keeps every `step`-th if asked to.
+/// Frees blocks, and their table, in their order; keeps every `step`-th if `keep` is given.
 pub fn free(watch: &Watch, blocks: Vec<Block>, keep: Option<usize>) -> Vec<Block> {
     let mut freed = table(blocks.len());
     let mut kept = Vec::with_capacity(keep.map_or(0, |step| blocks.len().div_ceil(step)));
@@ -46,7 +46,7 @@ pub fn free(watch: &Watch, blocks: Vec<Block>, keep: Option<usize>) -> Vec<Block
     kept
 }
 
-/// What the pointers to so many blocks take.
+/// Returns the bytes of `count` pointers to blocks.
 fn table(count: usize) -> isize {
     (count * size_of::<Block>()) as isize
 }

@@ -1,4 +1,4 @@
-//! Two threads replace buffers of 64 to 256 KiB at random, and then only keep those that they have.
+//! Two threads replace buffers of 64 to 256 KiB at random, and then only keep the last ones.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::crew;
 use crate::report::Report;
 
 const THREADS: usize = 2;
-/// Of a thread: about 60 MiB.
+/// Of each thread: about 60 MiB.
 const BUFFERS: usize = 500;
 const TIMES: usize = 20_000;
 const LEAST: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Threads come and go, some at a time. Each leaves some blocks behind that stay.
+//! Short threads run, some at a time; each leaves some blocks behind that stay.
 
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::report::Report;
 
 const WAVES: u64 = 625;
 const THREADS: u64 = 16;
-/// Of a thread: about 125 KiB, of which a fiftieth stays.
+/// Of each thread: about 125 KiB, of which a fiftieth stays.
 const BLOCKS: usize = 500;
 const KEEP: usize = 50;
 

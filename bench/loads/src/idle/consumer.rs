@@ -1,4 +1,4 @@
-//! One thread allocates, and another only frees. Both live on when there is nothing more to do.
+//! One thread allocates, and another only frees; both stay alive, idle, after the work.
 
 use std::sync::{Mutex, mpsc};
 
@@ -10,7 +10,7 @@ use crate::crew;
 use crate::report::Report;
 
 const BATCHES: usize = 10;
-/// In a batch: about 50 MiB.
+/// In each batch: about 50 MiB.
 const BLOCKS: usize = 200_000;
 
 pub fn run(watch: &Watch) -> Report {

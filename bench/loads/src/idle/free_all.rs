@@ -1,4 +1,4 @@
-//! One thread fills memory with blocks from 16 bytes to 16 KiB and frees them all, again and again.
+//! One thread fills memory with blocks from 16 bytes to 16 KiB and frees them all, several times.
 
 use fastrand::Rng;
 

@@ -1,4 +1,5 @@
-//! Memory over time: a load, and then nothing. What stays resident, beside the bytes that are live?
+//! Measures memory over time: how much stays resident during a load and while idle after it, beside
+//! the live bytes.
 
 mod blocks;
 mod buffers;

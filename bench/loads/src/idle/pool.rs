@@ -1,4 +1,4 @@
-//! A pool of threads: bursts of work with pauses between, and then nothing more to do.
+//! A pool of threads has bursts of work with pauses between, and then idles.
 
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::report::Report;
 
 const THREADS: usize = 8;
 const BURSTS: usize = 20;
-/// In a burst of a thread: about 5 MiB.
+/// In each burst of a thread: about 5 MiB.
 const BLOCKS: usize = 20_000;
 const PAUSE: Duration = Duration::from_millis(10);
 

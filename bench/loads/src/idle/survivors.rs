@@ -1,4 +1,4 @@
-//! Memory grows to 1 GiB of small blocks; all are freed but every 100th.
+//! Memory grows to 1 GiB of small blocks; all but every 100th are freed.
 
 use fastrand::Rng;
 

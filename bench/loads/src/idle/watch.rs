@@ -1,5 +1,5 @@
-//! Follows the resident memory of this process while a load runs, and after. Allocates nothing until
-//! it reports.
+//! Samples the resident memory of this process while a load runs, and after. Allocates nothing
+//! until it reports.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use crate::report::Report;
 use crate::resident;
 
-/// Between two points while the load runs, and while the process idles.
+/// Time between two points while the load runs, and while the process idles.
 const STEP: Duration = Duration::from_millis(20);
 const IDLE_STEP: Duration = Duration::from_millis(100);
-/// Points reported at most.
+/// Maximum number of points in the report.
 const REPORTED: usize = 300;
-/// Room for more than a minute.
+/// Capacity in points: more than a minute.
 const ROOM: usize = 4096;
 
 /// Seconds, resident KiB, live KiB.
 type Point = (f64, f64, f64);
 
-/// Static, so that no allocator holds it.
+/// Static, so that it is in no allocator's memory.
 static SERIES: Mutex<([Point; ROOM], usize)> = Mutex::new(([(0.0, 0.0, 0.0); ROOM], 0));
 
 pub struct Watch {
@@ -37,12 +37,12 @@ impl Watch {
         Self { begin: Instant::now(), idle, live: AtomicI64::new(0), idles, over }
     }
 
-    /// So many bytes more, or less, are live. A load says so now and then, not with each block.
+    /// Adds `bytes`, or subtracts them if negative. A load calls it once for many blocks.
     pub fn live(&self, bytes: isize) {
         self.live.fetch_add(bytes as i64, Relaxed);
     }
 
-    /// For a thread of its own: takes points until the report.
+    /// Takes points until the report; runs in a thread of its own.
     pub fn sample(&self) {
         while !self.over.load(Relaxed) {
             let live = self.live.load(Relaxed) as f64 / 1024.0;
@@ -56,7 +56,7 @@ impl Watch {
         }
     }
 
-    /// The load is done: takes the figures now, and while the process idles.
+    /// Called when the load is done: takes the figures now, and while the process idles.
     pub fn rest(&self) -> Report {
         let load = self.begin.elapsed();
         let end = resident::kib();

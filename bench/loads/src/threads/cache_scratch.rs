@@ -1,6 +1,6 @@
-//! Passive false sharing: one thread allocates small objects side by side and hands one to each worker;
-//! the workers free them, and go on allocating and writing. An allocator that keeps a freed object for
-//! whoever freed it makes two threads write to one cache line for ever.
+//! Tests passive false sharing: one thread allocates small objects side by side and gives one to
+//! each worker. The workers free them, and go on allocating and writing. If an allocator keeps a
+//! freed object for the thread that freed it, two threads write to one cache line for ever.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use crate::threads::Scale;
 
 /// Objects allocated, written and freed, by all threads together.
 const OBJECTS: usize = 1_000_000;
-/// Of each object.
+/// Writes to each object.
 const WRITES: usize = 1000;
 
 pub fn run(Scale { threads, times }: Scale) -> Report {

@@ -1,6 +1,6 @@
-//! A server: each thread has slots with objects, and replaces random ones by new ones. After a while it
-//! hands its slots over to a successor, a new thread, and ends; so objects outlive their threads, and
-//! are freed by others.
+//! Simulates a server: each thread has slots with objects, and replaces random ones by new ones.
+//! After a while it hands its slots over to a new thread, its successor, and ends. So objects
+//! outlive their threads, and are freed by others.
 
 use std::thread::{self, Scope};
 
@@ -12,7 +12,7 @@ use crate::report::Report;
 use crate::resident;
 use crate::threads::Scale;
 
-/// Objects replaced, slots, and threads that come to their end: of all together.
+/// Objects replaced, slots, and threads that end: of all threads together.
 const OBJECTS: usize = 2_000_000;
 const SLOTS: usize = 20_000;
 const HANDOVERS: usize = 1000;

@@ -1,4 +1,5 @@
-//! Loads on a number of threads. The work of all threads together is the same on any number, unless more is asked for.
+//! Runs loads on a number of threads. The work of all threads together is the same on any number,
+//! unless `--times` asks for more.
 
 mod cache_scratch;
 mod larson;
@@ -17,13 +18,14 @@ use crate::report::Report;
 pub enum Load {
     /// Threads allocate, keep and pass on objects through shared slots, generation by generation
     Mstress(Args),
-    /// Objects allocated side by side are freed by workers, who then allocate and write (false sharing)
+    /// Objects allocated side by side are freed by workers, who then allocate and write (false
+    /// sharing)
     CacheScratch(Args),
     /// Servers replace random objects in their slots, and hand them over to successors
     Larson(Args),
     /// Producers only allocate, consumers only free
     Xmalloc(Args),
-    /// The same with objects of one size
+    /// Like xmalloc, with objects of one size
     Pipe(Args),
     /// Bursts of small objects, freed in mixed orders
     Sh8bench(Args),
@@ -33,15 +35,15 @@ pub enum Load {
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// All of them alive at once
+    /// Number of threads, all alive at once
     #[arg(long, value_name = "N")]
     threads: NonZeroUsize,
-    /// So many times the work, all threads together: for machines with more than two CPUs
+    /// Multiply the work of all threads together by this: for machines with more than two CPUs
     #[arg(long, value_name = "N", default_value = "1")]
     times: NonZeroUsize,
 }
 
-/// What all threads do together, and how many they are.
+/// The number of threads, and the factor of their common work.
 #[derive(Clone, Copy)]
 struct Scale {
     threads: usize,

@@ -1,5 +1,5 @@
-//! Threads allocate objects, keep some, and pass some on through shared slots. Generation by generation
-//! the threads end and new ones begin, while what lies in the slots lives on.
+//! Threads allocate objects, keep some, and pass some on through shared slots. Generation by
+//! generation the threads end and new ones begin, while the objects in the slots stay.
 
 use std::sync::atomic::{AtomicPtr, Ordering::AcqRel};
 
@@ -16,7 +16,7 @@ const GENERATIONS: usize = 2;
 const OBJECTS: usize = 1_280_000;
 /// Kept by all threads together.
 const KEPT: usize = 16_000;
-/// Shared.
+/// Shared by all threads.
 const SLOTS: usize = 4_000;
 
 pub fn run(Scale { threads, times }: Scale) -> Report {
@@ -50,12 +50,12 @@ fn work(slots: &Slots, objects: usize, keeps: usize, seed: usize) {
             object = slots.swap(rng.usize(..SLOTS), object);
         }
         let at = rng.usize(..kept.len());
-        // What was kept there goes.
+        // This frees the object that was kept there.
         kept[at] = object;
     }
 }
 
-/// One in a thousand is large.
+/// Returns a size; one in a thousand is large.
 fn size(rng: &mut Rng) -> usize {
     if rng.u32(..1000) == 0 { block::any_size(rng, 2 << 10, 6) } else { block::small_size(rng) }
 }
@@ -70,11 +70,11 @@ impl Slots {
 
     fn swap(&self, at: usize, object: Option<Block>) -> Option<Block> {
         let start = object.map_or(std::ptr::null_mut(), Block::into_raw);
-        // SAFETY: what a swap takes out nobody else does.
+        // SAFETY: each pointer in a slot is from `into_raw`, and only one swap takes it out.
         unsafe { Block::from_raw(self.0[at].swap(start, AcqRel)) }
     }
 
-    /// Frees every so many-th.
+    /// Frees every `step`-th.
     fn clear(&self, step: usize) {
         for at in (0..SLOTS).step_by(step) {
             self.swap(at, None);

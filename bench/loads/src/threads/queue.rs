@@ -1,5 +1,6 @@
-//! A queue with many producers and one consumer: each message is an object of its own, and so are the
-//! links of the queue. All is allocated by the producers and freed by the consumer.
+//! Sends messages through a queue with many producers and one consumer. Each message is an object,
+//! and the queue's links are others; the producers allocate all of them and the consumer frees
+//! them.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -17,7 +18,7 @@ use crate::threads::Scale;
 
 /// Of all producers together.
 const MESSAGES: usize = 2_000_000;
-/// Messages that may wait in the queue.
+/// Maximum number of messages that wait in the queue.
 const WAITING: usize = 20_000;
 
 pub fn run(Scale { threads, times }: Scale) -> Result<Report> {
@@ -57,7 +58,7 @@ struct Producer {
 }
 
 impl Producer {
-    /// Sleeps while `window` messages are under way.
+    /// Sends messages; sleeps while `window` of them are under way.
     fn produce(&self, producer: usize, messages: usize, window: usize, queue: &Sender<Message>) {
         self.thread.set(thread::current()).expect("one thread a producer");
         let mut rng = Rng::with_seed(producer as u64);
@@ -85,7 +86,7 @@ fn consume(queue: &Receiver<Message>, producers: &[Producer], messages: usize, w
         from.bytes_received.fetch_add(object.size(), Relaxed);
         drop(object);
         let received = from.received.fetch_add(1, Relaxed) + 1;
-        // Seldom, so that the waking up costs little.
+        // Wakes the producer seldom, so that waking costs little.
         if received.is_multiple_of(window / 2) {
             from.thread.get().expect("it has sent").unpark();
         }

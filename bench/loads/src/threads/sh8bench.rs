@@ -1,5 +1,5 @@
-//! Bursts of small objects of mixed sizes, freed in mixed orders: the oldest first, the latest first,
-//! every other one first, at random, and by another thread.
+//! Frees bursts of small objects of mixed sizes in mixed orders: the oldest first, the latest
+//! first, every other one first, at random, and by another thread.
 
 use std::mem;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ const BURST: usize = 1000;
 type Burst = Vec<Block>;
 
 pub fn run(Scale { threads, times }: Scale) -> Report {
-    // What a thread is to free for its neighbour.
+    // Bursts that a thread frees for its neighbour.
     let left: Vec<_> = (0..threads).map(|_| Mutex::new(Burst::new())).collect();
     let take = |index: usize| mem::take(&mut *left[index % threads].lock().unwrap());
     let work = |index: usize| {
@@ -30,7 +30,7 @@ pub fn run(Scale { threads, times }: Scale) -> Report {
             if round % 5 < 4 {
                 free(burst, round % 5, &mut rng);
             } else {
-                // Frees itself what the neighbour has not taken.
+                // Frees what the neighbour has not taken.
                 drop(take(index + 1));
                 *left[(index + 1) % threads].lock().unwrap() = burst;
                 drop(take(index));

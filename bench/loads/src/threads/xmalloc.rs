@@ -1,5 +1,5 @@
-//! Producers only allocate, consumers only free: batches of objects go through a channel, and the
-//! memory has to find its way back.
+//! Passes batches of objects from producers, which only allocate, to consumers, which only free.
+//! The allocator has to bring the memory back.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -16,13 +16,13 @@ use crate::threads::Scale;
 const BATCHES: usize = 40_000;
 /// Objects in a batch.
 const BATCH: usize = 100;
-/// Batches that may wait in the channel.
+/// Maximum number of batches that wait in the channel.
 const WAITING: usize = 100;
 
-/// The size of an object.
+/// Draws the size of an object.
 type Size = fn(&mut Rng) -> usize;
 
-/// Objects of one size, in bytes: all threads meet in one size class.
+/// Runs with objects of one size in bytes, so that all threads use one size class.
 pub fn run_alike(scale: Scale) -> Report {
     run(scale, |_| 1024)
 }
@@ -53,7 +53,7 @@ fn run(Scale { threads, times }: Scale, size: Size) -> Report {
     crew::report(seconds, freed)
 }
 
-/// Returns the bytes of all objects.
+/// Sends batches. Returns the bytes of all objects.
 fn produce(sender: &Sender<Vec<Block>>, batches: usize, seed: usize, size: Size) -> usize {
     let mut rng = Rng::with_seed(seed as u64);
     let mut bytes = 0;

@@ -1,12 +1,12 @@
-//! For the peers' build scripts: lets a `cdylib` export a C allocator under the standard names.
+//! For the peers' build scripts: makes a `cdylib` export a C allocator under the standard names.
 //!
-//! Forwarding functions would cost a jump a call (0.3 ns, which counts beside the 6 ns that a tight
-//! loop takes). Instead the linker gives the peer's own functions second names.
+//! Forwarding functions would cost a jump in each call (0.3 ns, which matters beside the 6 ns of a
+//! tight loop). Instead the linker gives the peer's own functions second names.
 
 use std::path::Path;
 use std::{env, fs};
 
-/// What programs on Linux use of an allocator.
+/// The allocator functions that programs on Linux use.
 const FUNCTIONS: [&str; 8] = [
     "malloc",
     "free",
@@ -18,7 +18,7 @@ const FUNCTIONS: [&str; 8] = [
     "malloc_usable_size",
 ];
 
-/// Exports each function as the one that the peer calls `name_of` it.
+/// Exports each function; the peer calls it `name_of` its name.
 ///
 /// Works with LLD, Rust's linker on x86-64 Linux: it accepts a version script besides rustc's own.
 pub fn export(name_of: impl Fn(&str) -> String) {

@@ -1,6 +1,6 @@
-//! glibc's malloc, made slow (it spins) and fat (it takes and touches twice what is asked
-//! for): if the benchmark does not show both, the benchmark is broken. The other functions stay
-//! glibc's, whose blocks these are. `PEER_SLOW=crash`, `exit` or `hang` makes it worse than slow.
+//! Makes glibc's malloc slow (it spins) and fat (it takes and touches twice the requested size), to
+//! test the benchmark: it must show both. The other functions are glibc's own and serve these
+//! blocks. `PEER_SLOW=crash`, `exit` or `hang` makes it fail.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::{hint, ptr};
@@ -22,7 +22,7 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     let Some(fat) = size.checked_mul(2) else {
         return ptr::null_mut();
     };
-    // SAFETY: glibc's own malloc under its other name; a block of `fat` bytes.
+    // SAFETY: glibc's own malloc under its other name; it returns null or `fat` bytes.
     unsafe {
         let block = __libc_malloc(fat);
         if !block.is_null() {
@@ -32,9 +32,9 @@ unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     }
 }
 
-/// As the environment wants it.
+/// Fails in the way that the environment requests.
 fn misbehave() {
-    // SAFETY: neither function allocates; the string is one of the environment.
+    // SAFETY: neither function allocates; the string belongs to the environment.
     unsafe {
         let how = getenv(c"PEER_SLOW".as_ptr());
         if how.is_null() {

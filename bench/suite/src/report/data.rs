@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::Result;
-use ebb::stats::{Comparison, Quartiles};
+use ebb::stats::{Comparison, Quartiles, geometric_mean};
 
 use crate::case::{CPU, END, Kind, PEAK, Series, TIME};
 use crate::conditions::{Conditions, Described};
@@ -73,7 +73,7 @@ impl Data {
 
     /// The same with the guests of some cases.
     pub fn everyone(&self) -> Vec<&str> {
-        self.names(|kind| !matches!(kind, Kind::OurMode | Kind::OurCare))
+        self.names(|kind| matches!(kind, Kind::Peer | Kind::Ours | Kind::Guest))
     }
 
     /// The allocator under test in the mode that it chooses, and in forced modes.
@@ -89,6 +89,11 @@ impl Data {
     /// The allocator under test.
     pub fn ours(&self) -> &str {
         self.names(|kind| kind == Kind::Ours).first().copied().unwrap_or_default()
+    }
+
+    /// The build before the one under test, if it took part.
+    pub fn before(&self) -> Option<&str> {
+        self.names(|kind| kind == Kind::Before).first().copied()
     }
 
     /// Figures of a case that its program reported beside its time and peak.
@@ -116,10 +121,48 @@ impl Data {
 
     /// An allocator against another, by pairs of runs of one round: a slow spell of the machine cancels out.
     pub fn ratio(&self, case: &str, figure: &str, of: &str, to: &str) -> Option<Comparison> {
-        let (of, to) = (self.rounds(case, figure, of)?, self.rounds(case, figure, to)?);
-        let pairs = of.iter().filter_map(|(round, value)| Some((to.get(round)?, value)));
-        let (to, of): (Vec<_>, Vec<_>) = pairs.unzip();
+        let (_, to, of) = self.pairs(case, figure, of, to)?;
         Comparison::of(&to, &of)
+    }
+
+    /// The rounds that both have, with the values of `to` and of `of`.
+    fn pairs(
+        &self,
+        case: &str,
+        figure: &str,
+        of: &str,
+        to: &str,
+    ) -> Option<(Vec<u32>, Vec<f64>, Vec<f64>)> {
+        let (of, to) = (self.rounds(case, figure, of)?, self.rounds(case, figure, to)?);
+        let pairs = of.iter().filter_map(|(&round, &value)| Some((round, *to.get(&round)?, value)));
+        Some(pairs.collect())
+    }
+
+    /// The geometric mean of these ratios over cases that all have one. It is taken in each round, so
+    /// that the rounds give its confidence interval. In a round that a case does not run in, its
+    /// median ratio counts.
+    pub fn mean_ratio(
+        &self,
+        cases: &[&str],
+        figure: &str,
+        of: &str,
+        to: &str,
+    ) -> Option<Comparison> {
+        let ratios = cases.iter().map(|case| {
+            let median = self.ratio(case, figure, of, to)?.ratio;
+            let (rounds, base, values) = self.pairs(case, figure, of, to)?;
+            let ratios = values.iter().zip(base).map(|(value, base)| value / base);
+            Some((rounds.into_iter().zip(ratios).collect::<Rounds>(), median))
+        });
+        let ratios: Vec<_> = ratios.collect::<Option<_>>()?;
+        let rounds: BTreeSet<_> = ratios.iter().flat_map(|(by_round, _)| by_round.keys()).collect();
+        let mean = |round| {
+            let of_case =
+                |(by_round, median): &(Rounds, f64)| *by_round.get(round).unwrap_or(median);
+            geometric_mean(&ratios.iter().map(of_case).collect::<Vec<_>>())
+        };
+        let means: Vec<_> = rounds.into_iter().filter_map(mean).collect();
+        Comparison::of(&vec![1.0; means.len()], &means)
     }
 
     /// The peer, or guest, with the best median.
@@ -165,6 +208,7 @@ pub mod tests {
                 let kind = match allocator {
                     "ebbmalloc" => Kind::Ours,
                     "ebbmalloc-harden" => Kind::OurCare,
+                    "before" => Kind::Before,
                     name if name.starts_with("ebbmalloc") => Kind::OurMode,
                     name if name.starts_with("guest") => Kind::Guest,
                     _ => Kind::Peer,
@@ -185,6 +229,7 @@ pub mod tests {
             rounds: 5,
             quick: false,
             library: "a library".into(),
+            build_before: None,
             tuning: Vec::new(),
             mode: "mode percpu".into(),
             allocators,
@@ -200,6 +245,20 @@ pub mod tests {
         let data = data(&[("a/b", "glibc", &[1.0, 10.0]), ("a/b", "ebbmalloc", &[2.0, 20.0, 9.0])]);
         let ratio = data.ratio("a/b", TIME, "ebbmalloc", "glibc").unwrap();
         assert!([ratio.low, ratio.ratio, ratio.high].iter().all(|r| (r - 2.0).abs() < 1e-9));
+    }
+
+    #[test]
+    fn a_mean_is_taken_in_each_round() {
+        let data = data(&[
+            ("a/b", "before", &[1.0, 1.0, 1.0, 1.0, 1.0]),
+            ("a/b", "ebbmalloc", &[2.0, 4.0, 2.0, 2.0, 2.0]),
+            ("a/c", "before", &[1.0, 10.0]),
+            ("a/c", "ebbmalloc", &[8.0, 80.0]),
+        ]);
+        let mean = data.mean_ratio(&["a/b", "a/c"], TIME, "ebbmalloc", "before").unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(near(mean.low, 4.0) && near(mean.ratio, 4.0) && near(mean.high, 32f64.sqrt()));
+        assert!(data.mean_ratio(&["a/b", "a/d"], TIME, "ebbmalloc", "before").is_none());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use ebb::stats;
 
+use super::before;
 use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
 use super::picture::Pictures;
@@ -22,6 +23,7 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
         ("What is missing", missing(data)),
         ("How to read this", introduction(data)),
         ("Means by group", summary(data) + &image(&pictures.summary)),
+        ("Against the build before", before::write(data)),
         (&format!("Where {} is best", data.ours()), best(data)),
         (&format!("Where {} loses", data.ours()), losses(data)),
         ("What looking for mistakes costs", cares(data)),
@@ -215,6 +217,7 @@ fn conditions(data: &Data) -> String {
         format!("load {} before, {} after", conditions.load_before, conditions.load_after),
         format!("{}: {}; {}", data.ours(), conditions.mode.trim(), conditions.library),
     ];
+    lines.extend(conditions.build_before.iter().map(|build| format!("before: {build}")));
     lines.extend(conditions.tuning.iter().map(|set| format!("in the environment: {set}")));
     lines.extend(conditions.allocators.iter().map(|a| format!("{}: {}", a.name, a.origin)));
     list(lines)

@@ -1,7 +1,9 @@
 //! The result of a run for people: tables and pictures.
 //!
-//! `data` holds the results, `means` averages them; `table` and `picture` show them; `markdown` is the document.
+//! `data` holds the results, `means` averages them; `table` and `picture` show them; `before`
+//! compares two builds; `markdown` is the document.
 
+mod before;
 mod data;
 mod markdown;
 mod means;

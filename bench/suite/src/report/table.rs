@@ -60,7 +60,7 @@ pub fn of_modes(data: &Data, figure: &str, modes: &[&str]) -> Option<String> {
 }
 
 /// Label, unit, and a figure for each allocator.
-fn cells(data: &Data, row: &Row, allocators: &[&str]) -> Vec<String> {
+pub fn cells(data: &Data, row: &Row, allocators: &[&str]) -> Vec<String> {
     let medians = allocators.iter().filter_map(|name| data.median(row.case, row.figure, name));
     let unit = Unit::of(row.figure, medians.min_by(f64::total_cmp).unwrap_or_default());
     let cell = |name: &&str| {
@@ -91,7 +91,11 @@ pub struct Standing<'a> {
 
 impl<'a> Standing<'a> {
     pub fn of(data: &'a Data, case: &'a str, figure: &str) -> Option<Self> {
-        let peer = data.best_peer(case, figure)?;
+        Self::to(data, case, figure, data.best_peer(case, figure)?)
+    }
+
+    /// The same to any other allocator.
+    pub fn to(data: &'a Data, case: &'a str, figure: &str, peer: &'a str) -> Option<Self> {
         let comparison = data.ratio(case, figure, data.ours(), peer)?;
         let noisy = [peer, data.ours()].iter().any(|name| data.noisy(case, figure, name));
         Some(Self { case, peer, comparison, noisy, more_is_better: more_is_better(figure) })
@@ -99,18 +103,27 @@ impl<'a> Standing<'a> {
 
     /// The median of the paired ratios and its confidence interval.
     pub fn ratio(&self) -> String {
-        let Comparison { ratio, low, high, .. } = self.comparison;
-        format!("{ratio:.2} ({low:.2}..{high:.2})")
+        ratio_of(&self.comparison, 2)
     }
 
     pub fn verdict(&self) -> String {
-        let word = match (self.comparison.verdict, self.more_is_better) {
-            (Verdict::Less, false) | (Verdict::More, true) => "better",
-            (Verdict::More, false) | (Verdict::Less, true) => "worse",
-            (Verdict::Same, _) => "same",
-            (Verdict::TooFewRuns, _) => "too few rounds",
-        };
+        let word = verdict_of(&self.comparison, self.more_is_better);
         format!("{word}{}", if self.noisy { ", noisy" } else { "" })
+    }
+}
+
+/// A ratio with that many decimals, and its confidence interval.
+pub fn ratio_of(comparison: &Comparison, decimals: usize) -> String {
+    let Comparison { ratio, low, high, .. } = comparison;
+    format!("{ratio:.decimals$} ({low:.decimals$}..{high:.decimals$})")
+}
+
+pub fn verdict_of(comparison: &Comparison, more_is_better: bool) -> &'static str {
+    match (comparison.verdict, more_is_better) {
+        (Verdict::Less, false) | (Verdict::More, true) => "better",
+        (Verdict::More, false) | (Verdict::Less, true) => "worse",
+        (Verdict::Same, _) => "same",
+        (Verdict::TooFewRuns, _) => "too few rounds",
     }
 }
 
@@ -156,7 +169,7 @@ pub fn of_cares(lines: &[(&str, usize, f64, f64)]) -> String {
     table(header.into(), lines.iter().map(row))
 }
 
-fn table(header: Vec<String>, body: impl IntoIterator<Item = Vec<String>>) -> String {
+pub fn table(header: Vec<String>, body: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN).set_header(header).add_rows(body);
     for column in table.column_iter_mut().skip(2) {

@@ -1,4 +1,4 @@
-//! What a process costs that does nothing, and a little of everything.
+//! Cases that measure the cost of an empty process, and small general loads.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Programs that have their allocator built in, as a library for another language has: `bench/built-in`.
+//! Builds the programs in `bench/built-in`, which have their allocator built in.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::kit::Kit;
 const CRATES: [&str; 7] =
     ["ebbmalloc", "mimalloc2", "mimalloc3", "jemalloc", "snmalloc", "rpmalloc", "tcmalloc"];
 
-/// Where the programs of each build are.
+/// The directories of each build's programs.
 #[derive(Clone)]
 pub struct Builds {
     system: PathBuf,
@@ -28,7 +28,7 @@ impl Builds {
         Ok(Self { system: kit.build("built-in", "")?, crates: Rc::new(crates) })
     }
 
-    /// A case of one of the programs. Allocators that are no crate are preloaded.
+    /// Makes a case of one of the programs. Allocators that are no crate are preloaded.
     pub fn case(
         &self,
         name: impl Into<String>,
@@ -38,9 +38,10 @@ impl Builds {
     ) -> Case {
         let builds = self.clone();
         Case::chosen(name, about, move |allocator| Ok(with(builds.job(allocator, program)?)))
+            .ours_built_in()
     }
 
-    /// A program on the system's allocator, for preloading.
+    /// Returns a program on the system's allocator, for preloading.
     pub fn preloaded(&self, program: &str) -> Job {
         Job::new(self.system.join(program))
     }

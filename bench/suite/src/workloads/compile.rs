@@ -1,7 +1,9 @@
-//! Compilers: a C++ file that instantiates much of the standard library, and two Rust crates.
+//! Cases with compilers: a C++ file that instantiates much of the standard library, and two Rust
+//! crates.
 //!
-//! GCC keeps its syntax trees in a pool of its own; the rest comes from malloc. The Rust compiler is
-//! Debian's: the one that rustup installs has jemalloc built in, which preloading does not replace.
+//! GCC keeps its syntax trees in a pool of its own; the rest comes from malloc. The Rust compiler
+//! is Debian's: the one that rustup installs has jemalloc built in, which preloading does not
+//! replace.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +14,7 @@ use anyhow::Result;
 use crate::case::{Case, Job};
 use crate::kit::{Kit, run};
 
-/// The crates that are compiled: the last ones without build scripts that Debian's compiler accepts.
+/// The crates to compile: the last versions without build scripts that Debian's compiler accepts.
 const MANIFEST: &str = r#"
 [package]
 name = "crates-to-compile"
@@ -51,7 +53,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     ])
 }
 
-/// Sources from crates.io, into `directory/vendor`.
+/// Downloads sources from crates.io into `directory/vendor`.
 fn download(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory.join("src"))?;
     fs::write(directory.join("src/lib.rs"), "")?;

@@ -1,4 +1,4 @@
-//! Memory over time: a load, and then nothing. What a server keeps from others while it has no requests.
+//! Cases that measure memory over time: a load, then idling, like a server without requests.
 
 use anyhow::Result;
 
@@ -22,7 +22,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (load, about) in LOADS {
         let about = format!("{about}; then 10 s idle");
-        // 10 seconds each time: two rounds have to do.
+        // Each takes 10 seconds more, so two rounds must be enough.
         cases.push(Case::new(format!("idle/{load}"), about, job(load, 10)).at_most(2));
     }
     let short = "as idle/pool, then 1 s idle";

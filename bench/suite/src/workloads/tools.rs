@@ -1,4 +1,4 @@
-//! Tools that interpret a script: sqlite3, node and perl.
+//! Cases with tools that interpret a script: sqlite3, node and perl.
 
 use std::fmt::Write;
 use std::fs;
@@ -28,11 +28,12 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
 const CUSTOMERS: u64 = 2_000;
 const ORDERS: u64 = 25_000;
 
-/// An SQL script that fails unless the sums come out as expected.
+/// Makes an SQL script that fails unless the sums come out as expected.
 fn orders() -> String {
     let mut sql = String::from(
         "CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, town TEXT);\n\
-         CREATE TABLE orders (id INTEGER PRIMARY KEY, customer INTEGER, price INTEGER, note TEXT);\n\
+         CREATE TABLE orders \
+         (id INTEGER PRIMARY KEY, customer INTEGER, price INTEGER, note TEXT);\n\
          CREATE INDEX by_customer ON orders (customer, price);\n",
     );
     let mut kept = 0;

@@ -1,5 +1,6 @@
-//! Vectors that grow push by push, so that nearly all calls are `realloc`: a `Vec` on the global
-//! allocator, which is preloaded, and a `Vec` generic over the allocator, which is built in.
+//! Cases with vectors that grow push by push, so that nearly all calls are `realloc`: a `Vec` on
+//! the global allocator, which is preloaded, and a `Vec` generic over the allocator, which is built
+//! in.
 
 use anyhow::Result;
 
@@ -7,7 +8,7 @@ use super::built_in::Builds;
 use crate::case::{Case, Job};
 use crate::kit::Kit;
 
-/// What grows, in words, and how often on 1 thread and on each of 32.
+/// Name, description, and number of times on 1 thread and on each of 32.
 const GROWTHS: [(&str, &str, u32, u32); 3] = [
     ("small", "8 vectors of 500 numbers", 60_000, 4_000),
     ("large", "500,000 numbers onto 16,384", 400, 25),

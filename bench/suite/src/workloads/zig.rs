@@ -1,5 +1,6 @@
-//! Zig's own front end, in process: parses and lowers Zig's standard library on a `std.mem.Allocator`:
-//! Zig's `SmpAllocator`, the C library's functions (any peer), or ebbmalloc by its package for Zig (`zig/`).
+//! Cases with Zig's own front end, in process: parses and lowers Zig's standard library on a
+//! `std.mem.Allocator`. That is Zig's `SmpAllocator`, the C library's functions (any peer), or
+//! ebbmalloc by its package for Zig (`zig/`).
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +15,8 @@ use crate::kit::{self, Kit};
 
 const VERSION: &str = "0.17.1";
 
-/// AST nodes and ZIR instructions of this version's standard library: the program checks itself by it.
+/// AST nodes and ZIR instructions of this version's standard library, by which the program checks
+/// itself.
 const SUM: &str = "3502735";
 
 pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
@@ -22,12 +24,12 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     let library = kit.library.as_os_str();
     let build = ["build-exe", "-OReleaseFast"];
     let plain = zig.make(kit, &kit.source("zig/ast_check.zig"), &build, None)?;
-    // Tested first: a block lost or cut short would spoil the figures.
+    // Tested first: a lost or truncated block would falsify the figures.
     zig.make(kit, &kit.repository.join("zig/tests.zig"), &["test"], Some(library))?;
     let with_ebb = zig.make(kit, &kit.source("zig/ast_check_ebb.zig"), &build, Some(library))?;
 
     let load = |threads: u32, frees: &str| {
-        // As many rounds as threads: about a second, however many CPUs there are.
+        // As many rounds as threads: about a second on any number of CPUs.
         let count = threads.to_string();
         let arguments = [count.clone(), count, frees.into(), SUM.into()];
         arguments.map(OsString::from).into_iter().chain([zig.standard_library().into()])
@@ -43,9 +45,10 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
             Ok(match allocator.kind {
                 Kind::Guest => smp.clone(),
                 Kind::Ours | Kind::OurCare => ebb.clone(),
-                Kind::Peer | Kind::OurMode => c.clone(),
+                Kind::Peer | Kind::OurMode | Kind::Before => c.clone(),
             })
         })
+        .ours_built_in()
         .guest("zig-smp", format!("std.heap.smp_allocator of Zig {VERSION}"))
     };
     let by_c = |name: &str, about: &str, threads, frees| {
@@ -63,14 +66,14 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
     ])
 }
 
-/// The directory of a Zig that PyPI has given.
+/// The directory of a Zig from PyPI.
 struct Zig(PathBuf);
 
 impl Zig {
     fn install(kit: &Kit) -> Result<Self> {
         let python = kit.python("zig", &[&format!("ziglang=={VERSION}")])?;
         let script = "import os, ziglang; print(os.path.dirname(ziglang.__file__))";
-        let home = allocators::command_output(&python.to_string_lossy(), &["-c", script])?;
+        let home = kit.output_of(&python, &["-c", script])?;
         Ok(Self(home.trim().into()))
     }
 
@@ -78,9 +81,9 @@ impl Zig {
         self.0.join("lib/std")
     }
 
-    /// Runs a command of Zig on a source file, with ebbmalloc's package if its library is given, unless that was
-    /// done and nothing has changed since. Returns the program that it has built. (Zig itself builds anew
-    /// each time.)
+    /// Runs a command of Zig on a source file, with ebbmalloc's package if its library is given.
+    /// Does nothing if the result exists and nothing has changed since: Zig itself would build
+    /// again. Returns the built program.
     fn make(
         &self,
         kit: &Kit,
@@ -98,7 +101,7 @@ impl Zig {
             if let Some(library) = library {
                 let module = package.join("ebbmalloc.zig");
                 zig.args(["--dep", "ebbmalloc"]).arg(format!("-Mroot={}", source.display()));
-                // Options such as that to optimise hold for one module.
+                // Options such as `-OReleaseFast` apply to one module, so they are repeated.
                 zig.args(&command[1..]);
                 zig.arg(format!("-Mebbmalloc={}", module.display())).arg(library);
             } else {
@@ -113,7 +116,7 @@ impl Zig {
     }
 }
 
-/// Tells apart what a program is made of: sources, commands, compiler.
+/// Returns a digest of what a program is made of: sources, commands, compiler.
 fn digest(directories: &[&Path], what: &impl Hash) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     (VERSION, what).hash(&mut hasher);

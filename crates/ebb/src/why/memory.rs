@@ -1,5 +1,5 @@
-//! The memory of another process, read while it runs: /proc/PID/mem and /proc/PID/pagemap. Nothing is
-//! stopped, no symbols are needed.
+//! Reads the memory of another process while it runs, from /proc/PID/mem and /proc/PID/pagemap. It
+//! stops nothing and needs no symbols.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use ebbmalloc::internals::{Beacon, Memory};
 use super::smaps::Mapping;
 use crate::stop::Stop;
 
-/// A page's entry in /proc/PID/pagemap: it is resident.
+/// The bit of an entry in /proc/PID/pagemap that says that the page is resident.
 const PRESENT: u64 = 1 << 63;
 
 /// A process that may be read.
@@ -24,14 +24,14 @@ pub struct Process {
     page: usize,
     /// Whether the kernel has PAGEMAP_SCAN.
     scans: bool,
-    /// What was found to be resident of what was asked about, in the order of asking.
+    /// The resident ranges found so far, in the order of the queries.
     pub resident: Vec<Range<usize>>,
 }
 
 /// A heap of ebbmalloc in a process.
 pub enum Heap {
     Readable(Box<Beacon>),
-    /// Of a version that this program does not understand.
+    /// A heap of a version that this program does not understand.
     OtherVersion(String),
 }
 
@@ -48,7 +48,7 @@ impl Process {
         })
     }
 
-    /// The heaps: each has a beacon at the beginning of an anonymous mapping.
+    /// Finds the heaps: each has a beacon at the beginning of an anonymous mapping.
     pub fn heaps(&self, mappings: &[Mapping]) -> Vec<Heap> {
         let mut heaps = Vec::new();
         for mapping in mappings.iter().filter(|mapping| mapping.is_private_memory()) {
@@ -68,19 +68,19 @@ impl Process {
         self.page
     }
 
-    /// Whether bytes could be read.
+    /// Reads bytes; returns whether that succeeded.
     pub fn read_at(&self, address: usize, bytes: &mut [u8]) -> bool {
         self.memory.read_exact_at(bytes, address as u64).is_ok()
     }
 
-    /// Which pages are resident, from an address on.
+    /// Sets which pages are resident, from an address on.
     pub fn present(&mut self, address: usize, pages: &mut [bool]) {
         pages.fill(false);
         let range = address..address.saturating_add(pages.len() * self.page);
         let scanned = self.scans && scan(self.pagemap.as_fd(), self.page, range, pages).is_ok();
         if !scanned {
             self.scans = false;
-            // Where a page cannot be asked about, there is none.
+            // A page that the kernel does not report is not resident.
             let _ = self.look_up(address, pages);
         }
     }
@@ -116,9 +116,9 @@ impl Memory for Process {
     }
 }
 
-/// Asks PAGEMAP_SCAN (Linux 6.7), which, unlike the pagemap itself, tells pages of a process's own from the
-/// kernel's one page of zeros. That is mapped where memory was read and never written, and does not count
-/// as resident.
+/// Uses PAGEMAP_SCAN (Linux 6.7), which, unlike the pagemap itself, tells pages of a process's own
+/// from the kernel's one page of zeros. The kernel maps that page where memory was read and never
+/// written, and does not count it as resident.
 fn scan(
     pagemap: BorrowedFd,
     page: usize,
@@ -150,7 +150,7 @@ fn scan(
     const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
     const IS_PRESENT: u64 = 1 << 3;
     const IS_ZERO: u64 = 1 << 5;
-    // Every other page at most begins a new region.
+    // At most every other page begins a new region.
     let mut regions = vec![Region::default(); pages.len()];
     let mut question = Question {
         size: size_of::<Question>() as u64,
@@ -166,7 +166,7 @@ fn scan(
         any_of_mask: 0,
         return_mask: IS_PRESENT,
     };
-    // SAFETY: the kernel fills as many regions as it is told there is room for.
+    // SAFETY: the kernel fills at most `regions.len()` regions, as `question` says.
     let found = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut question) };
     let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
     for region in regions.get(..found).unwrap_or_default() {
@@ -179,12 +179,12 @@ fn scan(
     Ok(())
 }
 
-/// A process without memory.
+/// The error for a process without memory.
 pub fn ended(pid: libc::pid_t) -> anyhow::Error {
     Stop::with(1, format!("process {pid} has no memory: it has ended, or is a kernel thread"))
 }
 
-/// Why a process cannot be looked at, and what to do.
+/// The error for a process that may not be read, with the reason and what to do.
 pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) if Path::new("/proc").join(pid.to_string()).exists() => {
@@ -197,8 +197,9 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             1,
             format!(
                 "no permission to read process {pid} ({error}): ebb needs the right to debug it. \
-             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with CAP_SYS_PTRACE). If \
-             the sysctl kernel.yama.ptrace_scope is not 0, only root and the parent process may"
+             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with \
+             CAP_SYS_PTRACE). If the sysctl kernel.yama.ptrace_scope is not 0, only root and the \
+             parent process may"
             ),
         ),
         _ => Err::<(), _>(error).with_context(|| format!("cannot read process {pid}")).unwrap_err(),

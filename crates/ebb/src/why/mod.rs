@@ -1,4 +1,4 @@
-//! `ebb why`: where a process's resident memory is.
+//! Implements `ebb why`: reports where a process's resident memory is.
 
 mod memory;
 mod picture;
@@ -22,13 +22,14 @@ use report::Report;
 #[command(
     override_usage = "ebb why [OPTIONS] PID\n       ebb why [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
-Each line says how much memory is resident for one reason. The lines add up to what the kernel counts. The \
-process is not stopped or changed: ebb reads its tables from outside (/proc/PID/mem), so the figures of a busy \
-process may be slightly off. ebb needs the right to debug the process: run it as the same user, or as root.
+Each line says how much memory is resident for one reason. The lines add up to what the kernel \
+counts. The process is not stopped or changed: ebb reads its tables from outside (/proc/PID/mem), \
+so the figures of a busy process may be slightly off. ebb needs the right to debug the process: \
+run it as the same user, or as root.
 
-PROGRAM runs on ebbmalloc, with its output on standard error. The report shows the moment when the most memory \
-was resident, sampled every 20 ms; with --at-end, the moment of its exit. It covers the program itself, not its \
-children.
+PROGRAM runs on ebbmalloc, with its output on standard error. The report shows the moment when the \
+most memory was resident, sampled every 20 ms; with --at-end, the moment of its exit. It covers \
+the program itself, not its children.
 
 docs/why.md explains how to read it."
 )]
@@ -40,7 +41,8 @@ pub struct Options {
     #[arg(long)]
     json: bool,
     /// Repeat every SECONDS, and chart each line, until the process ends
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = watch::seconds, conflicts_with = "command")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "1", value_parser = watch::seconds, conflicts_with = "command")]
     watch: Option<std::time::Duration>,
     /// With --watch: also draw a chart of all lines into this file, updated each time
     #[arg(long, value_name = "FILE.svg", requires = "watch")]
@@ -78,13 +80,14 @@ fn print(report: &Report, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error where the process has no ebbmalloc, so that scripts notice.
+/// Returns an error if the process has no ebbmalloc, so that scripts notice.
 fn readable(report: &Report) -> anyhow::Result<()> {
     match report.heaps.is_empty() {
         true => Err(Stop::with(
             1,
             format!(
-                "process {} has no ebbmalloc that this version can read: the report shows only what the kernel knows",
+                "process {} has no ebbmalloc that this version can read: the report shows only \
+                 what the kernel knows",
                 report.pid
             ),
         )),

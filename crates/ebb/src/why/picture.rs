@@ -1,4 +1,4 @@
-//! Resident memory over time as a picture: areas on top of each other, one a line of the ledger.
+//! Draws resident memory over time: areas on top of each other, one for each line of the ledger.
 
 use std::path::Path;
 
@@ -53,7 +53,7 @@ pub fn draw(reports: &[Report], file: &Path) -> Result<()> {
                 .draw_series([Polygon::new(corners, color.filled())])
                 .map_err(|error| failed(&error))?;
             below = above;
-            // The topmost first, as they lie.
+            // The topmost area first, in the order of the chart.
             let y = 50 + 20 * (used.len() - 1 - place) as i32;
             let x = SIZE.0 as i32 - 220;
             area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], color.filled()))

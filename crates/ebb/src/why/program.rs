@@ -1,5 +1,5 @@
-//! `ebb why -- PROGRAM`: runs a program on ebbmalloc and looks at it when its memory peaks, and in the last
-//! moment before it is gone.
+//! Implements `ebb why -- PROGRAM`: runs a program on ebbmalloc, and reads its memory at its peak
+//! and in the last moment before it is gone.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,11 +18,11 @@ use crate::spawn::{Child, Command, Streams};
 use crate::stop::Stop;
 use crate::{interrupt, notes, procfs, program, trace};
 
-/// How often resident memory is asked for.
+/// The interval at which resident memory is read.
 const SAMPLING: Duration = Duration::from_millis(20);
-/// By what share it must have grown for another whole look.
+/// A new full report needs growth by one part in this many.
 const GROWTH: u64 = 20;
-/// Between two looks, so many times as long as a look takes.
+/// Full reports are this many times as far apart as one takes.
 const PATIENCE: f64 = 10.0;
 
 pub fn run(options: &Options) -> anyhow::Result<()> {
@@ -42,7 +42,7 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let preload = program::preload(&library.path, env::var_os("LD_PRELOAD").as_deref())?;
     let command = Command::new(&path, &options.command, &[("LD_PRELOAD", preload)])?;
     interrupt::install()?;
-    // Duplicates, lest dropping them closes ours.
+    // Duplicates, because dropping these files would close ebb's own streams.
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let mut child =
@@ -84,7 +84,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         return Err(Stop::with(
             1,
             format!(
-                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` while it runs",
+                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` \
+                 while it runs",
                 name.display()
             ),
         ));

@@ -1,9 +1,10 @@
-//! Python's arenas, told apart from other anonymous memory.
+//! Tells Python's arenas from other anonymous memory.
 //!
-//! Python serves requests of up to 512 bytes itself (pymalloc), from arenas that it maps past malloc. They have
-//! no name and join with their neighbours, but each is cut into pools, and each pool begins with a
-//! header whose fields depend on each other (`struct pool_header` in CPython's `obmalloc.c`, the same from 3.8
-//! on): by these it is known, with no symbols and in any build.
+//! Python serves requests of up to 512 bytes itself (pymalloc), from arenas that it maps without
+//! malloc. They have no name and join with their neighbours. But each is cut into pools, and each
+//! pool begins with a header whose fields depend on each other (`struct pool_header` in CPython's
+//! `obmalloc.c`, unchanged since 3.8). These fields identify pools without symbols and in any
+//! build.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ const POOLS: [usize; 2] = [16 << 10, 4 << 10];
 const HEADER: usize = 48;
 /// The largest index of a size class; sizes are its multiples of 16, from 16 on.
 const SIZES: usize = 32;
-/// Looked at in one go.
+/// Bytes read at a time.
 const STEP: usize = 1 << 20;
 
-/// Whether pymalloc may be in a process at all.
+/// Whether a process may contain pymalloc at all.
 pub fn possible(mappings: &[Mapping]) -> bool {
     mappings.iter().any(|mapping| mapping.file_name().is_some_and(|name| name.contains("python")))
 }
@@ -27,7 +28,7 @@ pub fn possible(mappings: &[Mapping]) -> bool {
 pub fn resident(process: &mut Process, range: &Range<usize>) -> u64 {
     let page = process.page();
     let mut bytes = 0;
-    // Both ends are on pages, and steps on pools of either size.
+    // Both ends are on pages, and each step begins on a pool of either size.
     let mut start = range.start;
     while start < range.end {
         let end = range.end.min((start + STEP) / STEP * STEP);
@@ -59,7 +60,7 @@ fn is_pool(process: &Process, at: usize, pool: usize) -> bool {
     process.read_at(at, &mut header) && is_header(&header, at, pool)
 }
 
-/// Whether these bytes, at this address, may begin a pool of so many.
+/// Whether these bytes, at this address, may begin a pool of `pool` bytes.
 fn is_header(header: &[u8; HEADER], at: usize, pool: usize) -> bool {
     let (words, _) = header.as_chunks::<8>();
     let [count, free, next, before, ..] =
@@ -67,7 +68,7 @@ fn is_header(header: &[u8; HEADER], at: usize, pool: usize) -> bool {
     let (halves, _) = header[32..].as_chunks::<4>();
     let [_arena, class, fresh, last] = [0, 1, 2, 3].map(|n| u32::from_ne_bytes(halves[n]) as usize);
     let size = (class + 1) * 16;
-    // Of the union with a pointer only the lower half is written.
+    // Python writes only the lower half of the union with a pointer.
     let count = count & 0xffff_ffff;
     let within = |address: usize| (at + HEADER..at + pool).contains(&address);
     class < SIZES
@@ -106,7 +107,7 @@ mod tests {
         assert!(!is_header(&header(at), at + 16384, 16384), "of another place");
         assert!(!is_header(&[0; HEADER], at, 16384));
         assert!(!is_header(&[0xff; HEADER], at, 16384));
-        // A class, the first fresh block, the last one: each must fit the others.
+        // The class, the first fresh block, the last one: each must fit the others.
         for place in [36, 40, 44] {
             let mut wrong = header(at);
             wrong[place] += 1;

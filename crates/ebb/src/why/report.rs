@@ -1,4 +1,4 @@
-//! A process's resident memory, line by line.
+//! Makes the report of a process's resident memory, line by line.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,12 +12,13 @@ use super::pymalloc;
 use super::smaps::{self, Group, Mapping};
 use crate::procfs;
 
-/// Conclusions about what is not ebbmalloc's are drawn from this share on.
+/// From this share of resident memory on, the report draws conclusions about memory of others than
+/// ebbmalloc.
 const WORTH: f64 = 0.3;
-/// The names that are told of a group.
+/// The number of names listed for a group.
 const NAMES: usize = 3;
 
-/// Everything that is known of one moment.
+/// A process's memory at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub pid: pid_t,
@@ -25,12 +26,12 @@ pub struct Report {
     /// Seconds from the start of watching, or of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_seconds: Option<f64>,
-    /// What the kernel says.
+    /// Resident bytes by the kernel's count.
     pub resident_bytes: u64,
     /// The sum of the lines.
     pub accounted_bytes: u64,
     pub swapped_bytes: u64,
-    /// How long looking took, in seconds.
+    /// How long reading took, in seconds.
     pub took_seconds: f64,
     pub heaps: Vec<HeapReport>,
     pub lines: Vec<Line>,
@@ -54,7 +55,7 @@ pub struct Line {
     pub name: &'static str,
     #[serde(skip)]
     pub label: &'static str,
-    /// Whether it is about ebbmalloc's memory.
+    /// Whether the line is about ebbmalloc's memory.
     pub ebbmalloc: bool,
     pub bytes: u64,
     pub meaning: String,
@@ -72,7 +73,7 @@ pub struct Class {
     pub live_blocks: u64,
     pub cached_blocks: u64,
     pub free_blocks: u64,
-    /// Freed, and held back by EBB_CHECK or EBB_HARDEN.
+    /// Freed blocks in quarantine, by EBB_CHECK or EBB_HARDEN.
     pub held_back_blocks: u64,
     pub live_bytes: u64,
     pub cached_bytes: u64,
@@ -83,7 +84,7 @@ pub struct Class {
 }
 
 impl Report {
-    /// Looks at a process, which goes on meanwhile.
+    /// Reads a process, which goes on meanwhile.
     pub fn of(pid: pid_t) -> anyhow::Result<Self> {
         let started = Instant::now();
         let mut process = Process::open(pid)?;
@@ -107,13 +108,13 @@ impl Report {
                     ledger.add(&one);
                 }
                 Heap::OtherVersion(version) => notes.push(format!(
-                    "This process has a heap of ebbmalloc {version}, which this ebb ({}) cannot read: it counts as other \
-                     anonymous memory. Use the ebb of that version.",
+                    "This process has a heap of ebbmalloc {version}, which this ebb ({}) cannot \
+                     read: it counts as other anonymous memory. Use the ebb of that version.",
                     ebbmalloc::VERSION
                 )),
             }
         }
-        // Now that the pages are known: what the kernel counts in the same moment, as nearly as that goes.
+        // The kernel's count, as close in time to the reading of the pages as possible.
         let mappings = Mapping::all_of(pid)?;
         let resident = procfs::resident(pid).ok_or_else(|| ended(pid))?;
         let mut ours = std::mem::take(&mut process.resident);
@@ -173,7 +174,11 @@ impl Report {
         conclusions.extend(not_ours(&lines, resident));
         conclusions.extend(notes);
         if heaps.is_empty() {
-            conclusions.push("This process has no ebbmalloc that ebb can read: the lines are what the kernel knows. `ebb why -- PROGRAM` runs a program on ebbmalloc.".into());
+            conclusions.push(
+                "This process has no ebbmalloc that ebb can read: the lines are what the kernel \
+                 knows. `ebb why -- PROGRAM` runs a program on ebbmalloc."
+                    .into(),
+            );
         }
         Ok(Self {
             pid,
@@ -218,7 +223,7 @@ fn classes(ledger: &Ledger) -> Vec<Class> {
     .collect()
 }
 
-/// What to say where much of the memory is not ebbmalloc's.
+/// The conclusion for a process with much memory of others than ebbmalloc.
 fn not_ours(lines: &[Line], resident: u64) -> Option<String> {
     let others = || lines.iter().filter(|line| !line.ebbmalloc);
     let bytes: u64 = others().map(|line| line.bytes).sum();

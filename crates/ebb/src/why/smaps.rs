@@ -1,4 +1,5 @@
-//! What the kernel says of a process's mappings (/proc/PID/smaps), in groups that mean something to people.
+//! Reads the kernel's list of a process's mappings (/proc/PID/smaps), and puts them into groups for
+//! people.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ pub struct Mapping {
     pub swapped: u64,
 }
 
-/// What a mapping is for.
+/// The use of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Group {
     Pymalloc,
@@ -74,7 +75,7 @@ impl Group {
         }
     }
 
-    /// Whether its mappings have names that mean something.
+    /// Whether the names of its mappings mean something to people.
     pub fn has_names(self) -> bool {
         !matches!(self, Self::Pymalloc | Self::Ours)
     }
@@ -82,17 +83,20 @@ impl Group {
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Pymalloc => {
-                "Memory that Python maps itself, without malloc, for its objects and other blocks of up to 512 bytes."
+                "Memory that Python maps itself, without malloc, for its objects and other blocks \
+                 of up to 512 bytes."
             }
             Self::Anonymous => {
-                "Memory that the program maps itself: a garbage collector's heap, an arena, a JIT, another allocator."
+                "Memory that the program maps itself: a garbage collector's heap, an arena, a JIT, \
+                 another allocator."
             }
             Self::Heap => {
                 "Memory from brk, of another allocator that is used before or beside ebbmalloc."
             }
             Self::Stacks => "The used part of the threads' stacks.",
             Self::Code => {
-                "Code and data of the program and its libraries. Processes that run the same code share it."
+                "Code and data of the program and its libraries. Processes that run the same code \
+                 share it."
             }
             Self::Files => "The parts of mapped files that were read.",
             Self::Shared => "Memory shared with other processes.",
@@ -117,20 +121,20 @@ impl Group {
 }
 
 impl Mapping {
-    /// All of a process.
+    /// All mappings of a process.
     pub fn all_of(pid: libc::pid_t) -> anyhow::Result<Vec<Self>> {
         let text = fs::read(format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
         Ok(parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// Memory of the process's own, as heaps are in.
+    /// Whether it is private writable memory, as heaps are.
     pub fn is_private_memory(&self) -> bool {
         self.permissions == "rw-p"
             && self.inode == 0
             && (self.name.is_empty() || self.name.starts_with("[anon:"))
     }
 
-    /// Of a mapped file.
+    /// The name of the mapped file.
     pub fn file_name(&self) -> Option<&str> {
         self.is_file().then(|| self.name.rsplit('/').next().unwrap_or(""))
     }
@@ -145,13 +149,13 @@ impl Mapping {
             .any(|start| self.name.starts_with(start))
     }
 
-    /// A page or more out of reach, as they lie below stacks of threads.
+    /// Whether it is inaccessible memory of at most 1 MiB, as below stacks of threads.
     fn is_guard(&self) -> bool {
         self.permissions == "---p" && self.inode == 0 && self.range.len() <= 1 << 20
     }
 }
 
-/// The group of each mapping, and what to call it there.
+/// The group of each mapping, and its name there.
 pub fn grouped<'a>(
     mappings: &'a [Mapping],
     exe: Option<&'a str>,
@@ -176,11 +180,11 @@ pub fn grouped<'a>(
                 (Group::Stacks, "thread")
             }
             _ => match adjacent {
-                // A thread that runs does not tell its stack pointer.
+                // The kernel does not report the stack pointer of a running thread.
                 Some((guard, ..)) if guard.is_guard() && mapping.permissions == "rw-p" => {
                     (Group::Stacks, "thread")
                 }
-                // The part of a library's data that begins as zero.
+                // The part of a library's data that starts as zeros.
                 Some((file, Group::Code, name)) if file.is_file() => (Group::Code, name),
                 _ => (Group::Anonymous, "unnamed"),
             },
@@ -190,7 +194,7 @@ pub fn grouped<'a>(
     })
 }
 
-/// Stack pointers of the threads that are waiting for something: the last but one number of
+/// Stack pointers of the threads that wait in a system call: the last number but one of
 /// /proc/PID/task/TID/syscall.
 pub fn stack_pointers(pid: libc::pid_t) -> Vec<usize> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -233,8 +237,8 @@ fn head(line: &str) -> Option<Mapping> {
     Some(Mapping { range: start..end, permissions, inode, name, resident: 0, swapped: 0 })
 }
 
-/// Takes what is known to be ebbmalloc's from the mappings: what remains of each, in bytes. Mappings join
-/// where they touch, so a mapping may hold both. `ours` is in the order of addresses.
+/// The bytes of a mapping that do not belong to ebbmalloc. Mappings join where they touch, so one
+/// may hold both. `ours` is in the order of addresses.
 pub fn less(mapping: &Mapping, ours: &[Range<usize>]) -> u64 {
     let first = ours.partition_point(|range| range.end <= mapping.range.start);
     let within = ours[first..].iter().take_while(|range| range.start < mapping.range.end);

@@ -1,4 +1,4 @@
-//! A report as a person reads it.
+//! Prints a report for people.
 
 use console::{Style, Term};
 
@@ -6,10 +6,10 @@ use super::report::Report;
 
 /// Text is no wider than this, however wide the terminal.
 const WIDTH: usize = 110;
-/// Size classes in the table: those that hold the most memory.
+/// The number of size classes in the table: those that hold the most memory.
 const CLASSES: usize = 8;
 
-/// Bytes for people.
+/// Formats bytes for people.
 pub fn mib(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -30,7 +30,7 @@ pub fn whole(report: &Report) -> String {
     headline(report) + &ledger(report, None) + &classes(report) + &conclusions(report)
 }
 
-/// What fits on a screen: in place of words, a picture of how each line went.
+/// The part that fits a screen: instead of words, a chart of each line over time.
 pub fn brief(report: &Report, picture: &dyn Fn(&str) -> String) -> String {
     headline(report) + &ledger(report, Some(picture)) + &conclusions(report)
 }
@@ -60,7 +60,7 @@ fn headline(report: &Report) -> String {
     format!("{}{swapped}\n{}\n\n", bold.apply_to(title), dim.apply_to(facts))
 }
 
-/// What is said of a heap where more is done with blocks than to hand them out.
+/// The remark on a heap in check, harden or sample mode.
 fn care(care: &str) -> &'static str {
     match care {
         "check" => ", each block checked (EBB_CHECK)",

@@ -1,4 +1,4 @@
-//! `ebb why --watch`: the report again and again, and how each line went.
+//! Implements `ebb why --watch`: repeats the report and charts each line over time.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,7 @@ use super::report::Report;
 use super::text;
 use crate::interrupt;
 
-/// Points of a line's picture.
+/// The number of points in a line's chart.
 const POINTS: usize = 48;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -85,7 +85,7 @@ pub fn watch(
     Ok(())
 }
 
-/// Bars, as high as the numbers are of `most`; nothing for nothing.
+/// Bars as high as the numbers are relative to `most`; a blank for zero.
 fn picture(numbers: impl Iterator<Item = u64>, most: u64) -> String {
     let bar = |number: u64| match number * BARS.len() as u64 / most.max(1) {
         _ if number == 0 => ' ',
@@ -94,7 +94,7 @@ fn picture(numbers: impl Iterator<Item = u64>, most: u64) -> String {
     numbers.map(bar).collect()
 }
 
-/// A report in one line, for files.
+/// A report in one line, for output that is no terminal.
 fn line(report: &Report) -> String {
     let parts = report.lines.iter().filter(|line| line.bytes > 0);
     let parts: Vec<_> =

@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Helpers of the tests of the command.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use assert_cmd::Command;
 
-/// `ebb` with the library at hand.
+/// `ebb` with the library named in its environment.
 pub fn ebb() -> Command {
     let mut command = bare();
     command.env("EBB_LIBRARY", library());
     command
 }
 
-/// `ebb` as a user has it who set nothing.
+/// `ebb` without any setting of the user.
 pub fn bare() -> Command {
     let mut command = Command::new(executable());
-    // Only lest a hanging program hangs the tests too.
+    // Only so that a hanging program does not hang the tests too.
     command.timeout(Duration::from_secs(300));
     for name in
         ["EBB_LIBRARY", "EBB_MODE", "EBB_STATS", "EBB_EXPLAIN", "LD_PRELOAD", "PYTHONMALLOC"]
@@ -42,15 +42,15 @@ pub fn library() -> &'static Path {
     })
 }
 
-/// Puts a copy of the executable `from` there, by a process of its own: a file that this one has open for writing
-/// is open too in each child that another test starts just then, until that child executes its program, and so long
-/// the kernel executes none from the file ("text file busy").
+/// Copies the executable `from` to `to`, by a process of its own. A file that this process has open
+/// for writing is open too in each child that another test starts at that moment, until the child
+/// executes its program. Meanwhile the kernel refuses to execute the file ("text file busy").
 #[allow(dead_code, reason = "not every test file does it")]
 pub fn install(from: &Path, to: &Path, mode: u32) {
     installing(from, to, mode).assert().success();
 }
 
-/// Puts a script there, and as `install` does.
+/// Writes a script to `to`, in the same way as `install`.
 #[allow(dead_code, reason = "not every test file does it")]
 pub fn script(to: &Path, text: &str) {
     installing("/dev/stdin".as_ref(), to, 0o755).write_stdin(text).assert().success();
@@ -62,7 +62,7 @@ fn installing(from: &Path, to: &Path, mode: u32) -> Command {
     command
 }
 
-/// The program that takes memory and ends in the way it is told to.
+/// The program that allocates memory and ends in the given way.
 #[allow(dead_code, reason = "not every test file starts it")]
 pub fn holder() -> PathBuf {
     executable().with_file_name("examples").join("holder")

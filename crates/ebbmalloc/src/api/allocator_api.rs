@@ -1,5 +1,6 @@
-//! The trait `Allocator` of the standard library, stable since Rust 1.100. The library gives `&Heap` and
-//! `Arc<Heap>` the trait, as `Heap` has it.
+//! Implements `Allocator` of the standard library for `EbbMalloc` and `Heap`, since Rust 1.100.
+//!
+//! The library implements the trait for `&Heap` and `Arc<Heap>`, as `Heap` has it.
 
 use core::alloc::{AllocError, Allocator, Layout};
 use core::ptr::NonNull;
@@ -10,17 +11,18 @@ use crate::api::heap::Heap;
 
 per_container::implement!(EbbMalloc, Heap);
 
-/// What maps and the clones of `Arc` and `Rc` ask for besides, which only nightly Rust has.
+/// Traits of nightly Rust that maps, and clones of `Arc` and `Rc`, need too.
 #[cfg(feature = "nightly")]
 mod unstable {
     use core::alloc::{AllocatorClone, StaticAllocator};
 
     use super::{EbbMalloc, Heap};
 
-    // SAFETY: there is one allocator in the process, whose blocks stay until they are freed.
+    // SAFETY: all values are the one allocator of the process.
     unsafe impl AllocatorClone for EbbMalloc {}
-    // SAFETY: as above.
+    // SAFETY: the allocator is never dropped: blocks stay until they are freed.
     unsafe impl StaticAllocator for EbbMalloc {}
-    // SAFETY: a clone is the same heap, which stays, with its blocks, until the last of them is dropped; and it is not `Copy`.
+    // SAFETY: clones are the same heap, which keeps its blocks until the last clone is dropped;
+    // and `Heap` is not `Copy`.
     unsafe impl AllocatorClone for Heap {}
 }

@@ -1,5 +1,7 @@
-//! The trait `Allocator` of the crate allocator-api2, for containers on stable Rust: those of that
-//! crate, hashbrown, bump-scope and others. The crate gives `&Heap` the trait, as `Heap` has it.
+//! Implements `Allocator` of the crate allocator-api2 for `EbbMalloc` and `Heap`, on stable Rust.
+//!
+//! Containers of that crate, of hashbrown, bump-scope and others take it. The crate implements the
+//! trait for `&Heap`, as `Heap` has it.
 
 use core::alloc::Layout;
 use core::ptr::NonNull;

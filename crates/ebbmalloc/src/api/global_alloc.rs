@@ -1,4 +1,4 @@
-//! The engine of this process, and its face as a Rust global allocator.
+//! The engine of this process, its hooks, and [`EbbMalloc`], the global allocator for Rust.
 
 use core::alloc::{GlobalAlloc, Layout};
 
@@ -9,7 +9,7 @@ use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructor
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
 pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);
 
-/// This process.
+/// This process, which gives the engine its hooks.
 #[derive(Clone, Copy, Debug)]
 pub struct This;
 
@@ -53,7 +53,7 @@ extern "C" fn at_fault(address: usize, instruction: usize) {
     ENGINE.explain_fault(address, instruction);
 }
 
-/// Blocks are sampled from here on: before constructors run, an unwinder may not be ready.
+/// Starts sampling when constructors run. Before that, an unwinder may not be ready.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEGIN: extern "C" fn() = {
@@ -64,7 +64,7 @@ static BEGIN: extern "C" fn() = {
     begin
 };
 
-/// From here on the unwinder of a fully static program is not asked any more.
+/// Stops use of the unwinder of a fully static program when destructors run.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = {
@@ -87,12 +87,12 @@ extern "C" fn scavenge() {
 /// assert_eq!(vec![1u8; 1000].iter().map(|&n| n as u32).sum::<u32>(), 1000);
 /// ```
 ///
-/// It is configured by environment variables (`docs/options.md`), and serves any alignment.
+/// Environment variables configure it (`docs/options.md`). It serves any alignment.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct EbbMalloc;
 
 impl EbbMalloc {
-    /// What is where right now, in this process. Does not allocate.
+    /// Returns statistics of this process's memory at this moment. Does not allocate.
     ///
     /// ```
     /// use ebbmalloc::EbbMalloc;
@@ -105,7 +105,7 @@ impl EbbMalloc {
     /// assert!(EbbMalloc::stats().live_bytes >= before + (1 << 20));
     /// drop(kept);
     ///
-    /// // For Prometheus and its kin; `write_json` and `write_text` are there too.
+    /// // For Prometheus and similar tools; `write_json` and `write_text` exist too.
     /// let mut page = String::new();
     /// EbbMalloc::stats().write_openmetrics(&mut page).unwrap();
     /// assert!(page.contains("# TYPE ebbmalloc_live_bytes gauge"));
@@ -114,8 +114,10 @@ impl EbbMalloc {
         ENGINE.stats()
     }
 
-    /// Gives free memory back to the kernel, that in the calling thread's cache included. True if
-    /// there was any. Needless as a habit: free memory goes back by itself.
+    /// Returns free memory to the kernel, also from the calling thread's cache. Returns true if
+    /// there was any.
+    ///
+    /// Programs need not call it regularly: ebbmalloc returns free memory by itself.
     ///
     /// ```
     /// use ebbmalloc::EbbMalloc;
@@ -131,11 +133,13 @@ impl EbbMalloc {
         ENGINE.trim()
     }
 
-    /// For programs without threads, when they have nothing else to do; an event loop calls it
-    /// before it waits. Gives some memory back that nobody has needed of late. True if it is worth
-    /// calling again after a fifth of a second (before then, a call does nothing); false if
-    /// there is nothing more to give back, or if a thread of the engine looks after it, which it has
-    /// in programs with threads.
+    /// Returns some memory to the kernel that was not needed recently: for programs without
+    /// threads, when they have nothing else to do.
+    ///
+    /// An event loop calls it before it waits. It returns true if the program should call it again
+    /// after a fifth of a second; before then, a call does nothing. It returns false if there is
+    /// nothing more to return, or if the engine's scavenger thread does this. Programs with
+    /// threads have such a thread.
     ///
     /// ```
     /// use std::time::Duration;
@@ -145,7 +149,7 @@ impl EbbMalloc {
     /// #[global_allocator]
     /// static GLOBAL: EbbMalloc = EbbMalloc;
     ///
-    /// /// How long to wait for the next event at most.
+    /// /// The longest time to wait for the next event.
     /// fn timeout() -> Option<Duration> {
     ///     EbbMalloc::idle().then_some(Duration::from_millis(200))
     /// }
@@ -156,11 +160,12 @@ impl EbbMalloc {
     }
 }
 
-// SAFETY: blocks come from the engine, which hands out each one once until it is freed, at least
-// as large and as aligned as the layout says, and never unwinds.
+// SAFETY: the engine hands out each block once until it is freed. Blocks are at least as large and
+// as aligned as the layout says. The engine never unwinds.
 //
-// Where these two are inlined, which takes link-time optimization and the feature `inline`, the class is mostly a constant.
-// The others are not worth their size.
+// With link-time optimization and the feature `inline`, `alloc` and `dealloc` are inlined, and the
+// size class is mostly a constant. The other two functions would take more space than that is
+// worth.
 unsafe impl GlobalAlloc for EbbMalloc {
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
@@ -171,7 +176,7 @@ unsafe impl GlobalAlloc for EbbMalloc {
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's; the layout is that of the block.
+        // SAFETY: the caller guarantees that the block is in use and has this layout.
         unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
     }
 
@@ -182,7 +187,7 @@ unsafe impl GlobalAlloc for EbbMalloc {
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the block is in use and has this layout.
         unsafe { ENGINE.realloc(block, size, layout.align()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Heaps for Rust programs: [`Heap`].
+//! Implements [`Heap`], a heap of its own for Rust programs.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -7,12 +7,12 @@ use core::ptr::NonNull;
 use crate::api::global_alloc::ENGINE;
 use crate::central::heap_record::HeapId;
 
-/// A heap of its own: what is allocated from it goes at once when it is dropped, and a limit may bound it.
+/// A heap of its own: dropping it frees all its blocks at once, and a limit may bound it.
 ///
-/// Containers choose it by the `Allocator` traits, which `&Heap` and `Heap` implement with the features
-/// `allocator-api2` and `allocator-api`. Threads may share a heap. Each call takes its
-/// lock, and a heap has no caches, so where many threads allocate all the time,
-/// [`EbbMalloc`](crate::EbbMalloc) is faster.
+/// Containers choose it through the `Allocator` traits, which `&Heap` and `Heap` implement with
+/// the features `allocator-api2` and `allocator-api`. Threads may share a heap. But each call
+/// takes the heap's lock, and a heap has no caches. So [`EbbMalloc`](crate::EbbMalloc) is faster
+/// if many threads allocate all the time.
 ///
 #[cfg_attr(feature = "allocator-api2", doc = "```")]
 #[cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -24,12 +24,12 @@ use crate::central::heap_record::HeapId;
 /// squares.extend((0..1000u64).map(|n| n * n));
 /// assert!(heap.used() >= 8000);
 ///
-/// // Beyond the limit allocating fails; `try_reserve` and its kin say so.
+/// // Beyond the limit, allocation fails; `try_reserve` and similar methods return an error.
 /// assert!(squares.try_reserve(1 << 20).is_err());
 /// assert_eq!(squares[999], 998_001);
 /// ```
 ///
-/// What is in a heap cannot outlive it:
+/// Values in a heap cannot outlive it:
 ///
 #[cfg_attr(feature = "allocator-api2", doc = "```compile_fail,E0505")]
 #[cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -43,8 +43,9 @@ use crate::central::heap_record::HeapId;
 /// kept.push(2);
 /// ```
 ///
-/// Where no lifetime tells how long a heap is needed, containers own it: a clone is the same heap, as
-/// with [`Arc`](https://doc.rust-lang.org/std/sync/struct.Arc.html), and it goes with the last of them.
+/// If no lifetime says how long a heap is needed, containers can own it. A clone is the same heap,
+/// as with [`Arc`](https://doc.rust-lang.org/std/sync/struct.Arc.html). The heap lives until the
+/// last clone is dropped.
 ///
 #[cfg_attr(feature = "allocator-api2", doc = "```")]
 #[cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
@@ -61,25 +62,29 @@ use crate::central::heap_record::HeapId;
 /// assert_eq!(worker.join().unwrap(), ["ebb"]);
 /// ```
 ///
-/// Values in a heap that nobody drops are not dropped with it, they just go: as with
-/// [`mem::forget`](core::mem::forget), what they own elsewhere leaks.
+/// A heap does not drop the values in it. If the program does not drop them either, then memory
+/// that they own elsewhere leaks, as with [`mem::forget`](core::mem::forget).
 pub struct Heap(Option<HeapId>);
 
 impl Heap {
-    /// A heap without a limit of its own. If there is no memory for its record, which takes 64 KiB, then
-    /// allocating from it fails.
+    /// Makes a heap without a limit of its own.
+    ///
+    /// If there is no memory for its record, which takes 64 KiB, then all allocations from it fail.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self::with_limit(usize::MAX)
     }
 
-    /// A heap whose blocks may use `bytes` bytes together, as rounded up to size classes, or to
-    /// 64 KiB if they are larger than that: [`Heap::used`]. Beyond it allocating fails.
+    /// Makes a heap whose blocks may use at most `bytes` bytes together. Beyond this, allocation
+    /// fails.
+    ///
+    /// The bytes are counted as in [`Heap::used`]: rounded up to size classes, or to a multiple of
+    /// 64 KiB for blocks larger than that.
     pub fn with_limit(bytes: usize) -> Self {
         Self(ENGINE.new_heap(bytes))
     }
 
-    /// Bytes that blocks of this heap use.
+    /// Returns the bytes that all blocks of this heap use.
     ///
     /// ```
     /// use std::alloc::Layout;
@@ -90,7 +95,7 @@ impl Heap {
     /// let layout = Layout::from_size_align(100, 1).unwrap();
     /// let block = heap.alloc(layout).unwrap();
     /// assert_eq!(heap.used(), 112);
-    /// // SAFETY: it is a block of this heap that nobody uses any more.
+    /// // SAFETY: it is a block of this heap that is not used any more.
     /// unsafe { heap.dealloc(block) };
     /// assert_eq!(heap.used(), 0);
     /// ```
@@ -98,14 +103,14 @@ impl Heap {
         self.0.map_or(0, |id| ENGINE.heap_used(id, "Heap::used"))
     }
 
-    /// A block as the layout says; `None` if memory is short, or the limit forbids it. A block of size
-    /// zero is a block like any other.
+    /// Allocates a block for this layout. Returns `None` if memory is short, or if the limit
+    /// forbids it. A block of size zero is a block like any other.
     pub fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let id = self.0?;
         NonNull::new(ENGINE.heap_alloc(id, layout.size(), layout.align(), "Heap::alloc"))
     }
 
-    /// As [`Heap::alloc`], and all bytes of the layout are zero.
+    /// Allocates like [`Heap::alloc`], and zeroes all bytes of the layout.
     pub fn alloc_zeroed(&self, layout: Layout) -> Option<NonNull<u8>> {
         let id = self.0?;
         NonNull::new(ENGINE.heap_alloc_zeroed(
@@ -116,32 +121,33 @@ impl Heap {
         ))
     }
 
-    /// Resizes a block of this heap, and moves it if need be; it is aligned as the new layout says. Where
-    /// that fails, `None` comes back, and the block stays as it was.
+    /// Resizes a block of this heap, and moves it if necessary. The result has the alignment of the
+    /// new layout. On failure, returns `None` and leaves the block as it was.
     ///
     /// # Safety
-    /// The block is one of this heap, and not freed yet. If another comes back, it takes its place.
+    /// The block is one of this heap, and not freed yet. If the call succeeds, the program must use
+    /// the returned block only.
     pub unsafe fn realloc(&self, block: NonNull<u8>, layout: Layout) -> Option<NonNull<u8>> {
         let (id, size, align) = (self.0?, layout.size(), layout.align());
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the block is this heap's and in use.
         NonNull::new(unsafe {
             ENGINE.heap_realloc(id, block.as_ptr(), size, align, "Heap::realloc")
         })
     }
 
-    /// Frees a block of this heap. An address at which none begins stops the program.
+    /// Frees a block of this heap. The program stops if no block of this heap begins there.
     ///
     /// # Safety
-    /// The block is one of this heap, and nobody uses it any more.
+    /// The block is one of this heap, and is not used any more.
     pub unsafe fn dealloc(&self, block: NonNull<u8>) {
         if let Some(id) = self.0 {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees that the block is not used any more.
             unsafe { ENGINE.heap_free(id, block.as_ptr(), "Heap::dealloc") }
         }
     }
 }
 
-/// The same heap once more.
+/// A clone is the same heap.
 impl Clone for Heap {
     fn clone(&self) -> Self {
         if let Some(id) = self.0 {
@@ -156,7 +162,8 @@ impl Drop for Heap {
         if let Some(id) = self.0
             && ENGINE.unshare_heap(id, "Heap::drop")
         {
-            // SAFETY: whoever holds a block borrows the heap, or has vouched for it.
+            // SAFETY: no block is used any more. Containers borrow the heap or own a clone. Blocks
+            // from `alloc` can be used by unsafe code only, which must not do so now.
             unsafe { ENGINE.delete_heap(id, "Heap::drop") }
         }
     }

@@ -1,4 +1,4 @@
-//! The interfaces for Rust programs.
+//! Interfaces for Rust programs: the global allocator, heaps, and the `Allocator` traits.
 
 // Lowest first: each uses only modules above it in this list.
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! The tunables of all layers as a table: `docs/tuning.md`.
+//! Writes the tunables of all layers as tables, for `docs/tuning.md`.
 
 use core::fmt::{Result, Write};
 

@@ -15,7 +15,9 @@
 //! starting it sees that all have left.
 
 use crate::backend::region::UnitIndex;
-use crate::backend::tuning::SCAVENGER_REQUESTS_IGNORED;
+use crate::backend::tuning::{
+    BURST_BYTES, BURST_PAUSE_MS_MAX, REFAULT_MS, SCAVENGER_REQUESTS_IGNORED,
+};
 use crate::platform::os::{Bell, ThreadWords};
 use crate::platform::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
@@ -65,6 +67,9 @@ pub struct Scavenger {
     /// the clock of `Os`.
     pub(crate) round_due: AtomicU64,
     pub(crate) start_due: AtomicU64,
+    /// Without a scavenger: bytes of small blocks that went back to spans since the last check for
+    /// a burst.
+    freed_bytes: AtomicUsize,
 }
 
 impl Scavenger {
@@ -80,8 +85,26 @@ impl Scavenger {
                 thread: AtomicUsize::new(0),
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
+                freed_bytes: AtomicUsize::new(0),
             }
         }
+    }
+
+    /// Without a scavenger: counts small blocks that went back to spans.
+    #[inline]
+    pub(crate) fn count_freed(&self, bytes: usize) {
+        if matches!(self.state(), NONE | ENDED | NEVER) {
+            self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether enough was freed to check for a burst. The count begins again then.
+    pub(crate) fn is_burst_due(&self) -> bool {
+        let due = self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES;
+        if due {
+            self.freed_bytes.store(0, Ordering::Relaxed);
+        }
+        due
     }
 
     fn state(&self) -> u32 {
@@ -272,6 +295,48 @@ impl ThreadWords {
     }
 }
 
+/// What purges after bursts of frees brought, to see whether they pay.
+pub(crate) struct Burst {
+    /// Bytes purged since the last refault, and the refilled bytes of all classes before that.
+    purged_bytes: usize,
+    refilled_bytes: usize,
+    /// No purge is due before this time, in ms by the clock of `Os`; the length of that pause.
+    next_ms: u64,
+    pause_ms: u64,
+}
+
+impl Burst {
+    pub const fn new() -> Self {
+        Self { purged_bytes: 0, refilled_bytes: 0, next_ms: 0, pause_ms: 0 }
+    }
+
+    /// Whether to purge now, given the bytes of purged pages that claims have filled again since
+    /// the start. If most of what was purged was needed again, there is a pause, twice as long each
+    /// time; later, half as long.
+    pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
+        if now_ms < self.next_ms {
+            return false;
+        }
+        if refilled_bytes - self.refilled_bytes <= self.purged_bytes / 2 {
+            return true;
+        }
+        let refaulted = self.purged_bytes > 0;
+        (self.purged_bytes, self.refilled_bytes) = (0, refilled_bytes);
+        if refaulted {
+            let was_long_ago = now_ms - self.next_ms > BURST_PAUSE_MS_MAX;
+            let before_ms = if was_long_ago { 0 } else { self.pause_ms };
+            self.pause_ms = (2 * before_ms).clamp(REFAULT_MS, BURST_PAUSE_MS_MAX);
+            self.next_ms = now_ms + self.pause_ms;
+        }
+        !refaulted
+    }
+
+    /// Counts purged bytes.
+    pub fn count_purged(&mut self, bytes: usize) {
+        self.purged_bytes += bytes;
+    }
+}
+
 /// Progress of the rounds that give memory back.
 pub(crate) struct Rounds {
     /// The unit at which the next round continues.
@@ -280,10 +345,11 @@ pub(crate) struct Rounds {
     pub quiet: u32,
     /// Whether caches were in use at the last round, as far as is known.
     pub caches_used: bool,
+    pub burst: Burst,
 }
 
 impl Rounds {
     pub const fn new() -> Self {
-        Self { cursor: 0, quiet: 0, caches_used: false }
+        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new() }
     }
 }

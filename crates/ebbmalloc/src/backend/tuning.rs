@@ -98,4 +98,13 @@ tunables! {
     /// Requests for a scavenger by threads other than the first that are ignored before one of them
     /// starts it.
     SCAVENGER_REQUESTS_IGNORED: u8 = 5, "times", 33;
+
+    /// Without a scavenger: each time that small blocks of this size together were freed, check
+    /// whether most of the resident memory of spans is free; then purge their free pages.
+    BURST_BYTES: usize = 8 << 20, "bytes", 36;
+    /// The longest pause of such purges, where purged pages are needed again and again. The first
+    /// takes `REFAULT_MS`, each next one twice as long.
+    BURST_PAUSE_MS_MAX: u64 = 80_000, "ms", 36;
+    /// Free memory of spans up to this needs no such purge.
+    BURST_FREE_BYTES_MIN: usize = 16 << 20, "bytes", 36;
 }

@@ -1,7 +1,8 @@
-//! What a class does where mistakes are made hard to exploit (`EBB_HARDEN`): a guard page ends each of its spans, free blocks are
-//! zero, and they are handed out one by one, in random order.
+//! Spans of one class in harden mode (`EBB_HARDEN`): random order, zeroed free blocks, guard
+//! pages.
 //!
-//! Only heaps have such spans, so all calls here are under a heap's lock.
+//! Blocks are claimed one at a time, in random order. A guard page ends each span where the kernel
+//! allows it. Only heaps have hardened spans, so callers of all methods here hold a heap's lock.
 
 use super::ClassSpans;
 use crate::backend::page_heap::PageHeap;
@@ -11,21 +12,21 @@ use crate::platform::os::Os;
 use crate::platform::sync::Lock;
 use crate::size_class::SizeClass;
 
-/// A block that was claimed.
+/// A claimed block.
 pub(crate) struct Claimed {
     pub block: *mut u8,
-    /// It was never resident, or is not any more: it reads as zero.
+    /// None of its pages is resident, so it reads as zero.
     pub fresh: bool,
 }
 
 impl ClassSpans {
-    /// From now on, before there are any spans.
+    /// Hardens all spans of this class. Called before there are any.
     pub fn harden(&mut self) {
         debug_assert!(self.counts.spans == 0 && self.heap != 0);
         self.hardened = true;
     }
 
-    /// Takes any free block of the fullest span.
+    /// Claims a random free block of the fullest span.
     pub fn claim_random(
         &mut self,
         region: &Region,
@@ -41,18 +42,20 @@ impl ClassSpans {
         // SAFETY: a listed unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };
         let list = self.list_of(span);
-        let number = span.claim_random(random);
-        let fresh = span.in_hole(class, number);
+        let index = span.claim_random(random);
+        let fresh = span.in_hole(class, index);
         if span.has_holes() {
-            self.counts.holes -= span.fill(class, number);
+            self.counts.holes -= span.fill(class, index);
         }
         self.relist(region, unit, list, self.list_of(span));
         self.counts.claimed += 1;
         // SAFETY: the block lies in the span.
-        Some(Claimed { block: unsafe { region.address(unit).add(number * class.size()) }, fresh })
+        Some(Claimed { block: unsafe { region.address(unit).add(index * class.size()) }, fresh })
     }
 
-    /// Whose a block is that begins in a span of this class, which begins at `first`; and the one before it, if it has one.
+    /// Returns the owners of a block and of the block before it in the same span.
+    ///
+    /// The span is of this class and begins at unit `first`.
     #[inline]
     pub fn owners(
         &self,
@@ -61,28 +64,28 @@ impl ClassSpans {
         first: UnitIndex,
         block: *mut u8,
     ) -> (Owner, Owner) {
-        let number = class.block_at(block.addr() - region.address(first).addr());
-        // SAFETY: as above.
+        let index = class.block_at(block.addr() - region.address(first).addr());
+        // SAFETY: `first` heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
-        let before = number.checked_sub(1).map_or(Owner::Missing, |before| span.owner(before));
-        (span.owner(number), before)
+        let before = index.checked_sub(1).map_or(Owner::Missing, |before| span.owner(before));
+        (span.owner(index), before)
     }
 
-    /// The program has freed this block: it is held back until it is released.
+    /// Holds back a block that the program freed, until [`ClassSpans::release_held`].
     #[inline]
     pub fn hold(&mut self, region: &Region, class: SizeClass, first: UnitIndex, block: *mut u8) {
-        let number = class.block_at(block.addr() - region.address(first).addr());
-        // SAFETY: as above.
-        unsafe { (*region.span(first)).hold(number) }
+        let index = class.block_at(block.addr() - region.address(first).addr());
+        // SAFETY: `first` heads a span of this class, whose lock we hold.
+        unsafe { (*region.span(first)).hold(index) }
     }
 
-    /// A block that was held back may be released now.
+    /// Stops holding back a block, which may be released next.
     #[inline]
     pub fn release_held(&mut self, region: &Region, class: SizeClass, block: *mut u8) {
         if let Some(first) = self.span_unit(region, class, block) {
-            let number = class.block_at(block.addr() - region.address(first).addr());
-            // SAFETY: as above.
-            unsafe { (*region.span(first)).release_held(number) }
+            let index = class.block_at(block.addr() - region.address(first).addr());
+            // SAFETY: `span_unit` found that `first` heads a span of this class; we hold its lock.
+            unsafe { (*region.span(first)).release_held(index) }
         }
     }
 }

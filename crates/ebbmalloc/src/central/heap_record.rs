@@ -1,12 +1,11 @@
-//! Heaps that programs make: blocks with a common end. Here are their records; what is done with
-//! them is in `heaps.rs`.
+//! Records of user heaps, whose blocks are freed together when the program deletes the heap.
 //!
-//! The record of a heap lies in a run of its own. A heap is known by the unit where that is and by
-//! a number that no other heap ever had, so a heap that is no more is told from one that came to lie
-//! in its place.
+//! `engine/user_heaps.rs` has the operations on heaps. A heap's record lies in a run of its own. A
+//! heap's id consists of the record's unit and a number that no other heap ever had. So the id of
+//! a deleted heap never matches a later heap in the same place.
 //!
-//! Who holds the lock of the list may rely on each heap in it: heaps are made and deleted under it
-//! (model-checked in `crates/testkit/tests/loom.rs`).
+//! Heaps are made and deleted under the lock of the list of heaps. Its holder may use each heap in
+//! the list (model-checked in `crates/testkit/tests/loom.rs`).
 
 use core::iter;
 
@@ -19,11 +18,11 @@ use crate::platform::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
 use crate::safety::quarantine::Quarantine;
 use crate::size_class::{CLASSES, UNIT};
 
-/// Which heap: its number, above the bits of its unit. Never 0.
+/// Identifies a heap: its number, above the bits of its record's unit. Never 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeapId(u64);
 
-/// Bits of a unit's index: enough for the largest region.
+/// Bits of a unit's index in a [`HeapId`]: enough for the largest region.
 const UNIT_BITS: u32 = 30;
 const _: () = assert!(UNITS_MAX <= 1 << UNIT_BITS);
 
@@ -32,12 +31,13 @@ impl HeapId {
         Self(number << UNIT_BITS | unit as u64)
     }
 
-    /// What [`HeapId::to_bits`] gave; anything else is no heap, and found to be none.
+    /// Makes an id of the bits from [`HeapId::to_bits`]. Of other bits it makes an id that no heap
+    /// matches.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// As a number that is not 0.
+    /// Returns the id as a number, which is never 0.
     pub const fn to_bits(self) -> u64 {
         self.0
     }
@@ -46,35 +46,40 @@ impl HeapId {
         (self.0 & ((1 << UNIT_BITS) - 1)) as UnitIndex
     }
 
-    /// Wraps around where it has no more bits: after 10^10 heaps.
+    /// The heap's number. It wraps around after 10^10 heaps, where it has no more bits.
     pub(crate) fn number(self) -> u64 {
         self.0 >> UNIT_BITS
     }
 }
 
-/// What a heap holds.
+/// Spans, large blocks and limits of a heap, under its lock.
 pub(crate) struct Contents {
     pub spans: [ClassSpans; CLASSES],
-    /// Its large blocks, linked by the span records of their first units, which they do not need.
+    /// The first large block. Large blocks are linked by the span records of their first units,
+    /// which they use for nothing else.
     pub large: UnitIndex,
-    /// Bytes in its blocks, as far as they may be used; and how many there may be.
+    /// Usable bytes of all blocks.
     pub used: usize,
+    /// The most that `used` may become.
     pub limit: usize,
-    /// How many have it: whoever gives it up last deletes it.
+    /// Owners of the heap. The last one to give it up deletes it.
     pub owners: usize,
-    /// Where mistakes are made hard to exploit: what chooses blocks, and those that are held back.
+    /// Harden mode: chooses blocks.
     pub random: Random,
+    /// Harden mode: freed blocks that are held back.
     pub quarantine: Quarantine,
 }
 
 /// A heap's record.
 pub(crate) struct HeapRecord {
+    /// The heap's number, 0 once it is deleted.
     number: AtomicU64,
     /// Links of the list of heaps, under its lock.
     next: AtomicUsize,
     previous: AtomicUsize,
     unit: UnitIndex,
-    /// Which list the heap's blocks are in that check mode knows of, 0 for none: under the lock of its table.
+    /// Check mode: the heap's list of block records, 0 for none. Under the lock of the check
+    /// table.
     checked: AtomicUsize,
     contents: Lock<Contents>,
 }
@@ -86,12 +91,12 @@ impl HeapRecord {
         &self.contents
     }
 
-    /// What check mode notes here.
+    /// The word in which check mode keeps the heap's list of block records.
     pub fn checked(&self) -> &AtomicUsize {
         &self.checked
     }
 
-    /// Where the record lies.
+    /// The unit where the record lies.
     pub fn unit(&self) -> UnitIndex {
         self.unit
     }
@@ -113,7 +118,7 @@ impl Heaps {
         Self { first: 0, last_number: 0, count: 0 }
     }
 
-    /// Makes a heap of which the record lies at this unit, a run that is the caller's.
+    /// Makes a heap and writes its record to `unit`, the start of a run that is the caller's.
     pub fn add(&mut self, region: &Region, unit: UnitIndex, limit: usize) -> HeapId {
         self.last_number += 1;
         let id = HeapId::new(self.last_number, unit);
@@ -124,7 +129,7 @@ impl Heaps {
         let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
         let (number, checked) = (AtomicU64::new(id.number()), AtomicUsize::new(0));
         let record = HeapRecord { number, next, previous, unit, checked, contents };
-        // SAFETY: the unit is the caller's.
+        // SAFETY: the unit is the caller's, and a record fits into it.
         unsafe { record_at(region, unit).write(record) };
         if let Some(next) = self.at(region, self.first) {
             next.previous.store(unit as usize, Ordering::Relaxed);
@@ -135,7 +140,7 @@ impl Heaps {
         id
     }
 
-    /// Takes a heap out of the list, if it is one. Its unit is the caller's then.
+    /// Takes a heap out of the list, if the id matches one. The record's run is then the caller's.
     pub fn remove<'a>(&mut self, region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
         let heap = find(region, id)?;
         heap.number.store(0, Ordering::Relaxed);
@@ -152,11 +157,11 @@ impl Heaps {
         Some(heap)
     }
 
-    /// The heap of which the record lies at this unit, if one does.
+    /// The heap whose record lies at this unit, if one does.
     pub fn at<'a>(&'a self, region: &Region, unit: UnitIndex) -> Option<&'a HeapRecord> {
-        let is_one = unit != 0 && region.entry(unit as usize) == MapEntry::HEAP;
-        // SAFETY: it is in the list, as long as its lock is held.
-        is_one.then(|| unsafe { &*record_at(region, unit) })
+        let is_heap = unit != 0 && region.entry(unit as usize) == MapEntry::HEAP;
+        // SAFETY: a heap's record lies there, and stays while the list's lock is held, as it is.
+        is_heap.then(|| unsafe { &*record_at(region, unit) })
     }
 
     /// All heaps.
@@ -165,8 +170,10 @@ impl Heaps {
         iter::successors(record(self.first), move |heap| record(heap.next()))
     }
 
-    /// Runs `work` on the heap of which a run begins at this committed unit; `None` if none does any more.
-    /// For whoever has found the unit without a lock.
+    /// Runs `work` on the heap that owns the run at this committed unit. Returns `None` if no heap
+    /// does any more.
+    ///
+    /// The caller may have found the unit without a lock.
     pub fn with_owner_of<R>(
         &self,
         region: &Region,
@@ -174,39 +181,39 @@ impl Heaps {
         unit: UnitIndex,
         work: impl FnOnce(&mut Contents) -> R,
     ) -> Option<R> {
-        // As long as we hold the list no heap goes. The run may: it may even be another heap's by the
-        // time that the heap is locked, which only then holds on to it.
+        // No heap is deleted while the list is locked. But until this heap is locked, it may free
+        // the run, and another heap may take it: so look twice.
         let owner = || pages.lock().heap_of(region, unit);
         let found = owner();
         let mut contents = self.at(region, found)?.contents().lock();
         (owner() == found).then(|| work(&mut contents))
     }
 
-    /// Whether a heap had this number once, or has it.
+    /// Whether a heap has this number, or had it once.
     pub fn had(&self, id: HeapId) -> bool {
         (1..=self.last_number).contains(&id.number())
     }
 }
 
-/// The heap with this name, if there is one; it stays as long as the program does not delete it.
+/// Returns the heap with this id, if there is one. It stays until the program deletes it.
 pub(crate) fn find<'a>(region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
     let unit = id.unit() as usize;
-    let can_be = id.number() != 0 && unit != 0 && unit < region.committed() / UNIT;
-    if !can_be || region.entry(unit) != MapEntry::HEAP {
+    let is_possible = id.number() != 0 && unit != 0 && unit < region.committed() / UNIT;
+    if !is_possible || region.entry(unit) != MapEntry::HEAP {
         return None;
     }
     let record = record_at(region, id.unit());
-    // SAFETY: a heap's record lies there; it does not go while the program uses it.
+    // SAFETY: a heap's record lies there. The program does not delete a heap that it is using.
     let heap = unsafe { &*record };
     (heap.number.load(Ordering::Relaxed) == id.number()).then_some(heap)
 }
 
-/// The heap to which a block belongs, by the unit that its run notes.
+/// Returns the heap of a block, by the unit of the heap's record, which the block's run notes.
 ///
 /// # Safety
-/// The block is in use, so the heap is.
+/// The block is in use, so its heap exists.
 pub(crate) unsafe fn of_block<'a>(region: &Region, unit: UnitIndex) -> &'a HeapRecord {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the heap exists, so its record lies at this unit.
     unsafe { &*record_at(region, unit) }
 }
 
@@ -215,26 +222,26 @@ fn record_at(region: &Region, unit: UnitIndex) -> *mut HeapRecord {
 }
 
 impl Contents {
-    /// From now on mistakes with the heap's blocks are made hard to exploit.
+    /// Hardens the heap, which has no blocks yet, and seeds its random numbers.
     pub fn harden(&mut self, seed: u64) {
         self.spans.iter_mut().for_each(ClassSpans::harden);
         self.reseed(seed);
     }
 
-    /// Starts other random numbers.
+    /// Seeds the random numbers again.
     pub fn reseed(&mut self, seed: u64) {
         self.random = Random::new(seed);
     }
 
-    /// Whether a block may use so many bytes in place of one that uses so many.
+    /// Whether the limit allows a block of `bytes` usable bytes instead of one of `replaced`.
     pub fn admits(&self, bytes: usize, replaced: usize) -> bool {
         bytes.saturating_sub(replaced) <= self.limit.saturating_sub(self.used)
     }
 
-    /// Adds a large block.
+    /// Adds a large block to the list.
     pub fn link(&mut self, region: &Region, first: UnitIndex) {
         let next = self.large;
-        // SAFETY: records of large blocks of this heap, whose lock we hold.
+        // SAFETY: both units head large blocks of this heap, whose lock we hold.
         unsafe {
             (*region.span(first)).next = next;
             (*region.span(first)).previous = 0;
@@ -245,9 +252,9 @@ impl Contents {
         self.large = first;
     }
 
-    /// Takes a large block out.
+    /// Takes a large block out of the list.
     pub fn unlink(&mut self, region: &Region, first: UnitIndex) {
-        // SAFETY: as above.
+        // SAFETY: all units here head large blocks of this heap, whose lock we hold.
         unsafe {
             let (next, previous) = ((*region.span(first)).next, (*region.span(first)).previous);
             if next != 0 {
@@ -260,10 +267,10 @@ impl Contents {
         }
     }
 
-    /// The large blocks, by their first units.
+    /// The first units of all large blocks.
     pub fn each_large(&self, region: &Region) -> impl Iterator<Item = UnitIndex> {
         let some = |unit: UnitIndex| (unit != 0).then_some(unit);
-        // SAFETY: as above.
+        // SAFETY: listed units head large blocks of this heap, whose lock we hold.
         iter::successors(some(self.large), move |&unit| some(unsafe { (*region.span(unit)).next }))
     }
 }

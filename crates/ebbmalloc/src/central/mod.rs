@@ -1,9 +1,11 @@
-//! Central: for one size class, which spans have free blocks. Caches refill from here and flush
-//! to here, many blocks at a time, under the class's lock.
+//! The central free list of one size class: claims blocks from its spans and releases them.
 //!
-//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): a block is claimed, released and
-//! its span retired only under the lock, so a span is retired by the release that makes it idle
-//! and by nobody else.
+//! Caches refill from it and flush to it, many blocks at a time, under the class's lock. Heaps
+//! have spans of their own for each class, under the heap's lock.
+//!
+//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): blocks are claimed and released,
+//! and spans retired, only under the lock. So a span is retired by the release that makes it idle,
+//! and by no other thread.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
@@ -20,59 +22,66 @@ use crate::central::tuning::{
     FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
 };
 use crate::frontend::miss_history::Asked;
+use crate::frontend::transfer_cache::Route;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
 use span_guards::{harden, unguard};
 
-/// Spans by how many blocks are free: list `n` has those with 2^n to 2^(n+1) - 1.
+/// Lists of spans: list `n` has the spans with 2^n to 2^(n+1) - 1 free blocks.
 const LISTS: usize = 13;
-/// In heaps, one more list: of spans without a free block, so that all spans are found.
+/// Heaps have one more list, of spans without a free block: deleting a heap must find all spans.
 const FULL: usize = LISTS;
 
-/// A block that cannot be released, and why.
+/// A block that cannot be released, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BadBlock {
-    /// It is free already.
+    /// It is free already: a double free.
     Twice(*mut u8),
-    /// It is no block of this class.
+    /// It is not a block of this class.
     Foreign(*mut u8),
 }
 
-/// What a claim of several blocks brought: how many, and by what growth.
+/// Result of a claim of several blocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
+    /// Blocks delivered.
     pub blocks: usize,
     pub growth: Growth,
 }
 
-/// What a claim began.
+/// Whether a claim set up a new span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Growth {
     None,
-    /// A span, which all blocks are from.
+    /// It did, and all blocks are from this span.
     Span,
-    /// The same, of one unit, all pages of which are best had at once: by the caller, with no lock held, since that takes
-    /// the kernel long. The last block is where it begins.
+    /// It did, and all pages of the span, which has one unit, should become resident in one call.
+    ///
+    /// The caller makes this call without a lock, as it takes the kernel long. The span begins at
+    /// the last block of the batch.
     SpanToPopulate,
 }
 
-/// What a central has done and holds, in blocks but for the calls.
+/// Counters of a central free list.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct CentralCounts {
-    /// Blocks out: with the program or in caches.
+    /// Blocks that the program or caches hold.
     pub claimed: usize,
-    /// Spans now, and the blocks in them.
+    /// Spans at present.
     pub spans: usize,
+    /// Blocks in these spans.
     pub blocks: usize,
     /// Calls that filled a cache.
     pub refills: usize,
-    /// Calls that emptied one.
+    /// Calls that emptied a cache.
     pub flushes: usize,
-    /// Bytes of new spans that went to the kernel.
+    /// Bytes of new spans that were purged at once (decisions/0016).
     pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
+    /// Bytes of such that became resident by claims, since the start.
+    pub refilled: usize,
 }
 
 impl CentralCounts {
@@ -81,35 +90,36 @@ impl CentralCounts {
         self.blocks - self.claimed
     }
 
-    /// Bytes of those that are resident. Where pages are larger than 4 KiB it may be more.
+    /// Resident bytes of free blocks in spans: with OS pages above 4 KiB, a lower bound.
     pub fn free_resident(&self, class: SizeClass) -> usize {
         (self.free() * class.size()).saturating_sub(self.holes)
     }
 }
 
-/// The spans of one class that have free blocks, fullest list first: those of no heap, or of one.
+/// The spans of one class, listed by free blocks, fullest spans first: of one heap, or of none.
 pub(crate) struct ClassSpans {
-    /// The heap, 0 for none.
+    /// Unit of the heap's record, 0 for the spans of no heap.
     heap: UnitIndex,
+    /// First span of each list.
     heads: [UnitIndex; LISTS + 1],
-    /// Bit `n` is set where list `n` is not empty.
+    /// Bit `n` is set if list `n` is not empty.
     filled: u16,
-    /// Whether mistakes with these blocks are made hard to exploit.
+    /// Harden mode: see `hardened.rs`.
     hardened: bool,
     pub counts: CentralCounts,
-    /// Refills when [`ClassSpans::is_abandoned`] was last asked.
+    /// Value of `counts.refills` at the last call of [`ClassSpans::is_abandoned`].
     refills_before: usize,
-    /// How many spans are to retire until one that is alone begins small again.
+    /// Spans that must retire before a class's only span begins small again.
     skips: u8,
     /// The span that blocks were last claimed from, 0 for none.
     current: UnitIndex,
 }
 
-/// One class's central.
+/// The central free list of one class.
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
-    /// Who takes large batches of its blocks in a streak.
+    /// The thread that last asked for a large batch of this class in a streak.
     pub asked: Asked,
 }
 
@@ -120,23 +130,26 @@ impl Central {
         }
     }
 
-    /// The spans; `None` where a batch is to go past them, or others are at them and the caller would not wait.
-    pub fn spans_unless(&self, past: bool, waits: bool) -> Option<Guard<'_, ClassSpans>> {
-        match (past, waits) {
-            (true, _) => None,
-            (false, true) => Some(self.lock.lock()),
-            (false, false) => self.lock.try_lock(),
+    /// Locks the spans, as far as the batch goes there. The flag tells whether that took waiting
+    /// for another thread.
+    pub fn lock_spans(&self, route: Route) -> Option<(Guard<'_, ClassSpans>, bool)> {
+        if route == Route::Past {
+            return None;
+        }
+        match self.lock.try_lock() {
+            Some(spans) => Some((spans, false)),
+            None => (route == Route::Wait).then(|| (self.lock.lock(), true)),
         }
     }
 
-    /// The lock itself: for fork, and to read the counts.
+    /// The lock of the spans: for fork, and to read the counts.
     pub fn spans(&self) -> &Lock<ClassSpans> {
         &self.lock
     }
 }
 
 impl ClassSpans {
-    /// No spans, of this heap, 0 for none.
+    /// No spans yet. `heap` is the unit of the heap's record, 0 for the spans of no heap.
     pub const fn new(heap: UnitIndex) -> Self {
         let counts = CentralCounts {
             claimed: 0,
@@ -146,6 +159,7 @@ impl ClassSpans {
             flushes: 0,
             purged: 0,
             holes: 0,
+            refilled: 0,
         };
         Self {
             heap,
@@ -159,8 +173,10 @@ impl ClassSpans {
         }
     }
 
-    /// Fills the *end* of `blocks` with free blocks, the first of each span last, so that it comes
-    /// off a stack first. Starts a new span only to deliver any at all.
+    /// Claims free blocks and writes them to the *end* of `blocks`, the first of each span last.
+    ///
+    /// So the first block comes off a stack first. Sets up a new span only if it would deliver no
+    /// block otherwise.
     pub fn claim(
         &mut self,
         region: &Region,
@@ -176,8 +192,8 @@ impl ClassSpans {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
                 None => match self.grow(region, os, pages, class) {
-                    Some((unit, begun)) => {
-                        growth = begun;
+                    Some((unit, span_growth)) => {
+                        growth = span_growth;
                         unit
                     }
                     None => break,
@@ -187,13 +203,14 @@ impl ClassSpans {
             // SAFETY: a listed unit heads a span of this class, whose lock we hold.
             let span = unsafe { &mut *region.span(unit) };
             let list = self.list_of(span);
-            let (places, size) = (&mut blocks[..left], class.size());
+            let (unfilled, size) = (&mut blocks[..left], class.size());
             // SAFETY: the block lies in the span.
-            let claimed = span.claim(places, order, |block| unsafe { base.add(block * size) });
+            let claimed = span.claim(unfilled, order, |index| unsafe { base.add(index * size) });
             if span.has_holes() {
-                for block in &places[left - claimed..] {
-                    self.counts.holes -=
-                        span.fill(class, class.block_at(block.addr() - base.addr()));
+                for block in &unfilled[left - claimed..] {
+                    let filled = span.fill(class, class.block_at(block.addr() - base.addr()));
+                    self.counts.holes -= filled;
+                    self.counts.refilled += filled;
                 }
             }
             left -= claimed;
@@ -206,8 +223,8 @@ impl ClassSpans {
         Batch { blocks: claimed, growth }
     }
 
-    /// Takes blocks back and retires the spans that become idle. Stops at a block that is not
-    /// claimed; those before it are taken back.
+    /// Takes blocks back and retires the spans that become idle. Stops at the first block that is
+    /// not claimed; the blocks before it are released.
     #[inline(never)]
     pub fn release(
         &mut self,
@@ -227,13 +244,13 @@ impl ClassSpans {
             // SAFETY: `span_unit` found that the unit heads a span of this class.
             let span = unsafe { &mut *region.span(unit) };
             let list = self.list_of(span);
-            // Neighbours in a batch often share a span: book those together.
+            // Neighbours in a batch often share a span: release them together.
             let bytes = span.bytes();
             let offset_of = |block: &*mut u8| block.addr().wrapping_sub(base.addr());
-            let here = rest.iter().map(offset_of).take_while(|&offset| offset < bytes);
-            let taken = span.release_all(here.map(|offset| class.block_at(offset)));
+            let in_span = rest.iter().map(offset_of).take_while(|&offset| offset < bytes);
+            let taken = span.release_all(in_span.map(|offset| class.block_at(offset)));
             let bad = rest.get(taken).filter(|block| offset_of(block) < bytes).map(|block| {
-                // Behind the last block there may be room that looks like one more.
+                // The end of a span, behind its last block, may look like another block.
                 let exists = class.block_at(offset_of(block)) < span.blocks as usize;
                 if exists { BadBlock::Twice(*block) } else { BadBlock::Foreign(*block) }
             });
@@ -252,8 +269,10 @@ impl ClassSpans {
         Ok(())
     }
 
-    /// Returns OS pages of a span to the kernel in which nothing lies but free blocks, if the span is
-    /// one of this class, and quiet where only those are wanted. Bytes that went.
+    /// Purges the OS pages of a span in which all blocks are free. Returns the bytes purged.
+    ///
+    /// Does nothing if the unit does not head a span of this class. With `only_quiet`, also if the
+    /// number of free blocks changed since the last call.
     #[inline(never)]
     pub fn purge_free_pages(
         &mut self,
@@ -263,7 +282,7 @@ impl ClassSpans {
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
-        if !self.is_one(region, class, unit) {
+        if !self.is_span(region, class, unit) {
             return 0;
         }
         // SAFETY: the unit heads a span of this class, whose lock we hold.
@@ -275,12 +294,12 @@ impl ClassSpans {
         let base = region.address(unit);
         let (hardened, before) = (self.hardened, span.holes());
         let purged = span.purge_free_pages(class, page, |bytes| {
-            // SAFETY: whole pages of the span whose blocks are free and stay so under the lock.
+            // SAFETY: whole pages of the span, whose blocks are free and stay free under the lock.
             unsafe {
                 let (start, bytes) = (base.add(bytes.start), bytes.len());
                 let purged = os.purge(start, bytes);
                 if !purged && hardened {
-                    // Unspecified, and to be zero.
+                    // A refused purge leaves unspecified contents, and free blocks must be zero.
                     start.write_bytes(0, bytes);
                 }
                 purged
@@ -290,24 +309,25 @@ impl ClassSpans {
         purged
     }
 
-    /// Whether no cache was filled from here since this was last asked.
+    /// Whether no cache was filled since the last call.
     pub fn is_abandoned(&mut self) -> bool {
         let refills = self.counts.refills;
         core::mem::replace(&mut self.refills_before, refills) == refills
     }
 
-    /// [`ClassSpans::dig`] for spans that have free blocks, the emptiest first, until so many bytes went.
+    /// Calls [`ClassSpans::purge_free_pages`] on spans with free blocks, the emptiest first, until
+    /// at least `target_bytes` are purged.
     pub fn purge_free_pages_up_to(
         &mut self,
         region: &Region,
         os: &impl Os,
         class: SizeClass,
-        most: usize,
+        target_bytes: usize,
     ) -> usize {
         let mut purged = 0;
         for list in (0..LISTS).rev() {
             let mut unit = self.heads[list];
-            while unit != 0 && purged < most {
+            while unit != 0 && purged < target_bytes {
                 purged += self.purge_free_pages(region, os, class, unit, false);
                 // SAFETY: a listed unit heads a span of this class, whose lock we hold.
                 unit = unsafe { (*region.span(unit)).next };
@@ -316,31 +336,32 @@ impl ClassSpans {
         purged
     }
 
-    /// Whether these are this heap's spans: for models.
+    /// For models: whether these are the spans of this heap.
     #[cfg(loom)]
     pub fn is_of(&self, heap: UnitIndex) -> bool {
         self.heap == heap
     }
 
-    /// A copy of the record of a span, if it is one of this class.
+    /// Copies the record of the span that begins at this unit, if it is of this class.
     pub fn copy(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> Option<Span> {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
-        self.is_one(region, class, unit).then(|| unsafe { (*region.span(unit)).clone() })
+        self.is_span(region, class, unit).then(|| unsafe { (*region.span(unit)).clone() })
     }
 
-    /// Walks every listed span and panics at the first that is booked wrongly: for tests.
-    /// Returns the free blocks that were found, and the units of the spans that are listed.
+    /// For tests: walks all listed spans, and panics at one whose record or list is wrong.
+    ///
+    /// Returns the free blocks in listed spans, and the units of these spans.
     pub fn check(&self, region: &Region, class: SizeClass) -> (usize, usize) {
-        let is_one = |unit| self.is_one(region, class, unit);
-        assert!(self.current == 0 || is_one(self.current), "claimed from: {}", self.current);
+        let is_span = |unit| self.is_span(region, class, unit);
+        assert!(self.current == 0 || is_span(self.current), "claimed from: {}", self.current);
         let (mut free, mut units) = (0, 0);
         for (list, &head) in self.heads.iter().enumerate() {
             assert_eq!(head != 0, self.filled >> list & 1 == 1, "summary bit of list {list}");
             let (mut unit, mut previous) = (head, 0);
             while unit != 0 {
-                // SAFETY: as in `claim`.
+                // SAFETY: a listed unit heads a span of this class, whose lock we hold.
                 let span = unsafe { &*region.span(unit) };
-                assert!(is_one(unit), "listed: {unit}");
+                assert!(is_span(unit), "listed: {unit}");
                 span.check(class);
                 assert_eq!(self.list_of(span), Some(list), "span {unit} is in the wrong list");
                 assert_eq!(span.previous, previous, "back link of span {unit}");
@@ -353,18 +374,18 @@ impl ClassSpans {
         (free, units)
     }
 
-    /// Whether one of these spans begins with this unit.
-    fn is_one(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> bool {
+    /// Whether one of these spans begins at this unit.
+    fn is_span(&self, region: &Region, class: SizeClass, unit: UnitIndex) -> bool {
         region.entry(unit as usize) == self.entry(class, unit)
     }
 
-    /// What the map says of the units of a span.
+    /// The map entry of the units of a span.
     fn entry(&self, class: SizeClass, first: UnitIndex) -> MapEntry {
         let entry = MapEntry::small(class, first);
         if self.heap == 0 { entry } else { entry.of_heap() }
     }
 
-    /// The list that a span belongs in; none for one without a free block that is no heap's.
+    /// The list of a span. A span of no heap is in none while it has no free block.
     #[inline]
     fn list_of(&self, span: &Span) -> Option<usize> {
         match span.free.checked_ilog2() {
@@ -373,7 +394,7 @@ impl ClassSpans {
         }
     }
 
-    /// The first unit of the span of this class that the address lies in.
+    /// The first unit of the span that contains the address, if it is one of these spans.
     #[inline]
     fn span_unit(&self, region: &Region, class: SizeClass, address: *mut u8) -> Option<UnitIndex> {
         let offset = region.committed_offset(address)?;
@@ -382,7 +403,7 @@ impl ClassSpans {
             .then(|| ((offset - entry.within_span(offset)) / UNIT) as UnitIndex)
     }
 
-    /// Gives all spans back, whatever is in use in them: the end of a heap.
+    /// Retires all spans, with all blocks in use: a heap is being deleted.
     pub fn retire_all(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>) {
         while self.filled != 0 {
             let list = self.filled.trailing_zeros() as usize;
@@ -393,23 +414,27 @@ impl ClassSpans {
         self.counts.claimed = 0;
     }
 
-    /// The span with free blocks to claim from. In turn it is the one that the last were from, as long as that has any: the
-    /// fullest often is one that some came back to a moment ago (decisions/0007).
+    /// Chooses the span to claim from.
+    ///
+    /// In turn, blocks come from the current span while it has any: the fullest span often has
+    /// blocks that were freed a moment ago (decisions/0007).
     fn next(&self, region: &Region, order: Order) -> Option<UnitIndex> {
-        let goes_on = order == Order::InTurn
+        let keeps_current = order == Order::InTurn
             && self.current != 0
-            // SAFETY: a span of this class, whose lock we hold, until it retires.
+            // SAFETY: `current` heads a span of this class, whose lock we hold; `retire` resets
+            // it.
             && unsafe { (*region.span(self.current)).free } > 0;
-        if goes_on { Some(self.current) } else { self.fullest() }
+        if keeps_current { Some(self.current) } else { self.fullest() }
     }
 
-    /// A span with free blocks from the fullest list that has one: emptier ones get the chance
-    /// to become idle.
+    /// Chooses a span with free blocks from the fullest list, so that emptier ones may become
+    /// idle.
     fn fullest(&self) -> Option<UnitIndex> {
         let filled = self.filled & !(1 << FULL);
         (filled != 0).then(|| self.heads[filled.trailing_zeros() as usize])
     }
 
+    /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
     fn grow(
@@ -435,25 +460,28 @@ impl ClassSpans {
         }
         match self.hardened {
             true => harden(region, os, pages, class, granted, units),
-            // SAFETY: the run is ours alone now.
+            // SAFETY: the run and its records are ours alone.
             false => unsafe { (*region.span(first)).set_up(class, units, !granted.zeroed) },
         }
-        // SAFETY: as above.
+        // SAFETY: the run and its records are ours alone.
         let span = unsafe { &mut *region.span(first) };
         if !granted.zeroed {
             self.begin_small(region, os, class, first, span);
         }
-        let at_once = granted.zeroed && units == 1 && self.is_growing(class);
+        let populate = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
-        Some((first, if at_once { Growth::SpanToPopulate } else { Growth::Span }))
+        Some((first, if populate { Growth::SpanToPopulate } else { Growth::Span }))
     }
 
-    /// Most classes have a few blocks in use in small programs, and still a span each, cut from memory that is resident. So the
-    /// pages of a class's only span go back but for the first, from where blocks are handed out first; unless the
-    /// last such span came to use all of its own (decisions/0016).
+    /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out
+    /// first.
+    ///
+    /// In small programs most classes have a few blocks in use, and a span each, cut from resident
+    /// memory. If the last such span came to use all of its pages, the span stays as it is
+    /// (decisions/0016).
     fn begin_small(
         &mut self,
         region: &Region,
@@ -462,27 +490,31 @@ impl ClassSpans {
         first: UnitIndex,
         span: &mut Span,
     ) {
-        let alone = self.counts.spans == 0 && self.heap == 0;
-        if !alone || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
+        let is_only_span = self.counts.spans == 0 && self.heap == 0;
+        if !is_only_span || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
             return;
         }
-        let keep = FIRST_SPAN_BYTES.max(os.page_size());
-        let rest = span.bytes().saturating_sub(keep);
+        let kept_bytes = FIRST_SPAN_BYTES.max(os.page_size());
+        let rest_bytes = span.bytes().saturating_sub(kept_bytes);
         // SAFETY: whole pages of a span in which no block is in use yet.
-        if rest > 0 && unsafe { os.purge(region.address(first).add(keep), rest) } {
-            self.counts.purged += rest;
-            span.set_hole(keep..keep + rest);
+        if rest_bytes > 0 && unsafe { os.purge(region.address(first).add(kept_bytes), rest_bytes) }
+        {
+            self.counts.purged += rest_bytes;
+            span.set_hole(kept_bytes..kept_bytes + rest_bytes);
         }
     }
 
-    /// Whether the class has so many spans that the next will be filled as well, and if not is a small part. To get
-    /// all of its pages at once takes the kernel less time than one by one (decisions/0020).
+    /// Whether the class has enough spans that it will probably fill the next one too.
+    ///
+    /// If not, one span more is a small part. Getting all pages of a span at once takes the kernel
+    /// less time than one by one (decisions/0020).
     fn is_growing(&self, class: SizeClass) -> bool {
         self.counts.spans >= POPULATED_SPANS_MIN
             && class.size() <= SMALL_BLOCK_BYTES_MAX
             && !self.hardened
     }
 
+    /// Returns the run of an unlisted span to the page heap.
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
@@ -506,6 +538,7 @@ impl ClassSpans {
         }
     }
 
+    /// Moves a span from one list to another.
     #[inline]
     fn relist(&mut self, region: &Region, unit: UnitIndex, from: Option<usize>, to: Option<usize>) {
         if from == to {
@@ -514,7 +547,7 @@ impl ClassSpans {
         self.unlist(region, unit, from);
         let Some(list) = to else { return };
         let next = self.heads[list];
-        // SAFETY: listed spans are of this class, whose lock we hold.
+        // SAFETY: both units head spans of this class, whose lock we hold.
         unsafe {
             (*region.span(unit)).next = next;
             (*region.span(unit)).previous = 0;
@@ -526,9 +559,10 @@ impl ClassSpans {
         self.filled |= 1 << list;
     }
 
+    /// Takes a span out of its list.
     fn unlist(&mut self, region: &Region, unit: UnitIndex, from: Option<usize>) {
         let Some(list) = from else { return };
-        // SAFETY: as in `relist`.
+        // SAFETY: listed spans are of this class, whose lock we hold.
         unsafe {
             let (next, previous) = ((*region.span(unit)).next, (*region.span(unit)).previous);
             if next != 0 {

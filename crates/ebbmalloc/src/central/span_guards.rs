@@ -1,4 +1,4 @@
-//! A guard page ends each span of hardened heaps (`EBB_HARDEN`), and its free blocks are zero.
+//! Sets up and tears down the guard page at the end of each hardened span (`EBB_HARDEN`).
 
 use crate::backend::page_heap::{Granted, PageHeap};
 use crate::backend::region::{Region, UnitIndex};
@@ -6,15 +6,17 @@ use crate::platform::os::Os;
 use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
 
-/// The guard of a span of so many units: its last page; none where pages are too large for that.
+/// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
+/// pages are larger than a quarter of a unit.
 fn guard(region: &Region, os: &impl Os, first: UnitIndex, units: u32) -> (*mut u8, usize) {
     let (bytes, page) = (units as usize * UNIT, os.page_size());
     let page = if page * 4 > UNIT { 0 } else { page };
-    // SAFETY: in the span.
+    // SAFETY: the address lies in the span, or at its end.
     (unsafe { region.address(first).add(bytes - page) }, page)
 }
 
-/// Sets a span up in a run of the class that nobody else knows.
+/// Sets up a hardened span in a new run, which no other thread can know: places its guard and
+/// zeroes the rest.
 pub(super) fn harden(
     region: &Region,
     os: &impl Os,
@@ -24,23 +26,24 @@ pub(super) fn harden(
     units: u32,
 ) {
     let (start, page) = guard(region, os, first, units);
-    // SAFETY: the run is the caller's alone, with its records.
+    // SAFETY: the run and its records are the caller's alone; all writes stay in the run.
     unsafe {
         let guarded = page > 0 && pages.lock().guards.place(os, start, page);
-        let lost = if guarded { page } else { 0 };
+        let guard_bytes = if guarded { page } else { 0 };
         if !zeroed {
-            region.address(first).write_bytes(0, units as usize * UNIT - lost);
+            region.address(first).write_bytes(0, units as usize * UNIT - guard_bytes);
         } else if !guarded {
-            // Unspecified.
+            // The refused guard may have left any contents.
             start.write_bytes(0, page);
         }
         let span = &mut *region.span(first);
-        span.set_up_hardened(class, units, !zeroed, lost);
+        span.set_up_hardened(class, units, !zeroed, guard_bytes);
         span.guarded = guarded;
     }
 }
 
-/// Makes all of a span accessible again that is about to be given back. False if it must not be.
+/// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the
+/// run must not go back to the page heap.
 pub(super) fn unguard(
     region: &Region,
     os: &impl Os,
@@ -50,7 +53,7 @@ pub(super) fn unguard(
 ) -> bool {
     let (start, _) = guard(region, os, first, units);
     let reach = start.addr() - region.address(first).addr();
-    // SAFETY: the span's, which is the caller's.
+    // SAFETY: the span is the caller's, and no block of it is in use.
     unsafe {
         !(*region.span(first)).guarded
             || pages.guards.remove(region, os, (first, units), reach, false)

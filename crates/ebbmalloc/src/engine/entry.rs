@@ -1,7 +1,9 @@
-//! What a program asks of the engine: allocate, free, resize. The hot paths stand first; what
-//! they leave to `_slow` functions is rare or slow anyway.
+//! Serves the calls of a program: allocate, free, resize.
+//!
+//! The hot paths come first. They leave rare or slow cases to functions that end in `_slow`.
 
 use core::ptr;
+use core::sync::atomic::Ordering;
 
 use crate::backend::units::Units;
 use crate::engine::Engine;
@@ -13,8 +15,8 @@ use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
 impl<O: Os> Engine<O> {
-    /// A block of at least `size` bytes, aligned to 16; null if memory is short, which the
-    /// operating system below is told. Never null for size 0.
+    /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if
+    /// memory is short, after [`Os::out_of_memory`], which sets `errno`.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
@@ -23,8 +25,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// As [`Engine::alloc`], and all that may be used of the block is zero. Nobody promises that beyond `size` bytes, but
-    /// most allocators do it, and programs have come to rely on it.
+    /// Allocates like [`Engine::alloc`], and clears all usable bytes of the block. No standard
+    /// demands that beyond `size` bytes, but most allocators do it, and programs rely on it.
     #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
@@ -35,7 +37,7 @@ impl<O: Os> Engine<O> {
         if !zeroed && !block.is_null() {
             let exact = self.knows_size_of(block);
             let bytes = if exact { size } else { self.usable_for(size, class) };
-            // SAFETY: the block has as many bytes and is ours until we return it.
+            // SAFETY: the block has at least `bytes` bytes, and is ours until we return it.
             unsafe {
                 match class {
                     Some(_) => clear(block, bytes),
@@ -49,15 +51,15 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// A block of at least `size` bytes at a multiple of `align`, a power of two; null if memory
-    /// is short.
+    /// Allocates a block of at least `size` bytes at a multiple of `align`, a power of two. Null if
+    /// memory is short.
     #[inline]
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
         if align <= MIN_ALIGN { self.alloc(size) } else { self.alloc_over_aligned(size, align) }
     }
 
-    /// Rare enough to be out of the way of all others.
+    /// Out of line: few programs ask for such alignments, and all run the code around the call.
     #[inline(never)]
     fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
@@ -66,7 +68,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// As [`Engine::alloc_aligned`], and the first `size` bytes are zero.
+    /// Allocates like [`Engine::alloc_aligned`], and clears the first `size` bytes.
     pub fn alloc_aligned_zeroed(&self, size: usize, align: usize) -> *mut u8 {
         if align <= MIN_ALIGN {
             return self.alloc_zeroed(size);
@@ -76,22 +78,23 @@ impl<O: Os> Engine<O> {
             None => self.alloc_large_slow(size, align),
         };
         if !zeroed && !block.is_null() {
-            // SAFETY: as above.
+            // SAFETY: the block has at least `size` bytes, and is ours until we return it.
             unsafe { self.clear(block, size) };
         }
         block
     }
 
-    /// Frees a block. An address that is none stops the program.
+    /// Frees a block. Aborts the program if no block begins at the address.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The program does not use the block any more.
     #[inline(always)]
     pub unsafe fn free(&self, block: *mut u8) {
         match self.region.class_at_first(block) {
             Some(class) => {
-                // SAFETY: what is committed is committed after the place is set up; the block is the caller's to give.
-                if unsafe { rseq::push(self.place_to_free(), class, block) } {
+                // SAFETY: set-up writes the base before any block exists. The caller gives the
+                // block up.
+                if unsafe { rseq::push(self.base_to_free(), class, block) } {
                     return;
                 }
                 self.free_small_by_thread::<false>(block, 0, class.index());
@@ -100,37 +103,39 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Frees a block of a known size, without looking at the map if it is small; debug builds look, and
-    /// stop the program where no block of that size class begins (decisions/0010).
+    /// Frees a block of a known size, without a look-up in the page map if it is small. Debug
+    /// builds look it up, and abort the program where no block of that size class begins
+    /// (decisions/0010).
     ///
-    /// A wrong size stops the program where checking costs nothing: if either size is a large one, if
-    /// the block does not go to the cache, and always while operations are counted.
+    /// A wrong size aborts the program where the check costs nothing: if either size is a large
+    /// one, if the block does not go to the cache, and always while the engine counts operations.
     ///
     /// # Safety
-    /// As for [`Engine::free`]; `size` and `align` are those that the block was last asked for
-    /// with.
+    /// As for [`Engine::free`]; `size` and `align` are those of the last request for the block.
     #[inline(always)]
     pub unsafe fn free_sized(&self, block: *mut u8, size: usize, align: usize) {
         if align > MIN_ALIGN {
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees what `free_over_aligned` demands: the same.
             return unsafe { self.free_over_aligned(block, size, align) };
         }
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees; the class is that of the size.
         unsafe { self.free_as(block, size, SizeClass::of(size)) }
     }
 
-    /// Rare enough to be out of the way of all others.
+    /// Out of line, like [`Engine::alloc_over_aligned`].
     ///
     /// # Safety
     /// As for [`Engine::free_sized`].
     #[inline(never)]
     unsafe fn free_over_aligned(&self, block: *mut u8, size: usize, align: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: as the caller guarantees; the class is that of the size.
         unsafe { self.free_as(block, size, SizeClass::of_aligned(size, align)) }
     }
 
+    /// Frees a block by its size class, `None` for a large block.
+    ///
     /// # Safety
-    /// As for [`Engine::free_sized`]; the class is that of the size, none if that is a large one.
+    /// As for [`Engine::free_sized`]; the class is that of the requested size and alignment.
     #[inline(always)]
     unsafe fn free_as(&self, block: *mut u8, size: usize, class: Option<SizeClass>) {
         let Some(class) = class else {
@@ -139,11 +144,11 @@ impl<O: Os> Engine<O> {
         if cfg!(debug_assertions) {
             self.check_class(block, class);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the caller gives the block up, and guarantees its class.
         unsafe { self.free_small::<true>(block, size, class) }
     }
 
-    /// Frees a block of this size; any other stops the program.
+    /// Frees a block of this size. Aborts the program if the block has another one.
     ///
     /// # Safety
     /// As for [`Engine::free`].
@@ -151,7 +156,8 @@ impl<O: Os> Engine<O> {
     pub unsafe fn free_if_sized(&self, block: *mut u8, size: usize, align: usize) {
         match SizeClass::of_aligned(size, align) {
             Some(class) if self.class_at(block) == Some(class) => {
-                // SAFETY: the caller's; the block is of this class.
+                // SAFETY: the caller gives the block up, and the page map says that it is of this
+                // class.
                 unsafe { self.free_small::<false>(block, 0, class) }
             }
             Some(class) => self.free_sized_slow(block, size, class),
@@ -159,22 +165,25 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// How many bytes of the block may be used. An address that is no block stops the program.
+    /// Bytes of the block that the program may use. Aborts the program if no block begins at the
+    /// address.
     pub fn usable_size(&self, block: *mut u8) -> usize {
         self.size_at(block, "malloc_usable_size")
     }
 
-    /// Resizes a block in place; its contents stay up to the smaller size. False, and nothing happens,
-    /// if it has no room, or would waste some: a small block stays one of its class.
+    /// Resizes a block in place; its contents stay up to the smaller size. False, and nothing
+    /// happens, if the block has no room for `size` bytes, or `size` has another size class.
     ///
     /// # Safety
-    /// Nobody uses what is beyond `size`. `align` is what the block was asked for with.
+    /// The program does not use the bytes beyond `size` any more. `align` is that of the request
+    /// for the block.
     pub unsafe fn resize(&self, block: *mut u8, size: usize, align: usize) -> bool {
         let class = SizeClass::of_aligned(size, align);
         if let Some(old) = self.class_at(block) {
             return Some(old) == class;
         }
-        // Those of a class are, if they are of that which has the alignment.
+        // For large blocks: a small one is aligned if its class is that of the size and the
+        // alignment.
         let is_aligned = align <= MIN_ALIGN || block.addr().is_multiple_of(align);
         if let Some(found) = self.heap_block(block) {
             if self.all_in_heaps() {
@@ -197,13 +206,13 @@ impl<O: Os> Engine<O> {
         resized
     }
 
-    /// Resizes a block without copying: in place, or by moving its pages. Null, and nothing happens,
-    /// where that is not possible.
+    /// Resizes a block without copying: in place, or by moving its pages. Null, and nothing
+    /// happens, where that is not possible.
     ///
     /// # Safety
-    /// As for [`Engine::resize`]; and if the block has moved, nobody uses it where it was.
+    /// As for [`Engine::resize`]; if the block has moved, the program does not use its old address.
     pub unsafe fn remap(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what `resize` demands.
         if unsafe { self.resize(block, size, align) } {
             return block;
         }
@@ -214,11 +223,11 @@ impl<O: Os> Engine<O> {
         self.move_large(self.large_units(block, "remap"), size, align)
     }
 
-    /// Resizes a block, in place where that is possible; its contents stay up to the smaller
-    /// size. Null if memory is short, and then the block stays as it was.
+    /// Resizes a block, in place where that is possible; its contents stay up to the smaller size.
+    /// Null if memory is short; then the block stays as it was.
     ///
     /// # Safety
-    /// As for [`Engine::free`], but if null comes back. `align` is a power of two.
+    /// As for [`Engine::free`], except where the result is null. `align` is a power of two.
     pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
@@ -229,11 +238,11 @@ impl<O: Os> Engine<O> {
                 return block;
             }
             Some(old) => old.size(),
-            // Always moves: whoever still uses the old one is found.
+            // A sampled block always moves, so that a use of the old address faults.
             None if self.is_sampled(block) => self.size_sampled(block, "realloc"),
             None => {
                 if let Some(found) = self.heap_block(block) {
-                    // SAFETY: the caller's.
+                    // SAFETY: the caller guarantees the same for the block.
                     return unsafe { self.realloc_in_heap(found, size, align, "realloc") };
                 }
                 let (first, units) = self.large_units(block, "realloc");
@@ -252,7 +261,8 @@ impl<O: Os> Engine<O> {
         };
         let new = self.alloc_aligned(size, align);
         if !new.is_null() {
-            // SAFETY: both blocks are as large, and distinct.
+            // SAFETY: both blocks have at least that many bytes, and are distinct. The caller gives
+            // the old one up.
             unsafe {
                 copy(block, new, old_size.min(size));
                 self.free(block);
@@ -261,12 +271,13 @@ impl<O: Os> Engine<O> {
         new
     }
 
-    /// Whether the block was freed, and is in the cache, as far as can be told at once: true is certain.
+    /// Whether the block is in the cache already. True is certain; false may be wrong, since this
+    /// looks only where it takes no search.
     #[inline(always)]
     fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
-        match self.hot_place(&self.hot_area) {
-            // SAFETY: as in `alloc_small`.
-            Some(place) => unsafe { rseq::holds(place, class, bottom_of(class), block) },
+        match self.hot_base(&self.hot_area) {
+            // SAFETY: set-up writes the base before it publishes `hot_area`.
+            Some(base) => unsafe { rseq::holds(base, class, bottom_of(class), block) },
             None => self.is_cached_slow(block, class),
         }
     }
@@ -276,7 +287,8 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.holds(class, block))
     }
 
-    /// A block of a class, which is perhaps aligned to more than [`MIN_ALIGN`], where `ALIGNED`.
+    /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
+    /// [`MIN_ALIGN`].
     #[inline(always)]
     fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         let block = self.pop_of_cpu(class);
@@ -286,22 +298,25 @@ impl<O: Os> Engine<O> {
         self.alloc_small_by_thread::<ALIGNED>(size, class)
     }
 
+    /// Frees a block of this class. `SIZED`: the class comes from the size that the program gave.
+    ///
     /// # Safety
-    /// The block is of this class and nobody uses it any more.
+    /// The block is of this class, and the program does not use it any more.
     #[inline(always)]
     unsafe fn free_small<const SIZED: bool>(&self, block: *mut u8, size: usize, class: SizeClass) {
         let area = if SIZED { &self.hot_sized_area } else { &self.hot_area };
-        if let Some(place) = self.hot_place(area) {
-            // SAFETY: as in `alloc_small`; the block is the caller's to give.
-            if unsafe { rseq::push(place, class, block) } {
+        if let Some(base) = self.hot_base(area) {
+            // SAFETY: set-up writes the base before it publishes `area`. The caller gives the block
+            // up.
+            if unsafe { rseq::push(base, class, block) } {
                 return;
             }
         }
         self.free_small_by_thread::<SIZED>(block, size, class.index());
     }
 
-    /// Where there are no sequences, or they found nothing: the thread's own cache. Out of line,
-    /// and so out of the way of the sequences.
+    /// Allocates from the thread's own cache, where there are no restartable sequences or they
+    /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
     fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
@@ -313,8 +328,10 @@ impl<O: Os> Engine<O> {
         self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
-    /// As above. If the class comes from a size that the program gave, it is checked where there is time. It comes as its
-    /// index, which sequences have in a register; the class itself would need another.
+    /// Frees to the thread's own cache, as the counterpart of [`Engine::alloc_small_by_thread`].
+    /// `SIZED`: the slow path checks the class, which comes from the program's size.
+    ///
+    /// The class is passed as its index, which the sequences have in a register already.
     #[inline(never)]
     fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, size: usize, class: usize) {
         let Some(class) = SizeClass::from_index(class) else { return };
@@ -335,11 +352,15 @@ impl<O: Os> Engine<O> {
         let mut block = ptr::null_mut();
         if self.ready() {
             if self.all_in_heaps() {
-                // They are aligned where the class's size is, and perhaps have to be.
+                // Blocks of a class are aligned to the power of two in its size. The request may
+                // need that, and does not say how much of it.
                 let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
                 return self.alloc_in_default_heap(size, align).0;
             }
-            block = self.front(|front| front.pop(class));
+            if self.hot_area.load(Ordering::Relaxed) == 0 {
+                // The hot path is closed, and has not tried.
+                block = self.front(|front| front.pop(class));
+            }
             if block.is_null() {
                 block = self.refill(size, class);
                 self.start_scavenger_if_due();
@@ -357,8 +378,8 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// A large block, and whether it reads as zero. Where there is no room, free blocks in this
-    /// thread's cache may be all that keeps spans from going back.
+    /// Allocates a large block; also whether it reads as zero. If memory is short, it empties
+    /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
     fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
@@ -381,17 +402,19 @@ impl<O: Os> Engine<O> {
         granted
     }
 
-    /// Frees what is no block of the first unit of a span that caches serve: nothing, one of a later unit, a large block, one of a
-    /// heap, or a mistake.
+    /// Frees an address that the hot path does not know. It may be null, or a small block that
+    /// begins in a later unit of its span. Or it is a block of a heap, a sampled block, a large
+    /// block, or a mistake.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_slow(&self, block: *mut u8, operation: &str) {
         if block.is_null() {
-            // Perhaps before the engine is set up.
+            // The engine may not be set up yet.
             return;
         }
         if let Some(class) = self.region.class_at_later(block) {
-            // SAFETY: the caller's, as for `free`.
+            // SAFETY: all callers of `free_slow` demand that the program gives the block up. The
+            // page map says that it is of this class.
             return unsafe { self.free_small::<false>(block, 0, class) };
         }
         if let Some(found) = self.heap_block(block) {
@@ -404,14 +427,15 @@ impl<O: Os> Engine<O> {
         self.wake_scavenger();
     }
 
-    /// Frees a block that was given the size of a large one.
+    /// Frees a block for which the program gave the size of a large one.
     #[cold]
     #[inline(never)]
     fn free_large_sized_slow(&self, block: *mut u8, size: usize) {
         if self.all_in_heaps() {
             return self.free_sized_in_heap(block, size);
         }
-        // Of a heap's block all of its units may be used.
+        // All units of a heap's large block are usable; of another large block, only whole OS
+        // pages.
         let given = match self.heap_block(block) {
             Some(_) => Units::for_bytes(size).map_or(usize::MAX, Units::bytes),
             None => self.usable_for(size, None),
@@ -420,7 +444,7 @@ impl<O: Os> Engine<O> {
         self.free_slow(block, "free");
     }
 
-    /// As above, a small one.
+    /// Frees a block for which the program gave the size of a small one, of this class.
     #[cold]
     #[inline(never)]
     fn free_sized_slow(&self, block: *mut u8, size: usize, class: SizeClass) {
@@ -431,12 +455,15 @@ impl<O: Os> Engine<O> {
             return self.free_sampled(block, Some(size), "free");
         }
         self.check_class(block, class);
-        // Where blocks are sampled, this is the way of all: now that the address was looked at, as of any other.
-        // SAFETY: the caller's, and checked.
+        // While blocks are sampled, all sized frees come here. This one is checked, so it goes on
+        // like a plain free.
+        // SAFETY: all callers demand that the program gives the block up; `check_class` found its
+        // class.
         unsafe { self.free_small::<false>(block, size, class) }
     }
 
-    /// Bytes of the block at this address. One that is none stops the program.
+    /// Bytes that the program may use of the block at this address. Aborts the program if there is
+    /// none.
     pub(crate) fn size_at(&self, block: *mut u8, operation: &str) -> usize {
         match self.class_at(block) {
             Some(class) => class.size(),
@@ -457,12 +484,13 @@ impl<O: Os> Engine<O> {
         if self.front(|front| front.push(class, block)) {
             return;
         }
-        // No room, it comes from elsewhere, or it seems to be there already. A closer look tells.
+        // The stack is full, or the block comes from another CPU, or it seems to be in the stack
+        // already.
         if self.is_cached_slow(block, class) {
             self.fault("double free", block, "free");
         }
         let mut others = BURYING_BLOCKS;
-        // A batch is put there whatever marks say.
+        // `push_batch` does not ask the marks.
         if self.push_to_cache(class, &[block]) == 0 {
             others = self.overflow(class);
             if self.push_to_cache(class, &[block]) == 0 {
@@ -476,7 +504,7 @@ impl<O: Os> Engine<O> {
         self.wake_scavenger();
     }
 
-    /// Stops the program if a block has not the size that it was freed with.
+    /// Aborts the program if a block has another size than the one that it is freed with.
     #[inline(never)]
     pub(crate) fn check_size(&self, block: *mut u8, given: usize) {
         let found = self.size_at(block, "free");
@@ -486,18 +514,20 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The same for a size of this class, which takes the block to be none of a heap.
+    /// Aborts the program unless this is a block of this class that no heap owns. Does nothing
+    /// where the engine knows requested sizes: then [`Engine::free_sized_in_heap`] or the sampler
+    /// compares them.
     pub(crate) fn check_class(&self, block: *mut u8, class: SizeClass) {
         if self.knows_size_of(block) {
             return;
         }
         self.check_size(block, class.size());
         if self.class_at(block).is_none() {
-            self.fault("block of a heap", block, "free with a size");
+            self.fault("block of a heap", block, "a sized free");
         }
     }
 
-    /// Frees an address with a size, where all blocks are blocks of heaps.
+    /// Frees an address with a size, in check and harden mode.
     pub(crate) fn free_sized_in_heap(&self, block: *mut u8, size: usize) {
         match self.heap_block(block) {
             None => self.free_slow(block, "free"),

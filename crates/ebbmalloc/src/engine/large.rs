@@ -1,5 +1,4 @@
-//! Large blocks: above 64 KiB, each a run of its own. And what is left of the addresses that
-//! programs pass in: those at which no block begins.
+//! Allocates, frees, resizes and moves large blocks: above 64 KiB, each a run of its own.
 
 use core::ptr;
 
@@ -12,18 +11,18 @@ use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::platform::os::{Os, clear};
 use crate::size_class::UNIT;
 
-/// What became of pages that were to move.
+/// The outcome of a page move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moved {
-    /// Nothing, as the kernel refused.
+    /// The kernel refused, and nothing has moved.
     No,
     Yes,
-    /// They have, but some of the addresses where they were are still mapped: nobody can use these.
+    /// The pages moved, but the kernel did not unmap all of the source: its addresses are lost.
     Stuck,
 }
 
 impl<O: Os> Engine<O> {
-    /// A run of its own for a block, and whether it reads as zero; null if there is no room.
+    /// Allocates a large block; also whether it reads as zero. Null if memory is short.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
         match self.large_run(size, align, 0) {
             Some(granted) => (self.region.address(granted.first), granted.zeroed),
@@ -31,7 +30,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The same for a block of this heap, 0 for none, as a run.
+    /// Allocates the run of a large block that belongs to `heap`, 0 for none.
     #[inline(never)]
     pub(crate) fn large_run(&self, size: usize, align: usize, heap: UnitIndex) -> Option<Granted> {
         if size > isize::MAX as usize || !self.is_ready() {
@@ -54,7 +53,7 @@ impl<O: Os> Engine<O> {
         Some(granted)
     }
 
-    /// Notes that a large block, if it is one of no heap, was handed out as zeros.
+    /// Marks a large block that no heap owns as handed out as zeros. Ignores other addresses.
     pub(crate) fn mark_zeroed(&self, block: *mut u8) {
         if let Some(offset) = self.region.committed_offset(block) {
             let first = (offset / UNIT) as UnitIndex;
@@ -64,40 +63,45 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// How much of this memory to write zeros to, which begins at an OS page: [`Zeroing::to_write`](crate::backend::zeroing::Zeroing::to_write).
+    /// Bytes of this memory to write zeros to, from its beginning:
+    /// [`Zeroing::to_write`](crate::backend::zeroing::Zeroing::to_write). The memory begins at an
+    /// OS page.
     ///
     /// # Safety
-    /// The memory is the caller's, and committed.
-    unsafe fn to_write(&self, start: *mut u8, bytes: usize) -> usize {
+    /// The memory is committed and the caller's alone.
+    unsafe fn bytes_to_write(&self, start: *mut u8, bytes: usize) -> usize {
         let page = self.os.page_size();
-        // SAFETY: the caller's.
+        // SAFETY: each page lies in the memory, which the caller guarantees is committed and its
+        // own.
         self.zeroing.to_write(bytes, page, |nth| unsafe { self.os.has_data(start.add(nth * page)) })
     }
 
-    /// Has memory of a block read as zero. Long memory that nobody seems to have touched goes back to the kernel.
+    /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
+    /// rest.
     ///
     /// # Safety
-    /// The memory is the caller's, and committed.
+    /// The memory is committed and the caller's alone.
     pub(crate) unsafe fn clear(&self, start: *mut u8, bytes: usize) {
         let page = self.os.page_size();
         let before = start.align_offset(page).min(bytes);
         let whole = (bytes - before) / page * page;
-        // SAFETY: the caller's; whole pages of that memory are looked at, and given back.
-        let gone = unsafe {
-            let written = before + self.to_write(start.add(before), whole);
-            let gone = before + whole - written;
-            if gone == 0 || !self.os.purge(start.add(written), gone) {
+        // SAFETY: the caller guarantees that the memory is committed and its own. Only whole pages
+        // in it are probed and purged.
+        let purged_bytes = unsafe {
+            let written = before + self.bytes_to_write(start.add(before), whole);
+            let rest = before + whole - written;
+            if rest == 0 || !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
             clear(start, written);
             clear(start.add(before + whole), bytes - before - whole);
-            gone
+            rest
         };
-        self.pages.lock().count_purge(gone / UNIT);
+        self.pages.lock().count_purge(purged_bytes / UNIT);
     }
 
-    /// Whether there could be room for a large block of this size and alignment if there were no
-    /// other. If not, nothing is given up for it.
+    /// Whether a large block of this size and alignment would fit if there were no other block. If
+    /// not, emptying caches for it is in vain.
     pub(crate) fn could_hold(&self, size: usize, align: usize) -> bool {
         let (Some(units), Some(align)) = (Units::for_bytes(size), Units::for_bytes(align)) else {
             return false;
@@ -105,12 +109,13 @@ impl<O: Os> Engine<O> {
         self.is_ready() && self.pages.lock().could_hold(&self.region, units, align)
     }
 
-    /// Frees a large block of no heap; an address that is none stops the program.
+    /// Frees a large block that no heap owns. Aborts the program if the address is not that of one.
     pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
         let (first, units) = self.large_units(block, operation);
         self.free_large_run(first, units);
     }
 
+    /// Returns the run of a large block, also of a heap's, to the page heap.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
@@ -122,7 +127,7 @@ impl<O: Os> Engine<O> {
             return pages.free(&self.region, &self.os, first, units);
         }
         drop(pages);
-        let untouched = self.untouched(first, units);
+        let untouched = self.purge_if_untouched(first, units);
         let mut pages = self.pages.lock();
         match untouched {
             true => pages.free_untouched(&self.region, &self.os, first, units),
@@ -130,39 +135,40 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Whether nobody seems to have touched a run that was handed out as zeros; and then what is resident of it goes
-    /// back to the kernel. Otherwise it would count as resident memory that is free.
-    fn untouched(&self, first: UnitIndex, units: u32) -> bool {
+    /// Purges a run that was handed out as zeros, if the program seems not to have touched it. True
+    /// if it was purged. Without the purge, pages that are resident after all would count as clean.
+    fn purge_if_untouched(&self, first: UnitIndex, units: u32) -> bool {
         let (start, bytes) = (self.region.address(first), units as usize * UNIT);
-        // SAFETY: a run in use whose block is given up.
+        // SAFETY: the run is in use and committed, and the program has given up its block.
         unsafe {
-            // What lies behind the block's end may have gone before.
-            self.to_write(start, self.large_size(first)) == 0 && self.os.purge(start, bytes)
+            // Only up to the block's end: the pages behind it may have been purged before.
+            self.bytes_to_write(start, self.large_size(first)) == 0 && self.os.purge(start, bytes)
         }
     }
 
-    /// Resizes a large block in place to hold `size` bytes; false if it has no room to grow.
+    /// Resizes a large block in place to hold `size` bytes; false if the units behind it are not
+    /// free.
     #[inline(never)]
     pub(crate) fn resize_large(&self, first: UnitIndex, units: u32, size: usize) -> bool {
-        let (Some(run), Some(wanted)) = (UnitRange::of(first, units), Units::for_bytes(size))
+        let (Some(run), Some(needed)) = (UnitRange::of(first, units), Units::for_bytes(size))
         else {
             return false;
         };
         let mut pages = self.pages.lock();
         let heap = pages.heap_of(&self.region, first);
-        if wanted < run.length() {
-            pages.shrink(&self.region, &self.os, run, wanted);
-        } else if wanted > run.length() && !pages.extend(&self.region, &self.os, run, wanted) {
+        if needed < run.length() {
+            pages.shrink(&self.region, &self.os, run, needed);
+        } else if needed > run.length() && !pages.extend(&self.region, &self.os, run, needed) {
             return false;
         }
         pages.note(&self.region, first, size, heap);
         drop(pages);
-        self.count_resized(run.length(), wanted);
+        self.count_resized(run.length(), needed);
         true
     }
 
-    /// Moves a large block to where it can have `size` bytes, its pages and all, without copying. Null
-    /// if the block is too small for that to pay off, or if it is not possible.
+    /// Moves the pages of a large block to a run that holds `size` bytes, without copying. Null if
+    /// the block is too short for that to pay off, or if it is not possible.
     #[inline(never)]
     pub(crate) fn move_large(
         &self,
@@ -170,18 +176,18 @@ impl<O: Os> Engine<O> {
         size: usize,
         align: usize,
     ) -> *mut u8 {
-        let (Some(run), Some(wanted), Some(align)) =
+        let (Some(run), Some(needed), Some(align)) =
             (UnitRange::of(first, units), Units::for_bytes(size), Units::for_bytes(align))
         else {
             return ptr::null_mut();
         };
         let length = run.length();
-        if length.get() < MOVED_BLOCK_UNITS || wanted <= length {
+        if length.get() < MOVED_BLOCK_UNITS || needed <= length {
             return ptr::null_mut();
         }
         let region = &self.region;
         let mut pages = self.pages.lock();
-        let granted = pages.alloc_to_move(region, &self.os, run, wanted, align);
+        let granted = pages.alloc_to_move(region, &self.os, run, needed, align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
@@ -189,15 +195,16 @@ impl<O: Os> Engine<O> {
         pages.note(region, target, size, heap);
         drop(pages);
         let block = region.address(target);
-        // SAFETY: two runs in use that nobody else knows or, as for the block, may use meanwhile.
-        let moved = unsafe { self.move_run((first, length.bytes()), (target, wanted.bytes())) };
+        // SAFETY: both runs are in use. No other thread knows the new one, and the block is the
+        // caller's.
+        let moved = unsafe { self.move_run((first, length.bytes()), (target, needed.bytes())) };
         if moved == Moved::No {
-            self.pages.lock().free_untouched(region, &self.os, target, wanted.get());
+            self.pages.lock().free_untouched(region, &self.os, target, needed.get());
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
-        self.count_resized(length, wanted);
+        self.count_resized(length, needed);
         let mut pages = self.pages.lock();
         match moved {
             Moved::Stuck => pages.lose(region, first, units),
@@ -207,45 +214,46 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Moves the pages of the first `bytes` bytes of a run to the beginning of another, whose first `room` bytes may be used
-    /// then; the addresses where they were are mapped no more.
+    /// Moves the pages of the first `bytes` bytes of a run to the beginning of another run.
+    /// Afterwards the first `capacity_bytes` of that run may be used, and the source is unmapped.
     ///
     /// # Safety
-    /// Both are in use, mapped in whole OS pages, and the caller's; the second is as long at least.
+    /// Both runs are in use, mapped in whole OS pages, and the caller's alone. `capacity_bytes` is
+    /// at least `bytes`, and the second run is at least as long.
     pub(crate) unsafe fn move_run(
         &self,
         (first, bytes): (UnitIndex, usize),
-        (target, room): (UnitIndex, usize),
+        (target, capacity_bytes): (UnitIndex, usize),
     ) -> Moved {
         let (region, os) = (&self.region, &self.os);
         let units = |bytes: usize| bytes.div_ceil(UNIT) as u32;
         let end = first + units(bytes);
-        let (mut at, mut gone) = (first, true);
-        // The kernel moves pages of one mapping only, before Linux 6.17.
+        let (mut at, mut unmapped) = (first, true);
+        // Before Linux 6.17, one call moves pages of one mapping only.
         while at < end {
             let next = self.pages.lock().mapping_end(region, at..end);
             let done = (at - first) as usize * UNIT;
             let length = (bytes - done).min((next - at) as usize * UNIT);
-            let more = if next == end { room - done } else { length };
+            let target_bytes = if next == end { capacity_bytes - done } else { length };
             let to = target + (at - first);
             let (source, block) = (region.address(at), region.address(to));
-            // SAFETY: the caller's.
+            // SAFETY: the caller guarantees that both runs are mapped, its own, and long enough.
             unsafe {
-                if !os.move_pages(source, block, length, more) {
+                if !os.move_pages(source, block, length, target_bytes) {
                     if at == first {
                         return Moved::No;
                     }
-                    // There is no way back. What could not be moved is copied.
+                    // Earlier pages have moved for good, so the others are copied.
                     ptr::copy_nonoverlapping(source, block, bytes - done);
-                    gone = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
+                    unmapped = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
                     break;
                 }
             }
-            self.pages.lock().record_mapping(region, to..to + units(more), true);
+            self.pages.lock().record_mapping(region, to..to + units(target_bytes), true);
             at = next;
         }
         self.pages.lock().record_mapping(region, first..end, false);
-        if gone { Moved::Yes } else { Moved::Stuck }
+        if unmapped { Moved::Yes } else { Moved::Stuck }
     }
 
     fn count_resized(&self, from: Units, to: Units) {
@@ -257,10 +265,12 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns what is behind the end of a large block to the kernel, if one begins here that is no heap's: [`crate::backend::page_heap::PageHeap::purge_tail`].
+    /// Purges the pages behind the end of the large block that begins at this unit, if one does and
+    /// no heap owns it: [`PageHeap::purge_tail`](crate::backend::page_heap::PageHeap::purge_tail).
+    /// Returns the bytes purged.
     pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages.lock();
-        // It may be gone by now.
+        // The caller read the entry without the lock: the block may be freed by now.
         match self.region.entry(first as usize) {
             MapEntry::LARGE => pages.purge_tail(&self.region, &self.os, first, only_quiet),
             _ => 0,

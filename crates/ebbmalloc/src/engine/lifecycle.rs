@@ -1,4 +1,4 @@
-//! What the process tells the engine: forks, threads that end, its exit, and calls to trim or idle.
+//! Handles events of the process: forks, exits of threads, its own exit, and calls to trim or idle.
 
 use crate::engine::Engine;
 use crate::engine::mode::Mode;
@@ -11,19 +11,19 @@ use crate::platform::sync::Ordering;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
-    /// Waits until no other thread is inside the engine and keeps all out, so that the child of
-    /// a fork finds it whole. Followed by [`Engine::after_fork`] in the same thread.
+    /// Takes all locks, so that no other thread is inside the engine and the child of a fork finds
+    /// it consistent. The same thread calls [`Engine::after_fork`] next.
     ///
-    /// Restartable sequences need no waiting: what has not been committed was not done. Nor does the only thread of
-    /// a process, which may be in a signal handler, and hold locks below it that it gives back after the fork, in both
-    /// processes.
+    /// Restartable sequences need no waiting: one that has not committed has changed nothing. The
+    /// only thread of a process takes no locks. It may fork in a signal handler, and the code that
+    /// this has interrupted may hold some: it unlocks them after the fork, in both processes.
     pub fn before_fork(&self) {
-        let alone = self.os.is_single();
-        self.forks_alone.store(alone, Ordering::Relaxed);
-        if alone {
+        let is_single = self.os.is_single();
+        self.fork_is_single_threaded.store(is_single, Ordering::Relaxed);
+        if is_single {
             return;
         }
-        self.starting.hold();
+        self.setup_lock.hold();
         self.rounds.hold();
         self.for_each_slab_lock(Lock::hold);
         self.thread_slabs.hold();
@@ -38,12 +38,14 @@ impl<O: Os> Engine<O> {
         self.samples.slots.hold();
     }
 
-    /// Lets everybody in again, in the parent. In the child, [`Engine::after_fork_in_child`].
+    /// Unlocks everything in the parent after a fork. In the child, [`Engine::after_fork_in_child`]
+    /// does.
     pub fn after_fork(&self) {
-        if self.forks_alone.load(Ordering::Relaxed) {
+        if self.fork_is_single_threaded.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: `before_fork` took them, in this thread or in the one it is a copy of.
+        // SAFETY: `before_fork` took all these locks, in this thread or in the parent's thread that
+        // this one is a copy of.
         unsafe {
             self.samples.slots.force_unlock();
             self.check_table.force_unlock();
@@ -57,12 +59,14 @@ impl<O: Os> Engine<O> {
             self.thread_slabs.force_unlock();
             self.for_each_slab_lock(|lock| lock.force_unlock());
             self.rounds.force_unlock();
-            self.starting.force_unlock();
+            self.setup_lock.force_unlock();
         }
     }
 
-    /// As [`Engine::after_fork`], in the child: it has no scavenger and one thread, and caches of threads that it
-    /// does not have are for those that it starts, and for whoever trims.
+    /// Does the work of [`Engine::after_fork`] in the child, which has one thread and no scavenger.
+    ///
+    /// Caches of threads that exist only in the parent become free slabs: new threads take them
+    /// over, blocks included, and a flush empties them.
     pub fn after_fork_in_child(&self) {
         self.after_fork();
         if self.hardening() {
@@ -70,22 +74,24 @@ impl<O: Os> Engine<O> {
         }
         self.os.thread_words().number.store(0, Ordering::Relaxed);
         if self.wants_stacks() {
-            // Once more, before the child has a filter of system calls.
+            // Asks the kernel for the child's id now: later a filter of system calls may be
+            // installed.
             self.os.thread_id();
         }
         self.scavenger.end_in_child(self.os.thread_words());
-        let threaded = !self.forks_alone.load(Ordering::Relaxed);
+        let threaded = !self.fork_is_single_threaded.load(Ordering::Relaxed);
         if threaded && self.is_ready() && self.setup().mode == Mode::Thread {
             self.thread_slabs.orphan_all_but(thread::own(self.os.thread_words()));
         }
     }
 
+    /// Calls `work` with the lock of each slab that has one.
     fn for_each_slab_lock(&self, work: impl Fn(&Lock<()>)) {
-        // SAFETY: slabs live as long as the engine.
+        // SAFETY: `locked_slabs` gives slabs of this engine, which live as long as it does.
         self.locked_slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
     }
 
-    /// What the process does when it exits.
+    /// Reports at the exit of the process: findings of the safety mode, and statistics.
     pub fn finish(&self) {
         self.finish_safety_mode();
         if self.counting() {
@@ -93,24 +99,27 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives the calling thread's cache back, because the thread is about to exit: what it still
-    /// allocates and frees then goes past caches. Does nothing where threads have nothing to give back.
+    /// Flushes and frees the calling thread's cache, because the thread is about to exit. Later
+    /// calls of the thread go past caches. Does nothing if the thread has no cache of its own.
     pub fn leave_thread(&self) {
-        if self.setup().joining {
+        if self.setup().registers_threads {
             self.os.leave_rseq();
         }
         let slab = thread::leave(self.os.thread_words());
         if !slab.is_null() {
             self.thread_slabs.disown(slab);
             self.flush_slab(slab);
-            // SAFETY: it was this thread's, which let go of it.
+            // SAFETY: the slab was this thread's. The thread has left it, and it is disowned and
+            // flushed.
             unsafe { self.thread_slabs.give(&self.os, slab) }
         }
     }
 
-    /// What a program calls when it has nothing else to do, an event loop before it waits: gives
-    /// some memory back that nobody needs. True if it is worth calling again, after a fifth of a
-    /// second: before, it does nothing.
+    /// Runs a round of the scavenger if one is due and no scavenger thread exists. For programs
+    /// with nothing else to do, such as an event loop before it waits.
+    ///
+    /// True if a later call may return more memory to the kernel. Calls within a fifth of a second
+    /// of the last round do nothing.
     pub fn idle(&self) -> bool {
         if !self.ready() || self.scavenger.call() {
             return false;
@@ -119,7 +128,8 @@ impl<O: Os> Engine<O> {
         self.rounds.lock().quiet < QUIET_CYCLES
     }
 
-    /// Gives back what caches hold, and returns all free memory to the kernel. True if any went.
+    /// Empties the caches that can be emptied, and returns all free memory to the kernel. True if
+    /// it returned any.
     pub fn trim(&self) -> bool {
         if !self.ready() {
             return false;

@@ -1,5 +1,5 @@
-//! What lies at an address: a block of a size class, a large block, a block of a heap, or none.
-//! Nothing here reports or stops; `misuse` does.
+//! Looks up addresses: which small block, large block or block of a heap begins there, if any. It
+//! reports no misuse and aborts no program; `misuse` does.
 
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
@@ -21,24 +21,26 @@ use core::ptr;
 #[derive(Clone, Copy)]
 pub(crate) struct HeapBlock {
     pub address: *mut u8,
-    /// Where the heap's record lies.
+    /// The unit of the heap's record.
     pub heap: UnitIndex,
-    /// Where its span, or the large block itself, begins.
+    /// The first unit of its span, or of the large block itself.
     pub first: UnitIndex,
-    /// None for a large block.
+    /// `None` for a large block.
     pub class: Option<SizeClass>,
-    /// Bytes that may be used.
+    /// Bytes that the program may use.
     pub usable: usize,
 }
 
 impl<O: Os> Engine<O> {
-    /// The class of the span in which a block begins at this address, if one does.
+    /// The size class of the small block that begins at this address, if one does and no heap owns
+    /// it.
     #[inline(always)]
     pub(crate) fn class_at(&self, block: *mut u8) -> Option<SizeClass> {
         self.region.class_at_first(block).or_else(|| self.region.class_at_later(block))
     }
 
-    /// Bytes that may be used of a block of this size, which is of this class, or large, and of no heap.
+    /// Bytes that the program may use of a block of `size` requested bytes that no heap owns. The
+    /// block is of this class, or large.
     pub(crate) fn usable_for(&self, size: usize, class: Option<SizeClass>) -> usize {
         class.map_or_else(|| large_bytes(size, self.os.page_size()), SizeClass::size)
     }
@@ -65,30 +67,30 @@ impl<O: Os> Engine<O> {
         };
         let first = ((offset - within) / UNIT) as UnitIndex;
         let usable = class.map_or_else(|| self.units_of(first) as usize * UNIT, SizeClass::size);
-        // SAFETY: committed; the record stays as it is while the block lives.
+        // SAFETY: the unit is committed, and its record does not change while the block lives.
         let heap = unsafe { (*region.run(first)).heap() };
         Some(HeapBlock { address, heap, first, class, usable })
     }
 
-    /// Length of the run of a large block.
+    /// Length in units of the run of a large block.
     pub(crate) fn units_of(&self, first: UnitIndex) -> u32 {
-        // SAFETY: the unit is committed; its record stays as it is while the block lives.
+        // SAFETY: the unit is committed, and its record does not change while the block lives.
         unsafe { (*self.region.run(first)).units }
     }
 
-    /// The record of a heap that lies at this unit, if one does: for whoever is not sure.
+    /// The record of a heap that lies at this unit, if one does. Any unit may be passed in.
     pub(crate) fn heap_at(&self, unit: UnitIndex) -> Option<&HeapRecord> {
-        let is_one = unit != 0
+        let is_record = unit != 0
             && (unit as usize) < self.region.committed() / UNIT
             && self.region.entry(unit as usize) == MapEntry::HEAP;
-        // SAFETY: a heap's record lies there.
-        is_one.then(|| unsafe { of_block(&self.region, unit) })
+        // SAFETY: the page map says that the record of a heap lies there.
+        is_record.then(|| unsafe { of_block(&self.region, unit) })
     }
 
-    /// The record of a heap of which a block, or its name, was just seen to be valid; that nobody deletes the heap meanwhile is the
-    /// duty of the program.
+    /// The record of a heap. The caller has just found the heap's id, or a block of the heap, to be
+    /// valid. The program must not delete the heap meanwhile.
     pub(crate) fn record_of(&self, heap: UnitIndex) -> &HeapRecord {
-        // SAFETY: as said.
+        // SAFETY: the caller found the heap valid, and the program does not delete it meanwhile.
         unsafe { of_block(&self.region, heap) }
     }
 
@@ -96,14 +98,17 @@ impl<O: Os> Engine<O> {
         self.record_of(heap).contents().lock()
     }
 
-    /// Whether nobody is in the heap of which the record lies at this unit.
+    /// Whether no thread holds the lock of the heap whose record lies at this unit.
     pub(crate) fn is_free(&self, heap: UnitIndex) -> bool {
-        // SAFETY: as for `contents_of`.
+        // SAFETY: as in `record_of`; the callers ask for default heaps, which are never deleted.
         unsafe { of_block(&self.region, heap) }.contents().is_free()
     }
 
-    /// Runs `work` on the spans of which one of this class begins at a unit, by this entry of the map:
-    /// those of the class, or of a heap. `None` if there is none any more. What it is by then, `work` has to see.
+    /// Runs `work` on the spans that the span at `unit` belongs to: those of its class, or those of
+    /// a heap. `entry` is the page map's entry of the unit, read without a lock.
+    ///
+    /// `None` if no run of a heap begins there any more. The span may also have been retired, or
+    /// another may have taken its place: `work` must check.
     pub(crate) fn with_spans_of<R>(
         &self,
         unit: UnitIndex,
@@ -118,19 +123,22 @@ impl<O: Os> Engine<O> {
         self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work)
     }
 
-    /// Bytes that may be used of the large block that begins here, which is no heap's.
+    /// Bytes that the program may use of the large block that begins at this unit. No heap owns it.
     pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
-        // SAFETY: the unit is committed; what its record says of the size stays as it is while nobody resizes the block.
+        // SAFETY: the unit is committed, and only a resize of the block changes the size in its
+        // record.
         unsafe { Run::usable(self.region.run(first), self.os.page_size()) }
     }
 
-    /// The record of the span of this class that begins at a unit, if one does, as it is for a moment.
+    /// A copy of the record of the span of this class that begins at this unit, if one does. Other
+    /// threads may change the span at once.
     pub(crate) fn copy_of_span(&self, unit: usize, class: SizeClass) -> Option<Span> {
         let copy = |spans: &mut ClassSpans| spans.copy(&self.region, class, unit as u32);
         self.with_spans_of(unit as u32, self.region.entry(unit), class, copy)?
     }
 
-    /// Where the small block begins that an address lies in; any other address is that of a large one, or of none.
+    /// The beginning of the small block that an address lies in. Any other address in the region is
+    /// returned as it is, and null for one outside of it.
     pub(crate) fn block_around(&self, address: usize) -> *mut u8 {
         let pointer = ptr::without_provenance_mut(address);
         let Some(offset) = self.region.committed_offset(pointer) else {

@@ -1,5 +1,7 @@
-//! The engine: all layers together, their set-up, and how they pass through a fork.
-//! What a program calls is in `blocks.rs`.
+//! Puts the layers together as one allocator, the engine, and keeps its state.
+//!
+//! `entry.rs` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs` the
+//! passage through a fork.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
@@ -44,96 +46,100 @@ use crate::telemetry::counters::Counters;
 
 /// [`Engine::state`] before set-up.
 const COLD: u32 = 0;
-/// The same once set up: nothing that set-up wrote changes any more.
+/// [`Engine::state`] after set-up: from now on, nothing changes what set-up wrote.
 pub(crate) const READY: u32 = 1;
 
 /// An allocator over an operating system. Sets itself up on first use.
 ///
-/// Begins at a page, and what the hot path reads lies apart from where in its page a slab has its headers and marks: a load
-/// at the same place in a page as a store that is under way waits for it (decisions/0002).
+/// It begins at a page boundary. The fields that the hot path reads have other page offsets than
+/// the headers and marks of a slab: a load waits for a store in progress at the same offset of
+/// another page (decisions/0002).
 #[repr(C, align(4096))]
 pub struct Engine<O: Os> {
     pub(crate) state: AtomicU32,
-    pub(crate) starting: Lock<()>,
-    preferred: Preferred,
+    pub(crate) setup_lock: Lock<()>,
+    preferred_slots: Preferred,
     pub(crate) heaps: Lock<Heaps>,
     pub(crate) pages: Lock<PageHeap>,
     pub(crate) scavenger: Scavenger,
-    /// The fork that is under way is that of the process's only thread.
-    pub(crate) forks_alone: AtomicBool,
-    /// Held while memory is given back that may be in use.
+    /// Whether the process has one thread only, in the fork that is in progress.
+    pub(crate) fork_is_single_threaded: AtomicBool,
+    /// Held by a round of the scavenger, and by all code that empties caches of other threads.
     pub(crate) rounds: Lock<Rounds>,
     pub(crate) samples: Samples,
     pub(crate) os: O,
-    /// Has what follows begin a cache line, which the hot path reads.
-    line: CacheLine,
-    /// [`PerCpuBase::area`] for the hot path in percpu mode; 0 in the others, before set-up, and
-    /// while operations are counted or blocks are checked.
+    /// Starts a cache line: the hot path reads the fields that follow.
+    hot_line: CacheLine,
+    /// [`PerCpuBase::area`] for the hot path in percpu mode; 0 before set-up, in the other modes,
+    /// and while the engine counts operations or checks or hardens blocks.
     pub(crate) hot_area: AtomicIsize,
-    /// The same for frees that trust their size; 0 also where blocks are sampled, whose addresses must be looked at.
+    /// [`Engine::hot_area`] for frees that trust their size; 0 also while blocks are sampled,
+    /// because such a free must then look at the address.
     pub(crate) hot_sized_area: AtomicIsize,
-    /// Where the hot path finds caches to free to. Written during set-up, before anything is committed, and read only after it.
-    pub(crate) hot_place: UnsafeCell<PerCpuBase>,
+    /// The caches that the hot path of `free` pushes to. Set-up writes it before any block exists;
+    /// it is read only afterwards.
+    pub(crate) hot_base: UnsafeCell<PerCpuBase>,
     pub(crate) region: Region,
-    /// Written during set-up only, and read only after it.
+    /// Set-up alone writes it; it is read only afterwards.
     pub(crate) setup: UnsafeCell<Setup>,
     pub(crate) centrals: [Central; CLASSES],
     pub(crate) counters: Counters,
     pub(crate) thread_slabs: ThreadSlabs,
     pub(crate) zeroing: Zeroing,
-    /// What check mode knows. No other lock is taken while this is held.
+    /// The records of check mode. Its holder takes no other lock.
     pub(crate) check_table: Lock<CheckTable>,
-    /// How many of the caches of CPUs were ever in use.
-    pub(crate) caches_used: AtomicUsize,
-    /// Which care is taken of blocks, for whoever reads the ledger: `ledger.rs`.
+    /// Number of per-CPU or shared caches that were ever used.
+    pub(crate) caches_ever_used: AtomicUsize,
+    /// The safety mode as a number of `telemetry/ledger.rs`, which other processes read.
     pub(crate) published_safety_mode: AtomicUsize,
 }
 
-/// Takes no room, and begins a cache line.
+/// Takes no bytes, but starts a cache line.
 #[repr(align(64))]
 struct CacheLine;
 
-/// What set-up finds out and decides.
+/// The facts that set-up finds out, and the decisions that it makes.
 #[repr(C)]
 pub(crate) struct Setup {
-    pub place: PerCpuBase,
-    /// How many caches of CPUs there are.
-    pub caches: usize,
-    /// How many transfer caches there are, whose slabs follow.
-    pub transfers: usize,
-    /// How many threads may have caches of their own, in thread mode.
-    pub own_caches: usize,
+    /// Where a thread finds its per-CPU cache, in percpu mode.
+    pub percpu_base: PerCpuBase,
+    /// Number of per-CPU caches. In the other modes, threads share as many.
+    pub cpu_cache_count: usize,
+    /// Number of transfer caches. Their slabs follow those of the per-CPU caches.
+    pub transfer_cache_count: usize,
+    /// In thread mode: threads that may have a cache of their own, at most.
+    pub own_caches_max: usize,
     pub options: Options,
     pub mode: Mode,
-    /// Whether threads register themselves for restartable sequences.
-    pub joining: bool,
-    /// None before set-up.
+    /// Whether the engine registers threads for restartable sequences, because no C library does.
+    pub registers_threads: bool,
+    /// `None` before set-up.
     pub choice: Option<Choice>,
-    /// [`Engine::care`] tells it.
-    pub care: SafetyMode,
+    /// Read it by [`Engine::safety_mode`].
+    pub safety_mode: SafetyMode,
     pub default_heaps: DefaultHeaps,
-    /// What blocks are sealed with.
+    /// The secret in the seals of hardened blocks.
     pub secret: Secret,
 }
 
-/// What is done with each block beside handing it out and taking it back.
+/// Whether the engine checks or hardens each block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SafetyMode {
-    /// Nothing.
+    /// Neither.
     Off,
-    /// Everything that finds mistakes: `check`.
+    /// It finds mistakes of the program (`careful/check`).
     Checked,
-    /// What makes mistakes hard to exploit: `harden`.
+    /// It makes mistakes hard to exploit (`careful/harden`).
     Hardened,
 }
 
-/// The heaps that blocks are of which are no other's, where all are blocks of heaps: their records lie one after
-/// the other.
+/// In check and harden mode: the heaps of the blocks that belong to no heap of the program. Their
+/// records are adjacent.
 #[derive(Clone, Copy)]
 pub(crate) struct DefaultHeaps {
     pub first: UnitIndex,
     pub count: u32,
-    /// Units that the record of a heap takes, of any; 0 for one.
+    /// Units in the record of a heap, also of a heap of the program; 0 stands for 1.
     pub units: u32,
 }
 
@@ -141,10 +147,10 @@ impl DefaultHeaps {
     pub const NONE: Self = Self { first: 0, count: 0, units: 0 };
 }
 
-// SAFETY: `setup` is written once, before `state` says ready and under a lock, and is only read
-// afterwards. Everything else is shared by design.
+// SAFETY: set-up alone writes `setup` and `hot_base`, under `setup_lock`. Threads read them only
+// after set-up has published `state` or `hot_area`, or for a block. All other fields may be shared.
 unsafe impl<O: Os> Sync for Engine<O> {}
-// SAFETY: the engine refers to memory that is nobody else's.
+// SAFETY: the pointers in an engine lead only to memory that this engine owns.
 unsafe impl<O: Os + Send> Send for Engine<O> {}
 
 impl<O: Os> Engine<O> {
@@ -152,30 +158,30 @@ impl<O: Os> Engine<O> {
     pub const fn new(os: O) -> Self {
         Self {
             state: AtomicU32::new(COLD),
-            starting: Lock::new(()),
-            preferred: Preferred::new(),
+            setup_lock: Lock::new(()),
+            preferred_slots: Preferred::new(),
             heaps: Lock::new(Heaps::new()),
             pages: Lock::new(PageHeap::new()),
             scavenger: Scavenger::new(),
-            forks_alone: AtomicBool::new(false),
+            fork_is_single_threaded: AtomicBool::new(false),
             rounds: Lock::new(Rounds::new()),
             samples: Samples::new(),
             os,
-            line: CacheLine,
+            hot_line: CacheLine,
             hot_area: AtomicIsize::new(0),
             hot_sized_area: AtomicIsize::new(0),
-            hot_place: UnsafeCell::new(PerCpuBase::UNSET),
+            hot_base: UnsafeCell::new(PerCpuBase::UNSET),
             region: Region::unset(),
             setup: UnsafeCell::new(Setup {
-                place: PerCpuBase::UNSET,
-                caches: 0,
-                transfers: 0,
-                own_caches: 0,
+                percpu_base: PerCpuBase::UNSET,
+                cpu_cache_count: 0,
+                transfer_cache_count: 0,
+                own_caches_max: 0,
                 options: Options::DEFAULT,
                 mode: Mode::Slot,
-                joining: false,
+                registers_threads: false,
                 choice: None,
-                care: SafetyMode::Off,
+                safety_mode: SafetyMode::Off,
                 default_heaps: DefaultHeaps::NONE,
                 secret: Secret::NONE,
             }),
@@ -184,60 +190,68 @@ impl<O: Os> Engine<O> {
             thread_slabs: ThreadSlabs::new(),
             zeroing: Zeroing::new(),
             check_table: Lock::new(CheckTable::new()),
-            caches_used: AtomicUsize::new(0),
+            caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
         }
     }
 
-    /// The operating system below.
+    /// The operating system that the engine runs on.
     pub fn os(&self) -> &O {
         &self.os
     }
 
-    /// What set-up decided; the initial values before it.
+    /// The decisions of set-up; their initial values before it.
     #[inline(always)]
     pub(crate) fn setup(&self) -> &Setup {
-        // SAFETY: callers have seen `state` or `hot_area`, which are set after the last write.
+        // SAFETY: callers have seen `state` or `hot_area`, which set-up stores after its last
+        // write.
         unsafe { &*self.setup.get() }
     }
 
-    /// Where a free finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] where there are none, or where each operation is counted.
+    /// Where a free finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of percpu
+    /// mode, and while the engine counts operations.
     #[inline(always)]
-    pub(crate) fn place_to_free(&self) -> PerCpuBase {
-        // SAFETY: callers have seen that something is committed, or `hot_area`, which is set later still.
-        unsafe { *self.hot_place.get() }
+    pub(crate) fn base_to_free(&self) -> PerCpuBase {
+        // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
+        // has written `hot_base`.
+        unsafe { *self.hot_base.get() }
     }
 
-    /// True once the engine can serve: after [`Engine::ready`] has said so.
+    /// Whether the engine is set up. [`Engine::ready`] sets it up first.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         self.state.load(Ordering::Acquire) == READY
     }
 
-    /// True where every operation is counted.
+    /// Whether the engine counts every operation.
     #[inline]
     pub(crate) fn counting(&self) -> bool {
         TELLING && self.setup().options.stats != StatsChoice::Off
     }
 
-    /// Counts an operation of the calling thread's.
+    /// Counts an allocation of the calling thread.
     pub(crate) fn count_alloc(&self, bytes: usize) {
         self.counters.count(self.os.thread_key(), bytes, 0);
     }
 
-    /// The same for a free.
+    /// Counts a free of the calling thread.
     pub(crate) fn count_free(&self, bytes: usize) {
         self.counters.count(self.os.thread_key(), 0, bytes);
     }
 
-    /// Runs `work` on the calling thread's front end. It is found at run time, lest each piece of work be there three times.
+    /// Runs `work` on the calling thread's front end. It is a trait object, so that the program has
+    /// each `work` once and not once for each mode.
     #[inline]
     pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
         let setup = self.setup();
         let (percpu, thread, slots);
         let front: &dyn Front = match setup.mode {
             Mode::PerCpu => {
-                percpu = PerCpu { place: setup.place, os: &self.os, joining: setup.joining };
+                percpu = PerCpu {
+                    place: setup.percpu_base,
+                    os: &self.os,
+                    joining: setup.registers_threads,
+                };
                 &percpu
             }
             Mode::Thread if !self.shares_caches() => {
@@ -252,8 +266,8 @@ impl<O: Os> Engine<O> {
             Mode::Thread | Mode::Slot => {
                 slots = Slots {
                     slabs: self.region.slabs(),
-                    count: setup.caches,
-                    preferred: &self.preferred,
+                    count: setup.cpu_cache_count,
+                    preferred: &self.preferred_slots,
                     key: self.os.thread_key(),
                 };
                 &slots
@@ -262,91 +276,94 @@ impl<O: Os> Engine<O> {
         work(front)
     }
 
-    /// In thread mode: whether the thread is one of those that get no cache of their own.
-    #[inline(never)] // A dozen ways lead here, none of which is hot.
+    /// In thread mode: whether the calling thread shares caches, because as many threads as may
+    /// have a cache of their own have one.
+    #[inline(never)] // It has a dozen callers, none of them hot.
     pub(crate) fn shares_caches(&self) -> bool {
-        thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches)
+        thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches_max)
     }
 
-    /// Ends the process with one line that says why.
+    /// Prints the reason as one line and aborts the process.
     #[cold]
     pub fn fail(&self, why: &str) -> ! {
         Line::print(&self.os, format_args!("{why}"));
         self.os.abort()
     }
 
-    /// Ends the process because the engine itself is wrong: what a panic handler calls.
+    /// Reports a bug of the engine itself and aborts the process. A panic handler calls it.
     #[cold]
     pub fn broken(&self, info: &core::panic::PanicInfo) -> ! {
         Line::print(&self.os, format_args!("bug in ebbmalloc, please report: {info}"));
         self.os.abort()
     }
 
-    /// Where the hot path finds caches; none where everything is to go through the slow path.
+    /// Where the hot path finds caches; `None` where every operation takes the slow path.
     #[inline(always)]
-    fn hot_place(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
+    fn hot_base(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
         let area = area.load(Ordering::Acquire);
         if area == 0 {
             return None;
         }
-        // The same place, whichever of the areas it is.
-        Some(PerCpuBase { area, ..self.place_to_free() })
+        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
+        Some(PerCpuBase { area, ..self.base_to_free() })
     }
 
-    /// Which care is taken of blocks.
+    /// Whether the engine checks or hardens blocks.
     #[inline]
     pub(crate) fn safety_mode(&self) -> SafetyMode {
-        if CAREFUL { self.setup().care } else { SafetyMode::Off }
+        if CAREFUL && self.is_ready() { self.setup().safety_mode } else { SafetyMode::Off }
     }
 
-    /// Whether all blocks are blocks of heaps.
+    /// Whether every block belongs to a heap, as in check and harden mode.
     #[inline]
     pub(crate) fn all_in_heaps(&self) -> bool {
         self.safety_mode() != SafetyMode::Off
     }
 
-    /// Whether it is known to the byte what each block was asked for with, so that sized frees can be compared.
+    /// Whether the engine knows the requested size of each block, to compare it with that of a
+    /// sized free.
     #[inline]
     pub fn knows_sizes(&self) -> bool {
         self.all_in_heaps()
     }
 
-    /// The same of this block: then what follows its end is not the program's.
+    /// Whether the engine knows the requested size of this block. The program may then not use the
+    /// bytes behind that size.
     #[inline]
     pub(crate) fn knows_size_of(&self, block: *mut u8) -> bool {
         self.knows_sizes() || self.is_sampled(block)
     }
 
-    /// Units that the record of a heap takes.
+    /// Units in the record of a heap.
     pub(crate) fn heap_units(&self) -> u32 {
         self.setup().default_heaps.units.max(1)
     }
 
-    /// True where each block is checked.
+    /// Whether the engine checks each block.
     #[inline]
     pub(crate) fn checking(&self) -> bool {
         self.safety_mode() == SafetyMode::Checked
     }
 
-    /// Whether blocks are checked or sampled, and so whoever sees the program start should have an unwinder loaded where there is
-    /// none, and then call [`Engine::begin_check`].
+    /// Whether the engine records stack traces, because it checks or samples blocks. If so, the
+    /// code that sees the program start loads an unwinder and then calls [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
         self.checking() || self.sampling()
     }
 
-    /// True where mistakes are made hard to exploit.
+    /// Whether the engine makes mistakes hard to exploit.
     #[inline]
     pub(crate) fn hardening(&self) -> bool {
         self.safety_mode() == SafetyMode::Hardened
     }
 
-    /// True where blocks are sampled.
+    /// Whether the engine samples blocks.
     #[inline]
     pub(crate) fn sampling(&self) -> bool {
         self.samples.on()
     }
 
-    /// Whether an address lies where sampled blocks do.
+    /// Whether an address lies in the slots of sampled blocks.
     #[inline]
     pub(crate) fn is_sampled(&self, address: *mut u8) -> bool {
         self.samples.contains(address.addr())
@@ -361,7 +378,7 @@ mod tests {
     use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, Slab};
     use crate::platform::os::Linux;
 
-    /// What lies where it is written takes twice as long to read.
+    /// A load takes twice as long after a store to the same page offset.
     #[test]
     fn what_the_hot_path_reads_is_one_cache_line_and_not_where_it_writes_in_a_page() {
         const PAGE: usize = 4096;

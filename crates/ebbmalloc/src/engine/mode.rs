@@ -1,4 +1,4 @@
-//! Which front end is in force, and why: decided at set-up, by what the options ask for and what works here.
+//! Names the front ends (modes), and describes which one is in force and why.
 
 use core::fmt::{Display, Formatter, Result as Written};
 
@@ -6,7 +6,7 @@ use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::platform::options::ModeChoice;
 use crate::platform::os::RseqArea;
 
-/// A front end (`front/`), the one that works everywhere first.
+/// A front end (`frontend/`). Slot mode works everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     Slot,
@@ -24,28 +24,28 @@ impl Mode {
     }
 }
 
-/// The front end in force, why this one, and what else would work. Shown as text, it is what the statistics
-/// begin with.
+/// The front end in force, the reason, and the other modes that would work. As text it is the first
+/// line of the statistics.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     /// "percpu", "thread" or "slot".
     pub mode: &'static str,
-    /// What picks the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
+    /// The number that selects the cache in percpu mode, "mm_cid" or "cpu_id"; else empty.
     pub id: &'static str,
-    /// Why this mode.
+    /// The reason for the mode.
     pub why: &'static str,
-    /// Which other modes would work here.
+    /// The other modes that would work here.
     pub others: &'static str,
-    /// Why percpu mode would not; empty where it would.
+    /// Why percpu mode would not work; empty where it would.
     pub no_percpu: &'static str,
-    /// What is done with blocks beside handing them out: "check", "harden", "sample" (`EBB_CHECK` and so on), or nothing.
+    /// The safety mode: "check", "harden" or "sample" (`EBB_CHECK` and so on); else empty.
     pub care: &'static str,
-    /// The kernel's version: its first two numbers. Asked for when somebody wants to know.
+    /// The kernel's version: its first two numbers. 0 until statistics or `EBB_EXPLAIN` ask for it.
     pub kernel: [u32; 2],
 }
 
 impl Choice {
-    /// Before set-up.
+    /// The choice before set-up.
     pub(crate) const UNSET: Self =
         Self { mode: "", id: "", why: "", others: "", no_percpu: "", care: "", kernel: [0; 2] };
 }
@@ -60,7 +60,7 @@ impl Display for Choice {
             crate::platform::VERSION
         )?;
         if !others.is_empty() {
-            write!(f, "; possible too: {others}")?;
+            write!(f, "; other modes: {others}")?;
         }
         if !no_percpu.is_empty() && no_percpu != why {
             write!(f, "; not percpu: {no_percpu}")?;
@@ -74,18 +74,18 @@ impl Display for Choice {
     }
 }
 
-/// How many threads may have caches of their own in thread mode. Where nobody asked for that, so few that what all caches hold is
-/// bounded by CPUs (decisions/0021).
-pub(crate) fn own_caches(asked: ModeChoice, cpus: usize) -> usize {
+/// In thread mode: threads that may have a cache of their own, at most. Unless `EBB_MODE` sets
+/// thread mode, the number of CPUs bounds it, and so the memory in caches (decisions/0021).
+pub(crate) fn own_caches_max(asked: ModeChoice, cpus: usize) -> usize {
     if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(OWN_CACHES_PER_CPU) }
 }
 
-/// What set-up decides about caches.
+/// The mode that set-up decides on.
 pub(crate) struct Decision {
     pub mode: Mode,
-    /// In percpu mode, where threads have their rseq areas.
+    /// The threads' rseq areas, in percpu mode only.
     pub area: Option<RseqArea>,
-    /// The mode that was asked for where that is not possible.
+    /// The mode that `EBB_MODE` set, where it does not work here.
     pub refused: Option<Mode>,
     pub choice: Choice,
 }

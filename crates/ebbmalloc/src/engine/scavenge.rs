@@ -1,13 +1,16 @@
-//! What the scavenger does, round by round: free memory that was not needed since the last round goes
-//! back to the kernel, and so do OS pages of spans all of whose blocks are free, and what caches hold
-//! that nobody uses.
+//! Runs the rounds of the scavenger, which return unused memory to the kernel, and starts and stops
+//! its thread.
 //!
-//! The thread exists only while the process has several threads anyway that allocate, and only while there
-//! is memory that could go back, or that may be freed. Without it, rounds run now and then where blocks are freed.
+//! A round purges free memory that was not needed since the last round, and OS pages of spans whose
+//! blocks are all free. It empties stacks in caches that no thread has used since the last round.
+//!
+//! The scavenger's thread exists only while several threads of the process allocate. It ends once
+//! there is nothing to purge and little in use that may be freed. Without it, frees run the rounds.
 
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
+use crate::backend::tuning::BURST_FREE_BYTES_MIN;
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -17,11 +20,11 @@ use crate::engine::tuning::{
 };
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
-    /// Starts the scavenger if it pays off and may be: called where memory is handed out in bulk. Not
-    /// where it is freed, which the C library does with locks held that starting a thread takes.
+    /// Starts the scavenger if it pays off and is allowed. Bulk allocations call this, but not
+    /// frees: the C library may free with locks held that starting a thread takes.
     #[inline]
     pub(crate) fn start_scavenger_if_due(&self) {
         let words = self.os.thread_words();
@@ -36,7 +39,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Counts the calling thread as company of the scavenger, unless it is the first of the process.
+    /// Counts the calling thread as company of the scavenger (`backend/scavenger_state.rs`), unless
+    /// it is the first of the process.
     #[cold]
     #[inline(never)]
     fn count_thread(&self, words: &ThreadWords) {
@@ -44,7 +48,7 @@ impl<O: Os> Engine<O> {
         if self.scavenger.is_off() || self.note_first_thread(words) {
             return;
         }
-        // Watching the thread may allocate.
+        // First marked as not counted: watching the thread may allocate, and so come here again.
         words.go();
         if self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok() && self.os.watch_thread() {
             self.scavenger.arrive();
@@ -52,44 +56,48 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Whether the calling thread, which has these words, is the first of the process, as is found out once. Set-up mostly
-    /// does, since then system calls are free.
+    /// Records that the calling thread, which has these words, is the first of the process, if it
+    /// is; true then. The check stops once that thread is known: mostly at set-up, where system
+    /// calls are allowed.
     pub(crate) fn note_first_thread(&self, words: &ThreadWords) -> bool {
-        let asks = self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
-        let is_first = asks && self.os.is_first();
+        let must_ask =
+            self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
+        let is_first = must_ask && self.os.is_first();
         if is_first {
             self.scavenger.come_first(words);
         }
         is_first
     }
 
-    /// The calling thread exits. The last one takes the scavenger along.
+    /// Counts the calling thread out, because it exits. The last one stops the scavenger.
     pub(crate) fn uncount_thread(&self) {
         if self.os.thread_words().go() && self.scavenger.leave() {
             self.stop_scavenger();
         }
     }
 
+    /// Ends the scavenger's thread and waits for it.
     #[cold]
     fn stop_scavenger(&self) {
         self.os.ring(&self.scavenger.bell);
         self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
         self.pages.lock().surplus(&self.os, false);
-        // Who starts threads again and again is not to start ours as often.
+        // A program that starts threads again and again must not start the scavenger as often.
         self.scavenger.start_due.store(self.os.now_ms() + ROUND_MS as u64, Ordering::Relaxed);
         self.scavenger.stopped();
     }
 
-    /// True once in so many milliseconds: by the clock, so that threads need not share a counter.
-    fn is_due(&self, due: &AtomicU64, every: u32) -> bool {
-        let now = self.os.now_ms();
-        let is_due = now >= due.load(Ordering::Relaxed);
+    /// True once in `interval_ms`. It goes by the clock, so that threads need not share a counter.
+    fn is_due(&self, due_ms: &AtomicU64, interval_ms: u32) -> bool {
+        let now_ms = self.os.now_ms();
+        let is_due = now_ms >= due_ms.load(Ordering::Relaxed);
         if is_due {
-            due.store(now + every as u64, Ordering::Relaxed);
+            due_ms.store(now_ms + interval_ms as u64, Ordering::Relaxed);
         }
         is_due
     }
 
+    /// Starts the scavenger's thread, if enough memory is in use and enough threads count.
     #[cold]
     fn start_scavenger(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
@@ -97,7 +105,7 @@ impl<O: Os> Engine<O> {
             return;
         }
         if words.is_first() && self.scavenger.replace_thread() {
-            // From a thread that may have CPUs and a priority of its own.
+            // Another thread started it: it has the CPUs and the priority of that one.
             self.stop_scavenger();
         }
         let may_start = self.scavenger.threads_min(words);
@@ -111,7 +119,7 @@ impl<O: Os> Engine<O> {
         self.scavenger.bell.store(0, Ordering::Relaxed);
         let Some(thread) = self.os.start_thread(hooks.scavenge) else {
             self.scavenger.not_begun();
-            // A limit of threads may be in the way, for now or for ever.
+            // A limit of threads may forbid it, for now or for good.
             return self
                 .scavenger
                 .start_due
@@ -123,19 +131,46 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// True where so much is in use that a scavenger pays off.
+    /// Whether enough memory is in use for a scavenger to pay off.
     fn is_worth_watching(&self) -> bool {
         self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }
 
-    /// Blocks were freed in bulk: the scavenger is called; where there is none, rounds run here.
+    /// Calls the scavenger after a bulk free. Where there is none, runs a round if one is due.
     #[inline]
     pub(crate) fn wake_scavenger(&self) {
         if !self.scavenger.call() {
             self.scavenge_if_due();
+            if self.scavenger.is_burst_due() {
+                self.purge_after_burst();
+            }
         }
     }
 
+    /// Purges the free pages of all spans, if most of the resident memory of spans is free.
+    ///
+    /// After a burst of frees, a program may do nothing more, so no later round may run: those in
+    /// frees are rare, and spare spans that have just changed. Where a program needs these pages
+    /// again soon, such purges pause (decisions/0036).
+    #[cold]
+    fn purge_after_burst(&self) {
+        let Some(mut rounds) = self.rounds.try_lock() else { return };
+        let (mut free_bytes, mut claimed_bytes, mut refilled_bytes) = (0, 0, 0);
+        for class in SizeClass::all() {
+            let counts = self.centrals[class.index()].spans().lock().counts;
+            free_bytes += counts.free_resident(class);
+            claimed_bytes += counts.claimed * class.size();
+            refilled_bytes += counts.refilled;
+        }
+        let is_mostly_free = free_bytes > claimed_bytes + BURST_FREE_BYTES_MIN;
+        if is_mostly_free && rounds.burst.may_purge(self.os.now_ms(), refilled_bytes) {
+            let end = self.region.committed() / UNIT;
+            let purged_bytes = self.purge_free_pages(self.region.units_in(0..end), false);
+            rounds.burst.count_purged(purged_bytes);
+        }
+    }
+
+    /// Runs a round if one is due and no other thread runs one.
     pub(crate) fn scavenge_if_due(&self) {
         if self.is_due(&self.scavenger.round_due, ROUND_MS)
             && let Some(mut rounds) = self.rounds.try_lock()
@@ -144,14 +179,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// What the scavenger's thread runs.
+    /// Runs rounds until none is needed or the scavenger is to stop: the code of its thread.
     pub fn scavenge(&self) {
-        // Handlers of the program's may run on it, and allocate.
+        // Not company of itself: handlers of the program may run on this thread, and allocate.
         self.os.thread_words().go();
-        let (mut wait, mut watched) = (ROUND_MS, 0);
+        let (mut wait_ms, mut watch_rounds) = (ROUND_MS, 0);
         self.rounds.lock().quiet = 0;
         loop {
-            self.os.doze_ms(&self.scavenger.bell, wait);
+            self.os.doze_ms(&self.scavenger.bell, wait_ms);
             if self.scavenger.is_stopping() {
                 break;
             }
@@ -159,14 +194,15 @@ impl<O: Os> Engine<O> {
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);
             if rounds.quiet < QUIET_CYCLES {
-                (wait, watched) = (ROUND_MS, 0);
+                (wait_ms, watch_rounds) = (ROUND_MS, 0);
             } else if rounds.caches_used {
-                // Whoever works within caches does not call, but will leave them full.
-                wait = IDLE_ROUND_MS;
-            } else if watched < WATCH_ROUNDS_MAX && self.is_worth_watching() {
-                // It may be freed at once and any time, by a program that then does nothing more; and frees
-                // start no thread.
-                (wait, watched) = (WATCH_ROUND_MS, watched + 1);
+                // Threads that miss no cache do not call the scavenger, but will leave full caches
+                // behind.
+                wait_ms = IDLE_ROUND_MS;
+            } else if watch_rounds < WATCH_ROUNDS_MAX && self.is_worth_watching() {
+                // The program may free all of that at any time and then do nothing more, and frees
+                // start no scavenger.
+                (wait_ms, watch_rounds) = (WATCH_ROUND_MS, watch_rounds + 1);
             } else if self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
                 break;
@@ -174,16 +210,15 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives back some of what nobody needed since the last round; `busy` if the program is known to
-    /// have freed blocks since.
+    /// Runs one round. `busy`: the program has freed blocks in bulk since the last one.
     fn round(&self, rounds: &mut Rounds, busy: bool) {
-        let surplus = self.purge_surplus();
+        let surplus_units = self.purge_surplus();
         let end = self.region.committed() / UNIT;
-        let scanned = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
+        let scanned_units = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
-        let purged = self.purge_free_pages(walk.by_ref().take(scanned), true);
+        let purged_bytes = self.purge_free_pages(walk.by_ref().take(scanned_units), true);
         rounds.cursor = walk.next as UnitIndex;
-        if busy || surplus > 0 || purged > 0 {
+        if busy || surplus_units > 0 || purged_bytes > 0 {
             rounds.quiet = 0;
         }
         rounds.caches_used = self.drain(DrainScope::Unused);
@@ -196,42 +231,44 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns free memory to the kernel that nobody needed since the last time. How many units.
+    /// Purges free memory that was not needed since the last round, a part of it each time. Returns
+    /// the units that it set out to purge.
     fn purge_surplus(&self) -> usize {
-        let surplus =
+        let surplus_units =
             self.pages.lock().surplus(&self.os, self.scavenger.exists()).min(ROUND_UNITS_MAX);
-        let mut left = surplus;
-        // Who stops the scavenger waits for it.
-        while left > 0 && !self.scavenger.is_stopping() {
-            let some = left.min(PURGE_UNITS_MAX);
+        let mut left_units = surplus_units;
+        // A thread that stops the scavenger waits for its end.
+        while left_units > 0 && !self.scavenger.is_stopping() {
+            let step_units = left_units.min(PURGE_UNITS_MAX);
             let mut pages = self.pages.lock();
-            let keep = pages.counts.dirty.saturating_sub(some);
+            let keep = pages.counts.dirty.saturating_sub(step_units);
             pages.purge(&self.region, &self.os, keep);
-            left -= some;
+            left_units -= step_units;
         }
-        surplus
+        surplus_units
     }
 
-    /// Returns OS pages of spans that begin in these units, and what is behind large blocks, of quiet ones only or of all. Bytes that
-    /// went.
+    /// Purges free OS pages of the spans that begin in these units, and pages behind the ends of
+    /// large blocks. `only_quiet`: of spans and blocks that have not changed lately. Returns the
+    /// bytes purged.
     pub(crate) fn purge_free_pages(
         &self,
         units: impl Iterator<Item = usize>,
         only_quiet: bool,
     ) -> usize {
-        let parts = units.filter_map(|unit| {
+        let purges = units.filter_map(|unit| {
             let entry = self.region.entry(unit);
             if entry == MapEntry::LARGE {
                 return Some(self.purge_tail(unit as UnitIndex, only_quiet));
             }
             let class = entry.class().filter(|_| entry.is_first(unit))?;
-            let dig = |spans: &mut ClassSpans| {
+            let purge = |spans: &mut ClassSpans| {
                 spans.purge_free_pages(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
             };
-            self.with_spans_of(unit as UnitIndex, entry, class, dig)
+            self.with_spans_of(unit as UnitIndex, entry, class, purge)
         });
-        let purged = parts.sum();
-        self.counters.count_page_purges(purged);
-        purged
+        let purged_bytes = purges.sum();
+        self.counters.count_page_purges(purged_bytes);
+        purged_bytes
     }
 }

@@ -6,7 +6,7 @@ use crate::engine::SafetyMode;
 use crate::engine::mode::Choice;
 use crate::engine::mode::Decision;
 use crate::engine::mode::Mode;
-use crate::engine::mode::own_caches;
+use crate::engine::mode::own_caches_max;
 use crate::engine::{Engine, READY};
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
@@ -31,100 +31,106 @@ use crate::telemetry::ledger::SAMPLED;
 use crate::telemetry::ledger::name_of_safety_mode;
 use core::num::NonZeroUsize;
 
-/// [`Engine::state`] where the region could not be reserved: the next call tries again.
+/// [`Engine::state`] after a set-up that found too little memory: the next call tries again.
 const FAILED: u32 = 2;
 
 impl<O: Os> Engine<O> {
-    /// True once the engine can serve. Sets it up if need be.
+    /// Whether the engine can serve. Sets it up first where that is still to do.
     #[inline]
     pub(crate) fn ready(&self) -> bool {
         self.is_ready() || self.start()
     }
 
-    /// Sets the engine up, which otherwise the first allocation does. False if no address space
-    /// can be had; the next call tries again.
+    /// Sets the engine up; otherwise the first allocation does. False if memory or address space is
+    /// short; the next call tries again.
     #[cold]
     #[inline(never)]
     pub fn start(&self) -> bool {
-        let guard = self.starting.lock();
+        let guard = self.setup_lock.lock();
         if self.is_ready() {
             return true;
         }
         if let Some(why) = self.os.objection() {
             self.fail(why);
         }
-        // SAFETY: under the lock, and nobody reads before the state says ready.
+        // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
         if !TELLING && setup.options.is_telling() {
             let text = format_args!(
-                "EBB_STATS and EBB_EXPLAIN are ignored: this program has ebbmalloc without its feature `stats`"
+                "EBB_STATS and EBB_EXPLAIN are ignored: \
+                 build the program with ebbmalloc's feature `stats`"
             );
             Line::print(&self.os, text);
         }
         let Decision { mode, area, refused, choice } = self.choose_mode(setup.options.mode);
-        let caches = self.os.cpus();
-        let transfers = transfer::count(caches);
-        let slabs = caches + transfers;
-        let reserved = self.region.set_up(&self.os, slabs);
+        let cpu_caches = self.os.cpus();
+        let transfer_caches = transfer::count(cpu_caches);
+        let slab_count = cpu_caches + transfer_caches;
+        let reserved = self.region.set_up(&self.os, slab_count);
         if let Some(area) = area {
-            setup.place = PerCpuBase::new(area, self.region.slabs(), caches);
-            setup.joining = area.ours;
+            setup.percpu_base = PerCpuBase::new(area, self.region.slabs(), cpu_caches);
+            setup.registers_threads = area.ours;
         }
         let counted = TELLING && setup.options.stats != StatsChoice::Off;
-        // SAFETY: under the lock, and nobody reads before something is committed.
+        // SAFETY: this thread holds the lock. Others read `hot_base` only to free a block, and no
+        // block exists yet.
         unsafe {
             let open = mode == Mode::PerCpu && !counted;
-            *self.hot_place.get() = if open { setup.place } else { PerCpuBase::UNSET };
+            *self.hot_base.get() = if open { setup.percpu_base } else { PerCpuBase::UNSET };
         }
-        let lit = reserved && self.publish_beacon(mode.name(), slabs);
-        let care = if lit {
-            let memory = self.os.memory_limit();
-            self.pages.lock().retention.limit_bytes = memory.unwrap_or(0) as usize;
-            self.set_limit(setup.options.limit, memory);
+        let published = reserved && self.publish_beacon(mode.name(), slab_count);
+        let safety = if published {
+            let memory_bytes = self.os.memory_limit();
+            self.pages.lock().retention.pressure.set_limit(memory_bytes);
+            self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {
             None
         };
-        let Some((care, default_heaps)) = care else {
+        let Some((safety_mode, default_heaps)) = safety else {
             if self.state.swap(FAILED, Ordering::Relaxed) != FAILED {
-                Line::print(&self.os, format_args!("cannot map memory; is `ulimit -v` too low?"));
+                Line::print(
+                    &self.os,
+                    format_args!("cannot map memory for the heap; raise `ulimit -v`"),
+                );
             }
             return false;
         };
-        (setup.care, setup.default_heaps) = (care, default_heaps);
+        (setup.safety_mode, setup.default_heaps) = (safety_mode, default_heaps);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
-        match setup.care {
+        match setup.safety_mode {
             SafetyMode::Off => self.set_up_samples(setup.options.sample),
             SafetyMode::Checked => {}
             SafetyMode::Hardened => setup.secret = Secret(self.os.random(), self.os.random()),
         }
-        let care = match setup.care {
+        let published_mode = match setup.safety_mode {
             SafetyMode::Checked => CHECKED,
             SafetyMode::Hardened => HARDENED,
             SafetyMode::Off if self.sampling() => SAMPLED,
             SafetyMode::Off => 0,
         };
-        self.published_safety_mode.store(care, Ordering::Relaxed);
-        let choice = Choice { care: name_of_safety_mode(care), ..choice };
+        self.published_safety_mode.store(published_mode, Ordering::Relaxed);
+        let choice = Choice { care: name_of_safety_mode(published_mode), ..choice };
         if TELLING && setup.options.explain == ExplainChoice::On {
             Line::print(&self.os, format_args!("{}", self.described(choice)));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
-        (setup.caches, setup.transfers) = (caches, transfers);
-        setup.own_caches = own_caches(setup.options.mode, caches);
-        let area = setup.place.area;
-        let watched = counted || setup.care != SafetyMode::Off;
+        (setup.cpu_cache_count, setup.transfer_cache_count) = (cpu_caches, transfer_caches);
+        setup.own_caches_max = own_caches_max(setup.options.mode, cpu_caches);
+        let area = setup.percpu_base.area;
+        let watched = counted || setup.safety_mode != SafetyMode::Off;
         if setup.options.scavenger == ScavengerChoice::Off {
             self.scavenger.never();
         } else {
             self.note_first_thread(self.os.thread_words());
         }
-        // The kernel's function for this is found by a file, which a filter may forbid later.
+        // The first reading of the clock looks its function up in a file, which a filter may forbid
+        // later.
         self.os.now_ms();
         self.state.store(READY, Ordering::Release);
         if mode == Mode::PerCpu && !watched {
@@ -134,7 +140,9 @@ impl<O: Os> Engine<O> {
             }
         }
         drop(guard);
-        // These may allocate, which by now is possible.
+        // Shared from now on: other threads may read it.
+        let setup = self.setup();
+        // The calls below may allocate, which now works.
         if let Some(hooks) = self.os.hooks() {
             if setup.options.scavenger != ScavengerChoice::Off {
                 let _ = self.os.watch_threads(Some(hooks.at_thread_exit));
@@ -142,8 +150,10 @@ impl<O: Os> Engine<O> {
             self.os.claim_thread_key();
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             if watched {
-                // A program in production keeps the descriptors that it has without.
-                self.os.at_exit(hooks.at_exit, counted || setup.care == SafetyMode::Checked);
+                // With `true` this takes a file descriptor, to print also after the program has
+                // closed its standard error. Not in harden mode: programs in production get the
+                // usual descriptors.
+                self.os.at_exit(hooks.at_exit, counted || setup.safety_mode == SafetyMode::Checked);
             }
             if self.sampling() {
                 self.os.watch_faults(hooks.at_fault);
@@ -152,12 +162,14 @@ impl<O: Os> Engine<O> {
         true
     }
 
-    fn set_limit(&self, choice: LimitChoice, memory: Option<u64>) {
+    /// Sets the limit of `EBB_LIMIT`. `memory_bytes` is the memory that the process may have, if
+    /// known.
+    fn set_limit(&self, choice: LimitChoice, memory_bytes: Option<u64>) {
         let bytes = match choice {
             LimitChoice::None => return,
             LimitChoice::Bytes(bytes) => Some(bytes),
-            LimitChoice::Percent(share) => {
-                memory.map(|all| (all as u128 * share as u128 / 100) as u64)
+            LimitChoice::Percent(percent) => {
+                memory_bytes.map(|all| (all as u128 * percent as u128 / 100) as u64)
             }
         };
         match bytes {
@@ -168,14 +180,14 @@ impl<O: Os> Engine<O> {
             None => Line::print(
                 &self.os,
                 format_args!(
-                    "EBB_LIMIT is ignored: nothing says how much memory there is; give it in bytes"
+                    "EBB_LIMIT is ignored: the amount of memory is unknown; give the limit in bytes"
                 ),
             ),
         }
     }
 
-    /// What set-up does: which care is taken, and where the heaps lie that all blocks are of that are no other's. `None` while
-    /// memory is too short for that: a program that asked for care does not run without.
+    /// Decides on the safety mode, and makes its default heaps. `None` while memory is too short
+    /// for them: a program that asks for a safety mode does not run without it.
     pub(crate) fn set_up_safety_mode(
         &self,
         options: &Options,
@@ -183,7 +195,8 @@ impl<O: Os> Engine<O> {
         if !CAREFUL {
             if options.is_careful() {
                 let text = format_args!(
-                    "EBB_CHECK, EBB_HARDEN and EBB_SAMPLE are ignored: this program has ebbmalloc without its feature `careful`"
+                    "EBB_CHECK, EBB_HARDEN and EBB_SAMPLE are ignored: \
+                     build the program with ebbmalloc's feature `careful`"
                 );
                 Line::print(&self.os, text);
             }
@@ -193,7 +206,7 @@ impl<O: Os> Engine<O> {
             let first = self.set_up_check()?;
             if options.harden != HardenChoice::Off {
                 let text =
-                    format_args!("EBB_HARDEN is ignored: EBB_CHECK looks at each block already");
+                    format_args!("EBB_HARDEN is ignored because EBB_CHECK is set; unset one");
                 Line::print(&self.os, text);
             }
             return Some((SafetyMode::Checked, DefaultHeaps { first, count: 1, units: 1 }));
@@ -206,8 +219,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Makes this heap visible for other processes. False where memory is short.
-    pub(crate) fn publish_beacon(&self, mode: &str, caches: usize) -> bool {
+    /// Writes the beacon, by which other processes find this heap. False if memory is short.
+    pub(crate) fn publish_beacon(&self, mode: &str, slab_count: usize) -> bool {
         let _pages = self.pages.lock();
         if self.region.commit_up_to(&self.os, 1).is_err() {
             return false;
@@ -222,8 +235,9 @@ impl<O: Os> Engine<O> {
             }
         };
         let (places, threads) = (self.region.places(), self.thread_slabs.shown_at());
-        let beacon = Beacon::new(&self.os, places, mode, caches, threads, careful);
-        // SAFETY: the first unit was committed, and its records with it; nobody else starts this engine.
+        let beacon = Beacon::new(&self.os, places, mode, slab_count, threads, careful);
+        // SAFETY: the first unit is committed, and its records with it. The caller holds
+        // `setup_lock`, so no other thread writes the beacon.
         unsafe { beacon.light(&self.region) };
         true
     }

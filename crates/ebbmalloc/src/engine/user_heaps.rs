@@ -1,5 +1,5 @@
-//! Heaps that programs make: makes, shares and deletes them, and serves calls on their blocks.
-//! Heaps have no caches: each call holds the lock of its heap.
+//! Makes, shares and deletes the heaps of programs, and serves calls on their blocks. Heaps have no
+//! caches: each call holds the lock of its heap.
 
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
@@ -13,7 +13,7 @@ use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
-    /// A heap whose blocks may have `limit` bytes together; `None` if memory is short.
+    /// Makes a heap whose blocks may have `limit` bytes in all; `None` if memory is short.
     pub fn new_heap(&self, limit: usize) -> Option<HeapId> {
         let mut granted = None;
         if self.ready() {
@@ -38,15 +38,17 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Deletes a heap and all blocks in it. What is no heap, or none any more, stops the program.
+    /// Deletes a heap and all blocks in it. Aborts the program if the id is that of no heap, or of
+    /// a deleted one.
     ///
     /// # Safety
-    /// Nobody uses the heap's blocks any more.
+    /// The program does not use the heap's blocks any more.
     pub unsafe fn delete_heap(&self, id: HeapId, operation: &str) {
         if find(&self.region, id).is_some() {
             self.before_delete(id, operation);
         }
-        let mut heaps = self.heaps.lock(); // To the end, so that neither a fork nor a round sees half a heap.
+        // Locked to the end, so that neither a fork nor a round of the scavenger meets half a heap.
+        let mut heaps = self.heaps.lock();
         let Some(heap) = heaps.remove(&self.region, id) else {
             drop(heaps);
             self.wrong_heap(id, operation);
@@ -78,21 +80,22 @@ impl<O: Os> Engine<O> {
         self.heap(id, operation).contents().lock().owners += 1;
     }
 
-    /// Takes an owner off; true if that was the last, who is to delete the heap.
+    /// Removes an owner from a heap. True if it was the last: the caller then deletes the heap.
     pub fn unshare_heap(&self, id: HeapId, operation: &str) -> bool {
         let mut contents = self.heap(id, operation).contents().lock();
         contents.owners -= 1;
         contents.owners == 0
     }
 
-    /// A block of a heap, as [`Engine::alloc_aligned`]: null also where the heap's limit forbids it.
+    /// Allocates a block of a heap like [`Engine::alloc_aligned`]. Null also if the heap's limit
+    /// forbids it.
     #[inline]
     pub fn heap_alloc(&self, id: HeapId, size: usize, align: usize, operation: &str) -> *mut u8 {
         self.heap(id, operation);
         self.alloc_in(id.unit(), size, align, 0).0
     }
 
-    /// The same, and the first `size` bytes are zero.
+    /// Allocates like [`Engine::heap_alloc`], and clears the first `size` bytes.
     pub fn heap_alloc_zeroed(
         &self,
         id: HeapId,
@@ -103,23 +106,23 @@ impl<O: Os> Engine<O> {
         self.heap(id, operation);
         let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
         if !zeroed && !block.is_null() {
-            // SAFETY: the block has `size` bytes and is ours until we return it.
+            // SAFETY: the block has at least `size` bytes, and is ours until we return it.
             unsafe { self.clear(block, size) };
         }
         block
     }
 
-    /// Frees a block of this heap; one that is not stops the program.
+    /// Frees a block of this heap. Aborts the program if it is none.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The program does not use the block any more.
     pub unsafe fn heap_free(&self, id: HeapId, block: *mut u8, operation: &str) {
         self.heap(id, operation);
         let found = self.block_of(id, block, operation);
         self.free_in_heap(found, operation);
     }
 
-    /// Resizes a block of this heap; one that is not stops the program.
+    /// Resizes a block of this heap. Aborts the program if it is none.
     ///
     /// # Safety
     /// As for [`Engine::realloc`].
@@ -133,16 +136,16 @@ impl<O: Os> Engine<O> {
     ) -> *mut u8 {
         self.heap(id, operation);
         let found = self.block_of(id, block, operation);
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what `Engine::realloc` demands.
         unsafe { self.realloc_in_heap(found, size, align, operation) }
     }
 
-    /// Bytes that the heap's blocks may use, all together.
+    /// Usable bytes of all blocks of the heap.
     pub fn heap_used(&self, id: HeapId, operation: &str) -> usize {
         self.heap(id, operation).contents().lock().used
     }
 
-    /// Stops the program if this is no heap, or none any more.
+    /// Aborts the program if the id is that of no heap, or of a deleted one.
     pub fn check_heap(&self, id: HeapId, operation: &str) {
         self.heap(id, operation);
     }
@@ -156,8 +159,8 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn wrong_heap(&self, id: HeapId, operation: &str) -> ! {
         let fault = match self.heaps.lock().had(id) {
-            true => "heap used after its delete",
-            false => "no heap",
+            true => "deleted heap",
+            false => "invalid heap",
         };
         Line::print(&self.os, format_args!("{fault}: {:#x} passed to {operation}", id.to_bits()));
         self.os.abort()
@@ -166,7 +169,7 @@ impl<O: Os> Engine<O> {
     fn block_of(&self, id: HeapId, block: *mut u8, operation: &str) -> HeapBlock {
         match self.heap_block(block) {
             Some(found) if found.heap == id.unit() => found,
-            _ => self.fault("no block of this heap", block, operation),
+            _ => self.fault("not a block of this heap", block, operation),
         }
     }
 }

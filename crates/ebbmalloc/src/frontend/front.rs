@@ -1,35 +1,45 @@
-//! What all front ends have in common.
+//! The operations that every front end offers on the calling thread's cache.
 
 use crate::frontend::slab::{Header, Slab};
 use crate::size_class::SizeClass;
 
-/// What a front end can do with the calling thread's cache.
+/// What [`Front::observe`] saw.
+#[derive(Clone, Copy)]
+pub(crate) struct Observed {
+    pub slab: *mut Slab,
+    /// The header of the class's stack.
+    pub header: Header,
+}
+
+/// A front end: the operations on the calling thread's cache.
 pub(crate) trait Front {
-    /// The newest block; null if there is none.
+    /// Takes the newest block; null if the stack is empty.
     fn pop(&self, class: SizeClass) -> *mut u8;
-    /// Whether this block is there, as far as can be told at once: true is certain.
+    /// True if the block is certainly in the stack. False may mean only that a quick look did not
+    /// find it.
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool;
-    /// Puts a free block on top; false if there is no room, if it seems to be there already, or where the cache knows
-    /// that it was never there.
+    /// Puts a free block on top. False if the stack is full, if the block seems to be in it
+    /// already, or if the cache knows that the block was never in it.
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
-    /// As many of the newest blocks as fit; how many.
+    /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
-    /// Takes down that a block comes from this cache, which never held it. A cache of a thread's own would not remember.
-    fn mark_local(&self, _: *mut u8) {}
-    /// Puts blocks on top, the last one topmost; how many went.
+    /// Records in an observed cache that a block comes from there, though it never lay in a stack.
+    /// A thread's own cache has no marks, and ignores this.
+    fn mark_local(&self, _: *mut Slab, _: *mut u8) {}
+    /// Puts blocks on top, the last one topmost. Returns how many it put there.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
-    /// Sets the class's stack up, or doubles its room up to the bound. The header before and
-    /// after; `None` where this thread has no cache.
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)>;
-    /// Where the cache lies at this moment; the thread may have another the next. `None` where it has
-    /// none.
-    fn slab(&self) -> Option<*mut Slab>;
-    /// The header of the class's stack, at this moment.
-    fn look(&self, class: SizeClass) -> Option<Header>;
-    /// Whether the cache is the thread's own, whose stacks are bounded each by itself, and by the number of threads.
+    /// Looks which cache the thread has, and at the class's stack in it; `None` if it has none. The
+    /// thread may use another cache a moment later.
+    fn observe(&self, class: SizeClass) -> Option<Observed>;
+    /// Sets the class's stack up, or raises its capacity up to the bound: by a fixed step, or to
+    /// the double in a thread's own cache. `observed` is the header that it probably has. Returns
+    /// the header before and after; `None` if this thread has no cache.
+    fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)>;
+    /// True if the cache is the thread's own. Its stacks are then bounded one by one, and by the
+    /// number of threads, but not all together.
     fn is_own(&self) -> bool {
         false
     }
-    /// Halves the room of the class's stack, as far as what it holds allows.
+    /// Halves the capacity of the class's stack, but keeps enough for the blocks in it.
     fn shrink(&self, class: SizeClass);
 }

@@ -1,50 +1,52 @@
-//! Streaks: caches that miss the same way again and again.
+//! The miss history of a cache: detects *streaks*, in which a stack misses the same way again and
+//! again.
 //!
-//! Where a thread frees and allocates by turns, its cache is best half full: there is room for
-//! both. Where it only allocates for a while, or only frees, half of the cache would not be used, and
-//! it is the number of batches that costs time. So the batches of a streak fill or empty all
-//! of a cache (`refill.rs`; decisions/0007).
+//! If a thread frees and allocates by turns, its stacks are best half full, which serves both. If
+//! it only allocates for a while, or only frees, half of the stack would stay unused, and the
+//! number of batches costs time. So a refill in a streak fills the whole stack, and a flush in a
+//! streak empties it (`engine/caches/refill.rs`; decisions/0007).
 //!
-//! All this is a guess, made of plain loads and stores that may miss each other: only sizes hang on
-//! it.
+//! The history consists of hints. Plain loads and stores may lose an update; only the sizes of
+//! batches depend on it.
 
 use crate::frontend::tuning::FLOW_MISSES;
 use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
 use crate::size_class::{CLASSES, SizeClass};
 
-/// What a cache needs.
+/// How a cache missed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MissKind {
     /// It was empty: an allocation found no block.
     Underflow = 1,
-    /// It was full: a free found no place.
+    /// It was full: a free found no slot for its block.
     Overflow = 2,
 }
 
-/// Above these bits of a streak, which count, is the need.
+/// The lowest bits of a streak, which count misses. The bits above are a [`MissKind`].
 const COUNT_BITS: u32 = 4;
 
-/// What a cache has seen. All zero bytes are nothing.
+/// The miss history of one cache. All zero bytes are an empty history.
 #[repr(C)]
 pub(crate) struct History {
-    /// Misses of stacks that had no room left to get.
+    /// Misses of stacks that got no more capacity.
     pub misses: AtomicUsize,
-    /// Whether a stack was ever set up here.
+    /// True once a stack was set up here.
     pub used: AtomicBool,
-    /// Misses of streaks whose stacks have much room already; begins anew at 256.
-    much: AtomicU8,
-    /// For each class, what was needed last, and how often in a row.
+    /// Misses in streaks of stacks that have a large capacity already; wraps at 256.
+    large_stack_misses: AtomicU8,
+    /// For each class, the kind of the last miss, and how many like it came in a row.
     streaks: [AtomicU8; CLASSES],
 }
 
 impl History {
-    /// Takes down what is needed; how often the same was before, in a row, as far as that is asked.
-    pub fn note(&self, class: SizeClass, need: MissKind) -> u8 {
+    /// Records a miss. Returns how many of the same kind came before it in a row, up to
+    /// [`FLOW_MISSES`].
+    pub fn note(&self, class: SizeClass, kind: MissKind) -> u8 {
         let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
         let (last, count) = (old >> COUNT_BITS, old % (1 << COUNT_BITS));
-        if last != need as u8 {
-            streak.store((need as u8) << COUNT_BITS | 1, Ordering::Relaxed);
+        if last != kind as u8 {
+            streak.store((kind as u8) << COUNT_BITS | 1, Ordering::Relaxed);
             return 0;
         }
         if count < FLOW_MISSES {
@@ -53,15 +55,16 @@ impl History {
         count
     }
 
-    /// Takes down such a miss; true at one in so many, a power of two.
-    pub fn misses_with_much(&self, times: u8) -> bool {
-        let much = self.much.load(Ordering::Relaxed).wrapping_add(1);
-        self.much.store(much, Ordering::Relaxed);
-        much.is_multiple_of(times)
+    /// Records a miss in a streak of a stack that has a large capacity. True at every
+    /// `interval`-th, a power of two.
+    pub fn misses_with_much(&self, interval: u8) -> bool {
+        let misses = self.large_stack_misses.load(Ordering::Relaxed).wrapping_add(1);
+        self.large_stack_misses.store(misses, Ordering::Relaxed);
+        misses.is_multiple_of(interval)
     }
 }
 
-/// The thread that was the last to ask for a large batch of a class. A guess: plain loads and stores.
+/// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
 pub(crate) struct Asked(AtomicUsize);
 
 impl Asked {
@@ -71,7 +74,7 @@ impl Asked {
         }
     }
 
-    /// It is the one with this key.
+    /// Records that the thread with this key asked.
     pub fn note(&self, key: usize) {
         let key = key.wrapping_add(1);
         if self.0.load(Ordering::Relaxed) != key {
@@ -79,7 +82,7 @@ impl Asked {
         }
     }
 
-    /// Whether it is another than the one with this key.
+    /// True if a thread with another key was the last to ask.
     pub fn by_another(&self, key: usize) -> bool {
         ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
     }
@@ -91,7 +94,7 @@ mod tests {
     use crate::frontend::tuning::STREAK_MISSES;
 
     fn history() -> History {
-        // SAFETY: all zero bytes are a history of nothing.
+        // SAFETY: all zero bytes are an empty history.
         unsafe { core::mem::zeroed() }
     }
 
@@ -99,21 +102,21 @@ mod tests {
     fn a_streak_is_of_one_class_and_lasts_until_the_cache_turns() {
         let (class, other) = (SizeClass::of(100).unwrap(), SizeClass::of(1).unwrap());
         let history = history();
-        for need in [MissKind::Underflow, MissKind::Overflow, MissKind::Underflow] {
+        for kind in [MissKind::Underflow, MissKind::Overflow, MissKind::Underflow] {
             for before in 0..1000 {
-                assert_eq!(history.note(class, need), before.min(FLOW_MISSES as u32) as u8);
+                assert_eq!(history.note(class, kind), before.min(FLOW_MISSES as u32) as u8);
             }
-            assert_eq!(history.note(other, need), 0, "another class's counts");
+            assert_eq!(history.note(other, kind), 0, "another class's counts");
         }
     }
 
-    /// As where threads free and allocate at random, each for itself.
+    /// As with threads that free and allocate at random, each its own blocks.
     #[test]
     fn a_cache_that_keeps_turning_has_no_streak() {
         let (class, history) = (SizeClass::of(100).unwrap(), history());
         for round in 0..1000 {
-            let need = if round / 2 % 2 == 0 { MissKind::Underflow } else { MissKind::Overflow };
-            assert!(history.note(class, need) < STREAK_MISSES, "round {round}");
+            let kind = if round / 2 % 2 == 0 { MissKind::Underflow } else { MissKind::Overflow };
+            assert!(history.note(class, kind) < STREAK_MISSES, "round {round}");
         }
     }
 }

@@ -1,8 +1,12 @@
-//! Front ends: which cache a thread uses, and how it makes the cache its own for a moment.
+//! Front ends: they choose the cache that a thread uses, and give the thread sole use of it for one
+//! operation.
 //!
-//! `percpu` indexes caches by virtual CPU and works in restartable sequences; `thread` gives each
-//! thread a cache, as far as they go; `slot`, for all others, takes any cache that is not locked. All work on the same kind of
-//! slab, and refilling and flushing are the same for all (`refill.rs`).
+//! - `percpu`: one cache for each virtual CPU, used through restartable sequences.
+//! - `per_thread`: one cache for each thread, up to a maximum number of threads.
+//! - `shared_slots`: for all other threads, any cache whose lock is free.
+//!
+//! All front ends work on the same kind of slab, and share the code that refills and flushes caches
+//! (`engine/caches/`).
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
@@ -16,7 +20,7 @@ pub(crate) mod per_thread;
 mod percpu;
 mod shared_slots;
 
-pub(crate) use front::Front;
+pub(crate) use front::{Front, Observed};
 pub(crate) use per_thread::Thread;
 pub(crate) use percpu::PerCpu;
 pub(crate) use shared_slots::{Preferred, Slots};

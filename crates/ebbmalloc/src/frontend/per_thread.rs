@@ -1,28 +1,30 @@
-//! A cache for each thread, which no other thread uses: plain loads and stores. Where only so many
-//! may have one, threads beyond these share others (`slot.rs`).
+//! The front end of thread mode: a cache for each thread, used by plain loads and stores.
 //!
-//! While a thread works on its slab, its state says so, and a signal handler that interrupts it
-//! there is served without a cache. Whoever empties the caches of others looks at the state too (`drain.rs`).
+//! The number of threads that have a cache may be limited. The others share the caches of slot mode
+//! (`shared_slots.rs`).
+//!
+//! While a thread works on its slab, its state is *busy*. A signal handler that interrupts it there
+//! is served without a cache. A drainer looks at the state too (`engine/caches/drain.rs`).
 
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::front::Front;
+use super::front::{Front, Observed};
 use crate::frontend::slab::{Header, OwnedStack, Slab, fair_share};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;
 use crate::size_class::SizeClass;
 
-/// A thread's state: it has no cache yet.
+/// State of a thread that has no cache yet.
 const NEW: u32 = 0;
-/// It has one, and is not using it.
+/// State of a thread that has a cache, and is not using it.
 const READY: u32 = 1;
-/// The same, where the hot path must not use it.
+/// As [`READY`], but the hot path must not use the cache.
 const READY_FOR_SLOW: u32 = 2;
-/// It is using it, or about to get it.
+/// State of a thread that is using its cache, or about to get one.
 const BUSY: u32 = 3;
-/// It gets none, or none any more.
+/// State of a thread that will never get a cache, or has given its own back.
 const GONE: u32 = 4;
 
 /// The calling thread's cache, while the thread is not using it.
@@ -32,13 +34,13 @@ pub(crate) struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    /// `None` where the thread has no cache, or a signal handler has interrupted its work on it.
+    /// `None` if the thread has no cache, or if a signal handler has interrupted its work on it.
     fn of(words: &'a ThreadWords) -> Option<Self> {
         let state = words.state.load(Ordering::Relaxed);
         matches!(state, READY | READY_FOR_SLOW).then_some(Self { words, state })
     }
 
-    /// The same for the hot path: `None` also where that must not use caches.
+    /// As [`Ready::of`], for the hot path: `None` also if that must not use the cache.
     #[inline(always)]
     pub fn hot(words: &'a ThreadWords) -> Option<Self> {
         let ready = words.state.load(Ordering::Relaxed) == READY;
@@ -50,19 +52,22 @@ impl<'a> Ready<'a> {
     pub fn with<R>(self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
         let Self { words, state } = self;
         words.state.store(BUSY, Ordering::Relaxed);
-        // The processor shows a thread its own stores in order, also in a handler.
+        // A fence for the compiler is enough: the processor shows a thread its own stores in order,
+        // also in a signal handler.
         compiler_fence(Ordering::SeqCst);
         let slab = words.own.load(Ordering::Relaxed).cast();
-        // SAFETY: the slab is this thread's, and a handler leaves it alone while that is busy.
+        // SAFETY: the slab is this thread's, and a signal handler does not use it while the state
+        // is busy.
         let result = work(&mut unsafe { OwnedStack::new(slab, class) });
         compiler_fence(Ordering::SeqCst);
-        // Who sees this state sees what was stored meanwhile.
+        // Release: a thread that loads this state also sees the stores to the slab.
         words.state.store(state, Ordering::Release);
         result
     }
 }
 
-/// Whether the thread that has these words is certainly not at work on its cache, or has ended. It may begin any time.
+/// True if the thread that has these words is certainly not using its cache, or has ended. It may
+/// begin to use it at any time.
 pub(crate) fn is_at_rest(os: &impl Os, words: *const ThreadWords) -> bool {
     !os.may_be(words, BUSY)
 }
@@ -72,12 +77,12 @@ pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
     words.own.load(Ordering::Relaxed).cast()
 }
 
-/// Whether a thread has no cache of its own because all that there may be are taken.
-pub(crate) fn is_beyond(words: &ThreadWords, slabs: &ThreadSlabs, most: usize) -> bool {
-    words.state.load(Ordering::Relaxed) == NEW && slabs.taken() >= most
+/// True if a thread has no cache of its own because `max` threads have one already.
+pub(crate) fn is_beyond(words: &ThreadWords, slabs: &ThreadSlabs, max: usize) -> bool {
+    words.state.load(Ordering::Relaxed) == NEW && slabs.taken() >= max
 }
 
-/// Sees to it that a new thread never gets a cache of its own; false if it was not new.
+/// Marks a thread as one that never gets a cache of its own; false if it was not new.
 pub(crate) fn refuse(words: &ThreadWords) -> bool {
     let new = words.state.load(Ordering::Relaxed) == NEW;
     words.state.store(GONE, Ordering::Relaxed);
@@ -85,9 +90,11 @@ pub(crate) fn refuse(words: &ThreadWords) -> bool {
     new
 }
 
-/// Takes its cache from the calling thread, which gets none again; null if it had none.
+/// Takes the calling thread's cache away, and marks the thread as one that gets no other. Returns
+/// the cache; null if it had none.
 pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
-    // As any end of work.
+    // Release, as in `Ready::with`: a thread that loads this state also sees the stores to the
+    // slab.
     words.state.store(GONE, Ordering::Release);
     compiler_fence(Ordering::SeqCst);
     let slab = own(words);
@@ -100,27 +107,27 @@ pub(crate) struct Thread<'a, O> {
     pub os: &'a O,
     pub words: &'a ThreadWords,
     pub slabs: &'a ThreadSlabs,
-    /// Whether the hot path may use the cache.
+    /// True if the hot path may use the cache.
     pub hot: bool,
 }
 
 impl<O: Os> Thread<'_, O> {
-    /// Gives a thread that is new a cache, as far as there are any.
+    /// Gives a new thread a cache, if one is free or there is memory for another.
     #[cold]
     fn join(&self) {
         let Self { os, words, slabs, hot } = self;
-        // Watching the thread may allocate: without a cache.
+        // Busy, since `watch_thread` may allocate, which must then go without a cache.
         words.state.store(BUSY, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let state = match slabs.take(*os, *words) {
-            // The next time there may be one.
+            // The next miss tries again.
             None => NEW,
             Some(slab) if os.watch_thread() => {
                 words.own.store(slab.cast(), Ordering::Relaxed);
                 if *hot { READY } else { READY_FOR_SLOW }
             }
             Some(slab) => {
-                // SAFETY: just taken, and not used.
+                // SAFETY: the slab was just taken, and no thread uses it.
                 unsafe { slabs.give(*os, slab) }
                 GONE
             }
@@ -154,21 +161,17 @@ impl<O: Os> Front for Thread<'_, O> {
         cache.map_or(0, |cache| cache.with(class, |stack| stack.push_batch(blocks)))
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
+        let header = Ready::of(self.words)?.with(class, |stack| stack.header());
+        Some(Observed { slab: own(self.words), header })
+    }
+
+    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
         if self.words.state.load(Ordering::Relaxed) == NEW {
             self.join();
         }
         let share = fair_share(class, self.slabs.taken());
         Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
-        let slab = own(self.words);
-        (!slab.is_null()).then_some(slab)
-    }
-
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        Some(Ready::of(self.words)?.with(class, |stack| stack.header()))
     }
 
     fn is_own(&self) -> bool {

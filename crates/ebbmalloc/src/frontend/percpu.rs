@@ -1,95 +1,98 @@
-//! Caches by virtual CPU: `rseq/` does the work, the kernel keeps threads apart.
+//! The front end of percpu mode: a cache for each virtual CPU, used through the restartable
+//! sequences of `frontend/rseq/`.
 
-use super::front::Front;
+use super::front::{Front, Observed};
 use super::per_thread as thread;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{self as cache, Header, Slab, bottom_of};
+use crate::frontend::slab::{self as cache, Header, Slab, bottom_of, header};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
-/// The front end of threads that the place, which is set up, tells how to find caches for.
+/// The front end of percpu mode.
 pub(crate) struct PerCpu<'a, O> {
+    /// Where threads find their caches. It is set up.
     pub place: PerCpuBase,
     pub os: &'a O,
-    /// Whether threads have to register themselves.
+    /// True if the engine registers threads for rseq, because the C library does not.
     pub joining: bool,
 }
 
 impl<O: Os> Front for PerCpu<'_, O> {
     fn pop(&self, class: SizeClass) -> *mut u8 {
-        // SAFETY: the place is set up.
+        // SAFETY: `place` is set up.
         unsafe { rseq::pop(self.place, class) }
     }
 
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
-        // SAFETY: as above.
+        // SAFETY: `place` is set up.
         unsafe { rseq::holds(self.place, class, bottom_of(class), block) }
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        // SAFETY: as above; the caller gives the block up.
+        // SAFETY: `place` is set up; the caller gives up the block, which is of this class.
         unsafe { rseq::push(self.place, class, block) }
     }
 
-    fn mark_local(&self, block: *mut u8) {
-        if let Some(slab) = self.slab() {
-            // SAFETY: slabs of virtual CPUs have marks, and nobody locks them.
-            unsafe { cache::mark_local(slab, block) }
-        }
+    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
+        // SAFETY: slabs of virtual CPUs have marks, and their users do not lock them.
+        unsafe { cache::mark_local(slab, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
-        // SAFETY: as above.
+        // SAFETY: `place` is set up.
         unsafe { rseq::pop_batch(self.place, class, bottom_of(class), blocks) }
     }
 
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        // SAFETY: as above.
+        // SAFETY: `place` is set up; the caller gives up the blocks, which are of this class.
         unsafe { rseq::push_batch(self.place, class, blocks) }
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
-        let grow = || self.change(class, |header| header.grown(class));
-        grow().or_else(|| if self.join() { grow() } else { None })
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
-        // SAFETY: as above.
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
+        // SAFETY: `place` is set up.
         let slab = unsafe { rseq::slab(self.place) };
-        (!slab.is_null()).then_some(slab)
+        // SAFETY: slabs live as long as the engine.
+        (!slab.is_null()).then(|| Observed { slab, header: unsafe { header(slab, class) } })
     }
 
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        self.change(class, |header| header).map(|(header, _)| header)
+    fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)> {
+        let grow = |observed| self.change(class, observed, |header| header.grown(class));
+        grow(observed).or_else(|| if self.join() { grow(Header::default()) } else { None })
     }
 
     fn shrink(&self, class: SizeClass) {
-        self.change(class, |header| header.shrunk(class));
+        self.change(class, Header::default(), |header| header.shrunk(class));
     }
 }
 
 impl<O: Os> PerCpu<'_, O> {
-    /// Registers the calling thread, where that is ours to do. Once: whoever is refused is served without a
-    /// cache, and so is a thread that is about to exit.
+    /// Registers the calling thread, if the engine has to. Each thread tries once: if the kernel
+    /// refuses, or if the thread is about to exit, it is served without a cache.
     #[cold]
     fn join(&self) -> bool {
         let words = self.os.thread_words();
-        // In this order: watching may allocate, and does so without a cache.
+        // In this order: `watch_thread` may allocate, and must not come back here.
         self.joining && thread::refuse(words) && self.os.watch_thread() && self.os.join_rseq()
     }
 
-    /// Replaces the header of the class's stack by what `to` makes of it, which must describe the same
-    /// blocks. The header before and after.
-    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> Option<(Header, Header)> {
-        let (mut old, mut new) = (Header::default(), Header::default());
+    /// Replaces the header of the class's stack by `to(header)`, which must describe the same
+    /// blocks. One sequence does if the header is the observed one. Returns the header before and
+    /// after.
+    fn change(
+        &self,
+        class: SizeClass,
+        observed: Header,
+        to: impl Fn(Header) -> Header,
+    ) -> Option<(Header, Header)> {
+        let (mut old, mut new) = (observed, to(observed));
         loop {
-            // SAFETY: as above; the caller's new header describes the same contents.
+            // SAFETY: `place` is set up; `to` returns a header that describes the same blocks.
             let found = unsafe { rseq::replace_header(self.place, class, old, new) }?;
-            let wanted = to(found);
-            if found == wanted || found == old && new == wanted {
-                return Some((found, wanted));
+            let target = to(found);
+            if found == target || found == old && new == target {
+                return Some((found, target));
             }
-            (old, new) = (found, wanted);
+            (old, new) = (found, target);
         }
     }
 }

@@ -1,21 +1,22 @@
-//! Caches that any thread may take: as many as there are CPUs, each behind a try-lock. A thread
-//! starts where threads of its key last succeeded, moves on from a busy cache to the next, and
-//! stays there. Works everywhere and needs to know nothing of threads' ends.
+//! The front end of slot mode: as many caches as CPUs, each behind a lock that is tried first.
 //!
-//! The idea is that of Zig's `SmpAllocator` (2025); here threads remember their cache in a
-//! shared table by thread key rather than in thread-local storage.
+//! A thread starts at the cache that a thread of its key used last. It moves on from a busy cache
+//! to the next, and stays there. This works on every system, and needs no notice of a thread's end.
+//!
+//! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread key remembers the
+//! cache, rather than thread-local storage.
 
-use super::front::Front;
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, lock_of};
+use super::front::{Front, Observed};
+use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, header, lock_of};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
-/// Thread keys are told apart up to this many.
+/// Entries of the table; threads whose keys are equal modulo this share one.
 const KEYS: usize = 256;
-/// More caches than this would not be found through a byte.
+/// The most caches in use: an entry of the table is a byte.
 const SLOTS_MAX: usize = 256;
 
-/// Which cache threads of a key used last.
+/// The table of the cache that threads of each key used last.
 pub(crate) struct Preferred([AtomicU8; KEYS]);
 
 impl Preferred {
@@ -24,24 +25,25 @@ impl Preferred {
     }
 }
 
-/// The front end of a thread.
+/// The front end of a thread in slot mode.
 pub(crate) struct Slots<'a> {
     pub slabs: *mut Slab,
     pub count: usize,
     pub preferred: &'a Preferred,
-    /// The calling thread's [`crate::platform::os::Os::thread_key`].
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`].
     pub key: usize,
 }
 
 impl Slots<'_> {
-    /// Runs `work` on the stack of a cache that no other thread uses meanwhile.
+    /// Runs `work` on the class's stack in a cache whose lock is held meanwhile.
     fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
         let (slab, _guard) = self.take();
-        // SAFETY: the lock is held until the guard goes, after the stack.
+        // SAFETY: the guard holds the slab's lock, and outlives the stack.
         work(&mut unsafe { OwnedStack::new(slab, class) })
     }
 
-    /// A cache, which is the caller's as long as its guard.
+    /// Locks a cache, and remembers it in the table. The cache is the caller's while the guard
+    /// lives.
     #[inline(never)]
     fn take(&self) -> (*mut Slab, Guard<'_, ()>) {
         let preferred = &self.preferred.0[self.key % KEYS];
@@ -53,7 +55,7 @@ impl Slots<'_> {
             let (slab, lock) = unsafe { (self.slabs.add(slot), lock_of(self.slabs.add(slot))) };
             let guard = match lock.try_lock() {
                 Some(guard) => guard,
-                // Everybody is busy: wait here rather than spin through all of them again.
+                // All caches are busy: wait for this one rather than try all of them again.
                 None if step + 1 == count => lock.lock(),
                 None => continue,
             };
@@ -65,7 +67,8 @@ impl Slots<'_> {
         unreachable!("there is at least one cache")
     }
 
-    /// Replaces the header of the class's stack; before and after.
+    /// Replaces the header of the class's stack by `to(header)`. Returns the header before and
+    /// after.
     fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> (Header, Header) {
         self.with(class, |stack| {
             let old = stack.header();
@@ -89,10 +92,13 @@ impl Front for Slots<'_> {
         self.with(class, |stack| stack.push_marked(block))
     }
 
-    fn mark_local(&self, block: *mut u8) {
-        let (slab, _guard) = self.take();
-        // SAFETY: such slabs have marks; the lock is held.
-        unsafe { cache::mark_local(slab, block) }
+    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
+        // SAFETY: slabs live as long as the engine; those of slot mode have marks, and the guard
+        // holds the lock.
+        unsafe {
+            let _guard = lock_of(slab).lock();
+            cache::mark_local(slab, block);
+        }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
@@ -103,18 +109,14 @@ impl Front for Slots<'_> {
         self.with(class, |stack| stack.push_batch_marked(blocks))
     }
 
-    fn grow(&self, class: SizeClass) -> Option<(Header, Header)> {
+    fn observe(&self, class: SizeClass) -> Option<Observed> {
+        let (slab, _guard) = self.take();
+        // SAFETY: slabs live as long as the engine.
+        Some(Observed { slab, header: unsafe { header(slab, class) } })
+    }
+
+    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
         Some(self.change(class, |header| header.grown(class)))
-    }
-
-    fn slab(&self) -> Option<*mut Slab> {
-        let preferred = self.preferred.0[self.key % KEYS].load(Ordering::Relaxed);
-        // SAFETY: preferred caches exist.
-        Some(unsafe { self.slabs.add(preferred as usize) })
-    }
-
-    fn look(&self, class: SizeClass) -> Option<Header> {
-        Some(self.with(class, |stack| stack.header()))
     }
 
     fn shrink(&self, class: SizeClass) {

@@ -1,8 +1,9 @@
-//! The caches of threads: one slab each, committed as threads come and handed on as they go.
+//! The slabs of thread mode: commits one for each thread that starts, and hands the slabs of ended
+//! threads to the next.
 //!
-//! Which slabs are free is written beside them, not in them, so that the memory of one that
-//! nobody needs can go back to the kernel as a whole. A free slab may hold blocks: the next
-//! thread takes them over. And where the words of the thread are that has a slab, for whoever wants to empty it: `drain.rs`.
+//! A table beside the slabs records which are free, so that all the memory of an unused slab can go
+//! back to the kernel. A free slab may hold blocks: the next thread takes them over. The table also
+//! has the address of the owner's words, which a drainer needs (`engine/caches/drain.rs`).
 
 use core::ops::Range;
 use core::ptr;
@@ -14,60 +15,65 @@ use crate::frontend::tuning::{
 use crate::platform::os::{Os, ThreadWords, choose};
 use crate::platform::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
-/// The link of a slab that a thread has; others are the number of the next slab plus 1.
+/// The link of a slab that a thread has. Other links are the number of the next slab plus 1; 0 ends
+/// the list.
 const TAKEN: u32 = u32::MAX;
 
-/// What is kept of a slab, beside it.
+/// The record of a slab, in the table beside the slabs.
 #[repr(C)]
 struct Record {
     link: u32,
-    /// What [`has_changed`] goes by.
+    /// The digests for [`has_changed`].
     ///
     /// [`has_changed`]: crate::frontend::slab::has_changed
-    seen: Digests,
-    /// The words of the thread that has it; null where nobody has, or is to be asked.
+    digests: Digests,
+    /// The words of the thread that has the slab. Null if no thread has it, or if the thread is
+    /// about to give it up.
     owner: *const ThreadWords,
 }
 
-/// Lists of free slabs, in the order in which they are taken.
+/// The lists of free slabs, in the order in which they are taken from.
 #[derive(Clone, Copy)]
 enum Tier {
-    /// Left behind by threads that a fork did not copy, blocks and all.
+    /// Left behind by threads that a fork did not copy. They may hold blocks.
     Orphaned,
-    /// Resident, and empty but for what a signal handler may have freed at the last moment.
+    /// Resident. They are empty, but for a block that a signal handler freed at the last moment.
     Warm,
-    /// Back with the kernel, so all zero.
+    /// Purged, so all zero.
     Cold,
 }
 
 /// All slabs of threads.
 pub(crate) struct ThreadSlabs {
     slabs: Lock<Slabs>,
-    /// How many threads have one.
+    /// Number of threads that have a slab.
     taken: AtomicUsize,
 }
 
-// In this order: `beacon.rs` reads the first five in other processes.
+// The order of the first five fields is fixed: `telemetry/remote_ledger.rs` reads them in other
+// processes, as [`Shown`].
 #[repr(C)]
 struct Slabs {
     /// The first slab; null before set-up.
     start: *mut u8,
-    /// Bytes from one to the next: fewer than in a [`Slab`], of which not all is ever used.
+    /// Distance between two slabs in bytes: less than the size of a [`Slab`], whose end is never
+    /// used.
     stride: usize,
-    /// For each slab its record, before the first slab; null before set-up.
+    /// The table of records, before the first slab; null before set-up.
     records: *mut Record,
-    /// How many there is room for.
-    room: usize,
-    /// How many are committed; always the lowest.
+    /// Number of slabs that the chosen addresses have space for.
+    capacity: usize,
+    /// Number of slabs that are committed; these are always the lowest.
     committed: usize,
-    /// How many bytes of records are committed.
+    /// Bytes of records that are committed.
     record_bytes: usize,
-    /// By shelf, the number of the first slab plus 1; 0 for none.
+    /// By tier, the number of the first slab plus 1; 0 for an empty list.
     heads: [u32; 3],
+    /// Number of slabs in [`Tier::Warm`].
     warm: u32,
 }
 
-/// The first words of the record of the slabs, as another process reads them.
+/// The first fields of [`Slabs`], as another process reads them.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
 pub(crate) struct Shown {
@@ -79,13 +85,13 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// As read from another process.
+    /// Decodes the bytes that were read from another process.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        // SAFETY: as long, and any bytes are valid.
+        // SAFETY: the array is as long as the structure, for which any bytes are valid.
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
-    /// Bytes that the records of committed slabs take, in whole pages.
+    /// Bytes of the records of committed slabs, in whole pages.
     pub fn records_bytes(&self, page: usize) -> usize {
         if self.records == 0 { 0 } else { records_bytes(self.committed.max(1), page) }
     }
@@ -95,24 +101,25 @@ fn records_bytes(slabs: usize, page: usize) -> usize {
     (slabs * size_of::<Record>()).next_multiple_of(page)
 }
 
-/// Some slabs. While the value lives, no thread gets one of them, or gives it up.
+/// Some of the slabs, under the lock of all. While the value lives, no thread takes a slab or gives
+/// one up.
 pub(crate) struct Batch<'a> {
     slabs: Guard<'a, Slabs>,
     numbers: Range<usize>,
 }
 
 impl Batch<'_> {
-    /// Those of these slabs that threads have: the slab, what its stacks were, and the thread's words.
+    /// The slabs that threads have: the slab, its digests, and the words of its owner.
     pub fn owned(&self) -> impl Iterator<Item = (*mut Slab, &Digests, *const ThreadWords)> {
         let each = self.numbers.clone().map(|number| {
             let record = self.slabs.record(number);
-            (self.slabs.slab(number), &record.seen, record.owner)
+            (self.slabs.slab(number), &record.digests, record.owner)
         });
         each.filter(|(_, _, owner)| !owner.is_null())
     }
 }
 
-// SAFETY: the memory belongs to these slabs; whoever holds the lock decides about it.
+// SAFETY: only the holder of the lock reaches the table and the lists through the pointers.
 unsafe impl Send for Slabs {}
 
 impl ThreadSlabs {
@@ -123,65 +130,68 @@ impl ThreadSlabs {
         }
     }
 
-    /// Chooses addresses for slabs, unless that is done; or why not.
+    /// Chooses addresses for slabs, unless they are chosen already. Fails with a reason.
     pub fn set_up(&self, os: &impl Os) -> Result<(), &'static str> {
         let mut slabs = self.slabs.lock();
         let page = os.page_size();
         if slabs.start.is_null() {
             let stride = used_bytes().next_multiple_of(page);
-            let room =
+            let capacity =
                 (os.address_space() / THREAD_SLABS_ADDRESS_SHARE / stride).min(THREAD_SLABS_MAX);
-            let records = records_bytes(room, page);
-            let chosen = if room > 0 { choose(os, records + room * stride, page) } else { None };
+            let records = records_bytes(capacity, page);
+            let bytes = records + capacity * stride;
+            // Commits the first page, of records.
+            let chosen = if capacity > 0 { choose(os, bytes, page) } else { None };
             slabs.records = chosen.ok_or("too little memory")?.as_ptr().cast();
             slabs.start = slabs.records.cast::<u8>().wrapping_add(records);
-            (slabs.stride, slabs.room, slabs.record_bytes) = (stride, room, page);
+            (slabs.stride, slabs.capacity, slabs.record_bytes) = (stride, capacity, page);
         }
         Ok(())
     }
 
-    /// The address of the record, for a reader in another process: [`Shown`].
+    /// The address at which another process reads [`Shown`].
     pub fn shown_at(&self) -> usize {
         (&raw const *self.slabs.lock()).addr()
     }
 
-    /// Where the slabs lie.
+    /// The addresses and numbers of slabs, as another process reads them.
     pub fn shown(&self) -> Shown {
         let slabs = self.slabs.lock();
         Shown {
             start: slabs.start.addr(),
             stride: slabs.stride,
             records: slabs.records.addr(),
-            room: slabs.room,
+            room: slabs.capacity,
             committed: slabs.committed,
         }
     }
 
-    /// How many threads have a cache.
+    /// Number of threads that have a slab.
     pub fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// A slab for the calling thread alone, which has these words; `None` if there is no more room or memory.
+    /// Takes a slab for the thread that has these words. `None` if there are no more addresses, or
+    /// no more memory.
     pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<*mut Slab> {
         let mut slabs = self.slabs.lock();
-        let shelves = [Tier::Orphaned, Tier::Warm, Tier::Cold];
-        let free = shelves.into_iter().find_map(|shelf| slabs.pop(shelf));
+        let tiers = [Tier::Orphaned, Tier::Warm, Tier::Cold];
+        let free = tiers.into_iter().find_map(|tier| slabs.pop(tier));
         let number = free.or_else(|| slabs.commit_next(os))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         slabs.record_mut(number).owner = owner;
         Some(slabs.slab(number))
     }
 
-    /// Sees to it that the thread that has this slab is not asked about it any more, nor its words looked at: now only who took the slab
-    /// works on it. Followed by [`ThreadSlabs::give`].
+    /// Forgets the owner of a slab, so that drainers leave the slab and the owner's words alone.
+    /// From then on only the caller works on the slab. Followed by [`ThreadSlabs::give`].
     pub fn disown(&self, slab: *mut Slab) {
         let mut slabs = self.slabs.lock();
         let number = slabs.number(slab);
         slabs.record_mut(number).owner = ptr::null();
     }
 
-    /// All slabs, some at a time.
+    /// All slabs, in batches of [`SLABS_PER_BATCH`].
     pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
         (0..).step_by(SLABS_PER_BATCH).map_while(|start| {
             let slabs = self.slabs.lock();
@@ -190,37 +200,38 @@ impl ThreadSlabs {
         })
     }
 
-    /// Gives a slab to whichever thread comes next. It is empty.
+    /// Returns a slab, which is empty, for the next thread that needs one.
     ///
     /// # Safety
-    /// The slab was taken, and nobody uses it any more.
+    /// The slab was taken by [`ThreadSlabs::take`], and no thread uses it any more.
     pub unsafe fn give(&self, os: &impl Os, slab: *mut Slab) {
         let mut slabs = self.slabs.lock();
         self.taken.fetch_sub(1, Ordering::Relaxed);
-        let shelf = if slabs.warm < WARM_SLABS_MAX { Tier::Warm } else { Tier::Cold };
-        // SAFETY: the caller's.
-        unsafe { slabs.put(os, shelf, slab) }
+        let tier = if slabs.warm < WARM_SLABS_MAX { Tier::Warm } else { Tier::Cold };
+        // SAFETY: the slab was taken, so it is in no list; the caller guarantees that it is unused.
+        unsafe { slabs.put(os, tier, slab) }
     }
 
-    /// Takes a slab that nobody has but whose memory is resident, for a moment: to empty it.
-    /// Followed by [`ThreadSlabs::put_away`].
+    /// Takes a resident slab that no thread has, to empty it. Followed by
+    /// [`ThreadSlabs::put_away`].
     pub fn take_idle(&self) -> Option<*mut Slab> {
         let mut slabs = self.slabs.lock();
         let number = slabs.pop(Tier::Orphaned).or_else(|| slabs.pop(Tier::Warm))?;
         Some(slabs.slab(number))
     }
 
-    /// Puts a slab back whose memory is not to be kept. It is empty.
+    /// Returns a slab, which is empty, and its memory to the kernel.
     ///
     /// # Safety
-    /// As for [`ThreadSlabs::give`], but that it was taken by [`ThreadSlabs::take_idle`].
+    /// The slab was taken by [`ThreadSlabs::take_idle`], and no thread uses it any more.
     pub unsafe fn put_away(&self, os: &impl Os, slab: *mut Slab) {
-        // SAFETY: the caller's.
+        // SAFETY: the slab was taken, so it is in no list; the caller guarantees that it is unused.
         unsafe { self.slabs.lock().put(os, Tier::Cold, slab) }
     }
 
-    /// In the child of a fork, whose only thread has slab `own` (null: none): all others are
-    /// nobody's now. What they hold is whole, as their owners commit by storing a header.
+    /// In the child of a fork, whose only thread has slab `own` (null: none): moves the slabs of
+    /// all other threads to [`Tier::Orphaned`]. Their stacks are consistent, as their owners commit
+    /// by storing a header.
     pub fn orphan_all_but(&self, own: *mut Slab) {
         let mut slabs = self.slabs.lock();
         for number in 0..slabs.committed {
@@ -231,42 +242,42 @@ impl ThreadSlabs {
         self.taken.store(!own.is_null() as usize, Ordering::Relaxed);
     }
 
-    /// Runs `work` on every slab that there is, whoever has it: for statistics.
+    /// Runs `work` on every committed slab, free or not: for statistics.
     pub fn for_each(&self, mut work: impl FnMut(*mut Slab)) {
         let slabs = self.slabs.lock();
         (0..slabs.committed).for_each(|number| work(slabs.slab(number)));
     }
 
-    /// Panics unless each slab is a thread's or on one shelf: for tests.
+    /// Panics unless each slab is a thread's or in one list: for tests.
     pub fn check(&self) {
         let slabs = self.slabs.lock();
         let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
         assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
-        let mut shelved = 0;
-        for shelf in [Tier::Orphaned, Tier::Warm, Tier::Cold] {
-            let (before, mut next) = (shelved, slabs.heads[shelf as usize]);
+        let mut listed = 0;
+        for tier in [Tier::Orphaned, Tier::Warm, Tier::Cold] {
+            let (before, mut next) = (listed, slabs.heads[tier as usize]);
             while let Some(number) = next.checked_sub(1) {
-                assert!(shelved < linked && (number as usize) < slabs.committed, "slab {number}");
+                assert!(listed < linked && (number as usize) < slabs.committed, "slab {number}");
                 let Record { owner, link, .. } = slabs.record(number as usize);
                 assert!(owner.is_null(), "slab {number} is free, and a thread's");
-                (shelved, next) = (shelved + 1, *link);
+                (listed, next) = (listed + 1, *link);
             }
-            assert!(!matches!(shelf, Tier::Warm) || shelved - before == slabs.warm as usize);
+            assert!(!matches!(tier, Tier::Warm) || listed - before == slabs.warm as usize);
         }
-        assert_eq!(shelved, linked, "free slabs");
+        assert_eq!(listed, linked, "free slabs");
     }
 
-    /// Keeps everybody else out, beyond any guard: for fork.
+    /// Locks without a guard: for fork.
     pub fn hold(&self) {
         self.slabs.hold();
     }
 
-    /// Lets everybody in again.
+    /// Unlocks after [`ThreadSlabs::hold`].
     ///
     /// # Safety
     /// As for [`Lock::force_unlock`].
     pub unsafe fn force_unlock(&self) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees what the lock requires.
         unsafe { self.slabs.force_unlock() }
     }
 }
@@ -276,7 +287,7 @@ impl Slabs {
         start: ptr::null_mut(),
         stride: 0,
         records: ptr::null_mut(),
-        room: 0,
+        capacity: 0,
         committed: 0,
         record_bytes: 0,
         heads: [0; 3],
@@ -284,7 +295,7 @@ impl Slabs {
     };
 
     fn slab(&self, number: usize) -> *mut Slab {
-        // SAFETY: there is room for so many.
+        // SAFETY: the callers' numbers are below the capacity, so the address is a chosen one.
         unsafe { self.start.add(number * self.stride).cast() }
     }
 
@@ -293,12 +304,13 @@ impl Slabs {
     }
 
     fn record(&self, number: usize) -> &Record {
-        // SAFETY: there is one for each slab, of zeros at first, which are valid.
+        // SAFETY: the callers' numbers are those of slabs whose records are committed. A record is
+        // zero at first, which is valid.
         unsafe { &*self.records.add(number) }
     }
 
     fn record_mut(&mut self, number: usize) -> &mut Record {
-        // SAFETY: as above.
+        // SAFETY: as in `record`; the exclusive reference to the table allows no other.
         unsafe { &mut *self.records.add(number) }
     }
 
@@ -313,16 +325,16 @@ impl Slabs {
     fn commit_next(&mut self, os: &impl Os) -> Option<usize> {
         let (number, page) = (self.committed, os.page_size());
         let records = records_bytes(number + 1, page);
-        if number < self.room && records > self.record_bytes {
-            // SAFETY: chosen, and not committed before, unless that failed.
+        if number < self.capacity && records > self.record_bytes {
+            // SAFETY: these addresses were chosen, and no earlier commit of them succeeded.
             unsafe {
                 let more = self.records.cast::<u8>().add(self.record_bytes);
                 os.commit(more, records - self.record_bytes).ok()?;
             }
             self.record_bytes = records;
         }
-        // SAFETY: as above.
-        if number == self.room
+        // SAFETY: these addresses were chosen, and no earlier commit of them succeeded.
+        if number == self.capacity
             || unsafe { os.commit(self.slab(number).cast(), self.stride) }.is_err()
         {
             return None;
@@ -332,29 +344,32 @@ impl Slabs {
         Some(number)
     }
 
-    fn push(&mut self, shelf: Tier, number: usize) {
+    fn push(&mut self, tier: Tier, number: usize) {
         self.record_mut(number).owner = ptr::null();
-        self.set_link(number, self.heads[shelf as usize]);
-        self.heads[shelf as usize] = number as u32 + 1;
-        self.warm += matches!(shelf, Tier::Warm) as u32;
+        self.set_link(number, self.heads[tier as usize]);
+        self.heads[tier as usize] = number as u32 + 1;
+        self.warm += matches!(tier, Tier::Warm) as u32;
     }
 
-    fn pop(&mut self, shelf: Tier) -> Option<usize> {
-        let number = self.heads[shelf as usize].checked_sub(1)? as usize;
-        self.heads[shelf as usize] = self.link(number);
+    fn pop(&mut self, tier: Tier) -> Option<usize> {
+        let number = self.heads[tier as usize].checked_sub(1)? as usize;
+        self.heads[tier as usize] = self.link(number);
         self.set_link(number, TAKEN);
-        self.warm -= matches!(shelf, Tier::Warm) as u32;
+        self.warm -= matches!(tier, Tier::Warm) as u32;
         Some(number)
     }
 
+    /// Adds a slab to a list, and purges it first if the list is [`Tier::Cold`].
+    ///
     /// # Safety
-    /// The slab is on no shelf, empty, and nobody uses it.
-    unsafe fn put(&mut self, os: &impl Os, shelf: Tier, slab: *mut Slab) {
+    /// The slab is in no list and empty, and no thread uses it.
+    unsafe fn put(&mut self, os: &impl Os, tier: Tier, slab: *mut Slab) {
         let bytes = self.stride;
-        // SAFETY: the caller's; after a purge that failed, zeros make the slab valid again.
-        if matches!(shelf, Tier::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
+        // SAFETY: the caller guarantees that no thread uses the slab and that it holds no blocks.
+        // If the purge fails, zeros make the slab valid again.
+        if matches!(tier, Tier::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
             unsafe { ptr::write_bytes(slab.cast::<u8>(), 0, bytes) }
         }
-        self.push(shelf, self.number(slab));
+        self.push(tier, self.number(slab));
     }
 }

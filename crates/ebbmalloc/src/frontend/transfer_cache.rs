@@ -1,41 +1,69 @@
-//! Transfer caches: where many CPUs are at the spans of one class, or large batches of it flow from one thread to another, blocks
-//! pass from those that free to those that allocate beside the spans.
+//! Transfer caches: pass batches of blocks from threads that free to threads that allocate, without
+//! a detour through the spans.
 //!
-//! Who finds the lock of a class taken has to wait for others to take or give back up to 256 blocks, each in the bitmap of its
-//! span; with eight CPUs that do nothing else, most of the time is waiting. So a batch that comes from a cache then goes to
-//! a transfer cache instead, as far as there is room, and the next that has to wait for blocks takes it from there, as a whole:
-//! each holds a lock for as long as it takes to copy the addresses, and there are several. Where a thread asks for
-//! batches as large as a span, and another has such batches to give back, they pass here though nobody waits: else each would free
-//! a span or more, only for the next to cut others. Elsewhere there is nothing here. The idea is tcmalloc's, where all batches go
-//! that way (Ghemawat, Menage, "TCMalloc"); what it is worth, and why only there: decisions/0029.
+//! They are used in two cases only:
+//!
+//! - The lock of a class is taken. Its holder claims or releases up to 256 blocks, each in the
+//!   bitmap of its span. Where eight CPUs do nothing else, they wait most of the time. So a flush
+//!   puts its batch into a transfer cache, as far as there is capacity, and the next refill that
+//!   would wait takes it from there. Either holds the cache's lock only while it copies addresses,
+//!   and there are several transfer caches.
+//! - A flow: one thread asks for batches as large as a span, and another gives such batches back.
+//!   Through the spans, each flush would free a span or more, and each refill would cut new ones.
+//!
+//! The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc").
+//! decisions/0029 has the gains, and why other batches do not.
 
 use crate::frontend::slab::{self as cache, OwnedStack, Slab, lock_of};
 use crate::frontend::tuning::{TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::SizeClass;
 
-/// How many there are beside so many caches of CPUs.
+/// Number of transfer caches, given the number of CPUs.
 pub(crate) fn count(cpus: usize) -> usize {
     if cpus < TRANSFER_CPUS_MIN { 0 } else { cpus.min(TRANSFER_CACHES_MAX) }
 }
 
-/// The transfer caches, each behind a lock that nobody waits for.
+/// Which way a batch goes between a cache and the spans of its class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// To the spans, behind other threads if need be.
+    Wait,
+    /// To the spans if no other thread holds their lock; else through a transfer cache.
+    IfFree,
+    /// Through a transfer cache.
+    Past,
+}
+
+/// The transfer caches. Each has a lock, which is only tried and never waited for.
 pub(crate) struct Transfers {
     pub slabs: *mut Slab,
     pub count: usize,
-    /// Only flows pass: who finds others at the spans waits for them.
+    /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
+    /// waits.
     pub for_flows: bool,
-    /// The calling thread's [`crate::platform::os::Os::thread_key`]: threads begin with different ones.
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`]. Threads of different keys try
+    /// different caches first.
     pub key: usize,
 }
 
 impl Transfers {
-    /// Fills the *end* of `blocks` with what others have left, from one cache; how many came.
+    /// The way of a batch, which may be one of a flow with its other end in another thread.
+    pub fn route(&self, is_flow: bool) -> Route {
+        match (is_flow, self.for_flows) {
+            (true, _) => Route::Past,
+            (false, true) => Route::Wait,
+            (false, false) => Route::IfFree,
+        }
+    }
+
+    /// Takes blocks from one transfer cache into the *end* of `blocks`. Returns how many it took.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         // SAFETY: slabs live as long as the engine.
         let has_any = |&slab: &*mut Slab| unsafe { cache::cached_blocks(slab, class) } > 0;
-        for (mut stack, _guard) in self.each().filter(has_any).filter_map(|slab| own(slab, class)) {
+        let filled = self.each().filter(has_any);
+        for (mut stack, _guard) in filled.filter_map(|slab| try_own(slab, class)) {
             let taken = stack.header().held(class).min(blocks.len());
             let start = blocks.len() - taken;
             if stack.pop_batch(&mut blocks[start..]) > 0 {
@@ -45,46 +73,49 @@ impl Transfers {
         0
     }
 
-    /// Leaves blocks to others, from the first on, in as many caches as it takes; how many.
+    /// Puts blocks into as many transfer caches as needed, from the first block on. Returns how
+    /// many it put there.
     #[inline(never)]
     pub fn leave(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        let mut left = 0;
+        let mut stored = 0;
         for slab in self.each() {
-            let Some((mut stack, _guard)) = own(slab, class) else { continue };
+            let Some((mut stack, _guard)) = try_own(slab, class) else { continue };
             loop {
-                left += stack.push_batch(&blocks[left..]);
-                if left == blocks.len() {
-                    return left;
+                stored += stack.push_batch(&blocks[stored..]);
+                if stored == blocks.len() {
+                    return stored;
                 }
                 if !grow(slab, &mut stack, class) {
                     break;
                 }
             }
         }
-        left
+        stored
     }
 
-    /// All of them, each thread from one of its own on.
+    /// All transfer caches, beginning at a number that depends on the thread's key.
     fn each(&self) -> impl Iterator<Item = *mut Slab> {
-        // SAFETY: there are so many.
+        // SAFETY: the remainder is below `count`, and there are that many slabs.
         let nth = |nth: usize| unsafe { self.slabs.add((self.key + nth) % self.count) };
         (0..self.count).map(nth)
     }
 }
 
-/// The class's stack, which is the caller's as long as the guard; `None` where it is somebody else's.
-fn own<'a>(slab: *mut Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()>)> {
-    // SAFETY: slabs live as long as the engine; the lock is held.
+/// The class's stack, which is the caller's while the guard lives; `None` if the slab's lock is
+/// taken.
+fn try_own<'a>(slab: *mut Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()>)> {
+    // SAFETY: slabs live as long as the engine, and the guard holds the slab's lock.
     unsafe { lock_of(slab).try_lock().map(|guard| (OwnedStack::new(slab, class), guard)) }
 }
 
-/// Gives the stack a step more room, if the cache has that left; false if there is no more.
+/// Raises the stack's capacity by a step, if the cache as a whole stays within its own. False if
+/// the stack has no more capacity than before.
 fn grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
     let more = grown.room(class).saturating_sub(now.room(class));
-    // SAFETY: a slab, which is the caller's, and which lives as long as the engine.
-    let (history, room) = unsafe { (cache::history_of(slab), cache::full_capacity(slab)) };
-    if room + more * class.size() <= TRANSFER_BYTES_MAX {
+    // SAFETY: the slab is the caller's, and lives as long as the engine.
+    let (history, bytes) = unsafe { (cache::history_of(slab), cache::total_capacity(slab)) };
+    if bytes + more * class.size() <= TRANSFER_BYTES_MAX {
         history.used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }

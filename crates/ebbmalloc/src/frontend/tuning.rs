@@ -1,29 +1,31 @@
-//! Tunables of the front end: how much caches hold, and when that changes.
+//! Tunables of the front end: the capacity of caches, and when it changes.
 
 use crate::size_class::MIN_ALIGN;
 use crate::tuning::tunables;
 
 tunables! {
-    /// A stack that missed the same way this many times in a row is taken to go on like that.
+    /// A stack that missed the same way this many times in a row is expected to go on like that.
     STREAK_MISSES: u8 = 2, "misses", 7;
-    /// A stack that missed this often in a row is one end of a flow: another thread has the opposite need.
+    /// A stack that missed the same way this many times in a row is one end of a flow: another
+    /// thread has the opposite need.
     FLOW_MISSES: u8 = 8, "misses", 29;
     /// The most blocks that one stack holds, in bytes.
     STACK_BYTES_MAX: usize = 216 << 10, "bytes", 5;
     /// The most blocks that one stack holds.
     STACK_BLOCKS_MAX: usize = 1024, "blocks", 5;
-    /// The same for the smallest blocks, in bytes: programs free thousands of these and take as many again.
+    /// The most of the smallest blocks that one stack holds, in bytes. Programs free thousands of
+    /// these and allocate as many again.
     TINY_STACK_BYTES_MAX: usize = 48 << 10, "bytes", 5;
     /// The most blocks that any stack holds.
     TINY_STACK_BLOCKS_MAX: usize = TINY_STACK_BYTES_MAX / MIN_ALIGN, "blocks", 5;
-    /// A full stack holds at least this many blocks, however large.
+    /// The full capacity of a stack is at least this many blocks, however large they are.
     STACK_BLOCKS_MIN: usize = 4, "blocks", 5;
-    /// Capacity that a stack is first set up with, and that each miss adds. Doubling would give most classes more than
-    /// they use.
+    /// Capacity that a stack is first set up with, and that each miss adds. Doubling would give
+    /// most classes more than they use.
     STACK_STEP_BYTES: usize = 8 << 10, "bytes", 5;
-    /// The same in blocks, at most.
+    /// The most blocks in such a step.
     STACK_STEP_BLOCKS_MAX: usize = 64, "blocks", 5;
-    /// The same in blocks, at least.
+    /// The fewest blocks in such a step.
     STACK_STEP_BLOCKS_MIN: usize = 2, "blocks", 5;
     /// Stacks of larger blocks get no capacity at first: one cached block may keep a whole span.
     LATE_BLOCK_BYTES: usize = 8 << 10, "bytes", 12;
@@ -31,34 +33,39 @@ tunables! {
     LATE_MISSES: u32 = 256, "misses", 12;
     /// The most blocks in one stack of a thread's own cache, in bytes.
     THREAD_STACK_BYTES_MAX: usize = 32 << 10, "bytes", 4;
-    /// What such a stack may hold however many threads there are.
+    /// Blocks that such a stack may hold whatever the number of threads, in bytes.
     THREAD_STACK_BYTES_MIN: usize = 4 << 10, "bytes", 4;
-    /// This many threads may fill their stacks. With more, the same bytes are shared.
+    /// This many threads may fill their stacks. With more, all threads together may hold as much.
     FULL_THREADS_MAX: usize = 16, "threads", 4;
-    /// Slots between two full stacks: stacks of as many blocks begin four cache lines further in their pages each time, and
-    /// do not compete for the same lines (Bonwick, "The slab allocator", 1994).
+    /// Slots between two full stacks. Stacks of equal capacity then begin four cache lines further
+    /// in their pages each time, and do not compete for the same lines (Bonwick, "The slab
+    /// allocator", 1994).
     COLOUR_SLOTS: usize = 31, "slots", 2;
     /// Stacks of fewer blocks need no such distance.
     COLOURED_BLOCKS_MIN: usize = 64, "blocks", 2;
-    /// Bytes at the end of a slab that are never touched. The processor prefetches past them; the next lines would be the
-    /// headers of another CPU's slab.
+    /// Bytes at the end of a slab that are never touched. The processor prefetches past the last
+    /// used line; the next lines would be the headers of another CPU's slab.
     SLAB_GAP_BYTES: usize = 4096, "bytes", 5;
-    /// Marks of a slab, which tell whether a block lies in it already, or came from another CPU.
+    /// Marks of a slab. They tell whether a block lies in the slab already, or came from another
+    /// CPU.
     MARKS: usize = 512, "marks", 15;
-    /// The most threads with caches of their own. The address space of their slabs is reserved at once.
+    /// The most threads with caches of their own. The address space of their slabs is chosen at
+    /// once.
     THREAD_SLABS_MAX: usize = 16 << 10, "threads", 4;
-    /// Where addresses are limited, slabs of threads take one part in this many.
+    /// Where addresses are limited, the slabs of threads take one part in this many.
     THREAD_SLABS_ADDRESS_SHARE: usize = 16, "of the address space", 4;
     /// Slabs of ended threads that keep their memory for the next threads.
     WARM_SLABS_MAX: u32 = 32, "slabs", 4;
-    /// Slabs of threads drained while their list is locked. Threads that start or end wait for that.
+    /// Slabs of threads drained in one go, while their list is locked. Threads that start or end
+    /// wait for that.
     SLABS_PER_BATCH: usize = 64, "slabs", 17;
     /// There are transfer caches from this many CPUs on.
     TRANSFER_CPUS_MIN: usize = 2, "CPUs", 29;
     /// The most transfer caches.
     TRANSFER_CACHES_MAX: usize = 16, "caches", 29;
-    /// With fewer, transfer caches serve flows only: two CPUs seldom wait for each other at a central list.
+    /// With fewer transfer caches, percpu mode uses them for flows only: two CPUs seldom wait for
+    /// each other at a central free list.
     TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
-    /// Capacity of a transfer cache for one class.
+    /// The most blocks in one transfer cache, in bytes.
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
 }

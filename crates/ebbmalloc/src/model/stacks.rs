@@ -1,4 +1,5 @@
-//! Caches that are emptied while others work on them, as `drain.rs` does it: one stack, and whoever works on it step by step.
+//! Models of a cache that is drained while a thread works on it, as `engine/caches/drain.rs` does:
+//! one stack, and the steps of the thread and of the drainer.
 
 use core::ptr;
 use std::vec::Vec;
@@ -7,27 +8,27 @@ use crate::frontend::slab::{Header, bottom_of};
 use crate::platform::sync::{AtomicU32, Lock, Ordering, ProtocolU64};
 use crate::size_class::SizeClass;
 
-/// What is wrong in a mutant.
+/// The fault of a mutant.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
     None,
-    /// Whoever empties the cache does not have the kernel restart what is in progress.
+    /// The drainer does not have the kernel restart sequences in progress.
     NoRestart,
-    /// A stack that was never set up has a limit above its top while it is closed.
+    /// A stack that was never set up has a limit above its former top while it is closed.
     RoomWhileClosed,
     /// Sequences store the top alone.
     HalfCommit,
-    /// Whoever empties the cache does not have its thread pass a barrier.
+    /// The drainer does not have the cache's thread pass a barrier.
     NoBarrier,
-    /// Whoever empties the cache does not look whether its thread is at work.
+    /// The drainer does not check whether the cache's thread is busy.
     BusyIgnored,
-    /// A thread may be seen to be done before what it stored is.
+    /// Others may see that a thread is done before they see what it stored.
     EndUnordered,
-    /// A thread that leaves takes what its cache holds while it still may be emptied.
+    /// A thread that leaves empties its cache while a drainer may still do so.
     LeavesUnseen,
-    /// A thread that leaves does not open its stack, which may be closed.
+    /// A thread that leaves does not reopen its stack, which may be closed.
     LeavesClosed,
-    /// Whoever empties the cache does not take the stack first.
+    /// The drainer does not take the stack before it empties it.
     NotTaken,
 }
 
@@ -50,23 +51,25 @@ impl Stack {
         Header::from_bits(self.header.load(order))
     }
 
-    /// By a swap, since loom does not see that a plain store comes after the swap whose value it replaces.
+    /// Stores by a swap: loom does not see that a plain store comes after the swap whose value it
+    /// replaces.
     fn set_header(&self, header: Header) {
         self.header.swap(header.to_bits(), Ordering::AcqRel);
     }
 
-    /// Replaces the header at once by what `to` makes of it; false if that is nothing.
+    /// Replaces the header by `to(header)`, atomically; false if that is `None`.
     fn change(&self, to: impl Fn(Header) -> Option<Header>) -> bool {
         let change = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
         self.header.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).is_ok()
     }
 
-    /// Whoever needs the stack opens it if it is closed and nobody has taken it.
+    /// Reopens the stack if it is closed and not taken.
     fn reopen(&self) {
         self.change(|header| header.reopened(self.class));
     }
 
-    /// The slot that a header's top names. That of stacks that are closed is as null as the first.
+    /// The slot that a header's top names. The tops of closed and taken stacks are null, as is the
+    /// first slot, which stands for them.
     fn slot(&self, top: u32) -> &ProtocolU64 {
         let nth = match top.checked_sub(bottom_of(self.class)) {
             Some(above) => 2 + above / 8,
@@ -80,19 +83,21 @@ impl Stack {
         ptr::without_provenance_mut(self.slot(top).load(Ordering::Relaxed) as usize)
     }
 
-    /// What the stack holds by this header.
+    /// The blocks in the stack, according to this header.
     fn blocks(&self, header: Header) -> Vec<*mut u8> {
-        let held = header.held(self.class) as u32;
-        (0..held).map(|nth| self.at(header.top - 8 * nth)).collect()
+        let cached = header.held(self.class) as u32;
+        (0..cached).map(|nth| self.at(header.top - 8 * nth)).collect()
     }
 
-    /// `pop` of one who saw this header: what to store in its place, and the block.
+    /// `pop` by a thread that loaded this header. Returns the header to store, if any, and the
+    /// block.
     fn popped(&self, header: Header) -> (Option<Header>, *mut u8) {
         let block = self.at(header.top);
         ((!block.is_null()).then(|| Header { top: header.top - 8, ..header }), block)
     }
 
-    /// `push` of one who saw this header, and then this limit.
+    /// `push` by a thread that loaded this header, and then this limit. Returns the header to
+    /// store, if any, and whether the stack had a free slot.
     fn pushed(&self, header: Header, limit: u32, block: *mut u8) -> (Option<Header>, bool) {
         if header.top >= limit {
             return (None, false);
@@ -102,7 +107,7 @@ impl Stack {
         (Some(Header { top, ..header }), true)
     }
 
-    /// Empties the stack if it is closed still.
+    /// Empties the stack if it is still closed.
     fn empty_closed(&self, mistake: Mistake) -> Vec<*mut u8> {
         let is_ours = if mistake == Mistake::NotTaken {
             self.header(Ordering::Acquire).is_closed()
@@ -118,42 +123,43 @@ impl Stack {
     }
 }
 
-/// A cache of one stack, on which one thread works while another empties it.
+/// A cache of one stack, on which one thread works while another drains it.
 pub trait Emptied {
-    /// The newest block, if there is one.
+    /// Takes the newest block; null if the stack is empty.
     fn pop(&self) -> *mut u8;
-    /// False where there is no room for the block.
+    /// Puts a block on top; false if the stack is full.
     fn push(&self, block: *mut u8) -> bool;
-    /// Sets the stack up, or gives it more room.
+    /// Sets the stack up, or raises its capacity.
     fn grow(&self);
-    /// Empties the cache: what it held, or nothing if it is in use.
+    /// Drains the cache. Returns its blocks; none if the cache is in use.
     fn empty(&self) -> Vec<*mut u8>;
 }
 
-/// One stack in the cache of a virtual CPU: one thread works on it by what stands for the sequences of `rseq/`,
-/// while another empties it.
+/// One stack in the cache of a virtual CPU. One thread works on it by models of the sequences in
+/// `frontend/rseq/`, while another drains it.
 pub struct CpuCache {
     stack: Stack,
-    /// How often the kernel was told to restart sequences. One commits only if that is as it was at its beginning; the
-    /// lock makes one step of that, and is the barrier that either passes.
+    /// How often the kernel was told to restart sequences. A sequence commits only if the number is
+    /// as it was when the sequence began. The lock makes check and commit one step, and is the
+    /// barrier that drainer and thread pass.
     restarts: Lock<usize>,
     mistake: Mistake,
 }
 
 impl CpuCache {
-    /// The cache, never used, of blocks of `size` bytes.
+    /// An unused cache of blocks of `size` bytes.
     pub fn new(size: usize, mistake: Mistake) -> Self {
         Self { stack: Stack::new(size), restarts: Lock::new(0), mistake }
     }
 
     fn closed(&self, header: Header) -> Header {
         let closed = header.closed(self.stack.class);
-        let room = self.mistake == Mistake::RoomWhileClosed && header.is_new();
-        Header { limit: closed.limit + room as u32, ..closed }
+        let raised = self.mistake == Mistake::RoomWhileClosed && header.is_new();
+        Header { limit: closed.limit + raised as u32, ..closed }
     }
 
-    /// Runs the body until nothing has come in between that would restart it, and commits the header that it
-    /// makes, if any.
+    /// Runs the body until no restart has come in between, and commits the header that it returns,
+    /// if any.
     fn sequence<R>(&self, body: impl Fn() -> (Option<Header>, R)) -> R {
         loop {
             let begun = *self.restarts.lock();
@@ -183,7 +189,7 @@ impl Emptied for CpuCache {
         self.sequence(|| self.stack.popped(self.header()))
     }
 
-    /// `rseq::push`. The limit is read a moment after the header.
+    /// `rseq::push`. Loads the limit a moment after the header.
     fn push(&self, block: *mut u8) -> bool {
         self.sequence(|| self.stack.pushed(self.header(), self.header().limit, block))
     }
@@ -205,26 +211,26 @@ impl Emptied for CpuCache {
     }
 }
 
-/// The states of a thread that count here, as in `front/thread.rs`.
+/// The states of a thread that matter here, as in `frontend/per_thread.rs`.
 const READY: u32 = 1;
 const BUSY: u32 = 3;
 const GONE: u32 = 4;
 
-/// One stack in the cache of a thread, which works on it by what stands for the plain code of `front/thread.rs` and
-/// `cache/mod.rs`, while another empties it.
+/// One stack in the cache of a thread. The thread works on it by models of the plain code in
+/// `frontend/per_thread.rs` and `frontend/slab/mod.rs`, while another drains it.
 pub struct ThreadCache {
     stack: Stack,
     state: AtomicU32,
-    /// Of two who pass it, the second sees all that the first did before. The kernel sees to it that it is as if the
-    /// thread did, where it only has the compiler keep things in order.
+    /// The second thread that passes it sees all that the first did before. In the real code the
+    /// owner has a fence for the compiler only; the kernel makes that as strong as passing this.
     barrier: ProtocolU64,
-    /// Whether the cache may be emptied from outside. Its lock is that of the slabs.
+    /// True while a drainer may drain the cache. The lock stands for that of the slabs.
     owned: Lock<bool>,
     mistake: Mistake,
 }
 
 impl ThreadCache {
-    /// The cache, never used, of blocks of `size` bytes.
+    /// An unused cache of blocks of `size` bytes.
     pub fn new(size: usize, mistake: Mistake) -> Self {
         Self {
             stack: Stack::new(size),
@@ -235,7 +241,7 @@ impl ThreadCache {
         }
     }
 
-    /// `Engine::leave_thread`: what the cache still held.
+    /// `Engine::leave_thread`. Returns the blocks that were still in the cache.
     pub fn leave(&self) -> Vec<*mut u8> {
         self.state.store(GONE, Ordering::Release);
         if self.mistake != Mistake::LeavesUnseen {
@@ -253,13 +259,14 @@ impl ThreadCache {
         taken
     }
 
-    /// `Ready::with`, but for the work: that makes a header from the one that it finds, if any.
+    /// `Ready::with`, but `work` returns the header to store, if any, from the one that it gets.
     fn with<R>(&self, work: impl FnOnce(Header) -> (Option<Header>, R)) -> R {
         self.state.store(BUSY, Ordering::Relaxed);
         self.pass_barrier();
         let (header, result) = work(self.stack.header(Ordering::Relaxed));
         if self.mistake == Mistake::EndUnordered {
-            // As the processor or the compiler may have it then. Loom keeps stores in order for whoever replaces what they stored.
+            // The model stores early, as processor or compiler may do without a release. Loom
+            // itself keeps these stores in order for a thread that replaces the values.
             self.state.store(READY, Ordering::Relaxed);
         }
         if let Some(header) = header {
@@ -285,14 +292,15 @@ impl Emptied for ThreadCache {
         self.with(|header| self.stack.pushed(header, header.limit, block))
     }
 
-    /// `OwnedStack::grow`, but in the full place at once.
+    /// `OwnedStack::grow`, but in the full extent at once.
     fn grow(&self) {
         self.stack.reopen();
         let grown = |header: Header| (!header.is_closed()).then(|| header.grown(self.stack.class));
         self.with(|header| (grown(header), ()));
     }
 
-    /// In two rounds. The time between them, after which what was stored before is visible, is the barrier.
+    /// Drains in two rounds. The barrier stands for the time between them, after which earlier
+    /// stores are visible.
     fn empty(&self) -> Vec<*mut u8> {
         {
             let owned = self.owned.lock();

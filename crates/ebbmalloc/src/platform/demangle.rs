@@ -1,9 +1,9 @@
-//! Names of functions as Rust programmers write them, made from what compilers call them, without allocating: in the legacy way (`_ZN…E`)
-//! and by RFC 2603 (`_R…`). Other names stay as they are.
+//! Demangles the names of Rust functions without allocating: the legacy scheme (`_ZN…E`) and that
+//! of RFC 2603 (`_R…`). Other names are shown as they are.
 
 use core::fmt::{Display, Error, Formatter, Result, Write};
 
-/// A function's name, shown as in a program.
+/// The symbol of a function, shown as a Rust path.
 pub(crate) struct Name<'a>(pub &'a [u8]);
 
 impl Display for Name<'_> {
@@ -12,10 +12,11 @@ impl Display for Name<'_> {
             return write_legacy(path, f);
         }
         if let Some(text) = self.0.strip_prefix(b"_R") {
-            // A compiler's own suffix follows a point.
+            // A suffix of the compiler's own follows a period.
             let end = text.iter().position(|&byte| byte == b'.').unwrap_or(text.len());
             let text = &text[..end];
-            if Mangled::new(text, &mut Nowhere).path(true).is_ok() {
+            // A first pass without output tells whether the whole name parses.
+            if Mangled::new(text, &mut Discard).path(true).is_ok() {
                 return Mangled::new(text, f).path(true);
             }
         }
@@ -24,39 +25,42 @@ impl Display for Name<'_> {
 }
 
 impl Name<'_> {
-    /// Whether what is shown begins with this text.
+    /// Whether the demangled name begins with `text`.
     pub fn begins_with(&self, text: &str) -> bool {
-        let mut compared = Compared { rest: text.as_bytes(), same: true };
-        let _ = write!(compared, "{self}");
-        compared.same && compared.rest.is_empty()
+        let mut prefix = Prefix { rest: text.as_bytes(), matches: true };
+        let _ = write!(prefix, "{self}");
+        prefix.matches && prefix.rest.is_empty()
     }
 }
 
-struct Compared<'a> {
+/// Compares the text that is written to it with a prefix.
+struct Prefix<'a> {
     rest: &'a [u8],
-    same: bool,
+    matches: bool,
 }
 
-impl Write for Compared<'_> {
+impl Write for Prefix<'_> {
     fn write_str(&mut self, text: &str) -> Result {
         let length = self.rest.len().min(text.len());
         let (now, later) = self.rest.split_at(length);
-        self.same &= now == &text.as_bytes()[..length];
+        self.matches &= now == &text.as_bytes()[..length];
         self.rest = later;
-        if self.same && !later.is_empty() { Ok(()) } else { Err(Error) }
+        // An error ends the writing early.
+        if self.matches && !later.is_empty() { Ok(()) } else { Err(Error) }
     }
 }
 
-/// Where nothing is written.
-struct Nowhere;
+/// Discards the text that is written to it.
+struct Discard;
 
-impl Write for Nowhere {
+impl Write for Discard {
     fn write_str(&mut self, _: &str) -> Result {
         Ok(())
     }
 }
 
-/// What is between `_ZN` and the hash, if this is a Rust name: C++ names are mangled alike, but have no hash.
+/// The part between `_ZN` and the hash. `None` for C++ names, which are mangled alike, but have no
+/// hash.
 fn legacy_path(name: &[u8]) -> Option<&[u8]> {
     let path = name.strip_prefix(b"_ZN")?;
     let (mut rest, mut hash_at) = (path, None);
@@ -70,7 +74,7 @@ fn legacy_path(name: &[u8]) -> Option<&[u8]> {
     if rest.first() == Some(&b'E') { Some(&path[..hash_at?]) } else { None }
 }
 
-/// A length and as many bytes; and what follows.
+/// Splits an element, its length in digits followed by its bytes, from the rest.
 fn legacy_element(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let length: usize = core::str::from_utf8(&text[..digits]).ok()?.parse().ok()?;
@@ -94,7 +98,7 @@ fn write_legacy(mut path: &[u8], f: &mut Formatter) -> Result {
         path = rest;
         f.write_str(if first { "" } else { "::" })?;
         first = false;
-        // An underscore is put before what would begin with a dollar sign.
+        // The compiler puts an underscore before an element that begins with a dollar sign.
         let mut text = if element.starts_with(b"_$") { &element[1..] } else { element };
         while let Some((&byte, after)) = text.split_first() {
             text = after;
@@ -108,7 +112,7 @@ fn write_legacy(mut path: &[u8], f: &mut Formatter) -> Result {
                 let code = &after[..end];
                 match ESCAPES.iter().find(|escape| escape.0 == code) {
                     Some((_, shown)) => f.write_str(shown)?,
-                    None => f.write_char(by_number(code).unwrap_or('?'))?,
+                    None => f.write_char(character(code).unwrap_or('?'))?,
                 }
             } else {
                 f.write_char(if byte.is_ascii() { byte as char } else { '?' })?;
@@ -118,26 +122,27 @@ fn write_legacy(mut path: &[u8], f: &mut Formatter) -> Result {
     Ok(())
 }
 
-/// `u20`: a character by its number.
-fn by_number(code: &[u8]) -> Option<char> {
+/// The character of an escape such as `u20`, its code in hexadecimal digits.
+fn character(code: &[u8]) -> Option<char> {
     let digits = core::str::from_utf8(code.strip_prefix(b"u")?).ok()?;
     char::from_u32(u32::from_str_radix(digits, 16).ok()?)
 }
 
-/// What follows `_R`, read from front to back as it is written.
+/// A reader of the text that follows `_R`. It writes the demangled name as it reads.
 struct Mangled<'a, 'b> {
     text: &'a [u8],
     at: usize,
     out: &'b mut dyn Write,
-    /// Nothing is written while this is not 0.
+    /// Output is suppressed while this is not 0.
     quiet: usize,
-    /// So deep are things in others, and so many have there been: a name may be short and mean much.
+    /// The nesting depth now, and all levels entered so far. Both are bounded, since a short name
+    /// can expand to a very long one.
     depth: usize,
     steps: usize,
 }
 
-const DEPTH_MOST: usize = 40;
-const STEPS_MOST: usize = 500;
+const DEPTH_MAX: usize = 40;
+const STEPS_MAX: usize = 500;
 
 type Parsed<T> = core::result::Result<T, Error>;
 
@@ -158,11 +163,11 @@ impl<'a, 'b> Mangled<'a, 'b> {
         found
     }
 
-    fn say(&mut self, text: &str) -> Result {
+    fn write(&mut self, text: &str) -> Result {
         if self.quiet == 0 { self.out.write_str(text) } else { Ok(()) }
     }
 
-    /// Digits and letters up to `_`; none stand for 0, and others for one more than they say.
+    /// A number in base 62, up to `_`: no digits mean 0, others one more than their value.
     fn number(&mut self) -> Parsed<usize> {
         if self.eat(b'_') {
             return Ok(0);
@@ -181,12 +186,12 @@ impl<'a, 'b> Mangled<'a, 'b> {
         }
     }
 
-    /// A number behind a letter, if the letter is there.
+    /// The number behind `letter`, if the letter comes next.
     fn optional(&mut self, letter: u8) -> Parsed<Option<usize>> {
         if self.eat(letter) { self.number().map(Some) } else { Ok(None) }
     }
 
-    /// A name, and which of those of this name it is.
+    /// An identifier, and its index among those of the same name.
     fn identifier(&mut self) -> Parsed<(&'a str, usize)> {
         let nth = self.optional(b's')?.map_or(0, |nth| nth + 1);
         self.eat(b'u');
@@ -203,11 +208,11 @@ impl<'a, 'b> Mangled<'a, 'b> {
         Ok((core::str::from_utf8(name).map_err(|_| Error)?, nth))
     }
 
-    /// Runs `work` one level deeper.
+    /// Runs `work` one level deeper. Fails beyond the limits of depth and steps.
     fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.depth += 1;
         self.steps += 1;
-        if self.depth > DEPTH_MOST || self.steps > STEPS_MOST {
+        if self.depth > DEPTH_MAX || self.steps > STEPS_MAX {
             return Err(Error);
         }
         let done = work(self);
@@ -215,8 +220,8 @@ impl<'a, 'b> Mangled<'a, 'b> {
         done
     }
 
-    /// Runs `work` on what an earlier place says.
-    fn earlier(&mut self, work: impl FnOnce(&mut Self) -> Result) -> Result {
+    /// A back reference: runs `work` at an earlier position of the text.
+    fn back_reference(&mut self, work: impl FnOnce(&mut Self) -> Result) -> Result {
         let letter = self.at - 1;
         let target = self.number()?;
         if target >= letter {
@@ -225,13 +230,13 @@ impl<'a, 'b> Mangled<'a, 'b> {
         if self.quiet > 0 {
             return Ok(());
         }
-        let back = core::mem::replace(&mut self.at, target);
+        let at = core::mem::replace(&mut self.at, target);
         let done = self.deeper(work);
-        self.at = back;
+        self.at = at;
         done
     }
 
-    /// A path: `value` where its generic arguments are written with `::`.
+    /// A path. `value`: it names a value, so `::` precedes its generic arguments.
     fn path(&mut self, value: bool) -> Result {
         self.deeper(|this| this.path_here(value))
     }
@@ -240,7 +245,7 @@ impl<'a, 'b> Mangled<'a, 'b> {
         match self.next()? {
             b'C' => {
                 let (name, _) = self.identifier()?;
-                self.say(name)
+                self.write(name)
             }
             b'N' => {
                 let space = self.next()?;
@@ -251,8 +256,8 @@ impl<'a, 'b> Mangled<'a, 'b> {
                     b'S' => self.numbered("::{shim#", nth),
                     _ if name.is_empty() => Ok(()),
                     _ => {
-                        self.say("::")?;
-                        self.say(name)
+                        self.write("::")?;
+                        self.write(name)
                     }
                 }
             }
@@ -261,31 +266,31 @@ impl<'a, 'b> Mangled<'a, 'b> {
                     self.optional(b's')?;
                     self.quietly(|this| this.path(false))?;
                 }
-                self.say("<")?;
+                self.write("<")?;
                 self.kind()?;
                 if kind != b'M' {
-                    self.say(" as ")?;
+                    self.write(" as ")?;
                     self.path(false)?;
                 }
-                self.say(">")
+                self.write(">")
             }
             b'I' => {
                 self.path(value)?;
-                self.say(if value { "::<" } else { "<" })?;
+                self.write(if value { "::<" } else { "<" })?;
                 self.list(Self::argument)?;
-                self.say(">")
+                self.write(">")
             }
-            b'B' => self.earlier(|this| this.path_here(value)),
+            b'B' => self.back_reference(|this| this.path_here(value)),
             _ => Err(Error),
         }
     }
 
     fn numbered(&mut self, before: &str, number: usize) -> Result {
-        self.say(before)?;
+        self.write(before)?;
         if self.quiet == 0 {
             write!(self.out, "{number}")?;
         }
-        self.say("}")
+        self.write("}")
     }
 
     fn quietly(&mut self, work: impl FnOnce(&mut Self) -> Result) -> Result {
@@ -295,11 +300,11 @@ impl<'a, 'b> Mangled<'a, 'b> {
         done
     }
 
-    /// Things up to `E`, with commas between. How many.
+    /// Items up to `E`, separated by commas. Returns their number.
     fn list(&mut self, each: impl Fn(&mut Self) -> Result) -> Parsed<usize> {
         let mut count = 0;
         while !self.eat(b'E') {
-            self.say(if count > 0 { ", " } else { "" })?;
+            self.write(if count > 0 { ", " } else { "" })?;
             each(self)?;
             count += 1;
         }
@@ -309,7 +314,7 @@ impl<'a, 'b> Mangled<'a, 'b> {
     /// A generic argument.
     fn argument(&mut self) -> Result {
         if self.optional(b'L')?.is_some() {
-            return self.say("'_");
+            return self.write("'_");
         }
         if self.eat(b'K') { self.constant() } else { self.kind() }
     }
@@ -322,56 +327,56 @@ impl<'a, 'b> Mangled<'a, 'b> {
     fn kind_here(&mut self) -> Result {
         let tag = self.next()?;
         if let Some(name) = basic(tag) {
-            return self.say(name);
+            return self.write(name);
         }
         match tag {
             b'R' | b'Q' => {
                 self.optional(b'L')?;
-                self.say(if tag == b'R' { "&" } else { "&mut " })?;
+                self.write(if tag == b'R' { "&" } else { "&mut " })?;
                 self.kind()
             }
             b'P' | b'O' => {
-                self.say(if tag == b'P' { "*const " } else { "*mut " })?;
+                self.write(if tag == b'P' { "*const " } else { "*mut " })?;
                 self.kind()
             }
             b'A' | b'S' => {
-                self.say("[")?;
+                self.write("[")?;
                 self.kind()?;
                 if tag == b'A' {
-                    self.say("; ")?;
+                    self.write("; ")?;
                     self.constant()?;
                 }
-                self.say("]")
+                self.write("]")
             }
             b'T' => {
-                self.say("(")?;
+                self.write("(")?;
                 let count = self.list(Self::kind)?;
-                self.say(if count == 1 { ",)" } else { ")" })
+                self.write(if count == 1 { ",)" } else { ")" })
             }
             b'F' => {
                 self.optional(b'G')?;
                 let safe = !self.eat(b'U');
-                self.say(if safe { "fn(" } else { "unsafe fn(" })?;
+                self.write(if safe { "fn(" } else { "unsafe fn(" })?;
                 if self.eat(b'K') && !self.eat(b'C') {
                     self.identifier()?;
                 }
                 self.list(Self::kind)?;
-                self.say(")")?;
+                self.write(")")?;
                 if self.eat(b'u') {
                     return Ok(());
                 }
-                self.say(" -> ")?;
+                self.write(" -> ")?;
                 self.kind()
             }
             b'D' => {
                 self.optional(b'G')?;
-                self.say("dyn ")?;
+                self.write("dyn ")?;
                 let mut first = true;
                 while !self.eat(b'E') {
-                    self.say(if first { "" } else { " + " })?;
+                    self.write(if first { "" } else { " + " })?;
                     first = false;
                     self.path(false)?;
-                    // What associated types are is left out.
+                    // Bounds of associated types are left out.
                     while self.eat(b'p') {
                         self.identifier()?;
                         self.quietly(Self::kind)?;
@@ -379,7 +384,7 @@ impl<'a, 'b> Mangled<'a, 'b> {
                 }
                 self.optional(b'L').map(|_| ())
             }
-            b'B' => self.earlier(Self::kind_here),
+            b'B' => self.back_reference(Self::kind_here),
             _ => {
                 self.at -= 1;
                 self.path(false)
@@ -387,13 +392,13 @@ impl<'a, 'b> Mangled<'a, 'b> {
         }
     }
 
-    /// A constant: numbers of up to 64 bits as such.
+    /// A constant. Numbers of more than 64 bits are shown as `?`.
     fn constant(&mut self) -> Result {
         if self.eat(b'p') {
-            return self.say("_");
+            return self.write("_");
         }
         if self.eat(b'B') {
-            return self.earlier(Self::constant);
+            return self.back_reference(Self::constant);
         }
         let tag = self.next()?;
         basic(tag).ok_or(Error)?;
@@ -401,17 +406,19 @@ impl<'a, 'b> Mangled<'a, 'b> {
         let start = self.at;
         while self.next()? != b'_' {}
         let digits = core::str::from_utf8(&self.text[start..self.at - 1]).map_err(|_| Error)?;
-        self.say(if negative { "-" } else { "" })?;
+        self.write(if negative { "-" } else { "" })?;
         let number = if digits.is_empty() { Ok(0) } else { u64::from_str_radix(digits, 16) };
         match number {
             Ok(number) if self.quiet == 0 => write!(self.out, "{number}"),
             Ok(_) => Ok(()),
-            Err(_) => self.say("?"),
+            Err(_) => self.write("?"),
         }
     }
 }
 
+/// The name of a basic type.
 fn basic(tag: u8) -> Option<&'static str> {
+    // By letter, from `a` to `z`.
     const NAMES: [&str; 26] = [
         "i8", "bool", "char", "f64", "str", "f32", "", "u8", "isize", "usize", "", "i32", "u32",
         "i128", "u128", "_", "", "", "i16", "u16", "()", "...", "", "i64", "u64", "!",
@@ -490,7 +497,7 @@ mod tests {
 
     #[test]
     fn a_name_that_refers_to_itself_ends() {
-        // Each pair is twice as long as the one before it.
+        // Each pair expands to twice the length of the pair before it.
         let mut name = String::from("_RINvCs1_1a1fT");
         let mut at = name.len() - 3;
         name += "mm";

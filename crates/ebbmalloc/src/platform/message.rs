@@ -1,10 +1,10 @@
-//! Text for people, made without allocating.
+//! Formats messages for people without allocating.
 
 use core::fmt::{Arguments, Display, Formatter, Result, Write};
 
-use crate::platform::os::Os;
+use crate::platform::os::OsReports;
 
-/// A line of text in a buffer on the stack; what does not fit is cut.
+/// A line of text in a buffer on the stack. Text beyond its capacity is cut off.
 pub(crate) struct Line {
     buffer: [u8; Line::CAPACITY],
     length: usize,
@@ -12,15 +12,15 @@ pub(crate) struct Line {
 
 impl Line {
     const CAPACITY: usize = 320;
-    /// What every line for people starts with.
+    /// The start of every line for people.
     pub const START: &str = "ebbmalloc: ";
 
-    /// Writes [`Line::START`], the text and a line feed to standard error, in one piece.
+    /// Writes [`Line::START`], the text and a line feed to standard error, by one call.
     #[cold]
     #[inline(never)]
-    pub fn print(os: &impl Os, text: Arguments) {
+    pub fn print(os: &impl OsReports, text: Arguments) {
         let mut line = Self { buffer: [0; Self::CAPACITY], length: 0 };
-        // Writing to a line cannot fail; it cuts.
+        // Writing to a line never fails: it cuts.
         let _ = line.write_str(Self::START);
         let _ = line.write_fmt(text);
         let end = line.length.min(Self::CAPACITY - 1);
@@ -31,16 +31,15 @@ impl Line {
 
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> Result {
-        let room = Self::CAPACITY - self.length;
-        let taken = text.len().min(room);
-        self.buffer[self.length..][..taken].copy_from_slice(&text.as_bytes()[..taken]);
-        self.length += taken;
+        let length = text.len().min(Self::CAPACITY - self.length);
+        self.buffer[self.length..][..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
         Ok(())
     }
 }
 
-/// `value` in units of so many, rounded to so many digits behind the point. A width that is asked for is that
-/// of all of it. Floating-point numbers would bring 30 KiB of code along.
+/// Shows `value` divided by `unit`, rounded to `digits` digits after the point. A format width
+/// counts all characters. Formatting floating-point numbers instead would add 30 KiB of code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Decimal {
     pub value: u64,
@@ -53,21 +52,21 @@ impl Display for Decimal {
         let &Self { value, unit, digits } = self;
         let scale = 10u128.pow(digits as u32);
         let rounded = (value as u128 * scale + unit as u128 / 2) / unit as u128;
-        let (whole, rest) = ((rounded / scale) as u64, (rounded % scale) as u64);
+        let (whole, fraction) = ((rounded / scale) as u64, (rounded % scale) as u64);
         let width = f.width().unwrap_or(0);
         if digits == 0 {
             return write!(f, "{whole:>width$}");
         }
-        write!(f, "{whole:>0$}.{rest:0digits$}", width.saturating_sub(digits + 1))
+        write!(f, "{whole:>0$}.{fraction:0digits$}", width.saturating_sub(digits + 1))
     }
 }
 
-/// How many percent one number is of another.
+/// `part` as a percentage of `of`.
 pub(crate) fn percent(part: u64, of: u64, digits: usize) -> Decimal {
     Decimal { value: 100 * part, unit: of.max(1), digits }
 }
 
-/// A number of bytes for people. A width that is asked for is that of the number.
+/// Shows a number of bytes in B, KiB or MiB. A format width counts the number without its unit.
 pub(crate) struct Bytes(pub u64);
 
 impl Display for Bytes {

@@ -1,4 +1,4 @@
-//! What the engine asks of the machine: the operating system, atomics and locks, options, messages.
+//! Gives the engine its platform: the operating system, atomics, a lock, options and messages.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod kernel;

@@ -1,29 +1,31 @@
-//! Options: environment variables, read once at start. Declared once, below; parsing, messages
-//! and `docs/options.md` come from the declaration.
+//! Reads the options: environment variables, once at start. Parsing, messages and `docs/options.md`
+//! all come from the declarations below.
 
 use core::num::NonZeroU32;
 
 use crate::platform::message::Line;
 use crate::platform::os::Os;
 
-/// Whether this build has what finds mistakes: check mode, harden mode and sampling. In one without, what asks for them asks this
-/// first, and the compiler leaves out what no choice leads to.
+/// Whether this build has check mode, harden mode and sampling. Code tests this before it asks for
+/// them, so that the compiler leaves them out of other builds.
 pub(crate) const CAREFUL: bool = cfg!(feature = "careful");
-/// The same for what a program says of itself: statistics, and which mode is in force.
+/// Whether this build has statistics and `EBB_EXPLAIN`. Code tests it as it does [`CAREFUL`].
 pub(crate) const TELLING: bool = cfg!(feature = "stats");
 
-/// Declares an option's type: its values, the words for them, and what each means.
+/// Declares an option's type: its values, the words for each, and their meaning.
 macro_rules! choices {
-    ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $($word:literal)|+,)+ }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[doc = $doc:literal])+ $variant:ident = $($word:literal)|+,)+
+    }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
 
         impl $name {
             fn parse(word: &[u8]) -> Option<Self> {
-                // In the order of the words.
-                const MEANT: &[$name] = &[$($({ let _ = $word; $name::$variant }),+),+];
-                MEANT.get(position(Self::EXPECTED, word)?).copied()
+                // Parallel to the words.
+                const VALUES: &[$name] = &[$($({ let _ = $word; $name::$variant }),+),+];
+                VALUES.get(position(Self::EXPECTED, word)?).copied()
             }
 
             const EXPECTED: &str = concat!($($("|", $word),+),+);
@@ -32,22 +34,23 @@ macro_rules! choices {
     };
 }
 
-/// Which of the words it is, each of which has a bar before it.
+/// The index of `word` in `words`, where a bar precedes each word.
 #[inline(never)]
 fn position(words: &str, word: &[u8]) -> Option<usize> {
-    words.as_bytes().split(|&byte| byte == b'|').skip(1).position(|known| known == word)
+    words.as_bytes().split(|&byte| byte == b'|').skip(1).position(|candidate| candidate == word)
 }
 
 choices! {
     /// Which front end serves small blocks.
     ModeChoice {
-        /** The best that works here: percpu; else thread for the first 4 threads per CPU and slot for the others. */
+        /// The best that works here: percpu; else thread for the first 4 threads per CPU and slot
+        /// for the others.
         Auto = "auto",
-        /** A cache for each virtual CPU, by restartable sequences. Without them, as `auto`. */
+        /// A cache for each virtual CPU, by restartable sequences. Without them, as `auto`.
         PerCpu = "percpu",
-        /** A cache for each thread, emptied when the thread exits. */
+        /// A cache for each thread, emptied when the thread exits.
         Thread = "thread",
-        /** One cache per CPU, each behind a try-lock; any thread may use any of them. */
+        /// One cache per CPU, each behind a try-lock; any thread may use any of them.
         Slot = "slot",
     }
 }
@@ -55,13 +58,13 @@ choices! {
 choices! {
     /// Whether statistics are kept and printed when the program exits.
     StatsChoice {
-        /** Prints nothing. */
+        /// Prints nothing.
         Off = "0" | "",
-        /** Statistics as text on standard error, then where resident memory is (`docs/why.md`). */
+        /// Statistics as text on standard error, then where resident memory is (`docs/why.md`).
         Text = "1",
-        /** Statistics as one line of JSON on standard error. */
+        /// Statistics as one line of JSON on standard error.
         Json = "json",
-        /** Statistics as OpenMetrics text, which Prometheus reads, on standard error. */
+        /// Statistics as OpenMetrics text, which Prometheus reads, on standard error.
         OpenMetrics = "openmetrics",
     }
 }
@@ -69,9 +72,9 @@ choices! {
 choices! {
     /// Whether a thread of the engine returns unused memory to the kernel.
     ScavengerChoice {
-        /** Starts in programs where several threads allocate, once 4 MiB are in use. */
+        /// Starts in programs where several threads allocate, once 4 MiB are in use.
         Auto = "auto" | "1",
-        /** Never starts: memory returns to the kernel only while the program frees blocks. */
+        /// Never starts: memory returns to the kernel only while the program frees blocks.
         Off = "0" | "off",
     }
 }
@@ -79,9 +82,10 @@ choices! {
 choices! {
     /// Whether a program prints at start which front end serves it.
     ExplainChoice {
-        /** Prints nothing. */
+        /// Prints nothing.
         Off = "0" | "",
-        /** Prints one line on standard error: the mode, the reason, and the other modes that would work. */
+        /// Prints one line on standard error: the mode, the reason, and the other modes that would
+        /// work.
         On = "1",
     }
 }
@@ -89,11 +93,12 @@ choices! {
 choices! {
     /// Whether each block is checked.
     CheckChoice {
-        /** No. */
+        /// No.
         Off = "0" | "",
-        /** Mistakes stop the program with a report; blocks still held at exit are listed (`docs/check.md`). */
+        /// Mistakes stop the program with a report; blocks still held at exit are listed
+        /// (`docs/check.md`).
         On = "1",
-        /** As `1`, without the list at exit. */
+        /// As `1`, without the list at exit.
         NoLeaks = "noleaks",
     }
 }
@@ -101,9 +106,10 @@ choices! {
 choices! {
     /// Whether mistakes are made hard to exploit.
     HardenChoice {
-        /** No. */
+        /// No.
         Off = "0" | "",
-        /** Random order of blocks, late reuse, zeroed free blocks and guard pages; mistakes that are noticed stop the program (`docs/harden.md`). */
+        /// Random order of blocks, late reuse, zeroed free blocks and guard pages; mistakes that
+        /// are noticed stop the program (`docs/harden.md`).
         On = "1",
     }
 }
@@ -111,9 +117,9 @@ choices! {
 /// Whether blocks are sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SampleChoice {
-    /// None is.
+    /// No block is sampled.
     Off,
-    /// About one of so many.
+    /// One in this many blocks is, on average.
     OneOf(NonZeroU32),
 }
 
@@ -134,25 +140,26 @@ impl SampleChoice {
         ("|0|", "No."),
         (
             "|5000|1000",
-            "Samples one in N of the blocks that refill caches, on average, at most one per refill. `1` samples every block while slots are left.",
+            "Samples one in N of the blocks that refill caches, on average, at most one per \
+             refill. `1` samples every block while slots are left.",
         ),
     ];
 }
 
-/// How much memory the engine may hold at most.
+/// The most memory that blocks may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitChoice {
-    /// As much as there is.
+    /// No limit.
     None,
-    /// So many bytes.
+    /// A limit in bytes.
     Bytes(u64),
-    /// A share of what the process may have, by its control group or by the machine.
+    /// A limit in percent of the control group's memory limit, or of the machine's memory.
     Percent(u8),
 }
 
 impl LimitChoice {
-    /// No program gets far with less: a number without the suffix that was meant.
-    const LEAST: u64 = 1 << 20;
+    /// A lower limit is probably a number whose suffix was forgotten: no program gets far with it.
+    const MIN_BYTES: u64 = 1 << 20;
 
     fn parse(word: &[u8]) -> Option<Self> {
         let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -168,12 +175,12 @@ impl LimitChoice {
             }
             [] => 0,
             [unit] | [unit, b'i', b'B'] => {
-                1 + b"KMGT".iter().position(|known| *known == unit.to_ascii_uppercase())?
+                1 + b"KMGT".iter().position(|prefix| *prefix == unit.to_ascii_uppercase())?
             }
             _ => return None,
         };
         let bytes = number.checked_mul(1 << (10 * power))?;
-        (bytes >= Self::LEAST).then_some(Self::Bytes(bytes))
+        (bytes >= Self::MIN_BYTES).then_some(Self::Bytes(bytes))
     }
 
     const EXPECTED: &str = "|512M|2GiB|75%, 1M at least";
@@ -182,38 +189,41 @@ impl LimitChoice {
         ("|512M|2GiB|1000000", "Bytes, at least 1M; K, M, G and T are powers of 1,024."),
         (
             "|75%",
-            "A share of the memory limit of the process's control group, or of the machine's memory.",
+            "A share of the memory limit of the process's control group, or of the machine's \
+             memory.",
         ),
     ];
 }
 
 impl Options {
-    /// Whether anything is chosen that [`CAREFUL`] is for.
+    /// Whether an option is set that needs [`CAREFUL`].
     pub(crate) fn is_careful(&self) -> bool {
         self.check != CheckChoice::Off
             || self.harden != HardenChoice::Off
             || self.sample != SampleChoice::Off
     }
 
-    /// The same for [`TELLING`].
+    /// Whether an option is set that needs [`TELLING`].
     pub(crate) fn is_telling(&self) -> bool {
         self.stats != StatsChoice::Off || self.explain != ExplainChoice::Off
     }
 }
 
-/// Declares the options: field, variable, type, default, and what it is for.
+/// Declares the options: for each its purpose, field, type, default and variable.
 macro_rules! options {
-    ($($(#[doc = $doc:literal])+ $field:ident: $kind:ident = $default:ident, $variable:literal;)+) => {
-        /// What the environment asks for.
+    ($(
+        $(#[doc = $doc:literal])+ $field:ident: $kind:ident = $default:ident, $variable:literal;
+    )+) => {
+        /// The options of a process, from its environment.
         #[derive(Clone, Copy, Debug)]
         pub struct Options { $($(#[doc = $doc])+ pub $field: $kind,)+ }
 
         impl Options {
-            /// The value of every option that is not set.
+            /// All options at their defaults.
             pub const DEFAULT: Self = Self { $($field: $kind::$default,)+ };
 
-            /// Reads the environment. A value that makes no sense is named on standard error,
-            /// and the default stands.
+            /// Reads the environment. A value that does not parse is named on standard error, and
+            /// the default stays.
             pub fn read(os: &impl Os) -> Self {
                 let mut options = Self::DEFAULT;
                 $(look_up(os, $variable, $kind::EXPECTED, &mut |word| {
@@ -222,7 +232,7 @@ macro_rules! options {
                 options
             }
 
-            /// The table in `docs/options.md`: a row for each value of each option.
+            /// Writes the tables of `docs/options.md`: one per option, a row per value.
             pub fn document(out: &mut impl core::fmt::Write) -> core::fmt::Result {
                 $(
                     writeln!(out, "## `{}`\n\n{}\n", $variable, concat!($($doc),+).trim())?;
@@ -244,39 +254,39 @@ macro_rules! options {
 }
 
 options! {
-    /** The front end that serves small blocks. Default: `auto`. */
+    /// The front end that serves small blocks. Default: `auto`.
     mode: ModeChoice = Auto, "EBB_MODE";
-    /** Prints at start which mode is in force, and why. Default: off. */
+    /// Prints at start which mode is in force, and why. Default: off.
     explain: ExplainChoice = Off, "EBB_EXPLAIN";
-    /** Keeps statistics and prints them at exit. Default: off. */
+    /// Keeps statistics and prints them at exit. Default: off.
     stats: StatsChoice = Off, "EBB_STATS";
-    /** Checks every block, for tests: slow. Default: off. */
+    /// Checks every block, for tests: slow. Default: off.
     check: CheckChoice = Off, "EBB_CHECK";
-    /// Makes heap mistakes hard to exploit, for production. Ignored if `EBB_CHECK` is set. Default: off.
+    /// Makes heap mistakes hard to exploit, for production. Ignored if `EBB_CHECK` is set. Default:
+    /// off.
     harden: HardenChoice = Off, "EBB_HARDEN";
-    /** Gives some blocks a page of their own, where wrong accesses fault (`docs/sampling.md`). Ignored if `EBB_CHECK` or `EBB_HARDEN` is set. Default: off. */
+    /// Gives some blocks a page of their own, where wrong accesses fault (`docs/sampling.md`).
+    /// Ignored if `EBB_CHECK` or `EBB_HARDEN` is set. Default: off.
     sample: SampleChoice = Off, "EBB_SAMPLE";
-    /// The scavenger: a thread of the engine that returns unused memory to the kernel. Default: `auto`.
+    /// The scavenger: a thread of the engine that returns unused memory to the kernel. Default:
+    /// `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
-    /// The most memory that blocks may take. Beyond it the engine purges free memory, and then allocations fail (NULL
-    /// and ENOMEM). It counts units of 64 KiB, each with 604 bytes of tables: those of large blocks, those of spans with
-    /// a block in use or in a cache, and free ones that are resident. It does not count the slabs of caches, at most
-    /// 256 KiB for each CPU or thread, or memory that the engine did not allocate. Default: none.
+    /// The most memory that blocks may take. Beyond it the engine purges free memory, and then
+    /// allocations fail (NULL and ENOMEM). It counts units of 64 KiB, each with 604 bytes of
+    /// tables: those of large blocks, those of spans with a block in use or in a cache, and free
+    /// ones that are resident. It does not count the slabs of caches, at most 256 KiB for each CPU
+    /// or thread, or memory that the engine did not allocate. Default: none.
     limit: LimitChoice = None, "EBB_LIMIT";
 }
 
-/// Has the value of a variable understood, if it has one; says so where that is not possible.
+/// Passes the value of an environment variable, if it is set, to `parse`. Prints a message if
+/// `parse` returns false.
 #[inline(never)]
-fn look_up(
-    os: &impl Os,
-    variable: &str,
-    expected: &str,
-    understand: &mut dyn FnMut(&[u8]) -> bool,
-) {
+fn look_up(os: &impl Os, variable: &str, expected: &str, parse: &mut dyn FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 32];
     let Some(length) = os.environment(variable, &mut buffer) else { return };
     let value = &buffer[..length];
-    if understand(value) {
+    if parse(value) {
         return;
     }
     let value = core::str::from_utf8(value).unwrap_or("?");

@@ -1,9 +1,10 @@
-//! A generator of random numbers: quick, and seeded by the kernel. It is no cryptographic one.
+//! Generates random numbers fast, from a seed of the kernel's. The generator is not cryptographic.
 
-/// "wyrand" by Wang Yi, which multiplies a counter with itself: 64 x 64 to 128 bits, folded.
+/// The generator "wyrand" by Wang Yi: it multiplies a counter by itself, 64 x 64 to 128 bits, and
+/// folds the product.
 pub(crate) struct Random(u64);
 
-/// Both halves of the product, one over the other.
+/// Exclusive-or of the halves of the 128-bit product.
 #[inline]
 pub(crate) fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;

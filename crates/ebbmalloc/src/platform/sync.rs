@@ -1,6 +1,8 @@
-//! Atomics, and the one lock of the engine. Under `--cfg loom` what protocols are made of is loom's,
-//! so that the tests in `crates/testkit/tests/loom.rs` explore every interleaving of this code;
-//! other atomics are none of a protocol, or lie in raw memory, where loom's cannot.
+//! Provides atomics and the engine's only type of lock.
+//!
+//! Under `--cfg loom`, the types that protocols use are loom's. So the tests in
+//! `crates/testkit/tests/loom.rs` explore every interleaving of this code. The other atomics stay
+//! `core`'s: they take part in no protocol, or lie in raw memory, where loom's cannot.
 
 pub use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(loom))]
@@ -10,7 +12,7 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64 as ProtocolU64};
 
 #[cfg(not(loom))]
 mod cell {
-    /// `core`'s cell with the tracked access that loom's has.
+    /// `core`'s cell with the interface of loom's, which tracks accesses.
     #[repr(transparent)]
     pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
     impl<T> UnsafeCell<T> {
@@ -42,7 +44,8 @@ use crate::platform::kernel::futex::{futex_wait, futex_wake, spin_hint};
 #[cfg(loom)]
 use crate::platform::kernel::loom_park::{futex_wait, futex_wake, spin_hint};
 
-/// Declares constructors that are `const` in every build but loom's, whose types cannot be.
+/// Declares a function that is `const`, except under loom, whose types have no `const`
+/// constructors.
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
         #[cfg(not(loom))]
@@ -56,32 +59,33 @@ pub(crate) use const_fn;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
-/// How often a waiter looks before it sleeps. Sections are short; longer than this and the
-/// holder is probably not running.
+/// Checks of the lock before a waiter sleeps. Critical sections are short: a holder that takes
+/// longer has probably lost its CPU.
 const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
 
-/// A lock around a value: spins briefly, then sleeps on a futex. All zero bytes are a free lock.
+/// A lock around a value. A waiter spins briefly, then sleeps on a futex. All-zero bytes are a free
+/// lock.
 ///
-/// States and transitions as in Drepper, "Futexes are tricky", mutex 2.
+/// States and transitions are those of mutex 2 in Drepper, "Futexes are tricky".
 pub struct Lock<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only by whoever holds the lock.
+// SAFETY: only the holder of the lock reaches the value, so one thread at a time does.
 unsafe impl<T: Send> Sync for Lock<T> {}
-// SAFETY: owning the lock is owning the value.
+// SAFETY: the lock owns its value, which may be sent.
 unsafe impl<T: Send> Send for Lock<T> {}
 
 impl<T> Lock<T> {
     const_fn! {
-        /// A free lock.
+        /// A free lock around `value`.
         pub fn new(value: T) -> Self {
             Self { state: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
         }
     }
 
-    /// Waits until the lock is free and takes it.
+    /// Takes the lock, after waiting for its holder to free it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         self.try_lock().unwrap_or_else(|| {
@@ -96,7 +100,7 @@ impl<T> Lock<T> {
         try_take(&self.state).then(|| self.guard())
     }
 
-    /// Whether nobody holds the lock right now.
+    /// Whether the lock is free right now.
     #[inline]
     pub fn is_free(&self) -> bool {
         self.state.load(Ordering::Relaxed) == FREE
@@ -106,23 +110,25 @@ impl<T> Lock<T> {
         Guard { lock: self, value: ManuallyDrop::new(self.value.get_mut()) }
     }
 
-    /// Takes the lock and keeps it beyond any guard, until [`Lock::force_unlock`]: for `fork`.
+    /// Takes the lock without a guard, until [`Lock::force_unlock`]. For `fork`.
     pub fn hold(&self) {
         core::mem::forget(self.lock());
     }
 
-    /// The guard that [`Lock::hold`] did without.
+    /// Makes a guard of a lock that [`Lock::hold`] took.
     ///
     /// # Safety
-    /// The caller took the lock by that (in the child of a fork, its parent did), and has no other.
+    /// The caller took the lock by [`Lock::hold`], or in the child of a fork, its parent did. The
+    /// lock has no other guard.
     pub unsafe fn resume(&self) -> Guard<'_, T> {
         self.guard()
     }
 
-    /// Frees the lock whoever holds it.
+    /// Frees the lock.
     ///
     /// # Safety
-    /// The caller took it by [`Lock::hold`] (in the child of a fork, its parent did).
+    /// The caller took the lock by [`Lock::hold`], or in the child of a fork, its parent did; or
+    /// the caller ends the lock's guard. Nothing refers to the value any more.
     pub unsafe fn force_unlock(&self) {
         if self.state.swap(FREE, Ordering::Release) == CONTENDED {
             futex_wake(&self.state);
@@ -135,7 +141,7 @@ fn try_take(state: &AtomicU32) -> bool {
     state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Takes a lock that was not free.
+/// Waits for a lock that was not free, and takes it.
 #[cold]
 #[inline(never)]
 fn wait_for(state: &AtomicU32) {
@@ -150,7 +156,7 @@ fn wait_for(state: &AtomicU32) {
     }
 }
 
-/// The right to use the value of a [`Lock`], given back on drop.
+/// Access to the value of a locked [`Lock`]. Dropping it frees the lock.
 pub struct Guard<'a, T> {
     lock: &'a Lock<T>,
     value: ManuallyDrop<MutPtr<T>>,
@@ -160,7 +166,7 @@ impl<T> core::ops::Deref for Guard<'_, T> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists, so the lock is held, by us.
+        // SAFETY: while this guard exists, it holds the lock, so no other thread uses the value.
         unsafe { &*self.value.with(|value| value) }
     }
 }
@@ -168,7 +174,7 @@ impl<T> core::ops::Deref for Guard<'_, T> {
 impl<T> core::ops::DerefMut for Guard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above, and the guard is borrowed exclusively.
+        // SAFETY: the guard holds the lock, and is itself borrowed exclusively.
         unsafe { &mut *self.value.with(|value| value) }
     }
 }
@@ -176,7 +182,7 @@ impl<T> core::ops::DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard holds the lock and ends here; the access ends first.
+        // SAFETY: this guard holds the lock and ends here. The access to the value ends first.
         unsafe {
             ManuallyDrop::drop(&mut self.value);
             self.lock.force_unlock()

@@ -1,4 +1,4 @@
-//! What check mode, hardening and sampling keep of blocks.
+//! State of check mode, harden mode and sampling: what finds mistakes with blocks.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;

@@ -1,8 +1,11 @@
-//! Blocks of a heap that were freed and do not come back yet: for each class a ring of a fixed length, and one of large
-//! blocks. Whoever comes late to a block that he has freed does not meet its next owner.
+//! The quarantine of a heap in harden mode: freed blocks that are not reused for a while.
 //!
-//! A block enters at a random place among the newer half of the ring; the oldest leaves. So it stays for half of the ring's length at
-//! least, and nobody knows when it leaves. The rings of classes lie in the units behind the heap's record.
+//! So a thread that uses a block after freeing it seldom meets the block's next owner. Each class
+//! has a ring of fixed length, and large blocks have one ring. The rings of classes lie in the
+//! units behind the heap's record.
+//!
+//! A block enters a ring at a random place in its newer half, and the oldest block leaves. So a
+//! block stays for at least half of the ring's length, and an attacker cannot tell when it leaves.
 
 use core::ptr;
 
@@ -13,6 +16,7 @@ use crate::safety::tuning::{
 };
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
+/// Length of a class's ring, in blocks.
 const fn length(class: usize) -> usize {
     match SizeClass::from_index(class) {
         None => 0,
@@ -29,7 +33,7 @@ const fn length(class: usize) -> usize {
     }
 }
 
-/// Where the ring of each class begins, and the end of the last.
+/// Start of each class's ring, and the end of the last ring, in blocks.
 static STARTS: [u32; CLASSES + 1] = starts();
 
 const fn starts() -> [u32; CLASSES + 1] {
@@ -44,33 +48,40 @@ const fn starts() -> [u32; CLASSES + 1] {
 
 /// Bytes of a heap's rings.
 pub(crate) const RING_BYTES: usize = starts()[CLASSES] as usize * size_of::<*mut u8>();
-/// Units behind a heap's record that its rings need. They are zero at first.
+/// Units behind a heap's record for its rings. They are zero at first.
 pub(crate) const RING_UNITS: u32 = RING_BYTES.div_ceil(UNIT) as u32;
 
-/// The quarantine of one heap, under its lock.
+/// The quarantine of one heap, under the heap's lock.
 pub(crate) struct Quarantine {
-    /// The next place in each ring.
-    at: [u16; CLASSES],
+    /// Index of the oldest block in each ring.
+    oldest: [u16; CLASSES],
+    /// First units of large blocks.
     large: [UnitIndex; QUARANTINE_LARGE_BLOCKS],
-    large_at: usize,
+    /// Index in `large` for the next large block.
+    large_next: usize,
     large_units: usize,
 }
 
 impl Quarantine {
     pub const fn new() -> Self {
-        Self { at: [0; CLASSES], large: [0; QUARANTINE_LARGE_BLOCKS], large_at: 0, large_units: 0 }
+        Self {
+            oldest: [0; CLASSES],
+            large: [0; QUARANTINE_LARGE_BLOCKS],
+            large_next: 0,
+            large_units: 0,
+        }
     }
 
-    /// The ring of a class of the heap whose record lies at this unit.
+    /// The ring of a class in the heap whose record lies at this unit.
     #[inline]
     fn ring(&mut self, region: &Region, heap: UnitIndex, class: SizeClass) -> &mut [*mut u8] {
         let (start, end) = (STARTS[class.index()] as usize, STARTS[class.index() + 1] as usize);
         let first = region.address(heap + 1).cast::<*mut u8>();
-        // SAFETY: the units behind the record are the rings', whose owner is borrowed.
+        // SAFETY: the units behind the record hold the rings of this quarantine, which we borrow.
         unsafe { core::slice::from_raw_parts_mut(first.add(start), end - start) }
     }
 
-    /// Puts a block in; the one that leaves for it, or null.
+    /// Puts a block in. Returns the block that leaves in its place, or null.
     #[inline]
     pub fn push(
         &mut self,
@@ -80,22 +91,22 @@ impl Quarantine {
         block: *mut u8,
         random: u64,
     ) -> *mut u8 {
-        let at = self.at[class.index()] as usize;
+        let at = self.oldest[class.index()] as usize;
         let ring = self.ring(region, heap, class);
         let length = ring.len();
-        let leaves = ring[at];
+        let leaving = ring[at];
         ring[at] = block;
-        // So many places back, and around the end.
+        // Swaps the block with a random one of the newer half, which lies before it in the ring.
         let back = (random as u32 as usize * (length / 2)) >> 32;
         ring.swap(at, if back > at { at + length - back } else { at - back });
-        self.at[class.index()] = if at + 1 == length { 0 } else { at as u16 + 1 };
-        leaves
+        self.oldest[class.index()] = if at + 1 == length { 0 } else { at as u16 + 1 };
+        leaving
     }
 
-    /// Takes out any block of a class; null if there is none.
+    /// Takes out any block of a class. Returns null if there is none.
     pub fn pop(&mut self, region: &Region, heap: UnitIndex, class: SizeClass) -> *mut u8 {
-        let some = self.ring(region, heap, class).iter_mut().find(|block| !block.is_null());
-        some.map_or(ptr::null_mut(), |block| core::mem::replace(block, ptr::null_mut()))
+        let found = self.ring(region, heap, class).iter_mut().find(|block| !block.is_null());
+        found.map_or(ptr::null_mut(), |block| core::mem::replace(block, ptr::null_mut()))
     }
 
     /// The blocks of a class.
@@ -108,30 +119,32 @@ impl Quarantine {
         self.ring(region, heap, class).iter().copied().filter(|block| !block.is_null())
     }
 
-    /// Puts a large block of so many units in.
+    /// Puts a large block of this many units in.
     pub fn push_large(&mut self, first: UnitIndex, units: u32) {
-        debug_assert!(self.large[self.large_at] == 0);
-        self.large[self.large_at] = first;
-        self.large_at = (self.large_at + 1) % QUARANTINE_LARGE_BLOCKS;
+        debug_assert!(self.large[self.large_next] == 0);
+        self.large[self.large_next] = first;
+        self.large_next = (self.large_next + 1) % QUARANTINE_LARGE_BLOCKS;
         self.large_units += units as usize;
     }
 
-    /// The oldest large block, if it has to leave before one of `more` units comes in; it is out then. One that is larger
-    /// than all may be together is alone.
+    /// Takes out the oldest large block if it must leave before one of `more` units enters.
+    /// Returns its first unit, or 0.
+    ///
+    /// A block larger than the limit of all large blocks stays alone.
     pub fn leaving_large(&mut self, more: u32, units_of: impl Fn(UnitIndex) -> u32) -> UnitIndex {
-        let full = self.large[self.large_at] != 0
+        let full = self.large[self.large_next] != 0
             || self.large_units > 0 && self.large_units + more as usize > QUARANTINE_LARGE_UNITS;
         if full { self.pop_large(units_of) } else { 0 }
     }
 
-    /// Takes out the oldest large block; 0 if there is none.
+    /// Takes out the oldest large block. Returns its first unit, or 0 if there is none.
     pub fn pop_large(&mut self, units_of: impl Fn(UnitIndex) -> u32) -> UnitIndex {
-        let places =
-            (0..QUARANTINE_LARGE_BLOCKS).map(|nth| (self.large_at + nth) % QUARANTINE_LARGE_BLOCKS);
-        let Some(place) = places.into_iter().find(|&place| self.large[place] != 0) else {
+        let indices = (0..QUARANTINE_LARGE_BLOCKS)
+            .map(|nth| (self.large_next + nth) % QUARANTINE_LARGE_BLOCKS);
+        let Some(index) = indices.into_iter().find(|&index| self.large[index] != 0) else {
             return 0;
         };
-        let first = core::mem::take(&mut self.large[place]);
+        let first = core::mem::take(&mut self.large[index]);
         self.large_units -= units_of(first) as usize;
         first
     }

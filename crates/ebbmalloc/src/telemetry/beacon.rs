@@ -1,9 +1,9 @@
-//! The beacon: where another process finds a heap, and how to read it, without symbols and without
-//! stopping anything (`ebb why`).
+//! The beacon: tells another process where an engine's tables are and how to read them.
 //!
-//! It lies where the record of unit 0's span would: unit 0 is never handed out, so it costs nothing. The
-//! table of spans begins a mapping of its own, so whoever looks at the beginnings of a process's anonymous
-//! mappings finds the beacon of every copy of the engine: preloaded, linked or stripped.
+//! `ebb why` needs no symbols and stops nothing. The beacon lies in place of the span record of
+//! unit 0, which is never handed out, so it costs no memory. The table of spans begins a mapping
+//! of its own. So a reader that looks at the start of each anonymous mapping of a process finds
+//! the beacons of all engines: preloaded, linked or stripped.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -15,42 +15,44 @@ use crate::platform::os::Os;
 use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
-/// To be counted up where a reader would misunderstand; sizes speak for themselves.
+/// Version of the layout, to be raised with changes that leave all sizes in [`Shape`] as they are.
 const LAYOUT: u32 = 6;
 
-/// What lies there.
+/// The record at the start of the table of spans.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Beacon {
-    // These stay what they are in every version, so that a reader can tell that it is the wrong one.
+    // These three fields are the same in all versions, so that a reader recognises other versions.
     magic: u64,
     shape: Shape,
     version: [u8; 16],
-    // These may change.
+    // The other fields may change.
     mode: [u8; 8],
+    /// Bytes of an OS page.
     pub(crate) page: usize,
     pub(crate) places: RegionAddresses,
-    /// Caches of virtual CPUs.
+    /// Number of slabs of virtual CPUs.
     pub(crate) slabs: usize,
-    /// Where the record of the slabs of threads lies.
+    /// Address of the record of threads' slabs.
     pub(crate) thread_slabs_at: usize,
     pub(crate) careful: CarefulAddresses,
 }
 
-/// Where what is known of blocks lies where each is looked at, or some are.
+/// Addresses of the state of check mode, harden mode and sampling.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct CarefulAddresses {
-    /// Which care is taken of blocks: a word.
+    /// The safety mode: a word.
     pub care_at: usize,
-    /// What check mode knows, and what it holds back.
+    /// The memory of the check table.
     pub chunks_at: [usize; 3],
+    /// The counts of blocks in the quarantine of check mode.
     pub held_back_at: usize,
-    /// Address and bytes of sampled blocks and their records: two words.
+    /// Two words: address and bytes of sampled blocks and their records.
     pub sampled_at: usize,
 }
 
-/// What a reader must agree on: the layout, and sizes of records.
+/// Layout and record sizes, in which reader and writer must agree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 struct Shape([u32; 8]);
@@ -61,7 +63,7 @@ impl Shape {
         TABLES[1] as u32,
         TABLES[2] as u32,
         TABLES[3] as u32,
-        // Where stacks lie in a slab has no other size.
+        // The layout of a slab is not in any record's size.
         SLAB_SHIFT | (used_bytes() as u32) << 8,
         CLASSES as u32,
         UNIT_SHIFT,
@@ -71,12 +73,12 @@ impl Shape {
 
 const _: () = assert!(size_of::<Beacon>() <= size_of::<Span>());
 
-/// A heap that this version cannot read.
+/// The version of an engine that this version cannot read.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherVersion([u8; 16]);
 
 impl OtherVersion {
-    /// The heap's version.
+    /// The version as text.
     pub fn version(&self) -> &str {
         text(&self.0)
     }
@@ -86,9 +88,9 @@ impl Beacon {
     /// Bytes of a beacon.
     pub const SIZE: usize = size_of::<Self>();
 
-    /// Understands what lies at address `at` of some process; `None` where that is no beacon.
+    /// Decodes memory at address `at` of another process. Returns `None` if it is not a beacon.
     pub fn read(bytes: &[u8; Self::SIZE], at: usize) -> Option<Result<Self, OtherVersion>> {
-        // SAFETY: as long as a beacon, of which any bytes are valid.
+        // SAFETY: the length is that of a beacon, of which any bytes are valid.
         let beacon = unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() };
         if beacon.magic != MAGIC {
             return None;
@@ -96,22 +98,22 @@ impl Beacon {
         if beacon.shape != Shape::OURS {
             return Some(Err(OtherVersion(beacon.version)));
         }
-        // A copy that lies elsewhere is none.
-        let makes_sense = beacon.page.is_power_of_two() && (4096..=UNIT).contains(&beacon.page);
-        (beacon.places.spans == at && makes_sense).then_some(Ok(beacon))
+        // A copy of a beacon at another address does not count.
+        let is_valid = beacon.page.is_power_of_two() && (4096..=UNIT).contains(&beacon.page);
+        (beacon.places.spans == at && is_valid).then_some(Ok(beacon))
     }
 
-    /// The version of the engine that lit it.
+    /// The version of the engine that wrote the beacon.
     pub fn version(&self) -> &str {
         text(&self.version)
     }
 
-    /// "percpu", "thread" or "slot".
+    /// The engine's mode: "percpu", "thread" or "slot".
     pub fn mode(&self) -> &str {
         text(&self.mode)
     }
 
-    /// What an engine would light.
+    /// Makes the beacon of an engine in this process.
     pub(crate) fn new(
         os: &impl Os,
         places: RegionAddresses,
@@ -135,21 +137,23 @@ impl Beacon {
         }
     }
 
-    /// Lights it.
+    /// Writes the beacon into the table of spans.
     ///
     /// # Safety
-    /// The region's first units are committed, and nobody else lights a beacon there.
+    /// The region's first units are committed, and no other thread writes a beacon there.
     pub(crate) unsafe fn light(self, region: &Region) {
-        let place = region.span(0).cast::<MaybeUninit<Self>>();
-        // SAFETY: the caller's; it fits. The magic number comes last, so that no half of one is seen.
+        let beacon = region.span(0).cast::<MaybeUninit<Self>>();
+        // SAFETY: the caller guarantees that the record is committed and not in use; a beacon fits
+        // into it. The magic number is written last, so that no reader sees half a beacon.
         unsafe {
-            place.write(MaybeUninit::new(Self { magic: 0, ..self }));
+            beacon.write(MaybeUninit::new(Self { magic: 0, ..self }));
             fence(Ordering::Release);
-            (*place.cast::<AtomicU64>()).store(self.magic, Ordering::Release);
+            (*beacon.cast::<AtomicU64>()).store(self.magic, Ordering::Release);
         }
     }
 }
 
+/// Text as bytes, cut or padded with zeros.
 fn padded<const N: usize>(text: &str) -> [u8; N] {
     let mut bytes = [0; N];
     let length = text.len().min(N);
@@ -157,6 +161,7 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
+/// Bytes up to the first zero as text.
 fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     core::str::from_utf8(&bytes[..end]).unwrap_or("?")

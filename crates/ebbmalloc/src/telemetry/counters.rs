@@ -1,18 +1,18 @@
-//! Totals that no lock protects.
+//! Counts large blocks, purged bytes and, with `EBB_STATS`, all operations, without locks.
 
 use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::live_bytes::{CounterShard, Live};
 use crate::telemetry::tuning::COUNTER_SHARDS;
 
-/// Large blocks always, every operation where asked for.
+/// The counters of an engine (decisions/0019).
 pub(crate) struct Counters {
     large_blocks: AtomicUsize,
     large_units: AtomicUsize,
     purged: AtomicU64,
     live: Live,
-    places: [CounterShard; COUNTER_SHARDS],
-    /// For when all are taken.
-    crowd: CounterShard,
+    shards: [CounterShard; COUNTER_SHARDS],
+    /// Shared by threads that find all shards taken.
+    shared: CounterShard,
 }
 
 impl Counters {
@@ -22,8 +22,8 @@ impl Counters {
             large_units: AtomicUsize::new(0),
             purged: AtomicU64::new(0),
             live: Live::new(),
-            places: [const { CounterShard::new() }; COUNTER_SHARDS],
-            crowd: CounterShard::new(),
+            shards: [const { CounterShard::new() }; COUNTER_SHARDS],
+            shared: CounterShard::new(),
         }
     }
 
@@ -37,15 +37,17 @@ impl Counters {
         self.large_units.fetch_sub(units as usize, Ordering::Relaxed);
     }
 
-    /// Counts bytes that a thread of this key allocated or freed. Nobody waits, also not a handler that has interrupted a
-    /// thread which was just here, or the child of a fork where another thread was.
+    /// Counts bytes that the thread with this key allocated or freed.
+    ///
+    /// No thread waits here. A signal handler may have interrupted this function, or a process may
+    /// have forked while another thread was in it.
     #[inline(never)]
     pub fn count(&self, key: usize, allocated: usize, freed: usize) {
         let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);
-        let mut places = (0..COUNTER_SHARDS)
-            .map(|step| &self.places[(key % COUNTER_SHARDS + step) % COUNTER_SHARDS]);
-        if !places.any(|place| place.try_count(live, allocated, freed)) {
-            self.crowd.count_together(live, allocated, freed);
+        let mut shards = (0..COUNTER_SHARDS)
+            .map(|step| &self.shards[(key % COUNTER_SHARDS + step) % COUNTER_SHARDS]);
+        if !shards.any(|shard| shard.try_count(live, allocated, freed)) {
+            self.shared.count_together(live, allocated, freed);
         }
     }
 
@@ -54,8 +56,8 @@ impl Counters {
     }
 
     pub fn read(&self) -> CounterTotals {
-        let places = self.places.iter().chain([&self.crowd]).map(CounterShard::read);
-        let (allocated, freed) = places.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let shards = self.shards.iter().chain([&self.shared]).map(CounterShard::read);
+        let (allocated, freed) = shards.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         CounterTotals {
             large_blocks: self.large_blocks.load(Ordering::Relaxed),
             large_units: self.large_units.load(Ordering::Relaxed),
@@ -67,13 +69,19 @@ impl Counters {
     }
 }
 
-/// What the counters say: of large blocks now, and of all bytes since the start.
+/// Values of all counters.
 pub(crate) struct CounterTotals {
+    /// Large blocks in use.
     pub large_blocks: usize,
+    /// Units of large blocks in use.
     pub large_units: usize,
+    /// Bytes allocated since the start, if every operation is counted.
     pub allocated: u64,
+    /// Bytes freed since the start, if every operation is counted.
     pub freed: u64,
+    /// The most live bytes that there were, if every operation is counted.
     pub peak: u64,
+    /// Bytes of free pages in spans that were purged since the start.
     pub purged: u64,
 }
 
@@ -96,7 +104,8 @@ mod tests {
         assert_eq!((counts.allocated, counts.freed, counts.peak), (all + 1, all, all));
     }
 
-    /// Each frees what another has allocated, so that no place is ever even. More threads than places.
+    /// Each thread frees what another allocated, so that no shard is even. There are more threads
+    /// than shards.
     #[test]
     fn threads_lose_no_byte_and_little_of_the_peak() {
         const THREADS: usize = 2 * COUNTER_SHARDS;
@@ -119,16 +128,16 @@ mod tests {
         let passing = (0..ROUNDS).map(|round| round % 1000).sum::<usize>() * THREADS;
         let kept = (THREADS * KEPT) as u64;
         assert_eq!((counts.allocated, counts.freed), (passing as u64 + kept, passing as u64));
-        let most = kept + (THREADS * 1000) as u64;
-        let off = COUNTER_SHARDS as u64 * SHARD_SLACK_BYTES;
-        assert!((kept - off..most + off).contains(&counts.peak), "{} of {kept}", counts.peak);
+        let max = kept + (THREADS * 1000) as u64;
+        let slack = COUNTER_SHARDS as u64 * SHARD_SLACK_BYTES;
+        assert!((kept - slack..max + slack).contains(&counts.peak), "{} of {kept}", counts.peak);
     }
 
-    /// As when handlers interrupt threads that are counting.
+    /// All shards are taken, as if signal handlers had interrupted threads that were counting.
     #[test]
     fn nobody_waits() {
         let totals = Counters::new();
-        totals.places.iter().for_each(CounterShard::take);
+        totals.shards.iter().for_each(CounterShard::take);
         totals.count(7, 10, 0);
         totals.count(7, 0, 9);
         let counts = totals.read();

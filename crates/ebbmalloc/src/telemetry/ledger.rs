@@ -1,7 +1,9 @@
-//! The ledger: for every resident byte of a heap, what it is there for. It is found by a walk over the
-//! region's tables, which changes nothing; so it may be somebody else's heap ([`Ledger::of`]), in use at
-//! that very moment. Then records may be seen in the middle of a change: nothing here trusts them, and
-//! what makes no sense is booked as unclear. The parts add up to what is resident, always.
+//! The ledger: attributes each resident byte of an engine's memory to a purpose.
+//!
+//! It walks the region's tables and changes nothing. So the memory may be another process's
+//! ([`Ledger::of`]), and in use meanwhile. Then a record may be read in the middle of a change. So
+//! no record is trusted, and memory whose record makes no sense is booked as unclear. The parts
+//! always add up to the resident bytes.
 
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::{RegionAddresses, TABLES};
@@ -9,50 +11,60 @@ use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
-/// Units whose pages are asked for at a time.
-const UNITS_AT_A_TIME: usize = 16;
-/// OS pages of so many units: they are 4 KiB at least.
-pub(crate) const PAGES_AT_A_TIME: usize = UNITS_AT_A_TIME * UNIT / 4096;
+/// Units whose residency is requested in one call.
+const UNITS_PER_REQUEST: usize = 16;
+/// OS pages of this many units, where pages are the smallest: 4 KiB.
+pub(crate) const PAGES_AT_A_TIME: usize = UNITS_PER_REQUEST * UNIT / 4096;
 
-/// Declares a record of numbers that can be added up.
+/// Declares a struct of numbers that can be added up.
 macro_rules! sums {
-    ($(#[$meta:meta])* $type:ident { $($(#[doc = $doc:literal])+ $name:ident,)+ } $($more:ident)?) => {
+    (
+        $(#[$meta:meta])*
+        $type:ident { $($(#[doc = $doc:literal])+ $name:ident,)+ } $($by_class:ident)?
+    ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub struct $type {
             $($(#[doc = $doc])+ pub $name: u64,)+
             $(/// By class index; index 0 stays empty.
-            pub $more: [ClassLedger; CLASSES],)?
+            pub $by_class: [ClassLedger; CLASSES],)?
         }
 
         impl $type {
-            /// Nothing.
-            pub const EMPTY: Self = Self { $($name: 0,)+ $($more: [ClassLedger::EMPTY; CLASSES],)? };
+            /// All numbers are 0.
+            pub const EMPTY: Self =
+                Self { $($name: 0,)+ $($by_class: [ClassLedger::EMPTY; CLASSES],)? };
 
-            /// Adds another heap's.
+            /// Adds the numbers of another engine.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+
-                $(for (sum, more) in self.$more.iter_mut().zip(&other.$more) {
-                    sum.add(more);
+                $(for (sum, class) in self.$by_class.iter_mut().zip(&other.$by_class) {
+                    sum.add(class);
                 })?
             }
         }
     };
 }
 
-/// Declares the parts of a ledger: name, label, meaning, and what changes it; then what else it counts.
+/// Declares the parts of a ledger: name, label, meaning and remedy, then further counts.
 macro_rules! parts {
     ({ $($name:ident: $label:literal, $meaning:literal, $knob:literal;)+ }
      $($(#[doc = $doc:literal])+ $count:ident,)+) => {
         sums! {
-            /// Resident bytes of one heap, and what they are there for.
+            /// Resident bytes of one engine, by purpose.
             Ledger { $(#[doc = $meaning] $name,)+ $($(#[doc = $doc])+ $count,)+ } classes
         }
 
         impl Ledger {
-            /// The parts, which add up to all that is resident.
+            /// The parts, which add up to all resident bytes.
             pub fn parts(&self) -> [Part; [$($label),+].len()] {
-                [$(Part { name: stringify!($name), label: $label, bytes: self.$name, meaning: $meaning, knob: $knob }),+]
+                [$(Part {
+                    name: stringify!($name),
+                    label: $label,
+                    bytes: self.$name,
+                    meaning: $meaning,
+                    knob: $knob,
+                }),+]
             }
         }
     };
@@ -62,74 +74,79 @@ parts! {
     {
     small: "small blocks in use",
         "Blocks up to 64 KiB that the program holds.",
-        "the program: free earlier, or allocate less";
+        "free blocks earlier in the program, or allocate less";
     large: "large blocks in use",
-        "Blocks above 64 KiB that the program holds, as far as it has touched them.",
-        "the program: free earlier, or allocate less";
+        "Touched memory of blocks above 64 KiB that the program holds.",
+        "free blocks earlier in the program, or allocate less";
     large_rounding: "behind large blocks",
         "Touched memory between the ends of large blocks and the next multiple of 64 KiB.",
-        "it goes back once a block has had its size for a second or two in programs with threads, in others by ebb_idle() or ebb_malloc_trim(); against the rest, sizes just below a multiple of 64 KiB";
+        "programs with threads return it a second or two after a block last changed size, \
+         others by ebb_idle() or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB";
     cached: "caches",
-        "Free blocks that lie ready for the next malloc of a CPU or a thread.",
-        "ebb_malloc_trim() empties them, in programs with threads a second without use; EBB_MODE chooses who has one";
+        "Free blocks that a CPU or thread keeps for its next malloc.",
+        "programs with threads empty unused caches within seconds; ebb_malloc_trim() empties them \
+         at once, in per-CPU mode with threads only the caller's; EBB_MODE selects per-CPU or \
+         thread caches";
     pinned: "pinned free blocks",
         "Free blocks that stay resident because a neighbour in their span is in use.",
-        "whole pages of them go back after a second in programs with threads, in others by ebb_idle() or ebb_malloc_trim(); against the rest, allocate what lives long together";
+        "programs with threads return whole pages after a second, others by ebb_idle() or \
+         ebb_malloc_trim(); allocate long-lived blocks together";
     span_ends: "ends of spans",
-        "Room at the end of a span that is too small for one more block.",
+        "Ends of spans, too short for one more block.",
         "";
     free_runs: "free runs",
-        "Free memory not yet given back to the kernel, since it may soon be wanted again.",
-        "it goes back within seconds in programs with threads, in others by ebb_idle(); by ebb_malloc_trim() at once";
+        "Free memory not yet returned to the kernel, because it may be needed again soon.",
+        "programs with threads return it within seconds, others by ebb_idle(); \
+         ebb_malloc_trim() returns it at once";
     huge_pages: "rest of huge pages",
-        "Memory without any use yet, resident because the kernel gave a huge page of 2 MiB where a part was touched.",
-        "the sysctl file /sys/kernel/mm/transparent_hugepage/enabled";
+        "Unused memory, resident because the kernel used a 2 MiB huge page.",
+        "set /sys/kernel/mm/transparent_hugepage/enabled";
     tables: "tables",
-        "What ebbmalloc writes down about the memory above, some 1 % of it.",
+        "ebbmalloc's tables about the memory above, some 1 % of it.",
         "";
     quarantine: "quarantine",
-        "Blocks that the program has freed, and that are held back for a while by EBB_CHECK or EBB_HARDEN.",
+        "Freed blocks that EBB_CHECK or EBB_HARDEN keeps from reuse for a while.",
         "run without these variables";
     check_tables: "check tables",
-        "What EBB_CHECK writes down about each block: who allocated it, and who freed it.",
+        "EBB_CHECK's records: who allocated and who freed each block.",
         "run without EBB_CHECK";
     sampled: "sampled blocks",
-        "PageHeap of sampled blocks (EBB_SAMPLE), and what is written down about them.",
+        "Pages of sampled blocks (EBB_SAMPLE), and their records.",
         "run without EBB_SAMPLE";
     slabs: "slabs",
-        "The lists of blocks that caches hold, one slab a CPU or a thread.",
+        "The caches' lists of blocks, one slab per CPU or thread.",
         "EBB_MODE, or fewer threads in thread mode";
     unclear: "unclear",
-        "Memory that changed hands while it was looked at.",
-        "look again";
+        "Memory that changed while it was read.",
+        "repeat the report";
     }
     /// Small blocks that the program holds.
     small_blocks,
     /// Large blocks that the program holds.
     large_blocks,
-    /// The most that of `small` may be due to rounding requests up to size classes.
+    /// The most of `small` that may be rounding of requests up to size classes.
     small_rounding_most,
-    /// Address space made usable.
+    /// Bytes of committed address space.
     committed,
 }
 
-/// A part of a ledger, and what to say about it.
+/// A part of a ledger, with its description.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// For machines.
+    /// Name in JSON.
     pub name: &'static str,
-    /// For people.
+    /// Name in text.
     pub label: &'static str,
-    /// How much is resident.
+    /// Resident bytes.
     pub bytes: u64,
-    /// What it is, in a sentence.
+    /// A sentence that says what the memory is for.
     pub meaning: &'static str,
-    /// What changes it; empty where nothing does.
+    /// How to change the bytes; empty if nothing does.
     pub knob: &'static str,
 }
 
 sums! {
-    /// One size class in a [`Ledger`]; bytes are resident ones.
+    /// One size class in a [`Ledger`]. All bytes are resident bytes.
     ClassLedger {
         /// Spans of the class.
         spans,
@@ -139,80 +156,83 @@ sums! {
         cached,
         /// Free blocks in spans.
         free,
-        /// Blocks that were freed and are held back, by check mode or by hardening.
+        /// Freed blocks in the quarantine of check mode or harden mode.
         held_back,
-        /// In blocks that the program holds.
+        /// Bytes of blocks that the program holds.
         live_bytes,
-        /// In free blocks of caches.
+        /// Bytes of free blocks in caches.
         cached_bytes,
-        /// In free blocks of spans.
+        /// Bytes of free blocks in spans.
         pinned_bytes,
-        /// Behind the last blocks of spans.
+        /// Bytes behind the last blocks of spans.
         end_bytes,
-        /// Spans of which less than half of the blocks are in use, or in caches.
+        /// Spans with less than half of their blocks in use or in caches.
         sparse_spans,
-        /// The blocks in use, or in caches, that keep these spans.
+        /// Blocks in use or in caches, in these spans.
         sparse_blocks,
-        /// In free blocks of these spans.
+        /// Bytes of free blocks in these spans.
         sparse_bytes,
     }
 }
 
 impl ClassLedger {
-    /// Blocks in all of its spans.
+    /// Blocks in all spans of the class.
     pub fn blocks(&self) -> u64 {
         self.live + self.cached + self.free + self.held_back
     }
 }
 
-/// A heap's tables, wherever they are. Units that are asked for are committed.
+/// The tables of an engine, in this process or another. Callers ask for committed units only.
 pub(crate) trait Tables {
+    /// Bytes of an OS page.
     fn page(&self) -> usize;
     fn places(&self) -> RegionAddresses;
-    /// Units that are committed.
+    /// Number of committed units.
     fn committed(&self) -> usize;
-    /// What begins at a unit, and what the map says of it.
+    /// The run that begins at a unit, and the unit's map entry.
     fn run(&mut self, unit: usize) -> (Run, MapEntry);
     /// The span of this class that begins at a unit, if one still does.
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span>;
-    /// What is done with each block beside handing it out: 0 for nothing.
+    /// [`CHECKED`], [`HARDENED`], [`SAMPLED`], or 0 for none.
     fn safety_mode(&self) -> usize;
-    /// By class the blocks that check mode holds back.
+    /// Blocks in the quarantine of check mode.
     fn held_back(&mut self) -> HeldBack;
-    /// Resident bytes of what check mode knows, and of sampled blocks.
+    /// Resident bytes of the check table, and of sampled blocks with their records.
     fn careful_bytes(&mut self) -> (u64, u64);
-    /// Resident bytes of all slabs, and by class the blocks that caches hold.
+    /// Resident bytes of all slabs, and blocks in caches by class.
     fn slabs(&mut self) -> (u64, [usize; CLASSES]);
-    /// Which pages from an address on are resident.
+    /// Sets which pages are resident, beginning with the page at `address`.
     fn resident(&mut self, address: usize, pages: &mut [bool]);
 }
 
-/// What check mode holds back: blocks by class, of which those of index 0 are large, and bytes in large ones.
+/// Blocks in the quarantine of check mode.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct HeldBack {
+    /// Blocks by class index; index 0 counts large blocks.
     pub blocks: [u32; CLASSES],
+    /// Bytes of large blocks.
     pub large_bytes: u64,
 }
 
 impl HeldBack {
     pub const NONE: Self = Self { blocks: [0; CLASSES], large_bytes: 0 };
 
-    /// Understands what lies where there is one in another process.
+    /// Decodes a record that was read from another process.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
-        // SAFETY: as long, and any bytes are valid.
+        // SAFETY: the length is that of a record, of which any bytes are valid.
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 }
 
-/// What [`Tables::care`] says.
+/// Values of [`Tables::safety_mode`].
 pub(crate) const CHECKED: usize = 1;
 pub(crate) const HARDENED: usize = 2;
 pub(crate) const SAMPLED: usize = 3;
 
-/// The same for people and machines.
-pub(crate) fn name_of_safety_mode(care: usize) -> &'static str {
-    match care {
+/// The name of a safety mode, as reports print it; empty for none.
+pub(crate) fn name_of_safety_mode(safety_mode: usize) -> &'static str {
+    match safety_mode {
         CHECKED => "check",
         HARDENED => "harden",
         SAMPLED => "sample",
@@ -221,21 +241,21 @@ pub(crate) fn name_of_safety_mode(care: usize) -> &'static str {
 }
 
 impl Ledger {
-    /// All that is resident.
+    /// All resident bytes.
     pub fn resident(&self) -> u64 {
         self.parts().iter().map(|part| part.bytes).sum()
     }
 
-    /// Free memory, whatever keeps it.
+    /// Resident bytes that the program has freed, and may get again.
     pub fn free(&self) -> u64 {
         self.cached + self.pinned + self.free_runs
     }
 
-    /// Walks the tables.
+    /// Makes a ledger by a walk over the tables.
     pub(crate) fn walk(tables: &mut impl Tables) -> Self {
         let mut ledger = Self::EMPTY;
         let units = tables.committed();
-        // Unit 0 is nobody's, but may be resident.
+        // Unit 0 is never handed out, but may be resident.
         let mut unit = 0;
         while unit < units {
             let (run, entry) = tables.run(unit);
@@ -243,28 +263,29 @@ impl Ledger {
             ledger.book_run(tables, unit..end, run, entry);
             unit = end;
         }
-        let (slabs, held) = tables.slabs();
+        let (slab_bytes, cached) = tables.slabs();
         let held_back =
             if tables.safety_mode() == CHECKED { tables.held_back() } else { HeldBack::NONE };
         for class in SizeClass::all() {
             let index = class.index();
-            // What hardening holds back its spans say.
+            // Blocks in quarantine of harden mode were counted in their spans.
             let blocks = held_back.blocks[index] as u64 + ledger.classes[index].held_back;
             ledger.book_held_back(class, blocks);
-            ledger.book_cached(class, held[index] as u64);
+            ledger.book_cached(class, cached[index] as u64);
         }
-        let large = held_back.large_bytes.min(ledger.large);
-        ledger.large -= large;
-        ledger.quarantine += large;
+        let large_bytes = held_back.large_bytes.min(ledger.large);
+        ledger.large -= large_bytes;
+        ledger.quarantine += large_bytes;
         ledger.large_blocks -= (held_back.blocks[0] as u64).min(ledger.large_blocks);
         if tables.safety_mode() != 0 {
             (ledger.check_tables, ledger.sampled) = tables.careful_bytes();
         }
-        ledger.slabs = slabs;
+        ledger.slabs = slab_bytes;
         ledger.book_tables(tables, units);
         ledger
     }
 
+    /// Books the run in these units: a span, a large block, or free memory.
     fn book_run(
         &mut self,
         tables: &mut impl Tables,
@@ -302,34 +323,35 @@ impl Ledger {
                 State::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
                 State::InUse if run.units > 0 => &mut self.unclear,
                 State::Dirty => &mut self.free_runs,
-                // Never used, or given back.
+                // Never used, or purged.
                 _ => &mut self.huge_pages,
             };
             *part += page as u64;
         });
     }
 
+    /// Books a span that begins at `unit`.
     fn book_span(&mut self, tables: &mut impl Tables, unit: usize, class: SizeClass, span: &Span) {
         let (blocks, size, page) = (span.blocks(class), class.size(), tables.page());
         let bytes = span.bytes();
         let free = span.count_free(blocks);
-        // Of most spans all pages are resident: begin with that, and take off those that are not.
-        let mut split = Split {
+        // All pages of most spans are resident: begin with all, and subtract those that are not.
+        let mut resident = SpanBytes {
             claimed: (blocks - free) * size,
             free: free * size,
             end: bytes - blocks * size,
         };
-        let (mut expected, mut missing) = (0, |from: usize, to: usize| {
+        let (mut expected, mut subtract) = (0, |from: usize, to: usize| {
             for missing in (from..to).step_by(page) {
-                split.take_off(class, span, missing, missing + page);
+                resident.subtract(class, span, missing, missing + page);
             }
         });
         let address = address_of(tables, unit);
         for_each_resident(tables, address, bytes, |offset| {
-            missing(expected, offset);
+            subtract(expected, offset);
             expected = offset + page;
         });
-        missing(expected, bytes);
+        subtract(expected, bytes);
 
         let row = &mut self.classes[class.index()];
         row.held_back +=
@@ -337,20 +359,21 @@ impl Ledger {
         row.spans += 1;
         row.live += (blocks - free) as u64;
         row.free += free as u64;
-        row.live_bytes += split.claimed as u64;
-        row.pinned_bytes += split.free as u64;
-        row.end_bytes += split.end as u64;
+        row.live_bytes += resident.claimed as u64;
+        row.pinned_bytes += resident.free as u64;
+        row.end_bytes += resident.end as u64;
         if free * 2 > blocks {
             row.sparse_spans += 1;
             row.sparse_blocks += (blocks - free) as u64;
-            row.sparse_bytes += split.free as u64;
+            row.sparse_bytes += resident.free as u64;
         }
-        self.pinned += split.free as u64;
-        self.span_ends += split.end as u64;
+        self.pinned += resident.free as u64;
+        self.span_ends += resident.end as u64;
     }
 
-    /// Tells what is held back of a class from what the program has. Such blocks were just in use, and written, so they are taken to be
-    /// resident.
+    /// Moves blocks in quarantine from the program's blocks of a class to the quarantine.
+    ///
+    /// Such blocks were just in use, and written, so they are taken to be resident.
     fn book_held_back(&mut self, class: SizeClass, blocks: u64) {
         let row = &mut self.classes[class.index()];
         row.held_back = blocks.min(row.live);
@@ -360,12 +383,13 @@ impl Ledger {
         self.quarantine += bytes;
     }
 
-    /// Tells what caches hold of a class from what the program does. Cached blocks were just in use, so
-    /// they are taken to be resident.
-    fn book_cached(&mut self, class: SizeClass, held: u64) {
+    /// Moves blocks in caches from the program's blocks of a class to the caches.
+    ///
+    /// Cached blocks were just in use, so they are taken to be resident.
+    fn book_cached(&mut self, class: SizeClass, cached: u64) {
         let row = &mut self.classes[class.index()];
         let claimed = row.live_bytes;
-        row.cached = held.min(row.live);
+        row.cached = cached.min(row.live);
         row.live -= row.cached;
         row.cached_bytes = (row.cached * class.size() as u64).min(claimed);
         row.live_bytes = claimed - row.cached_bytes;
@@ -375,9 +399,10 @@ impl Ledger {
         self.small_rounding_most += rounding_most(class, row.live).min(row.live_bytes);
     }
 
+    /// Books the tables of the first `units` units.
     fn book_tables(&mut self, tables: &mut impl Tables, units: usize) {
-        let (page, places) = (tables.page(), tables.places());
-        let starts = [places.keys, places.map, places.runs, places.spans];
+        let (page, addresses) = (tables.page(), tables.places());
+        let starts = [addresses.keys, addresses.map, addresses.runs, addresses.spans];
         for (address, entry) in starts.into_iter().zip(TABLES) {
             let bytes = (units * entry).next_multiple_of(page);
             for_each_resident(tables, address, bytes, |_| self.tables += page as u64);
@@ -385,22 +410,23 @@ impl Ledger {
     }
 }
 
-/// The most that so many blocks of a class may be larger than what was asked for: they would be of the class below.
+/// The most bytes by which `blocks` blocks of a class may exceed their requests. Smaller requests
+/// would be of the class below.
 pub(crate) fn rounding_most(class: SizeClass, blocks: u64) -> u64 {
     let below = SizeClass::from_index(class.index() - 1).map_or(0, SizeClass::size);
     blocks * (class.size() - below - 1) as u64
 }
 
-/// Resident bytes of a span.
-struct Split {
+/// Resident bytes of a span: of claimed blocks, of free blocks, and behind the last block.
+struct SpanBytes {
     claimed: usize,
     free: usize,
     end: usize,
 }
 
-impl Split {
-    /// The bytes from `from` to `to` of the span are not resident.
-    fn take_off(&mut self, class: SizeClass, span: &Span, from: usize, to: usize) {
+impl SpanBytes {
+    /// Subtracts the bytes of the span from `from` to `to`, which are not resident.
+    fn subtract(&mut self, class: SizeClass, span: &Span, from: usize, to: usize) {
         let size = class.size();
         let mut at = from;
         while at < to {
@@ -420,7 +446,7 @@ fn address_of(tables: &impl Tables, unit: usize) -> usize {
     tables.places().start.wrapping_add(unit * UNIT)
 }
 
-/// Calls `work` with the offset of each page that is resident, in order.
+/// Calls `work` with the offset of each resident page, in order.
 pub(crate) fn for_each_resident(
     tables: &mut impl Tables,
     address: usize,

@@ -1,34 +1,36 @@
-//! How many bytes are live, and the most that ever were, where every operation is counted.
+//! Counts live bytes and their peak, if every operation is counted.
 //!
-//! Threads count in several places, so as not to wait for each other. Whoever counts in a place has it alone meanwhile
-//! (model-checked in `crates/testkit/tests/loom.rs`). A place tells the others what it has more or less than it has told,
-//! once that is much: with one thread the peak is exact, with more it may be off by that much for each place.
+//! Threads count in several shards, so that they need not wait for each other. A thread that
+//! counts in a shard has it alone meanwhile (model-checked in `crates/testkit/tests/loom.rs`). A
+//! shard publishes its live bytes once they differ by [`SHARD_SLACK_BYTES`] from the last
+//! published value. So the peak is exact with one thread. With more it may be off by that amount
+//! for each shard.
 
 use crate::platform::sync::{AtomicU32, Ordering, ProtocolU64, const_fn};
 use crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
-/// Live bytes as far as told, and the most that there were.
+/// Published live bytes, and their peak.
 pub struct Live {
-    told: ProtocolU64,
+    published: ProtocolU64,
     peak: ProtocolU64,
 }
 
-/// What was counted in a place: a cache line.
+/// A counter shard: one cache line.
 #[repr(align(64))]
 pub struct CounterShard {
-    /// 1 while somebody counts here.
+    /// 1 while a thread counts here.
     busy: AtomicU32,
     allocated: ProtocolU64,
     freed: ProtocolU64,
-    /// What of their difference `Live::told` has.
-    told: ProtocolU64,
+    /// Live bytes of this shard that are in `Live::published`.
+    published: ProtocolU64,
 }
 
 impl Live {
     const_fn! {
         /// Nothing is live.
         pub fn new() -> Self {
-            Self { told: ProtocolU64::new(0), peak: ProtocolU64::new(0) }
+            Self { published: ProtocolU64::new(0), peak: ProtocolU64::new(0) }
         }
     }
 
@@ -37,15 +39,16 @@ impl Live {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// Adds what a place has to tell, and notes a peak where `untold` bytes more make one.
-    fn tell(&self, tells: u64, untold: u64) {
-        let told = match tells {
-            0 => self.told.load(Ordering::Relaxed),
-            _ => self.told.fetch_add(tells, Ordering::Relaxed).wrapping_add(tells),
+    /// Adds `change` to the published bytes. Raises the peak if they and the caller's
+    /// `unpublished` bytes exceed it.
+    fn publish(&self, change: u64, unpublished: u64) {
+        let published = match change {
+            0 => self.published.load(Ordering::Relaxed),
+            _ => self.published.fetch_add(change, Ordering::Relaxed).wrapping_add(change),
         };
-        // Places that only free have told less than nothing.
-        let live = (told.wrapping_add(untold) as i64).max(0) as u64;
-        // Looked at first: if all always wrote they would wait for each other.
+        // Shards that mostly free publish negative values, which may come first.
+        let live = (published.wrapping_add(unpublished) as i64).max(0) as u64;
+        // Threads that always wrote the peak would compete for its cache line.
         if live > self.peak() {
             self.peak.fetch_max(live, Ordering::Relaxed);
         }
@@ -57,16 +60,16 @@ impl CounterShard {
         /// Nothing was counted.
         pub fn new() -> Self {
             let (allocated, freed) = (ProtocolU64::new(0), ProtocolU64::new(0));
-            Self { busy: AtomicU32::new(0), allocated, freed, told: ProtocolU64::new(0) }
+            Self { busy: AtomicU32::new(0), allocated, freed, published: ProtocolU64::new(0) }
         }
     }
 
-    /// Bytes that were allocated, and bytes that were freed.
+    /// Bytes allocated and bytes freed.
     pub fn read(&self) -> (u64, u64) {
         (self.allocated.load(Ordering::Relaxed), self.freed.load(Ordering::Relaxed))
     }
 
-    /// Counts bytes, unless somebody else counts here: then false.
+    /// Counts bytes. Returns false if another thread counts here.
     pub fn try_count(&self, live: &Live, allocated: u64, freed: u64) -> bool {
         let taken = self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if taken {
@@ -76,32 +79,32 @@ impl CounterShard {
         taken
     }
 
-    /// As if somebody counted here from now on: for tests.
+    /// For tests: takes the shard, as if a thread counted here from now on.
     #[cfg(all(test, not(loom)))]
     pub fn take(&self) {
         self.busy.store(1, Ordering::Relaxed);
     }
 
-    /// The same, where nobody else can be. Public for mutants.
+    /// Counts bytes in a shard that the caller has alone. Public for mutants.
     pub fn count_alone(&self, live: &Live, allocated: u64, freed: u64) {
         let before = self.read();
         let (allocated, freed) = (before.0 + allocated, before.1 + freed);
         self.allocated.store(allocated, Ordering::Relaxed);
         self.freed.store(freed, Ordering::Relaxed);
-        let now = allocated.wrapping_sub(freed);
-        let untold = now.wrapping_sub(self.told.load(Ordering::Relaxed));
-        if (untold as i64).unsigned_abs() < SHARD_SLACK_BYTES {
-            live.tell(0, untold);
+        let own_live = allocated.wrapping_sub(freed);
+        let unpublished = own_live.wrapping_sub(self.published.load(Ordering::Relaxed));
+        if (unpublished as i64).unsigned_abs() < SHARD_SLACK_BYTES {
+            live.publish(0, unpublished);
         } else {
-            self.told.store(now, Ordering::Relaxed);
-            live.tell(untold, 0);
+            self.published.store(own_live, Ordering::Relaxed);
+            live.publish(unpublished, 0);
         }
     }
 
-    /// The same, where others count in the same way, and in no other. All is told.
+    /// Counts bytes in a shard that several threads share, all by this function. Publishes all.
     pub fn count_together(&self, live: &Live, allocated: u64, freed: u64) {
         self.allocated.fetch_add(allocated, Ordering::Relaxed);
         self.freed.fetch_add(freed, Ordering::Relaxed);
-        live.tell(allocated.wrapping_sub(freed), 0);
+        live.publish(allocated.wrapping_sub(freed), 0);
     }
 }

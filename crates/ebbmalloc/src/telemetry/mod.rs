@@ -1,4 +1,4 @@
-//! Totals, and what each resident byte is there for.
+//! Counts bytes, and attributes each resident byte to a purpose, in this process and others.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;

@@ -1,4 +1,4 @@
-//! The ledger of a heap in another process, read through its beacon.
+//! Makes the ledger of an engine in another process, which it reads through the beacon.
 
 use crate::backend::chunks::Chunks;
 use crate::backend::page_map::MapEntry;
@@ -13,69 +13,77 @@ use crate::telemetry::ledger::{
     CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_safety_mode,
 };
 
-/// Units whose entries are read at a time.
-const AHEAD: usize = 128;
-const MAP_ENTRY: usize = size_of::<u32>();
-const RUN: usize = size_of::<Run>();
-/// More than any process has: what says so was read in the middle of a change.
-const SLABS_MOST: usize = 1 << 20;
+/// Units whose map entries and runs are read at a time.
+const UNITS_AHEAD: usize = 128;
+const MAP_ENTRY_BYTES: usize = size_of::<u32>();
+const RUN_BYTES: usize = size_of::<Run>();
+/// More slabs than any process has: a larger number was read in the middle of a change.
+const SLABS_MAX: usize = 1 << 20;
+/// More bytes than any reservation for sampled blocks has, for the same reason.
+const SAMPLED_BYTES_MAX: usize = 1 << 30;
 
 /// The memory of a process.
 pub trait Memory {
-    /// Copies what lies at an address; false where nothing can be read, and then what was copied is
+    /// Copies memory at an address. Returns false if it cannot be read; then `bytes` is
     /// unspecified.
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool;
 
-    /// Sets which pages from an address on are resident. Asked once at most for each page.
+    /// Sets which pages are resident, beginning with the page at `address`. Called at most once
+    /// for each page.
     fn resident(&mut self, address: usize, pages: &mut [bool]);
 }
 
 impl Ledger {
-    /// The ledger of the heap with this beacon. The process may go on meanwhile.
+    /// Makes the ledger of the engine with this beacon. Its process may run meanwhile.
     pub fn of(beacon: &Beacon, memory: &mut impl Memory) -> Self {
         let mut word = [0; size_of::<usize>()];
         let committed = match memory.read(beacon.places.committed_at, &mut word) {
             true => (usize::from_ne_bytes(word) / UNIT).min(beacon.places.units),
             false => 0,
         };
-        let care = beacon.care_in(memory);
-        let (map, runs) = ([0; MAP_ENTRY * AHEAD], [0; RUN * AHEAD]);
-        Self::walk(&mut Remote { beacon, memory, committed, care, first: usize::MAX, map, runs })
+        let safety_mode = beacon.safety_mode_in(memory);
+        let (map, runs) = ([0; MAP_ENTRY_BYTES * UNITS_AHEAD], [0; RUN_BYTES * UNITS_AHEAD]);
+        let first = usize::MAX;
+        Self::walk(&mut Remote { beacon, memory, committed, safety_mode, first, map, runs })
     }
 }
 
 impl Beacon {
-    fn care_in(&self, memory: &mut impl Memory) -> usize {
+    fn safety_mode_in(&self, memory: &mut impl Memory) -> usize {
         let mut word = [0; size_of::<usize>()];
-        let known = memory.read(self.careful.care_at, &mut word);
-        if known { usize::from_ne_bytes(word) } else { 0 }
+        let is_read = memory.read(self.careful.care_at, &mut word);
+        if is_read { usize::from_ne_bytes(word) } else { 0 }
     }
 
-    /// "check", "harden", "sample", or nothing: what is done with the blocks of the heap with this beacon.
+    /// The safety mode of the engine with this beacon: "check", "harden", "sample", or empty.
     pub fn care(&self, memory: &mut impl Memory) -> &'static str {
-        name_of_safety_mode(self.care_in(memory))
+        name_of_safety_mode(self.safety_mode_in(memory))
     }
 }
 
+/// The tables of an engine in another process.
 struct Remote<'a, M> {
     beacon: &'a Beacon,
     memory: &'a mut M,
+    /// Committed units.
     committed: usize,
-    care: usize,
-    /// The first unit whose entries are at hand.
+    safety_mode: usize,
+    /// The first unit whose entries were read ahead.
     first: usize,
-    map: [u8; MAP_ENTRY * AHEAD],
-    runs: [u8; RUN * AHEAD],
+    map: [u8; MAP_ENTRY_BYTES * UNITS_AHEAD],
+    runs: [u8; RUN_BYTES * UNITS_AHEAD],
 }
 
 impl<M: Memory> Remote<'_, M> {
+    /// Reads map entries and runs of the next units. Entries that cannot be read become 0.
     fn read_ahead(&mut self, unit: usize) {
         self.first = unit;
-        let units = (self.committed - unit).min(AHEAD);
-        let places = &self.beacon.places;
-        for (table, entry, copy) in
-            [(places.map, MAP_ENTRY, &mut self.map[..]), (places.runs, RUN, &mut self.runs[..])]
-        {
+        let units = (self.committed - unit).min(UNITS_AHEAD);
+        let addresses = &self.beacon.places;
+        for (table, entry, copy) in [
+            (addresses.map, MAP_ENTRY_BYTES, &mut self.map[..]),
+            (addresses.runs, RUN_BYTES, &mut self.runs[..]),
+        ] {
             let copy = &mut copy[..units * entry];
             if !self.memory.read(table.wrapping_add(unit * entry), copy) {
                 copy.fill(0);
@@ -83,20 +91,20 @@ impl<M: Memory> Remote<'_, M> {
         }
     }
 
-    /// Books a slab: its resident bytes, and what it holds.
-    fn book_slab(&mut self, address: usize, bytes: usize, held: &mut [usize; CLASSES]) -> u64 {
+    /// Returns the resident bytes of a slab, and adds the blocks in it to `cached`.
+    fn book_slab(&mut self, address: usize, bytes: usize, cached: &mut [usize; CLASSES]) -> u64 {
         let (page, mut resident, mut in_use) = (self.beacon.page, 0, false);
         for_each_resident(self, address, bytes, |offset| {
             resident += page as u64;
             in_use |= offset == 0;
         });
-        // Of a slab that was never used not even the headers are there, and looking would change that.
+        // Not even the headers of an unused slab are resident, and reading would make them so.
         let mut headers = [0; size_of::<u64>() * CLASSES];
         if in_use && self.memory.read(address.wrapping_add(HEADERS_AT), &mut headers) {
             let (headers, _) = headers.as_chunks();
             for class in SizeClass::all() {
                 let header = Header::from_bits(u64::from_ne_bytes(headers[class.index()]));
-                held[class.index()] += header.held(class);
+                cached[class.index()] += header.held(class);
             }
         }
         resident
@@ -117,7 +125,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
     }
 
     fn run(&mut self, unit: usize) -> (Run, MapEntry) {
-        if unit.checked_sub(self.first).is_none_or(|ahead| ahead >= AHEAD) {
+        if unit.checked_sub(self.first).is_none_or(|ahead| ahead >= UNITS_AHEAD) {
             self.read_ahead(unit);
         }
         let at = unit - self.first;
@@ -133,7 +141,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
     }
 
     fn safety_mode(&self) -> usize {
-        self.care
+        self.safety_mode
     }
 
     fn held_back(&mut self) -> HeldBack {
@@ -146,7 +154,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
 
     fn careful_bytes(&mut self) -> (u64, u64) {
         let (page, mut tables, mut sampled) = (self.beacon.page, 0, 0);
-        if self.care == CHECKED {
+        if self.safety_mode == CHECKED {
             for at in self.beacon.careful.chunks_at {
                 let mut record = [0; Chunks::BYTES];
                 if !self.memory.read(at, &mut record) {
@@ -158,39 +166,42 @@ impl<M: Memory> Tables for Remote<'_, M> {
             }
         }
         let mut words = [0; 2 * size_of::<usize>()];
-        if self.care == SAMPLED && self.memory.read(self.beacon.careful.sampled_at, &mut words) {
+        if self.safety_mode == SAMPLED
+            && self.memory.read(self.beacon.careful.sampled_at, &mut words)
+        {
             let (words, _) = words.as_chunks();
             let [start, bytes] = [0, 1].map(|nth| usize::from_ne_bytes(words[nth]));
-            // More than any process has: what says so was read in the middle of a change.
-            for_each_resident(self, start, bytes.min(1 << 30), |_| sampled += page as u64);
+            for_each_resident(self, start, bytes.min(SAMPLED_BYTES_MAX), |_| {
+                sampled += page as u64
+            });
         }
         (tables, sampled)
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {
-        let (mut resident, mut held) = (0, [0; CLASSES]);
+        let (mut resident, mut cached) = (0, [0; CLASSES]);
         let first = self.beacon.places.slabs;
-        for nth in 0..self.beacon.slabs.min(SLABS_MOST) {
+        for nth in 0..self.beacon.slabs.min(SLABS_MAX) {
             resident +=
-                self.book_slab(first.wrapping_add(nth << SLAB_SHIFT), 1 << SLAB_SHIFT, &mut held);
+                self.book_slab(first.wrapping_add(nth << SLAB_SHIFT), 1 << SLAB_SHIFT, &mut cached);
         }
         let mut record = [0; size_of::<Shown>()];
         if !self.memory.read(self.beacon.thread_slabs_at, &mut record) {
-            return (resident, held);
+            return (resident, cached);
         }
         let shown = Shown::from_bytes(&record);
         let page = self.beacon.page;
-        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.room < SLABS_MOST {
+        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.room < SLABS_MAX {
             for nth in 0..shown.committed.min(shown.room) {
                 resident +=
-                    self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut held);
+                    self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut cached);
             }
             let shown = Shown { committed: shown.committed.min(shown.room), ..shown };
             for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
                 resident += page as u64
             });
         }
-        (resident, held)
+        (resident, cached)
     }
 
     fn resident(&mut self, address: usize, pages: &mut [bool]) {

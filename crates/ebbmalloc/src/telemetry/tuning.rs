@@ -1,10 +1,10 @@
-//! Tunables of what is counted.
+//! Tunables of the counters.
 
 use crate::tuning::tunables;
 
 tunables! {
-    /// Shards of the counters. A thread keeps to one while no other uses it.
+    /// Shards of the counters. A thread keeps to one shard while no other thread uses it.
     COUNTER_SHARDS: usize = 8, "shards", 19;
-    /// Bytes by which a shard may be off the published total.
+    /// A shard publishes its live bytes once they are off by this much.
     SHARD_SLACK_BYTES: u64 = 16 << 10, "bytes", 19;
 }

@@ -1,4 +1,5 @@
-//! Address space is taken as it is used, and given back; and other mappings may lie where the engine chose its addresses.
+//! Tests that the engine takes address space as it needs it and gives it back, and that it works
+//! around other mappings in the range it chose.
 
 use std::ops::Range;
 
@@ -15,13 +16,13 @@ fn committed(engine: &Engine<FakeOs>) -> usize {
     engine.stats().committed_bytes as usize
 }
 
-/// Allocates `count` blocks of `size` bytes, which read as zero, and writes to them.
+/// Allocates `count` blocks of `size` bytes, checks that they read as zero, and writes to them.
 fn fill(engine: &Engine<FakeOs>, count: usize, size: usize) -> Vec<*mut u8> {
     (0..count)
         .map(|nth| {
             let block = engine.alloc_zeroed(size);
             assert!(!block.is_null(), "block {nth} of {size} bytes");
-            // SAFETY: as long as said, and nobody else's.
+            // SAFETY: the block has `size` bytes, and only this test uses it.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block, size) };
             assert!(bytes.iter().all(|&byte| byte == 0), "block {nth} of {size} bytes");
             bytes.fill(mark(nth));
@@ -30,15 +31,15 @@ fn fill(engine: &Engine<FakeOs>, count: usize, size: usize) -> Vec<*mut u8> {
         .collect()
 }
 
-/// What the block with this number is full of: no zeros.
+/// The byte that fills the block with this number; never zero.
 fn mark(nth: usize) -> u8 {
     (nth % 255) as u8 + 1
 }
 
-/// Frees blocks, which still hold what [`fill`] wrote.
+/// Checks that the blocks still hold the bytes that [`fill`] wrote, and frees them.
 fn empty(engine: &Engine<FakeOs>, blocks: Vec<*mut u8>, size: usize) {
     for (nth, block) in blocks.into_iter().enumerate() {
-        // SAFETY: as long as said, and freed once.
+        // SAFETY: the block has `size` bytes and is freed once.
         unsafe {
             let bytes = std::slice::from_raw_parts(block, size);
             assert!(bytes.iter().all(|&byte| byte == mark(nth)), "block {nth}");
@@ -69,11 +70,11 @@ fn what_is_free_gives_its_addresses_back_and_is_used_again() {
         engine.check();
         assert!(committed(&engine) <= before + 17 * MIB, "{} of {size}", committed(&engine));
     }
-    // The same addresses again, and no others.
+    // The engine uses the same addresses again, and no others.
     assert!(most < 150 * MIB, "{most}");
 }
 
-/// A block that is as long as two that were unmapped, and one that grows into what was.
+/// Allocates a block as long as two that were unmapped, and grows a block into unmapped memory.
 #[test]
 fn blocks_lie_across_what_is_clean_and_what_is_unmapped() {
     let engine = engine();
@@ -107,12 +108,12 @@ fn a_mapping_in_the_way_is_passed_by() {
         let blocks = fill(&engine, 60, size);
         assert_apart(&engine, &blocks, size, &taken);
         engine.check();
-        // No block grows over it, either.
+        // Nor does a block grow over a foreign mapping.
         for &block in &blocks {
             // SAFETY: a block in use.
             if unsafe { engine.resize(block, 2 * MIB, 1) } {
                 assert_apart(&engine, &[block], 2 * MIB, &taken);
-                // SAFETY: as above.
+                // SAFETY: a block in use.
                 assert!(unsafe { engine.resize(block, size, 1) });
             }
         }
@@ -131,7 +132,7 @@ fn the_memory_of_a_neighbour_is_no_block() {
     let blocks = fill(&engine, 10, MIB);
     let neighbour = engine.os().region_address(3 * MIB);
     assert!(engine.os().region_offset(blocks[9]) > 4 * MIB);
-    // SAFETY: stops the program.
+    // SAFETY: the engine must detect the mistake and stop the program.
     unsafe { engine.free(neighbour) };
 }
 
@@ -163,7 +164,7 @@ fn a_region_begins_elsewhere_where_a_mapping_lies_at_its_beginning() {
     engine.check_with(&[]);
 }
 
-/// Each call in turn is refused, while much is unmapped and mapped again.
+/// Refuses each system call in turn, while much memory is unmapped and mapped again.
 #[test]
 fn memory_runs_short_at_each_call() {
     let mut call = 0;

@@ -1,4 +1,5 @@
-//! Check mode: each mistake is seen, correct programs run through, and out of memory is only that.
+//! Tests check mode: it reports each kind of mistake, lets correct programs run, and reports no
+//! mistake when memory runs out.
 
 use crate::oom::each_call_is_refused;
 use ebbmalloc::internals::{CLibrary, Engine};
@@ -17,7 +18,8 @@ fn engine() -> Engine<FakeOs> {
 fn a_byte_past_the_end() {
     let engine = engine();
     let block = engine.alloc(100);
-    // SAFETY: in the memory of the fake, and nobody's: this is what is to be seen.
+    // SAFETY: the memory is the fake's, and the test no longer uses the block; check mode must see
+    // the write.
     unsafe {
         block.add(100).write(1);
         engine.free(block);
@@ -29,7 +31,7 @@ fn a_byte_past_the_end() {
 fn a_write_after_free() {
     let engine = engine();
     let block = engine.alloc(100);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; check mode must see the mistake.
     unsafe {
         engine.free(block);
         block.add(99).write(1);
@@ -39,12 +41,12 @@ fn a_write_after_free() {
 
 #[test]
 #[should_panic(
-    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a look at freed blocks"
+    expected = "had 20000 bytes, and byte 5 was written (0x01); seen by a check of freed blocks"
 )]
 fn a_write_after_free_is_seen_when_the_block_leaves() {
     let engine = engine();
     let block = engine.alloc(20_000);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; check mode must see the mistake.
     unsafe {
         engine.free(block);
         block.add(5).write(1);
@@ -58,11 +60,12 @@ fn a_write_after_free_is_seen_when_the_block_leaves() {
 #[should_panic(expected = "as a block of 99 bytes; it has 100")]
 fn a_size_wrong_by_one() {
     let engine = engine();
-    // SAFETY: nobody uses it; what is wrong is for the engine to notice.
+    // SAFETY: the test does not use the block; the engine must detect the wrong size.
     unsafe { engine.free_sized(engine.alloc(100), 99, 1) };
 }
 
-/// Who allocated a block, who freed it first, and who does now.
+/// The report shows where the block was allocated, where it was freed first, and where it was freed
+/// again.
 #[test]
 fn a_double_free_names_three_stacks() {
     let engine = engine();
@@ -70,7 +73,7 @@ fn a_double_free_names_three_stacks() {
     let block = engine.alloc(100);
     let free = |call| {
         engine.os().set_calls(&[call]);
-        // SAFETY: as above.
+        // SAFETY: the test does not use the block; the engine must detect the second free.
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| unsafe { engine.free(block) }))
     };
     assert!(free(0x2222).is_ok());
@@ -86,7 +89,7 @@ fn a_double_free_names_three_stacks() {
 #[should_panic(expected = "16 bytes into the block at 0x")]
 fn an_interior_pointer_names_its_block() {
     let engine = engine();
-    // SAFETY: as above.
+    // SAFETY: the test does not use the block; the engine must detect the wrong address.
     unsafe { engine.free(engine.alloc(100).wrapping_add(16)) };
 }
 
@@ -95,7 +98,7 @@ fn an_interior_pointer_names_its_block() {
 fn the_size_of_a_freed_block() {
     let engine = engine();
     let block = engine.alloc(100);
-    // SAFETY: nobody uses it.
+    // SAFETY: the test no longer uses the block.
     unsafe { engine.free(block) };
     engine.usable_size(block);
 }
@@ -105,19 +108,19 @@ fn the_size_of_a_freed_block() {
 fn a_realloc_leaves_nothing_behind() {
     let engine = engine();
     let block = engine.alloc(100);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         assert_ne!(engine.realloc(block, 101, 1), block);
         engine.free(block);
     }
 }
 
-/// Where a block could begin, and none ever did: the address is in the message all the same.
+/// An address where a block could begin but none ever did: the message still names the address.
 #[test]
 fn a_block_that_never_was() {
     let engine = engine();
     let never = engine.alloc(100).wrapping_add(5 * 128);
-    // SAFETY: as above.
+    // SAFETY: no block is at this address; the engine must detect that.
     let free = std::panic::AssertUnwindSafe(|| unsafe { engine.free(never) });
     assert!(std::panic::catch_unwind(free).is_err());
     assert!(engine.os().printed().contains(&format!("free: {:#x} passed to free", never.addr())));
@@ -153,14 +156,14 @@ fn the_list_can_be_left_out() {
 fn a_heap_is_looked_at_when_it_goes() {
     let engine = engine();
     let heap = engine.new_heap(usize::MAX).unwrap();
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; check mode must see the write.
     unsafe {
         engine.heap_alloc(heap, 10, 1, "a test").add(10).write(1);
         engine.delete_heap(heap, "a test");
     }
 }
 
-/// The last bytes of a large block's run are in front of the next block.
+/// Writes to the last bytes of a large block's run, right before the next block.
 #[test]
 #[should_panic(expected = "was written (0x01); seen by free")]
 fn a_write_in_front_of_a_large_block() {
@@ -168,28 +171,29 @@ fn a_write_in_front_of_a_large_block() {
     let blocks = [(); 3].map(|()| engine.alloc(200_000));
     let (first, second) = (blocks[0].min(blocks[1]), blocks[0].max(blocks[1]));
     assert!(second.addr() - first.addr() < 300_000, "they are neighbours");
-    // SAFETY: in a block, behind its end; nobody uses the blocks.
+    // SAFETY: the write is inside the block's run, behind its end; the test does not use the
+    // blocks.
     unsafe {
         second.sub(1).write(1);
         engine.free(first);
     }
 }
 
-/// What realloc leaves behind is in quarantine, and yet no heap's limit is exceeded.
+/// The quarantine holds blocks that `realloc` moved away from, and yet no heap exceeds its limit.
 #[test]
 fn quarantine_keeps_to_the_limit_of_a_heap() {
     let engine = engine();
     let heap = engine.new_heap(4096).unwrap();
     let mut block = engine.heap_alloc(heap, 3000, 1, "a test");
     for size in [3001, 2000, 3050] {
-        // SAFETY: ours, and moved.
+        // SAFETY: a live block of this test, which is replaced by the result.
         block = unsafe { engine.realloc(block, size, 1) };
         assert!(!block.is_null());
         engine.check();
     }
 }
 
-/// Blocks of a heap that is gone are nobody's, those in quarantine included.
+/// Deleting a heap frees all of its blocks, also those in quarantine.
 #[test]
 fn heaps_come_and_go() {
     let engine = engine();
@@ -198,7 +202,7 @@ fn heaps_come_and_go() {
         let blocks =
             [10, 100, 1000, 100_000].map(|size| engine.heap_alloc(heap, size, 1, "a test"));
         assert!(blocks.iter().all(|block| !block.is_null()), "{round}");
-        // SAFETY: nobody uses them any more.
+        // SAFETY: the test no longer uses them.
         unsafe {
             engine.free(blocks[1]);
             engine.heap_free(heap, blocks[3], "a test");
@@ -237,7 +241,7 @@ fn a_fork_finds_the_table_whole() {
     let block = engine.alloc(100);
     engine.before_fork();
     engine.after_fork_in_child();
-    // SAFETY: nobody uses it.
+    // SAFETY: the test no longer uses the block.
     unsafe { engine.free(block) };
     engine.finish();
     assert_eq!(engine.os().printed(), "");
@@ -248,7 +252,7 @@ fn memory_runs_short() {
     each_call_is_refused(fake, 300, 10, |_| ());
 }
 
-/// More blocks than the table has chains for at first: it grows, and each is found again.
+/// Allocates more blocks than the table first has chains for: it grows, and still finds each block.
 #[test]
 fn many_blocks_are_known() {
     let engine = Engine::new(fake().space(64 << 20));
@@ -257,7 +261,7 @@ fn many_blocks_are_known() {
         assert_eq!(engine.usable_size(block), nth % 7);
     }
     for &block in blocks.iter().step_by(2) {
-        // SAFETY: nobody uses it.
+        // SAFETY: the test no longer uses the block.
         unsafe { engine.free(block) };
     }
     engine.finish();
@@ -267,8 +271,8 @@ fn many_blocks_are_known() {
     assert!(printed.starts_with(&expected), "{printed}");
 }
 
-/// What check mode knows takes memory as it needs it. Where there is no more, blocks are refused; when they are freed, as many as
-/// before may be had.
+/// Check mode allocates its tables as it needs them. When memory is short, it refuses blocks; after
+/// they are freed, the program gets as many as before.
 #[test]
 fn as_many_blocks_after_memory_was_short_as_before() {
     for size in [100, 1000, 100_000] {
@@ -276,7 +280,7 @@ fn as_many_blocks_after_memory_was_short_as_before() {
         let round = || {
             let some = |_| Some(engine.alloc(size)).filter(|block| !block.is_null());
             let blocks: Vec<_> = (0..).map_while(some).collect();
-            // SAFETY: nobody uses them any more.
+            // SAFETY: the test no longer uses them.
             blocks.iter().for_each(|&block| unsafe { engine.free(block) });
             engine.check();
             blocks.len()
@@ -287,7 +291,8 @@ fn as_many_blocks_after_memory_was_short_as_before() {
     }
 }
 
-/// A program that asked for checks does not run without them for want of memory: its first calls get null, later ones blocks.
+/// A program that asked for checks never runs without them because memory is short: its first calls
+/// return null, later ones blocks.
 #[test]
 fn checking_starts_when_there_is_memory() {
     let mut seen = false;
@@ -303,16 +308,17 @@ fn checking_starts_when_there_is_memory() {
     assert!(seen);
 }
 
-/// No block leaves the quarantine for one that can never be had: statistics count it as in use until then.
+/// A request that can never succeed takes no block out of the quarantine. Statistics count
+/// quarantined blocks as in use.
 #[test]
 fn nothing_is_given_up_for_an_impossible_size() {
     for variable in ["EBB_CHECK", "EBB_HARDEN"] {
         let os = FakeOs::default().space(24 << 20).cpus(1).environment(variable, "1");
         let engine = Engine::new(os);
         let heap = engine.new_heap(1000).unwrap();
-        // SAFETY: nobody uses it.
+        // SAFETY: the test does not use the block.
         unsafe { engine.free(engine.alloc(100)) };
-        // SAFETY: as above.
+        // SAFETY: the test does not use the block.
         unsafe { engine.free(engine.heap_alloc(heap, 100, 1, "a test")) };
         let held = engine.stats().live_bytes;
         assert!(held >= 200);
@@ -327,12 +333,13 @@ fn nothing_is_given_up_for_an_impossible_size() {
     }
 }
 
-/// Blocks that the C library's data point to are not listed, nor are those that such blocks point to, at any byte.
+/// The leak report omits blocks that the C library's data point to, and blocks that those point to,
+/// at any byte.
 #[test]
 fn what_the_c_library_can_reach_is_not_listed() {
     let engine = engine();
     let [first, second, third, fourth] = [100, 200, 50_000, 300].map(|size| engine.alloc(size));
-    // SAFETY: ours.
+    // SAFETY: live blocks of this test.
     unsafe {
         first.add(48).cast::<usize>().write(second.addr() + 100);
         second.cast::<usize>().write(third.addr());
@@ -347,7 +354,8 @@ fn what_the_c_library_can_reach_is_not_listed() {
     assert!(printed.starts_with("ebbmalloc: still held at exit: 300 bytes in 1 blocks\n"));
 }
 
-/// The first calls are the engine's own, with generic functions of others between them.
+/// The report skips the engine's own first calls, even with generic functions of other crates
+/// between them.
 #[test]
 fn own_calls_are_not_shown_and_names_are_readable() {
     let engine = engine();

@@ -1,5 +1,5 @@
-//! Random bytes for what fuzzers call, each for some seconds: `EBB_FUZZ_SECONDS`, 3 if not set. A failure says
-//! its seed; `EBB_FUZZ_SEED` begins with it.
+//! Runs the fuzz targets on random bytes, each for `EBB_FUZZ_SECONDS` seconds (3 if not set). A
+//! failure prints its seed; `EBB_FUZZ_SEED` starts with that seed.
 
 use std::env;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use ebbmalloc_testkit::fuzz;
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
-/// What a variable of the environment says, if it is set.
+/// The parsed value of an environment variable, if it is set.
 pub fn variable<T: FromStr>(name: &str) -> Option<T> {
     let text = env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// The bytes of this seed.
+/// Random bytes from this seed.
 fn bytes(seed: u64) -> Vec<u8> {
     let mut wide = [0; 32];
     wide[..8].copy_from_slice(&seed.to_le_bytes());
@@ -26,7 +26,7 @@ fn bytes(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Says which seed it was if its run does not end well.
+/// Prints the seed if its run panics.
 struct Seed(u64, &'static str);
 
 impl Drop for Seed {

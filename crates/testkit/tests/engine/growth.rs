@@ -1,4 +1,5 @@
-//! Where a program goes on with blocks of other sizes, caches let go of the spans that it has left.
+//! Tests that caches release the spans of sizes that a program has stopped using when the heap
+//! grows.
 
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
@@ -7,14 +8,15 @@ const MIB: usize = 1 << 20;
 const SIZE: usize = 512;
 const SPAN: usize = 64 << 10;
 
-/// An engine with a cache that holds blocks of many spans, and `live` bytes in use beside, in blocks of this size.
+/// An engine with a cache that holds blocks of many spans, and `live` bytes in use in blocks of
+/// `size` bytes.
 fn engine(live: usize, size: usize) -> Engine<FakeOs> {
     engine_that_keeps(0, live, size)
 }
 
-/// The same where so many blocks of each of the spans stay in use.
+/// Like [`engine`], but `kept` blocks of each of those spans stay in use.
 fn engine_that_keeps(kept: usize, live: usize, size: usize) -> Engine<FakeOs> {
-    // How full a cache is left depends on where the last of its flushes was.
+    // How full a cache is left depends on where its last flush happened.
     let bytes = |extra| 6 * MIB + extra * MIB / 64;
     let mut engines = (0..16).map(|extra| left_behind(kept, live, size, bytes(extra)));
     engines.find(|engine| engine.stats().cached_bytes as usize > MIB / 16).unwrap()
@@ -31,18 +33,19 @@ fn left_behind(kept: usize, live: usize, size: usize, bytes: usize) -> Engine<Fa
         // SAFETY: live blocks, each freed once.
         blocks.iter().for_each(|&block| unsafe { engine.free(block) })
     };
-    // The cache gets room where the program turns.
+    // The cache gets capacity where the program changes direction.
     (0..8).for_each(|_| free(&blocks(MIB / 4, SIZE)));
     blocks(live, size);
     let mut freed = blocks(bytes, SIZE);
-    // One of each span after the other, so that those freed last, which stay in the cache, are of all.
+    // Frees one block of each span in turn, so that the last freed blocks, which stay in the cache,
+    // come from all spans.
     freed.sort_by_key(|block| (block.addr() % SPAN, block.addr()));
     freed.retain(|block| block.addr() % SPAN / SIZE >= kept);
     free(&freed);
     engine
 }
 
-/// How many blocks of a size caches hold.
+/// The number of blocks of this size in caches.
 fn held(engine: &Engine<FakeOs>, size: usize) -> u64 {
     engine.stats().classes.iter().find(|class| class.block_bytes == size as u64).unwrap().cached
 }
@@ -69,7 +72,7 @@ fn small_blocks_of_another_size_take_it_too() {
     engine.check();
 }
 
-/// Most of what spans have is in use, but of the size that was left behind only what is in the cache.
+/// Most memory of the spans is in use, but of the abandoned size only what is in the cache.
 #[test]
 fn the_stack_of_a_size_that_was_left_behind_lets_go() {
     let engine = engine(8 * MIB, 2 * SIZE);
@@ -82,10 +85,10 @@ fn the_stack_of_a_size_that_was_left_behind_lets_go() {
     engine.check();
 }
 
-/// Others stay as they are: their blocks are in use.
+/// Stacks of other sizes stay as they are: their blocks are in use.
 #[test]
 fn the_stacks_of_other_sizes_keep_what_they_have() {
-    // One more than a refill ends with.
+    // One block more than the number a refill ends with.
     let engine = engine(8 * MIB + 2 * SIZE, 2 * SIZE);
     let before = held(&engine, 2 * SIZE);
     assert!(before > 0 && held(&engine, SIZE) > 0);
@@ -94,7 +97,7 @@ fn the_stacks_of_other_sizes_keep_what_they_have() {
     engine.check();
 }
 
-/// Only rounds have them begin anew, which come by time: a program may grow between any two misses.
+/// Only rounds reset these stacks, at intervals of time: a program may grow between any two misses.
 #[test]
 fn the_stacks_of_other_sizes_that_wait_for_room_go_on_waiting() {
     const LARGE: usize = 16 << 10;
@@ -106,7 +109,7 @@ fn the_stacks_of_other_sizes_that_wait_for_room_go_on_waiting() {
             unsafe { engine.free(block) }
         }
     };
-    // The 256th miss brings room; each turn misses twice.
+    // The 256th miss adds capacity; each turn misses twice.
     miss(110);
     assert!(held(&engine, LARGE) == 0 && held(&engine, SIZE) > 0);
     assert!(!engine.alloc(MIB).is_null());
@@ -116,8 +119,8 @@ fn the_stacks_of_other_sizes_that_wait_for_room_go_on_waiting() {
     engine.check();
 }
 
-/// Pages without a block in use go back, no more than become resident, and not before nobody has asked for the size
-/// since the last look.
+/// Pages without a block in use are purged: only as many as become resident, and only once no block
+/// of that size was requested since the last look.
 #[test]
 fn spans_of_a_size_that_was_left_behind_go_back_page_by_page() {
     let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
@@ -132,7 +135,7 @@ fn spans_of_a_size_that_was_left_behind_go_back_page_by_page() {
         assert!((MIB..MIB + SPAN).contains(&(dug - before)), "{} bytes", dug - before);
         before = dug;
     }
-    // What is left of 96 spans but for a page each is less than what is to become resident.
+    // All but a page of each of 96 spans is less than what is about to become resident.
     assert_eq!(grow(), before);
 }
 
@@ -140,7 +143,7 @@ fn spans_of_a_size_that_was_left_behind_go_back_page_by_page() {
 fn spans_of_a_size_that_is_asked_for_stay_as_they_are() {
     let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
     for _ in 0..4 {
-        // More than the cache has.
+        // More blocks than the cache has.
         let blocks: Vec<_> = (0..1024).map(|_| engine.alloc(SIZE)).collect();
         // SAFETY: live blocks, each freed once.
         blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
@@ -150,7 +153,7 @@ fn spans_of_a_size_that_is_asked_for_stay_as_they_are() {
     engine.check();
 }
 
-/// What keeps the spans is in use: to empty the stack would gain nothing.
+/// Other blocks keep the spans in use, so emptying the stack would gain nothing.
 #[test]
 fn the_stack_of_a_size_that_is_in_use_keeps_what_it_has() {
     let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
@@ -161,7 +164,7 @@ fn the_stack_of_a_size_that_is_in_use_keeps_what_it_has() {
     engine.check();
 }
 
-/// A span of each size has much room that was never used: to empty caches would gain nothing.
+/// A span of each size has much memory that was never touched: emptying caches would gain nothing.
 #[test]
 fn caches_stay_full_where_what_is_free_is_not_resident() {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(64 * MIB));
@@ -181,7 +184,8 @@ fn caches_stay_full_where_what_is_free_is_not_resident() {
     engine.check();
 }
 
-/// Most of what spans have is in use: to empty caches would gain little, and each growth would cost it.
+/// Most memory of the spans is in use: emptying caches would gain little, and each growth would pay
+/// for it.
 #[test]
 fn caches_stay_full_where_spans_are() {
     let engine = engine(8 * MIB, SIZE);

@@ -1,5 +1,5 @@
-//! Hardening: what is seen stops the program, what is not seen is not of much use, correct programs run through, and out
-//! of memory is only that.
+//! Tests harden mode: a detected mistake stops the program, an undetected one does little harm,
+//! correct programs run, and out of memory is not reported as a mistake.
 
 use std::collections::BTreeSet;
 
@@ -15,10 +15,10 @@ fn engine() -> Engine<FakeOs> {
     Engine::new(fake())
 }
 
-/// Sizes of small and large blocks, with their ends at a page's end and elsewhere.
+/// Sizes of small and large blocks; some end at the end of a page, some elsewhere.
 const SIZES: [usize; 8] = [0, 1, 24, 100, 1000, 20_000, 65_529, 200_000];
 
-/// What the engine says as this stops the program; nothing where it does not.
+/// The message with which the engine stops `work`; empty if it does not stop it.
 fn stopped_by(work: impl Fn(&Engine<FakeOs>, usize), size: usize) -> String {
     let engine = engine();
     let work = std::panic::AssertUnwindSafe(|| work(&engine, size));
@@ -36,7 +36,8 @@ fn stops(fault: &str, work: impl Fn(&Engine<FakeOs>, usize)) {
     }
 }
 
-// SAFETY, of all tests below: what is wrong is in memory of the fake, and what is to be seen.
+// SAFETY, of all tests below: the misuse stays within the fake's memory, and the engine must detect
+// it.
 
 #[test]
 fn double_frees() {
@@ -73,7 +74,7 @@ fn double_frees() {
 
 #[test]
 fn a_byte_behind_the_end() {
-    // Behind a block of no bytes nothing can be written.
+    // A block of zero bytes has nothing before its end to write.
     stops("overflow", |engine, size| unsafe {
         let block = engine.alloc(size.max(1));
         block.add(size.max(1)).write(1);
@@ -88,7 +89,7 @@ fn a_byte_behind_the_end() {
 
 #[test]
 fn a_byte_before_the_start() {
-    // Large ones, and the first of a span, have a guard there.
+    // Large blocks, and the first block of a span, have a guard there.
     for size in SIZES.into_iter().filter(|&size| (24..20_000).contains(&size)) {
         let work = |engine: &Engine<FakeOs>, size| unsafe {
             let blocks: Vec<_> = (0..40).map(|_| engine.alloc(size)).collect();
@@ -147,7 +148,7 @@ fn addresses_inside_of_blocks() {
     }
 }
 
-/// A freed block reads as zero until its next owner has it, which is not soon.
+/// A freed block reads as zero until it is handed out again, which is not soon.
 #[test]
 fn freed_blocks_are_zero_and_come_back_late() {
     for size in [1, 24, 100, 1000, 20_000] {
@@ -176,7 +177,8 @@ fn blocks_lie_in_random_order() {
     engine.check();
 }
 
-/// What cannot be seen, a block freed by a pointer to its last owner, hands no block out twice soon.
+/// A free through a stale pointer to a block that was allocated again cannot be detected. The block
+/// is still not handed out twice soon.
 #[test]
 #[cfg(not(miri))]
 fn a_free_of_anothers_block_gives_it_to_nobody_soon() {
@@ -213,7 +215,7 @@ fn heaps_come_and_go() {
         unsafe {
             engine.free(blocks[1]);
             engine.heap_free(heap, blocks[3], "a test");
-            // The limit counts what is held back, and lets it go.
+            // The limit counts quarantined blocks, and releases them when it is reached.
             for _ in 0..2000 {
                 let block = engine.heap_alloc(heap, 10_000, 1, "a test");
                 assert!(!block.is_null());
@@ -233,7 +235,7 @@ fn heaps_come_and_go() {
 fn check_mode_goes_first() {
     let engine = Engine::new(fake().environment("EBB_CHECK", "1"));
     assert!(!engine.alloc(1).is_null());
-    let said = "ebbmalloc: EBB_HARDEN is ignored: EBB_CHECK looks at each block already\n";
+    let said = "ebbmalloc: EBB_HARDEN is ignored because EBB_CHECK is set; unset one\n";
     assert_eq!(engine.os().printed(), said);
 }
 
@@ -247,7 +249,8 @@ fn run(engine: &Engine<FakeOs>, seed: u64, steps: usize) {
     engine.finish();
 }
 
-/// Nothing may be read or written where nothing was asked for, as long as there are guards; and it is a block as any other.
+/// As long as guards are available, a block of zero bytes cannot be read or written. Otherwise it
+/// behaves like any block.
 #[test]
 fn nothing_is_out_of_reach() {
     let engine = engine();
@@ -258,7 +261,7 @@ fn nothing_is_out_of_reach() {
         assert!(!engine.os().is_committed(block));
         engine.check();
     }
-    // SAFETY: each is freed once.
+    // SAFETY: each block is freed once.
     unsafe {
         let grown = engine.realloc(blocks[0], 100, 1);
         grown.write_bytes(1, 100);
@@ -290,8 +293,8 @@ fn a_fork_finds_all_whole() {
     assert_eq!(engine.os().printed(), "");
 }
 
-/// Where a process has as much memory that may be written as it may have (RLIMIT_DATA), a guard cannot be made accessible again.
-/// What it was for comes back all the same: each round has as many blocks as the first.
+/// A process at its limit of writable memory (RLIMIT_DATA) cannot make a guard accessible again.
+/// The addresses behind that guard still come back: each round gets as many blocks as the first.
 #[test]
 fn as_many_blocks_after_memory_was_short_as_before() {
     for size in [100, 5000, 40_000, 65_529, 200_000, 700_000] {
@@ -309,7 +312,7 @@ fn as_many_blocks_after_memory_was_short_as_before() {
         let first = round();
         let bytes = first * size;
         assert!(bytes > 5 << 20, "{bytes} bytes in blocks of {size}");
-        // A guard less at the end, or a hole more, is a block or two of so many.
+        // One guard less at the end, or one hole more, changes the count by a block or two.
         let rounds = [(); 5].map(|()| round());
         let least = first - first / 16;
         assert!(rounds.iter().all(|&count| count >= least), "{size}: {first}, {rounds:?}");

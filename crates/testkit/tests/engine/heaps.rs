@@ -1,5 +1,5 @@
-//! Heaps: against the shadow model, several at once, by several threads, at their limits, where memory
-//! is short, and misused.
+//! Tests heaps: against the shadow model, several at once, from several threads, at their limits,
+//! when memory is short, and when misused.
 
 use crate::oom::step;
 use std::array::from_fn;
@@ -26,22 +26,22 @@ fn alloc(engine: &Engine<FakeOs>, heap: HeapId, size: usize) -> *mut u8 {
 }
 
 fn delete(engine: &Engine<FakeOs>, heap: HeapId) {
-    // SAFETY: the callers use none of its blocks any more.
+    // SAFETY: the callers no longer use the heap's blocks.
     unsafe { engine.delete_heap(heap, "a test") }
 }
 
-/// Panics unless nothing is left of any heap or block.
+/// Panics if any heap or block is left.
 fn check_empty(engine: &Engine<FakeOs>) {
     engine.check();
     let stats = engine.stats();
     assert_eq!((stats.live_bytes, stats.large_blocks, stats.heaps, stats.heap_bytes), (0, 0, 0, 0));
     engine.trim();
     engine.check();
-    assert_eq!(engine.stats().held_bytes, 0, "memory that nobody uses");
+    assert_eq!(engine.stats().held_bytes, 0, "memory without a use");
 }
 
-/// Three workers, two of them with a heap, hand blocks to each other; then the heaps go, one with
-/// blocks in it.
+/// Three workers, two of them with a heap, hand blocks to each other. Then the heaps are deleted,
+/// one of them with blocks in it.
 fn run(engine: &Engine<FakeOs>, seed: u64, length: usize) {
     const LIMIT: usize = 2 << 20;
     let heaps = [heap(engine, usize::MAX), heap(engine, LIMIT)];
@@ -89,17 +89,17 @@ impl Drop for End<'_> {
     }
 }
 
-/// Two threads have a heap each, give their blocks to each other, and delete it; a third makes and
-/// deletes heaps, trims, digs, counts and forks all the while.
+/// Two threads have a heap each, give their blocks to each other, and delete their heaps. Meanwhile
+/// a third makes and deletes heaps, trims, purges, counts and forks.
 #[test]
 fn threads_free_what_others_allocated_while_heaps_come_and_go() {
     let (rounds, length) = (10, 1000);
-    // Room for all that piles up with a thread that does not get to run.
+    // Space for the blocks that pile up while a thread does not get to run.
     let engine = Engine::new(FakeOs::default().space(256 << 20).cpus(1));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let (engine, done) = (&engine, &done);
-        // Also where a check has failed.
+        // Ends the third thread also when a check has failed.
         let _end = End(done);
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
@@ -128,7 +128,7 @@ fn threads_free_what_others_allocated_while_heaps_come_and_go() {
                         worker.move_to(Some((heap, usize::MAX)));
                         for op in Program::new((round * 2 + number) as u64).take(length) {
                             if let Some(block) = worker.apply(op) {
-                                // The other may have ended.
+                                // The other thread may have ended.
                                 if let Err(mpsc::SendError(block)) = give.send(block) {
                                     worker.receive(block);
                                 }
@@ -160,14 +160,14 @@ fn a_limit_is_kept_to_the_byte() {
         let shortages = engine.os().shortages();
         assert!(alloc(&engine, heap, size).is_null(), "beyond the limit");
         assert_eq!(engine.os().shortages(), shortages + 1, "the platform was not told");
-        // SAFETY: nobody uses them.
+        // SAFETY: the test does not use the blocks.
         unsafe {
             assert!(engine.heap_realloc(heap, blocks[0], 8 * usable, 1, "a test").is_null());
             assert_eq!(engine.heap_used(heap, "a test"), 10 * usable);
             engine.free(blocks[0]);
         }
         assert!(!alloc(&engine, heap, size).is_null());
-        // Others are not bound by it.
+        // The limit of one heap does not bind other heaps.
         assert!(!alloc(&engine, self::heap(&engine, usize::MAX), limit).is_null());
         engine.check();
     }
@@ -175,15 +175,15 @@ fn a_limit_is_kept_to_the_byte() {
     assert!(alloc(&engine, none, 0).is_null() && alloc(&engine, none, usize::MAX).is_null());
 }
 
-/// A block that is resized counts once: one that shrinks always can, in a full heap too, and one that grows can
-/// where both blocks would not fit together.
+/// A block that is resized counts once. So shrinking always succeeds, in a full heap too, and
+/// growing succeeds where both blocks would not fit together.
 #[test]
 fn a_full_heap_resizes() {
     let engine = engine();
     for (from, to) in [(5120, 100), (2 * UNIT, 100), (UNIT, UNIT / 2), (UNIT / 2, 2 * UNIT)] {
         let heap = heap(&engine, from.max(to));
         let block = alloc(&engine, heap, from);
-        // SAFETY: the block is ours, and as large as was asked for.
+        // SAFETY: a live block of this test, with as many bytes as requested.
         unsafe {
             block.write(7);
             let resized = engine.realloc(block, to, 1);
@@ -197,13 +197,13 @@ fn a_full_heap_resizes() {
     check_empty(&engine);
 }
 
-/// A block that grows in place, or moves with its pages, stays its heap's, and counts for what it is.
+/// A block that grows in place, or moves with its pages, stays in its heap and counts its new size.
 #[test]
 fn large_blocks_grow_within_the_limit() {
     let engine = engine();
     let heap = heap(&engine, 40 * UNIT);
     let mut block = alloc(&engine, heap, 10 * UNIT);
-    // SAFETY: the block is ours, and as large as was asked for.
+    // SAFETY: a live block of this test, with as many bytes as requested.
     unsafe {
         block.write(7);
         for units in [12, 20, 15, 35, 40] {
@@ -211,7 +211,7 @@ fn large_blocks_grow_within_the_limit() {
             assert_eq!((block.read(), engine.usable_size(block)), (7, units * UNIT));
             assert_eq!(engine.heap_used(heap, "a test"), units * UNIT);
             engine.check();
-            // What lies behind it, so that it has to move next.
+            // A block behind it, so that it has to move next.
             assert!(!engine.alloc(UNIT + 1).is_null());
         }
         assert!(engine.realloc(block, 41 * UNIT, 1).is_null());
@@ -221,21 +221,21 @@ fn large_blocks_grow_within_the_limit() {
     engine.check();
 }
 
-/// Free pages of a heap's spans go back to the kernel, as those of others do.
+/// Free pages of a heap's spans go back to the kernel like those of other spans.
 #[test]
 fn holes_in_heaps_are_dug() {
     let engine = engine();
     let heap = heap(&engine, usize::MAX);
     let blocks: Vec<_> = (0..1000).map(|_| alloc(&engine, heap, 1024)).collect();
-    // SAFETY: nobody uses them.
+    // SAFETY: the test no longer uses them.
     blocks.iter().skip(1).for_each(|&block| unsafe { engine.free(block) });
     assert!(engine.trim());
     assert!(engine.stats().dug_bytes >= 48 << 10, "{:?}", engine.stats().dug_bytes);
     assert_eq!(engine.stats().heap_bytes, 1024);
-    // They come back.
+    // The heap uses the purged pages again.
     for _ in 0..100 {
         let block = alloc(&engine, heap, 1024);
-        // SAFETY: the block has so many bytes.
+        // SAFETY: the block has 1024 bytes.
         unsafe { block.write_bytes(1, 1024) };
     }
     engine.check();
@@ -250,7 +250,7 @@ fn the_ledger_adds_up_with_heaps() {
     let heap = heap(&engine, usize::MAX);
     for size in [100, 100_000] {
         let block = alloc(&engine, heap, size);
-        // SAFETY: the block has so many bytes.
+        // SAFETY: the block has `size` bytes.
         unsafe { block.write_bytes(1, size) };
     }
     let ledger = engine.ledger();
@@ -260,7 +260,7 @@ fn the_ledger_adds_up_with_heaps() {
     delete(&engine, heap);
 }
 
-/// The same program on a heap while these calls are refused. Returns how many there were.
+/// Runs the same program on a heap while these calls are refused. Returns the number of calls made.
 fn run_refusing(calls: Range<usize>) -> usize {
     let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1).refusing(calls.clone()));
     let mut workers: [_; 3] = from_fn(|number| (Worker::new(&engine, number as u32), None));
@@ -327,18 +327,18 @@ fn owners_share_a_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: heap used after its delete: 0x")]
+#[should_panic(expected = "ebbmalloc: deleted heap: 0x")]
 fn a_heap_used_after_its_delete() {
     let engine = engine();
     let deleted = heap(&engine, usize::MAX);
     delete(&engine, deleted);
-    // Lies where that was.
+    // A new heap at the deleted heap's address.
     let _other = heap(&engine, usize::MAX);
     alloc(&engine, deleted, 1);
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: heap used after its delete: 0x")]
+#[should_panic(expected = "ebbmalloc: deleted heap: 0x")]
 fn a_heap_deleted_twice() {
     let engine = engine();
     let deleted = heap(&engine, usize::MAX);
@@ -347,7 +347,7 @@ fn a_heap_deleted_twice() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no heap: 0x")]
+#[should_panic(expected = "ebbmalloc: invalid heap: 0x")]
 fn what_never_was_a_heap() {
     let engine = engine();
     let _one = heap(&engine, usize::MAX);
@@ -355,22 +355,23 @@ fn what_never_was_a_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no heap: 0x0 passed to a test")]
+#[should_panic(expected = "ebbmalloc: invalid heap: 0x0 passed to a test")]
 fn no_heap_before_anything() {
     alloc(&engine(), HeapId::from_bits(0), 1);
 }
 
-/// What `free` says of an address so far into a block of a heap, freed so many times before.
+/// Has `free` called at this offset into a block of a heap, after the block was freed `times`
+/// times.
 fn free(size: usize, times: usize, offset: usize) {
     let engine = engine();
     let heap = heap(&engine, usize::MAX);
     let block = alloc(&engine, heap, size);
     assert!(!alloc(&engine, heap, size).is_null());
     for _ in 0..times {
-        // SAFETY: nobody uses it; what is wrong is for the engine to notice.
+        // SAFETY: the test does not use the block; the engine must detect the mistake.
         unsafe { engine.free(block) };
     }
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(block.wrapping_add(offset)) };
 }
 
@@ -405,11 +406,11 @@ fn a_block_of_a_deleted_heap() {
     let heap = heap(&engine, usize::MAX);
     let block = alloc(&engine, heap, 100);
     delete(&engine, heap);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(block) };
 }
 
-/// Nothing in the map tells of it any more.
+/// The page map no longer knows the block.
 #[test]
 #[should_panic(expected = "ebbmalloc: invalid free: 0x")]
 fn the_size_of_a_block_of_a_deleted_heap() {
@@ -421,31 +422,32 @@ fn the_size_of_a_block_of_a_deleted_heap() {
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no block of this heap: 0x")]
+#[should_panic(expected = "ebbmalloc: not a block of this heap: 0x")]
 fn a_block_of_another_heap() {
     let engine = engine();
     let heaps = [heap(&engine, usize::MAX), heap(&engine, usize::MAX)];
     let block = alloc(&engine, heaps[0], 100);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.heap_free(heaps[1], block, "a test") };
 }
 
 #[test]
-#[should_panic(expected = "ebbmalloc: no block of this heap: 0x")]
+#[should_panic(expected = "ebbmalloc: not a block of this heap: 0x")]
 fn a_block_of_no_heap() {
     let engine = engine();
     let heap = heap(&engine, usize::MAX);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.heap_realloc(heap, engine.alloc(100), 1, 1, "a test") };
 }
 
-/// A heap's block has another class's cache in mind: a sized free must not bring it there unseen.
+/// The given size names the cache of another class: a sized free must not put a heap's block there
+/// undetected.
 #[test]
 #[should_panic(expected = "ebbmalloc: ")]
 fn a_block_of_a_heap_freed_as_one_of_none() {
     let engine = engine();
     let block = alloc(&engine, heap(&engine, usize::MAX), 100);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free_sized(block, 100, 1) };
     engine.trim();
 }

@@ -1,9 +1,10 @@
-//! `EBB_LIMIT`: what the engine holds stays at or below it, to the byte, and all below it can be had.
+//! Tests `EBB_LIMIT`: the engine never holds more memory than the limit, to the byte, and a program
+//! can use all of it.
 
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
-/// What a unit of 64 KiB counts, with its entries in the tables.
+/// The bytes that a unit of 64 KiB counts, with its entries in the tables.
 const UNIT_COST: usize = (64 << 10) + 8 + 4 + 16 + 576;
 /// A block of two units.
 const BLOCK: usize = 128 << 10;
@@ -38,7 +39,7 @@ fn the_edge_is_exact() {
         let stats = engine.stats();
         assert_eq!(stats.limit_bytes as usize, bytes / UNIT_COST * UNIT_COST);
         assert_eq!(stats.held_bytes as usize, 2 * blocks * UNIT_COST);
-        // Small blocks are under it too, but for what the odd unit has.
+        // The limit covers small blocks too; a span has two units, so an odd unit stays unused.
         let spans = fill(&engine, 64);
         assert_eq!(spans.is_empty(), (bytes / UNIT_COST).is_multiple_of(2));
         holds_what_it_may(&engine);
@@ -53,7 +54,7 @@ fn what_is_freed_makes_room_in_any_shape() {
         let got = blocks.len() * size;
         assert!(got > 1 << 20, "{got} bytes in blocks of {size}");
         holds_what_it_may(&engine);
-        // Holes first, which are resident and do not fit what comes next.
+        // Leaves holes first, which are resident and too short for the next block.
         let (even, odd): (Vec<_>, Vec<_>) =
             blocks.iter().enumerate().partition(|(n, _)| n % 2 == 0);
         even.iter().chain(&odd).for_each(|(_, block)| free(&engine, **block));
@@ -67,7 +68,8 @@ fn resident_holes_go_where_they_are_in_the_way() {
     let blocks = fill(&engine, BLOCK);
     blocks.iter().step_by(2).for_each(|&block| free(&engine, block));
     assert_eq!(engine.stats().dirty_bytes, 1 << 20);
-    // No hole is as long; 9 units of them have to go, and not more than the longest that do.
+    // No hole is long enough. Purging 9 units of holes makes space; no more than the longest ones
+    // go.
     let block = engine.alloc(9 << 16);
     assert!(!block.is_null());
     let stats = engine.stats();
@@ -83,18 +85,18 @@ fn realloc_at_the_limit_leaves_the_block() {
     let engine = engine((32 * UNIT_COST).to_string());
     let blocks = fill(&engine, BLOCK);
     for (n, &block) in blocks.iter().enumerate() {
-        // SAFETY: the block is as long.
+        // SAFETY: the block has `BLOCK` bytes.
         unsafe { block.write_bytes(n as u8 + 1, BLOCK) };
-        // SAFETY: a live block, which stays where null comes back.
+        // SAFETY: a live block, which stays valid when the result is null.
         assert!(unsafe { engine.realloc(block, BLOCK + 1, 16) }.is_null());
     }
     for (n, &block) in blocks.iter().enumerate() {
-        // SAFETY: still a live block.
+        // SAFETY: still a live block, of `BLOCK` bytes.
         let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK) };
         assert!(bytes.iter().all(|&byte| byte == n as u8 + 1));
     }
     holds_what_it_may(&engine);
-    // Into a neighbour that was freed it grows, and no further.
+    // It grows into the freed neighbour, and no further.
     free(&engine, blocks[1]);
     // SAFETY: live blocks.
     unsafe {

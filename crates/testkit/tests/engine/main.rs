@@ -1,6 +1,7 @@
-//! The engine on the fake operating system, and random programs on the real one: all in one binary, since each
-//! would compile the whole engine for itself. Apart are those that watch or disturb their process as a whole
-//! (`interrupts`, `ledger`, `moving`), or that other tools run (`loom`, `miri`).
+//! The tests of the engine on the fake operating system, and of random programs on the real one, in
+//! one binary: each binary would compile the whole engine again. Separate are tests that watch or
+//! disturb their whole process (`interrupts`, `ledger`, `moving`), or that other tools run (`loom`,
+//! `miri`).
 #![cfg(not(any(miri, loom)))]
 
 mod addresses;

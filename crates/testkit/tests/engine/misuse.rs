@@ -1,4 +1,5 @@
-//! Addresses that must not be freed: each ends the program with one line that says why.
+//! Tests that each `free` of an invalid address ends the program with one line that gives the
+//! reason.
 
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
@@ -7,17 +8,17 @@ fn engine() -> Engine<FakeOs> {
     Engine::new(FakeOs::default().space(8 << 20).cpus(1))
 }
 
-/// What `free` prints about an address that is this far into a block, freed `times` times before.
+/// Calls `free` at this offset into a block, after the block was freed `times` times.
 fn free(size: usize, times: usize, offset: usize) {
     let engine = engine();
     let block = engine.alloc(size);
     let others = [engine.alloc(size), engine.alloc(size)];
     assert!(others.iter().all(|other| !other.is_null()));
     for _ in 0..times {
-        // SAFETY: nobody uses it; what is wrong is for the engine to notice.
+        // SAFETY: the test does not use the block; the engine must detect the mistake.
         unsafe { engine.free(block) };
     }
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(block.wrapping_add(offset)) };
 }
 
@@ -32,14 +33,15 @@ fn small_block_twice() {
 fn small_block_twice_and_others_between() {
     let engine = engine();
     let blocks: Vec<_> = (1..60).map(|nth| engine.alloc(nth * 16)).collect();
-    // SAFETY: what is wrong is for the engine to notice.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         blocks.iter().for_each(|&block| engine.free(block));
         engine.free(blocks[3]);
     }
 }
 
-/// A cache that was never asked for blocks of its size puts others on the first (decisions/0022).
+/// A cache that never served this size puts other blocks above the first block freed into it
+/// (decisions/0022).
 #[test]
 fn small_block_twice_in_a_cache_that_is_new() {
     for mode in ["slot", "thread"] {
@@ -47,7 +49,7 @@ fn small_block_twice_in_a_cache_that_is_new() {
             let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1).mode(mode));
             let block = engine.alloc(40);
             engine.trim();
-            // SAFETY: what is wrong is for the engine to notice.
+            // SAFETY: the memory is the fake's; the engine must detect the mistake.
             unsafe {
                 engine.free(block);
                 engine.free(block);
@@ -70,7 +72,7 @@ fn large_block_twice() {
 fn small_block_resized_where_it_was() {
     let engine = engine();
     let block = engine.alloc(100);
-    // SAFETY: what is wrong is for the engine to notice.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         engine.free(block);
         engine.realloc(block, 101, 1);
@@ -95,7 +97,8 @@ fn at_the_second_unit_of_a_large_block() {
     free(200_000, 0, 1 << 16);
 }
 
-/// A block of 24 KiB, of whose spans the map's keys know only the first unit, in the second; and all others of its span.
+/// A block of 24 KiB that begins in the second unit of its span, and all other blocks of that span.
+/// The page map's keys cover only the first unit of such a span.
 fn of_a_later_unit(engine: &Engine<FakeOs>) -> (*mut u8, Vec<*mut u8>) {
     const SIZE: usize = 24 << 10;
     let mut blocks: Vec<_> = (0..5).map(|_| engine.alloc(SIZE)).collect();
@@ -111,7 +114,7 @@ fn a_block_of_a_later_unit_is_one_like_others() {
     let engine = engine();
     let (block, others) = of_a_later_unit(&engine);
     assert_eq!(engine.usable_size(block), 24 << 10);
-    // SAFETY: each is freed once, and not used any more.
+    // SAFETY: each block is freed once, and not used afterwards.
     unsafe {
         assert_eq!(engine.realloc(block, 23 << 10, 1), block);
         engine.free(block);
@@ -127,7 +130,7 @@ fn a_block_of_a_later_unit_is_one_like_others() {
 fn a_block_of_a_later_unit_twice() {
     let engine = engine();
     let (block, others) = of_a_later_unit(&engine);
-    // SAFETY: what is wrong is for the engine to notice.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         engine.free(block);
         engine.free(others[0]);
@@ -139,7 +142,7 @@ fn a_block_of_a_later_unit_twice() {
 #[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
 fn inside_a_block_of_a_later_unit() {
     let engine = engine();
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(of_a_later_unit(&engine).0.wrapping_add(16)) };
 }
 
@@ -147,12 +150,12 @@ fn inside_a_block_of_a_later_unit() {
 #[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
 fn at_a_later_unit_where_no_block_begins() {
     let engine = engine();
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(of_a_later_unit(&engine).1[0].wrapping_add(1 << 16)) };
 }
 
-/// Behind the last block of a span there is room that looks like the start of one more. It is
-/// noticed when it leaves the cache.
+/// The unused bytes behind the last block of a span look like the start of another block. The
+/// engine detects it when the address leaves the cache.
 #[test]
 #[should_panic(expected = "ebbmalloc: invalid free: 0x")]
 fn behind_the_last_block_of_a_span() {
@@ -160,7 +163,7 @@ fn behind_the_last_block_of_a_span() {
     let engine = engine();
     let block = engine.alloc(176);
     let start = block.wrapping_sub(block.addr() % (1 << 16));
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe { engine.free(start.wrapping_add(372 * 176)) };
     engine.trim();
 }
@@ -180,14 +183,15 @@ fn above_everything() {
 #[test]
 #[should_panic(expected = "ebbmalloc: invalid free: 0x10 passed to free")]
 fn before_anything_was_allocated() {
-    // SAFETY: no block is anybody's yet.
+    // SAFETY: the engine has no blocks yet; it must detect that.
     unsafe { engine().free(std::ptr::without_provenance_mut(0x10)) };
 }
 
-/// What a free with a wrong size prints. On this system nothing is hot, so every size is checked.
+/// Calls a sized free with a wrong size. No class is hot on this system, so the engine checks every
+/// size.
 fn free_with(size: usize, given: usize) {
     let engine = engine();
-    // SAFETY: nobody uses the block; what is wrong is for the engine to notice.
+    // SAFETY: the test does not use the block; the engine must detect the mistake.
     unsafe { engine.free_sized(engine.alloc(size), given, 1) };
 }
 
@@ -225,7 +229,7 @@ fn a_size_beyond_all_is_wrong() {
 #[should_panic(expected = "ebbmalloc: interior pointer: 0x")]
 fn inside_a_block_with_a_size() {
     let engine = engine();
-    // SAFETY: as above.
+    // SAFETY: the test does not use the block; the engine must detect the mistake.
     unsafe { engine.free_sized(engine.alloc(1000).wrapping_add(16), 1000, 1) };
 }
 
@@ -234,7 +238,7 @@ fn inside_a_block_with_a_size() {
 fn resize_of_a_freed_block() {
     let engine = engine();
     let block = engine.alloc(100_000);
-    // SAFETY: as in `free`.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         engine.free(block);
         engine.resize(block, 70_000, 1);
@@ -246,7 +250,7 @@ fn resize_of_a_freed_block() {
 fn realloc_of_a_freed_block() {
     let engine = engine();
     let block = engine.alloc(100_000);
-    // SAFETY: as in `free`.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     unsafe {
         engine.free(block);
         engine.realloc(block, 10, 1);
@@ -263,7 +267,7 @@ fn usable_size_of_an_interior_pointer() {
 #[test]
 fn null_is_freed_in_peace() {
     let engine = engine();
-    // SAFETY: null is no block.
+    // SAFETY: freeing null is allowed.
     unsafe { engine.free(std::ptr::null_mut()) };
     assert_eq!(engine.os().printed(), "");
 }

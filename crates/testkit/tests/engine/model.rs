@@ -1,4 +1,4 @@
-//! Random programs against the shadow model, on one thread and on several.
+//! Tests random programs against the shadow model, on one thread and on several.
 
 use std::sync::mpsc;
 use std::thread;
@@ -7,7 +7,7 @@ use ebbmalloc::internals::{Engine, SMALL_MAX};
 use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, Op, Program, TestOs, Worker};
 use proptest::prelude::*;
 
-/// Small, large, and impossible; not so large that filling it takes long.
+/// Small, large and impossible sizes; none so large that filling the block takes long.
 fn size() -> impl Strategy<Value = usize> {
     prop_oneof![
         6 => 0usize..=256,
@@ -41,14 +41,14 @@ fn ops(most: usize) -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op(), 0..most)
 }
 
-/// Panics unless the engine, at rest, agrees with a program that holds nothing.
+/// Panics unless the engine, at rest, agrees that the program holds no memory.
 fn check_empty<O: TestOs>(engine: &Engine<O>) {
     engine.check();
     let stats = engine.stats();
     assert_eq!((stats.live_bytes, stats.large_blocks), (0, 0), "{stats:?}");
 }
 
-/// Two workers on one thread, so that what is handed over is freed by somebody else.
+/// Two workers on one thread, so that a block handed over is freed by the other worker.
 fn run_single<O: TestOs>(engine: &Engine<O>, ops: &[Op]) {
     let (mut one, mut other) = (Worker::new(engine, 0), Worker::new(engine, 1));
     for &op in ops {
@@ -66,7 +66,7 @@ fn run_single<O: TestOs>(engine: &Engine<O>, ops: &[Op]) {
     check_empty(engine);
 }
 
-/// What a live block counts: all of its units, where it is a large one.
+/// The bytes that a live block counts: all of its units if it is a large one.
 fn booked(block: &Block) -> usize {
     const UNIT: usize = 64 << 10;
     match block.size > UNIT || block.align > UNIT {
@@ -75,7 +75,7 @@ fn booked(block: &Block) -> usize {
     }
 }
 
-/// One thread a program; what a thread hands over goes to the next one, round and round.
+/// Runs each program on a thread of its own; each thread hands blocks to the next one, in a ring.
 fn run_threads<O: TestOs + Send>(
     engine: &Engine<O>,
     programs: Vec<impl Iterator<Item = Op> + Send>,
@@ -89,7 +89,8 @@ fn run_threads<O: TestOs + Send>(
                 let mut worker = Worker::new(engine, number as u32);
                 for op in ops {
                     if let Some(block) = worker.apply(op) {
-                        // Everybody receives until nobody sends, unless a check has failed there.
+                        // Every thread receives until all senders are gone, unless a check has
+                        // failed there.
                         let Ok(()) = next.send(block) else { return };
                     }
                     inbox.try_iter().for_each(|block| worker.receive(block));
@@ -106,7 +107,7 @@ fn run_threads<O: TestOs + Send>(
     check_empty(engine);
 }
 
-/// So many cases, or fewer if `PROPTEST_CASES` asks for them.
+/// `cases` cases, or fewer if `PROPTEST_CASES` asks for fewer.
 fn config(cases: u32) -> ProptestConfig {
     let asked = ProptestConfig::default();
     ProptestConfig { cases: cases.min(asked.cases), failure_persistence: None, ..asked }
@@ -163,7 +164,7 @@ proptest! {
     }
 }
 
-/// Long programs on more threads than there are caches.
+/// Runs long programs on more threads than there are caches.
 fn threads_in(mode: &'static str) {
     threads_on(LinuxIn::new(mode));
 }
@@ -227,7 +228,7 @@ fn freed_blocks_are_not_written() {
         })
         .collect();
     for block in &blocks {
-        // SAFETY: freed once; what follows looks at memory of the fake, which still exists.
+        // SAFETY: freed once; what follows reads memory of the fake, which still exists.
         unsafe { engine.free(block.start) };
     }
     blocks.iter().for_each(Block::check);

@@ -1,5 +1,5 @@
-//! Memory runs short: each call of the operating system in turn is refused, once or from then on.
-//! The engine returns null and goes on; nothing that lives is harmed.
+//! Refuses each call of the operating system in turn, once or from then on: the engine must return
+//! null, go on, and harm no live block.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::fuzz::variable;
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Program, Worker};
 
-/// Blocks of all kinds, more and more of them, some resized, most freed in the end.
+/// Allocates more and more blocks of all kinds, resizes some, and frees most in the end.
 fn program(seed: u64) -> impl Iterator<Item = Op> {
     let mixed = Program::new(seed).take(250);
     // A few blocks that need runs of their own, grow in place, and leave holes to be purged.
@@ -23,8 +23,8 @@ fn program(seed: u64) -> impl Iterator<Item = Op> {
     mixed.chain(large).chain(Program::new(seed + 1).take(250))
 }
 
-/// Runs the program while these calls are refused; then they no longer are. Returns how many
-/// calls there were, up to then.
+/// Runs the program while these calls are refused, then continues without refusals. Returns the
+/// number of calls made before the refusals ended.
 fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     let os = FakeOs::default().cpus(1).mode(mode).refusing(calls.clone()).watched();
     let engine = Engine::new(os);
@@ -57,13 +57,13 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     made
 }
 
-/// How many calls further the next one is that is refused: 1 unless `EBB_TEST_STEP` says otherwise, where instructions are
-/// translated.
+/// The distance from one refused call to the next: 1, or `EBB_TEST_STEP`, which CI sets higher
+/// under emulation.
 pub fn step() -> usize {
     variable("EBB_TEST_STEP").unwrap_or(1)
 }
 
-/// Every call in turn, until there are no more.
+/// Refuses every call in turn, until the program makes no more.
 fn refuse_each(seed: u64, range: impl Fn(usize) -> Range<usize>) {
     for mode in ["slot", "thread"] {
         let all = run_refusing(mode, 0..0, seed);
@@ -98,7 +98,7 @@ fn a_region_that_cannot_be_reserved_is_told_once() {
         assert!(engine.alloc(size).is_null());
     }
     assert!(!engine.trim());
-    // What else may come along meanwhile: a fork, statistics, a look from a test.
+    // Operations that may come in between: a fork, statistics, a test's check of the heap.
     engine.before_fork();
     engine.after_fork();
     assert_eq!(engine.stats().committed_bytes, 0);
@@ -127,8 +127,8 @@ fn a_full_region_serves_again_after_frees() {
     }
 }
 
-/// A few free blocks in the cache, each of another span, must not keep the region from large
-/// blocks.
+/// A few free blocks in the cache, each of another span, must not keep large blocks out of the
+/// region.
 #[test]
 fn cached_blocks_do_not_stand_in_the_way() {
     let engine = Engine::new(FakeOs::default().space(8 << 20).cpus(1));
@@ -137,22 +137,22 @@ fn cached_blocks_do_not_stand_in_the_way() {
         blocks.take_while(|block| !block.is_null()).collect::<Vec<_>>()
     };
     let free = |block: &*mut u8| {
-        // SAFETY: each block is freed once, and nobody uses it.
+        // SAFETY: each block is freed once and no longer used.
         unsafe { engine.free(*block) }
     };
     let large = fill(1 << 20);
     large.iter().for_each(free);
     let small = fill(200);
-    // Those that are freed last stay in the cache: one of each span, more or less.
+    // The cache keeps the blocks freed last: about one of each span.
     let (last, first): (Vec<_>, Vec<_>) =
         small.iter().enumerate().partition(|(nth, _)| nth % 300 == 0);
     first.iter().chain(&last).for_each(|(_, block)| free(block));
-    // One fewer, because the first may have found room between two such spans.
+    // One fewer, because the first fill may have found a gap between two such spans.
     assert!(fill(1 << 20).len() + 1 >= large.len());
 }
 
-/// Runs so many operations while each call of the operating system in turn, of so many at least, is refused, once or from then
-/// on; and looks at the engine when all blocks are freed.
+/// Runs operations while each call of the operating system in turn is refused, once or from then
+/// on. Checks the engine after all blocks are freed, and that there were more than `least` calls.
 pub fn each_call_is_refused(
     fake: impl Fn() -> FakeOs,
     operations: usize,

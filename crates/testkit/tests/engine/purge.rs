@@ -1,11 +1,12 @@
-//! Free memory goes back to the kernel, but not for ever the same memory that is wanted again.
+//! Tests purging: free memory goes back to the kernel, but memory that refaults soon is not purged
+//! again and again.
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;
 
-/// A buffer that grows to 8 MiB by doubling, and goes; where it was on the way.
+/// Grows a buffer to 8 MiB by doubling and frees it. Returns its addresses on the way.
 fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
     let mut block = engine.alloc(MIB / 8);
     let places = [1, 2, 3, 4, 5, 6].map(|doubling| {
@@ -13,14 +14,14 @@ fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
         block = unsafe { engine.realloc(block, (MIB / 8) << doubling, 16) };
         block
     });
-    // SAFETY: as above.
+    // SAFETY: a live block, freed once.
     unsafe { engine.free(block) };
     places
 }
 
 #[test]
 fn a_buffer_that_grows_again_and_again_in_place_stays() {
-    // The fake clock moves a millisecond with each look at it: purges are due all the time.
+    // The fake clock advances a millisecond with each reading, so purges are always due.
     let engine = Engine::new(FakeOs::default().cpus(1));
     (0..2000).for_each(|_| _ = grow(&engine));
     let purged = engine.stats().purged_bytes as usize / MIB;
@@ -31,7 +32,7 @@ fn a_buffer_that_grows_again_and_again_in_place_stays() {
 fn a_little_stays_for_a_while() {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let purged = || engine.stats().purged_bytes as usize;
-    // Eight buffers in a tenth of a second: nothing goes and comes back in between.
+    // Eight buffers in a tenth of a second: no page is purged and touched again in between.
     for _ in 0..8 {
         grow(&engine);
         engine.os().sleep_ms(9);
@@ -40,7 +41,7 @@ fn a_little_stays_for_a_while() {
     engine.os().sleep_ms(9);
     grow(&engine);
     assert!((4 * MIB..8 * MIB).contains(&purged()), "{} bytes purged", purged());
-    // Of more, what stays of a little does not stay so long.
+    // A larger surplus does not stay as long as a small one.
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks: Vec<_> = (0..16).map(|_| engine.alloc(MIB)).collect();
     for block in blocks {
@@ -51,8 +52,8 @@ fn a_little_stays_for_a_while() {
     assert!(engine.stats().purged_bytes as usize > 8 * MIB, "{:?}", engine.stats());
 }
 
-/// Takes 80 MiB in two blocks and frees them, once in so many milliseconds; how many MiB were purged each time, and how many
-/// may stay in the end for being wanted back.
+/// Allocates 80 MiB in two blocks and frees them, once every `pause` milliseconds. Returns how many
+/// MiB were purged each time, and how many may stay in the end because of refaults.
 fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     let mut before = 0;
@@ -73,7 +74,7 @@ fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
 fn what_is_soon_wanted_back_stays_in_the_end() {
     let (purged, wanted) = purged_in_turn(40);
     let (first, later): (usize, usize) = (purged[..10].iter().sum(), purged[20..].iter().sum());
-    // Where nobody looks it goes now and then, as nobody may look again.
+    // The engine still purges now and then, as it cannot know that the memory is touched again.
     assert!(first > 200 && later < 240, "{purged:?}");
     assert!(wanted >= 80, "{wanted} MiB may stay");
 }
@@ -85,7 +86,8 @@ fn what_is_wanted_back_after_long_goes_each_time() {
     assert_eq!(wanted, 0);
 }
 
-/// How many MiB a round gives back, of how many that nobody needed since the one before, after so many turns as above.
+/// The MiB that a round purges, and the MiB of surplus before it, after `turns` turns of 80 MiB,
+/// allocated and freed.
 fn given_by_a_round(turns: usize) -> (usize, usize) {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     for _ in 0..turns {
@@ -95,7 +97,7 @@ fn given_by_a_round(turns: usize) -> (usize, usize) {
         engine.os().sleep_ms(40);
     }
     let dirty = || engine.stats().dirty_bytes as usize / MIB;
-    // The first round only learns what is not needed.
+    // The first round only learns how much is surplus.
     engine.idle();
     engine.os().sleep_ms(200);
     let before = dirty();
@@ -110,7 +112,8 @@ fn rounds_give_less_of_what_was_soon_wanted_back() {
     assert!(before > 28 && given <= before / 4, "{given} of {before}");
 }
 
-/// Of what was free 28 MiB stay resident; a longer block takes those, and what follows them.
+/// 28 MiB of the free memory stay resident; a longer block begins with these and continues in what
+/// follows.
 #[test]
 fn a_long_block_begins_with_what_is_resident() {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(320 * MIB));
@@ -124,12 +127,13 @@ fn a_long_block_begins_with_what_is_resident() {
     let block = engine.alloc(40 * MIB);
     assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
     free(block);
-    // As it does beyond all that was ever used.
+    // The same holds at the end of all addresses ever used.
     let block = engine.alloc(56 * MIB);
     assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
     engine.check();
     free(block);
-    // Not one of which most would not be resident: it may be zero, and sparse.
+    // A block does not begin there if most of it would not be resident: it may be sparse, and be
+    // zeros.
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
     assert_ne!(engine.alloc_zeroed(64 * MIB), first);
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
@@ -150,7 +154,7 @@ fn a_long_block_keeps_to_the_limit() {
     engine.check();
 }
 
-/// A part of what it left is resident, the rest is not, and they are two runs of free memory.
+/// The freed memory is part resident and part purged, so it is two free runs.
 #[test]
 fn a_buffer_grows_in_place_where_the_last_one_was_purged_in_part() {
     let engine = Engine::new(FakeOs::default().cpus(1).space(64 * MIB));
@@ -161,14 +165,14 @@ fn a_buffer_grows_in_place_where_the_last_one_was_purged_in_part() {
     assert!((4 * MIB..8 * MIB).contains(&purged()), "{} bytes purged", purged());
     assert_eq!(grow(&engine), first);
     engine.check();
-    // Beyond all that was ever used, too, after what is resident and what is not.
+    // It also grows beyond all addresses ever used, past resident and purged memory.
     let block = engine.alloc(MIB / 8);
     // SAFETY: a live block.
     assert_eq!(unsafe { engine.realloc(block, 12 * MIB, 16) }, first[0]);
     engine.check();
 }
 
-/// Lets the fake clock run until there is nothing more to give back.
+/// Advances the fake clock until there is nothing more to give back.
 fn rest(engine: &Engine<FakeOs>) {
     for _ in 0..100 {
         if !engine.idle() {
@@ -179,7 +183,7 @@ fn rest(engine: &Engine<FakeOs>) {
     panic!("there is always more to give back");
 }
 
-/// Blocks of 512 bytes full of a byte, all but every `step`-th of which are freed.
+/// Fills blocks of 512 bytes, frees all but every `step`-th, and returns those.
 fn survivors(engine: &Engine<FakeOs>, step: usize) -> Vec<*mut u8> {
     let blocks: Vec<_> = (0..8 * MIB / 512).map(|_| engine.alloc(512)).collect();
     // SAFETY: live blocks.
@@ -199,7 +203,7 @@ fn pages_between_survivors_go_back() {
         let resident = || engine.os().resident(engine.stats().committed_bytes as usize);
         assert!(resident() >= 8 * MIB);
         rest(&engine);
-        // One page for each, and a few for what the cache holds.
+        // One page for each, and a few for the blocks in the cache.
         let most = kept.len() * page + MIB / 4;
         assert!(resident() <= most, "{} KiB in pages of {page}", resident() / 1024);
         engine.check();
@@ -209,7 +213,7 @@ fn pages_between_survivors_go_back() {
                 unsafe { std::slice::from_raw_parts(block, 512) }.iter().all(|&byte| byte == 7)
             );
         }
-        // What comes back is used again, zero or not.
+        // The engine uses purged pages again, zero or not.
         let kept_again = survivors(&engine, 50);
         assert!(kept_again.len() > kept.len());
         engine.check();
@@ -229,7 +233,7 @@ fn free_memory_goes_back_by_halves_while_nothing_happens() {
         dirty.push(engine.stats().dirty_bytes);
         assert!(dirty.len() < 20, "{dirty:?}");
     }
-    // The first round only learns what is not needed.
+    // The first round only learns how much is surplus.
     assert_eq!(dirty[0], 3 * MIB as u64);
     assert!(dirty.len() > 3, "{dirty:?}");
     rest(&engine);
@@ -241,12 +245,13 @@ fn idling_does_nothing_before_its_time() {
     let kept = survivors(&engine, 100);
     engine.idle();
     let before = engine.os().purges();
-    // A look at the clock takes a millisecond.
+    // Each reading of the clock advances it by a millisecond.
     (0..50).for_each(|_| assert!(engine.idle()));
     assert_eq!(engine.os().purges(), before);
     assert!(!kept.is_empty());
 }
-/// Takes so many MiB in halves and frees four of them, half by half: how much of that was resident at most.
+/// Allocates `mib` MiB in halves and frees four of them, half by half. Returns the maximum of dirty
+/// memory.
 fn most_dirty(os: FakeOs, mib: usize) -> usize {
     let engine = Engine::new(os.cpus(1).space(160 * MIB));
     let blocks: Vec<_> = (0..2 * mib).map(|_| engine.alloc(MIB / 2)).collect();
@@ -263,7 +268,8 @@ fn most_dirty(os: FakeOs, mib: usize) -> usize {
 #[test]
 fn the_nearer_the_limit_the_less_stays() {
     let of = |mib: u64| FakeOs::default().memory(mib << 20);
-    // With 56 MiB in use, 7 may stay; half of that half-way between 80 and 95 %; nothing from there on.
+    // With 56 MiB in use, 7 may stay dirty; half of that half-way between 80 and 95 % of the limit;
+    // nothing at 95 % and beyond.
     assert_eq!(most_dirty(FakeOs::default(), 56), 4 * MIB);
     assert_eq!(most_dirty(of(64), 40), 4 * MIB);
     let between = most_dirty(of(64), 56);
@@ -271,7 +277,7 @@ fn the_nearer_the_limit_the_less_stays() {
     assert_eq!(most_dirty(of(62), 62), 0);
 }
 
-/// What is free lies in pieces that fit nothing that is asked for, and nothing is freed meanwhile.
+/// Free memory lies in runs too short for the requests, and nothing is freed meanwhile.
 #[test]
 fn growth_near_the_limit_takes_from_what_is_free() {
     for grow_in_place in [false, true] {
@@ -284,7 +290,7 @@ fn growth_near_the_limit_takes_from_what_is_free() {
         assert!(engine.stats().dirty_bytes > MIB as u64);
         for step in 2..40 {
             last = match grow_in_place {
-                // SAFETY: ours.
+                // SAFETY: a live block of this test.
                 true => unsafe { engine.realloc(last, step * MIB, 16) },
                 false => engine.alloc(MIB),
             };
@@ -297,14 +303,14 @@ fn growth_near_the_limit_takes_from_what_is_free() {
     }
 }
 
-/// What no memory would be enough for is refused without making room for it.
+/// The engine refuses a size larger than all memory without making space for it.
 #[test]
 fn impossible_sizes_cost_nothing() {
     let engine = Engine::new(FakeOs::default().cpus(1).space(80 * MIB));
     let kept = [engine.alloc(MIB), engine.alloc(8 * MIB)];
     // SAFETY: freed once.
     unsafe { engine.free(engine.alloc(100)) };
-    // SAFETY: as above.
+    // SAFETY: a live block, freed once.
     unsafe { engine.free(kept[0]) };
     let before = engine.stats();
     assert!(before.cached_bytes > 0 && before.dirty_bytes > 0);
@@ -313,13 +319,13 @@ fn impossible_sizes_cost_nothing() {
     }
     let after = engine.stats();
     assert_eq!((after.cached_bytes, after.dirty_bytes), (before.cached_bytes, before.dirty_bytes));
-    // Where there may be room, all is tried.
+    // For a size that may fit, the engine tries everything.
     assert!(engine.alloc(55 * MIB).is_null());
     let after = engine.stats();
     assert_eq!((after.cached_bytes, after.dirty_bytes), (0, 0));
 }
 
-/// An engine with a block of 70,000 bytes in two units that were used before, and that block, filled.
+/// An engine with a filled block of 70,000 bytes, in two units that were used before.
 fn used_before() -> (Engine<FakeOs>, *mut u8) {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks = [(); 2].map(|()| engine.alloc(128 << 10));
@@ -327,19 +333,19 @@ fn used_before() -> (Engine<FakeOs>, *mut u8) {
     unsafe { engine.free(blocks[0]) };
     let block = engine.alloc(70_000);
     assert_eq!(block, blocks[0]);
-    // SAFETY: so much of it may be used.
+    // SAFETY: the usable size of the block may be written.
     unsafe { block.write_bytes(7, engine.usable_size(block)) };
     (engine, block)
 }
 
-/// Whether all that may be used of a block is as [`used_before`] filled it.
+/// Whether all usable bytes of a block are as [`used_before`] filled them.
 fn is_filled(engine: &Engine<FakeOs>, block: *mut u8) -> bool {
-    // SAFETY: live, and so large.
+    // SAFETY: a live block of this usable size.
     let bytes = unsafe { std::slice::from_raw_parts(block, engine.usable_size(block)) };
     bytes.iter().all(|&byte| byte == 7)
 }
 
-/// Once for each size that it has.
+/// The tail is purged once for each size that the block gets.
 #[test]
 fn what_is_behind_a_large_block_goes() {
     let (engine, block) = used_before();
@@ -350,9 +356,9 @@ fn what_is_behind_a_large_block_goes() {
         assert_eq!(dug(), (128 - 72) << 10);
     }
     assert!(is_filled(&engine, block));
-    // SAFETY: live, and nobody uses what is behind.
+    // SAFETY: a live block, behind whose end the test uses nothing.
     assert!(unsafe { engine.resize(block, 100_000, 1) });
-    // SAFETY: so much of it may be used now.
+    // SAFETY: the usable size of the block may be written.
     unsafe { block.write_bytes(7, engine.usable_size(block)) };
     for _ in 0..2 {
         engine.trim();
@@ -362,7 +368,8 @@ fn what_is_behind_a_large_block_goes() {
     engine.check();
 }
 
-/// It may be freed, or grow, any moment: only what stays for a while is worth a system call and page faults.
+/// The block may be freed or grow at any moment: only a tail that stays for a while is worth a
+/// system call and page faults.
 #[test]
 fn what_is_behind_a_large_block_goes_in_the_second_look() {
     let (engine, block) = used_before();
@@ -384,7 +391,8 @@ fn behind_a_large_block_that_was_never_used_there_is_nothing() {
     engine.check_with(&[block]);
 }
 
-/// A block of zeros, of which so many bytes are used; how many bytes of free memory are resident once it is freed.
+/// Allocates a block of zeros, uses `used` bytes, and frees it. Returns the resident bytes of free
+/// memory afterwards.
 fn left_by_zeros(engine: &Engine<FakeOs>, size: usize, used: usize) -> usize {
     let block = engine.alloc_zeroed(size);
     // SAFETY: a live block of that size, freed once.
@@ -402,7 +410,8 @@ fn zeros_that_nobody_used_do_not_stay() {
     for size in [MIB / 8, MIB, 20 * MIB] {
         let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
         (0..20).for_each(|_| assert_eq!(left_by_zeros(&engine, size, 1), 0, "{size} bytes"));
-        // What is used as a whole stays, as ever, as soon as that is noticed.
+        // A block that is used as a whole stays resident, as before, once the engine has observed
+        // it.
         let noticed = |_: &i32| left_by_zeros(&engine, size, size) >= size;
         assert!((0..300).any(|turn| noticed(&turn)), "{size} bytes");
         assert!((0..20).all(|turn| noticed(&turn)), "{size} bytes");
@@ -412,7 +421,7 @@ fn zeros_that_nobody_used_do_not_stay() {
 #[test]
 fn zeros_where_nothing_was_used_are_not_written() {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
-    // Resident, as far as anybody knows.
+    // The engine takes it to be resident.
     // SAFETY: freed once.
     unsafe { engine.free(engine.alloc(20 * MIB)) };
     let purged = |engine: &Engine<FakeOs>| engine.stats().purged_bytes as usize;
@@ -424,10 +433,10 @@ fn zeros_where_nothing_was_used_are_not_written() {
         block.write_bytes(1, 20 * MIB);
         engine.free(block);
     }
-    // What was used is written, and not given back: it is resident already.
+    // The engine writes zeros to used memory and does not purge it: it is resident already.
     let before = purged(&engine);
     let block = engine.alloc_zeroed(20 * MIB);
     assert_eq!(purged(&engine), before);
-    // SAFETY: as above.
+    // SAFETY: a live block, freed once.
     unsafe { engine.free(block) }
 }

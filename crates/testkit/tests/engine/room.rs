@@ -1,18 +1,18 @@
-//! What caches hold: bounded in all, and moving to the classes that need it.
+//! Tests the capacity of caches: it is bounded in total, and moves to the classes that need it.
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;
 
-/// Sizes that between them use every class.
+/// Sizes that together use every class.
 fn sizes() -> impl Iterator<Item = usize> {
     (0..14)
         .flat_map(|double| (1..=8).map(move |step| (16 << double) / 8 * step))
         .filter(|&size| (16..=64 * 1024).contains(&size))
 }
 
-/// Allocates so many bytes in blocks of a size and frees them again.
+/// Allocates `bytes` bytes in blocks of this size and frees them again.
 fn burst(engine: &Engine<FakeOs>, size: usize, bytes: usize) {
     let blocks: Vec<_> = (0..bytes.div_ceil(size)).map(|_| engine.alloc(size)).collect();
     assert!(blocks.iter().all(|block| !block.is_null()));
@@ -46,27 +46,29 @@ fn one_class_may_have_a_quarter_mebibyte() {
 #[test]
 fn all_classes_together_are_bounded() {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
-    // Spans are not mostly free, and so caches are not emptied where the heap grows.
+    // Blocks in use, so that spans are not mostly free: otherwise the engine empties caches when
+    // the heap grows.
     let _in_use = (0..4 * MIB / 512).map(|_| engine.alloc(512)).collect::<Vec<_>>();
     for _ in 0..20 {
         sizes().for_each(|size| burst(&engine, size, MIB / 2));
     }
-    // A burst ends in a streak of frees, which leaves a stack anything between empty and full.
+    // A burst ends in a streak of frees, which may leave a stack anywhere between empty and full.
     let after = |size| {
         burst(&engine, size, MIB / 2);
         cached(&engine)
     };
     let most = sizes().map(after).max().unwrap();
-    // Each stack's first room (1.9 MiB in all), and a quarter of what is in use.
+    // Each stack's first capacity (1.9 MiB in all), and a quarter of the memory in use.
     let bound = 2 * MIB + engine.stats().held_bytes as usize / 4;
     assert!(bound < 5 * MIB && most < bound, "{most} bytes cached, {bound} at most");
-    // Without the bound it would be a quarter mebibyte a class.
+    // Without the bound it would be 256 KiB a class.
     assert!(most > MIB, "{most} bytes cached");
 }
 
 #[test]
 fn caches_that_nobody_uses_have_no_share() {
-    // One thread uses one cache, however many CPUs there are. 640 KiB are less than a quarter of what is in use.
+    // One thread uses one cache, however many CPUs there are. 640 KiB are less than a quarter of
+    // the memory in use.
     let engine = Engine::new(FakeOs::default().cpus(16));
     let _in_use = (0..6).map(|_| engine.alloc(MIB)).collect::<Vec<_>>();
     let bursts =
@@ -83,7 +85,7 @@ fn room_moves_to_the_class_that_misses() {
     let engine = engine();
     sizes().for_each(|size| (0..10).for_each(|_| burst(&engine, size, MIB)));
     let refills = || engine.stats().refills;
-    // Half of what one class may have: once it has that much room, it misses no more.
+    // Half of one class's maximum: once the class has that capacity, it no longer misses.
     let burst = || (0..100).for_each(|_| burst(&engine, 4096, MIB / 8));
     (0..40).for_each(|_| burst());
     let before = refills();
@@ -91,7 +93,8 @@ fn room_moves_to_the_class_that_misses() {
     assert!(refills() - before <= 1, "{} refills", refills() - before);
 }
 
-/// Two misses are no streak, and give room as any; those that follow the same way give some now and then.
+/// Two misses are no streak and add capacity like any others; further misses in the same direction
+/// add some only now and then.
 #[test]
 fn blocks_that_flow_one_way_get_little_room() {
     let engine = engine();
@@ -103,18 +106,19 @@ fn blocks_that_flow_one_way_get_little_room() {
             block
         })
         .collect();
-    // Eight times what a stack begins with, at most.
+    // At most eight times a stack's first capacity.
     assert!((MIB / 256..=MIB / 16).contains(&most), "{most} bytes cached while allocating");
     for block in blocks {
         // SAFETY: a live block, freed once.
         unsafe { engine.free(block) };
         most = most.max(cached(&engine));
     }
-    // The same again for having turned.
+    // The same again after the change of direction.
     assert!(most <= MIB / 8, "{most} bytes cached while freeing");
 }
 
-/// Each refill and flush takes a lock that another CPU may want, and its lines: where blocks flow for long, they are to be few.
+/// Each refill and flush takes a lock, and cache lines, that another CPU may need: long flows must
+/// cause few of them.
 #[test]
 fn blocks_that_flow_for_long_come_a_span_at_a_time() {
     const SIZE: usize = 1024;
@@ -126,7 +130,7 @@ fn blocks_that_flow_for_long_come_a_span_at_a_time() {
     };
     allocate(64);
     let refills = allocate(8);
-    // A span has 64 blocks. With stacks of 16 KiB it takes 512.
+    // A span has 64 blocks. With stacks of 16 KiB it would take 512 refills.
     assert!(refills <= 8 * 16, "{refills} refills");
 }
 
@@ -134,7 +138,8 @@ fn blocks_that_flow_for_long_come_a_span_at_a_time() {
 fn large_blocks_in_rare_use_leave_no_span_behind() {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let large = || sizes().filter(|&size| size > 8 * 1024);
-    // In all, ten times as many misses as it takes to be given room; but never between two rounds.
+    // In total, ten times as many misses as it takes to add capacity, but never that many between
+    // two rounds.
     for _ in 0..50 {
         for _ in 0..25 {
             large().for_each(|size| burst(&engine, size, 1));
@@ -147,7 +152,7 @@ fn large_blocks_in_rare_use_leave_no_span_behind() {
     }
 }
 
-/// Between two rounds it changed and holds as many blocks as before.
+/// Between two rounds the stack changed, although it holds as many blocks as before.
 #[test]
 fn a_stack_in_use_is_not_emptied() {
     const SIZE: usize = 64;

@@ -1,4 +1,5 @@
-//! Sampled guard pages: each mistake is seen, correct programs run through, and out of memory is only that.
+//! Tests sampled guard pages: each kind of mistake is reported, correct programs run, and out of
+//! memory is not reported as a mistake.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -7,7 +8,7 @@ use crate::oom::each_call_is_refused;
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Program, Worker};
 
-/// Slots, those that may be live, and what they take of the address space.
+/// All slots, those that may be live at once, and the address space that they take.
 const SLOTS: usize = 256;
 const LIVE: usize = 192;
 const PAGE: usize = 4096;
@@ -20,7 +21,8 @@ fn engine() -> Engine<FakeOs> {
     Engine::new(fake("1"))
 }
 
-/// A sampled block of 100 bytes, at the end of its page as far as alignment goes, or at its beginning.
+/// A sampled block of 100 bytes, as near the end of its page as alignment allows, or at its
+/// beginning.
 fn sampled(engine: &Engine<FakeOs>, at_end: bool) -> *mut u8 {
     let blocks = std::iter::repeat_with(|| engine.alloc(100)).take(100);
     let found = blocks.filter(|&block| engine.usable_size(block) == 100);
@@ -30,11 +32,11 @@ fn sampled(engine: &Engine<FakeOs>, at_end: bool) -> *mut u8 {
 /// # Safety
 /// As for [`Engine::free`].
 unsafe fn free(engine: &Engine<FakeOs>, block: *mut u8) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees what [`Engine::free`] needs.
     unsafe { engine.free(block) }
 }
 
-/// What is said when this stops the program.
+/// The message with which the engine stops this.
 fn said(engine: &Engine<FakeOs>, work: impl FnOnce()) -> String {
     assert!(catch_unwind(AssertUnwindSafe(work)).is_err(), "nothing was seen");
     engine.os().printed()
@@ -48,7 +50,7 @@ fn blocks_lie_in_pages_of_their_own() {
     assert!(pages.windows(2).all(|pair| pair[1] - pair[0] >= 2), "{pages:x?}");
     let stats = engine.stats();
     assert_eq!((stats.sampled_blocks, stats.sampled_bytes), (LIVE as u64, 112 * LIVE as u64));
-    // No more until some are freed.
+    // The engine samples no more blocks until some are freed.
     assert_eq!(engine.usable_size(engine.alloc(100)), 112);
     assert_eq!(engine.stats().sampled_blocks, LIVE as u64);
 }
@@ -63,7 +65,7 @@ fn both_ends_are_used_and_alignment_is_kept() {
             assert!(block.addr().is_multiple_of(align));
             assert_eq!(engine.usable_size(block), size, "sampled");
             ends[!block.addr().is_multiple_of(PAGE) as usize] += 1;
-            // SAFETY: nobody uses it any more.
+            // SAFETY: the test no longer uses the block.
             unsafe {
                 block.write_bytes(1, size);
                 engine.free_sized(block, size, align);
@@ -90,7 +92,7 @@ fn what_is_larger_than_a_page_is_not_sampled() {
 fn freed_slots_wait_in_a_queue() {
     let engine = engine();
     let blocks: Vec<_> = (0..LIVE).map(|_| engine.alloc(100)).collect();
-    // SAFETY: nobody uses them any more.
+    // SAFETY: the test no longer uses them.
     blocks.iter().for_each(|&block| unsafe { free(&engine, block) });
     let page = |block: *mut u8| block.addr() / PAGE;
     let fresh: Vec<_> = (LIVE..SLOTS).map(|_| engine.alloc(100)).collect();
@@ -100,10 +102,11 @@ fn freed_slots_wait_in_a_queue() {
     }
 }
 
-/// Blocks that a refill brings at most, in a streak.
+/// The most blocks that a refill brings in a streak.
 const BATCH_MOST: usize = 1025;
 
-/// Blocks are counted that refills bring, however many those are; where that is more than the mean, one of them is sampled.
+/// The engine counts the blocks of each refill, however many there are. Where a refill brings more
+/// than the mean interval, one of its blocks is sampled.
 #[test]
 fn about_one_of_so_many_is_sampled() {
     for (every, mean) in [("50", 50), ("1000", 1000)] {
@@ -114,7 +117,7 @@ fn about_one_of_so_many_is_sampled() {
             let block = engine.alloc(33);
             if engine.usable_size(block) == 33 {
                 sampled += 1;
-                // SAFETY: nobody uses it.
+                // SAFETY: the test does not use the block.
                 unsafe { free(&engine, block) };
             }
         }
@@ -146,7 +149,8 @@ fn nonsense_is_named() {
 fn a_write_past_the_end_is_seen_by_free() {
     let engine = engine();
     let block = sampled(&engine, false);
-    // SAFETY: in the memory of the fake, and nobody's: this is what is to be seen.
+    // SAFETY: the memory is the fake's, and the test no longer uses the block; the engine must see
+    // the write.
     let said = said(&engine, || unsafe {
         block.add(4095).write(1);
         engine.free(block);
@@ -161,7 +165,7 @@ fn a_write_past_the_end_is_seen_by_free() {
 fn a_write_before_the_start_is_seen_by_realloc() {
     let engine = engine();
     let block = sampled(&engine, true);
-    // SAFETY: as above.
+    // SAFETY: the memory is the fake's; the engine must see the write.
     let said = said(&engine, || unsafe {
         block.sub(1).write(1);
         engine.realloc(block, 200, 1);
@@ -170,17 +174,18 @@ fn a_write_before_the_start_is_seen_by_realloc() {
     assert!(said.contains("seen by realloc"), "{said}");
 }
 
-/// Who allocated a block, who freed it first, and who does now.
+/// The report shows where the block was allocated, where it was freed first, and where it was freed
+/// again.
 #[test]
 fn a_double_free_names_three_stacks() {
     let engine = engine();
     engine.os().set_calls(&[0x1111, 0x1112]);
     let block = engine.alloc(100);
     engine.os().set_calls(&[0x2222]);
-    // SAFETY: nobody uses it.
+    // SAFETY: the test no longer uses the block.
     unsafe { free(&engine, block) };
     engine.os().set_calls(&[0x3333]);
-    // SAFETY: what is wrong is for the engine to notice.
+    // SAFETY: the memory is the fake's; the engine must detect the mistake.
     let said = said(&engine, || unsafe { free(&engine, block) });
     let positions =
         ["double free", "#0 0x3333", "#0 0x1111", "#1 0x1112", "first freed", "#0 0x2222"]
@@ -199,7 +204,7 @@ fn wrong_addresses_are_told() {
     for (fault, wrong) in cases {
         let engine = engine();
         let address = wrong(engine.alloc(100));
-        // SAFETY: as above.
+        // SAFETY: the test does not use the block; the engine must detect the mistake.
         let said = said(&engine, || unsafe { free(&engine, address) });
         assert!(said.contains(&format!("{fault}: {:#x} passed to free", address.addr())), "{said}");
     }
@@ -208,7 +213,7 @@ fn wrong_addresses_are_told() {
 #[test]
 fn sizes_are_looked_at() {
     type Call = fn(&Engine<FakeOs>, *mut u8);
-    // SAFETY: as above.
+    // SAFETY: the test does not use the blocks; the engine must detect the mistakes.
     let cases: [(&str, Call); 4] = [
         ("as a block of 99 bytes; it has 100", |engine, block| unsafe {
             engine.free_sized(block, 99, 1)
@@ -231,7 +236,7 @@ fn sizes_are_looked_at() {
     }
 }
 
-/// What the handler of SIGSEGV says of addresses in and around a block.
+/// The report of the SIGSEGV handler about addresses in and around a block.
 #[test]
 fn an_access_is_explained_by_the_nearest_block() {
     let engine = engine();
@@ -246,7 +251,7 @@ fn an_access_is_explained_by_the_nearest_block() {
     let gap = |block: *mut u8| block.addr().next_multiple_of(PAGE);
     let told = tell(gap(low));
     assert!(told.contains(&format!("overflow: {:#x} has 100 bytes, and byte 112 was", low.addr())));
-    // The instruction itself, then who called, without the handler.
+    // The stack has the faulting instruction, then its callers, without the handler.
     assert!(told.contains("#0 0x4444\n") && told.contains("#1 0x5555\n"), "{told}");
     let told = tell(high.addr() / PAGE * PAGE - 1);
     let offset = -((high.addr() % PAGE) as isize) - 1;
@@ -256,16 +261,16 @@ fn an_access_is_explained_by_the_nearest_block() {
             high.addr()
         ))
     );
-    // SAFETY: nobody uses it.
+    // SAFETY: the test no longer uses the block.
     unsafe { free(&engine, high) };
     assert!(tell(high.addr() + 7).contains("use after free"));
     assert!(tell(high.addr() + 7).contains("had 100 bytes, and byte 7 was accessed"));
-    // Not ours, and nothing there yet.
+    // One address outside the slots, and one in a slot that was never used.
     assert_eq!(tell(0), "");
-    assert!(tell(high.addr() + 200 * PAGE).contains("where no sampled block was yet"));
+    assert!(tell(high.addr() + 200 * PAGE).contains("without a known sampled block"));
 }
 
-/// A thread that holds the lock itself gets an answer too.
+/// The handler reports also when its own thread holds the lock.
 #[test]
 fn an_access_is_explained_without_the_lock() {
     let engine = engine();
@@ -274,7 +279,7 @@ fn an_access_is_explained_without_the_lock() {
     engine.explain_fault(block.addr(), 1);
     engine.after_fork();
     assert!(engine.os().printed().contains("bad access"), "{}", engine.os().printed());
-    // SAFETY: nobody uses it.
+    // SAFETY: the test no longer uses the block.
     unsafe { free(&engine, block) };
 }
 

@@ -1,36 +1,36 @@
-//! Sizes and alignments around each place where arithmetic on them could wrap, or be cut off: of
-//! new blocks, and of blocks of every sort that are resized. What cannot be is refused, costs
-//! nothing, and leaves everything as it was.
+//! Tests sizes and alignments around each value where arithmetic could wrap or truncate, for new
+//! blocks and for resized blocks of every sort. The engine must refuse the impossible at no cost,
+//! and leave everything as it was.
 
 use ebbmalloc::internals::{Engine, HeapId};
 use ebbmalloc_testkit::{Block, FakeOs, LinuxIn, TestOs, borders};
 
 const UNIT: usize = 64 << 10;
 const MIB: usize = 1 << 20;
-/// What is above this and possible is not tried: the tests would spend their time with copying.
+/// Possible sizes above this are not tried: the tests would spend their time copying.
 const TRIED_MOST: usize = 6 * UNIT;
-/// No address is a multiple of this, and no region so long.
+/// No address is a multiple of more than this, and no region is as long.
 const ALIGN_MOST: usize = 1 << 46;
-/// What the heap with a limit may have.
+/// The limit of the limited heap, in bytes.
 const LIMIT: usize = 4 * MIB;
 
-/// An engine, the heaps that blocks come from, and more bytes than it can have.
+/// An engine, the heaps that blocks come from, and a size that exceeds its address space.
 struct Tested<'a, O: TestOs> {
     engine: &'a Engine<O>,
     heaps: [HeapId; 2],
     space: usize,
-    /// Of the sizes, one in so many is tried.
+    /// One of every `step` sizes is tried.
     step: usize,
 }
 
-/// What blocks are, before they are resized.
+/// The sorts of blocks to resize.
 #[derive(Clone, Copy, Debug)]
 enum Sort {
-    /// Of this size and alignment.
+    /// A block with this size and alignment.
     Plain(usize, usize),
-    /// Resized until it was somewhere else.
+    /// A block that was resized until it moved.
     Moved,
-    /// Of this one of the heaps, and of this size.
+    /// A block of the heap with this index, with this size.
     OfHeap(usize, usize),
 }
 
@@ -78,10 +78,10 @@ impl<O: TestOs> Tested<'_, O> {
                 while moved == first {
                     in_the_way.push(engine.alloc(UNIT + 1));
                     size += UNIT;
-                    // SAFETY: ours.
+                    // SAFETY: a live block of this test.
                     moved = unsafe { engine.realloc(moved, size, 1) };
                 }
-                // SAFETY: once.
+                // SAFETY: live blocks, each freed once.
                 in_the_way.into_iter().for_each(|block| unsafe { engine.free(block) });
                 (moved, size, 1)
             }
@@ -95,7 +95,7 @@ impl<O: TestOs> Tested<'_, O> {
         block
     }
 
-    /// Whether no block of this size could be, or none in place of this one.
+    /// Whether no new block could have this size, or `block` could not be resized to it.
     fn is_impossible(&self, size: usize, block: Option<&Block>) -> bool {
         let bound = block.is_some_and(|block| block.heap == Some(self.heaps[1]));
         size > if bound { LIMIT } else { self.space }
@@ -103,7 +103,7 @@ impl<O: TestOs> Tested<'_, O> {
 
     fn resize(&self, way: Way, block: &Block, size: usize, align: usize) -> *mut u8 {
         let (engine, start) = (self.engine, block.start);
-        // SAFETY: ours, and nobody uses it.
+        // SAFETY: a live block of this test, which nothing else uses.
         unsafe {
             match (way, block.heap) {
                 (Way::HeapRealloc, Some(heap)) => {
@@ -117,7 +117,7 @@ impl<O: TestOs> Tested<'_, O> {
         }
     }
 
-    /// What would be other than before if something was given up, or taken.
+    /// The statistics that change if the engine gives memory up or takes some.
     fn state(&self) -> [u64; 12] {
         let stats = self.engine.stats();
         [
@@ -136,8 +136,8 @@ impl<O: TestOs> Tested<'_, O> {
         ]
     }
 
-    /// What `ask` asks for cannot be: null, of which the platform is told if so many times, and
-    /// nothing has changed.
+    /// Checks that `ask` returns null, that the platform is told of the shortage `told` times, and
+    /// that nothing has changed.
     fn refused(&self, told: usize, what: impl Fn() -> String, ask: impl FnOnce() -> *mut u8) {
         let os = self.engine.os();
         let (calls, shortages) = (os.faults().calls(), os.shortages());
@@ -147,22 +147,22 @@ impl<O: TestOs> Tested<'_, O> {
         assert_eq!(os.shortages(), told, "whether the platform was told of {}", what());
     }
 
-    /// The whole heap is well, where a program holds these blocks.
+    /// Checks the whole heap, in which the program holds these blocks.
     fn check_with(&self, live: &[*mut u8]) {
-        // Blocks that are held back are nobody's.
+        // Quarantined blocks belong neither to the program nor to the free lists.
         match self.engine.os().environment("EBB_HARDEN", &mut [0; 1]) {
             None => self.engine.check_with(live),
             Some(_) => self.engine.check(),
         }
     }
 
-    /// A block of every sort, resized in each way.
+    /// Resizes a block of every sort in each way.
     fn resized(&self) {
         for sort in SORTS {
             let mut block = self.new_block(sort);
-            // Something to give up, and neighbours.
+            // Memory that the engine could give up, and neighbours.
             let kept = [self.engine.alloc(300_000), self.engine.alloc(300_000)];
-            // SAFETY: once.
+            // SAFETY: a live block, freed once.
             unsafe { self.engine.free(kept[0]) };
             let before = self.state();
             for way in [Way::Realloc, Way::HeapRealloc, Way::Resize, Way::Remap] {
@@ -175,7 +175,7 @@ impl<O: TestOs> Tested<'_, O> {
                     let what = || format!("{size:#x} bytes by {way:?}, of {sort:?}");
                     self.refused(told, what, || self.resize(way, &block, size, block.align));
                 }
-                // Alignments with which no block could be, whatever its size.
+                // Alignments that no block can have, whatever its size.
                 for align in borders::alignments().filter(|&align| align > ALIGN_MOST) {
                     for size in [0, block.size, block.size + 1, 2 * MIB, usize::MAX] {
                         let what = || format!("{size:#x} bytes at {align:#x} by {way:?}");
@@ -186,7 +186,7 @@ impl<O: TestOs> Tested<'_, O> {
                 assert_eq!(self.engine.usable_size(block.start), block.usable);
             }
             assert_eq!(self.state(), before, "{sort:?}");
-            // And those that can be, where all is as for any other.
+            // Then possible alignments, with sizes as for any other request.
             for way in [Way::Realloc, Way::HeapRealloc, Way::Resize, Way::Remap] {
                 let sizes = borders::powers().step_by(self.step);
                 for size in sizes.filter(|&size| size <= TRIED_MOST) {
@@ -204,7 +204,7 @@ impl<O: TestOs> Tested<'_, O> {
                 }
             }
             self.check_with(&[block.start, kept[1]]);
-            // SAFETY: once.
+            // SAFETY: a live block, freed once.
             unsafe {
                 self.engine.free(block.start);
                 self.engine.free(kept[1]);
@@ -212,7 +212,7 @@ impl<O: TestOs> Tested<'_, O> {
         }
     }
 
-    /// New blocks, of all sizes at all alignments.
+    /// Allocates new blocks of all sizes at all alignments.
     fn new_blocks(&self) {
         let [heap, limited] = self.heaps;
         let engine = self.engine;
@@ -249,20 +249,20 @@ impl<O: TestOs> Tested<'_, O> {
             if !block.is_null() {
                 let usable = engine.usable_size(block);
                 Block::new(block, size, align, usable).fill(size as u64);
-                // SAFETY: once.
+                // SAFETY: a live block, freed once.
                 unsafe { engine.free_sized(block, size, align) };
             }
         }
-        // SAFETY: once.
+        // SAFETY: a live block, freed once.
         unsafe { engine.free(block) };
         self.check_with(&[]);
     }
 }
 
-/// All of it.
+/// Runs all of these tests on one engine.
 fn tested<O: TestOs>(engine: &Engine<O>, space: usize) {
     let heaps = [usize::MAX, LIMIT].map(|limit| engine.new_heap(limit).expect("room for a heap"));
-    // Check mode looks at some thousand bytes of a block each time that it is asked for.
+    // Check mode reads some thousand bytes of a block in each call about it.
     let checking = engine.os().environment("EBB_CHECK", &mut [0; 1]).is_some();
     let step = if checking { 9 } else { 1 };
     let tested = Tested { engine, heaps, space, step };
@@ -317,7 +317,7 @@ fn percpu_mode() {
     let engine = Engine::new(LinuxIn::new("percpu").space(space));
     let block = engine.alloc(1);
     if engine.stats().choice.mode == "percpu" {
-        // SAFETY: once.
+        // SAFETY: a live block, freed once.
         unsafe { engine.free(block) };
         tested(&engine, space);
     } else {
@@ -325,7 +325,7 @@ fn percpu_mode() {
     }
 }
 
-/// As much as the region of a real process has.
+/// A region as long as that of a real process.
 #[test]
 fn the_largest_region() {
     for mode in ["slot", "thread"] {

@@ -1,4 +1,4 @@
-//! Spans are as long as is worth it, and shorter where that fills a gap.
+//! Tests the length of spans: as long as waste allows, and shorter where that fills a gap.
 
 use std::sync::{OnceLock, mpsc};
 use std::thread;
@@ -8,10 +8,10 @@ use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
-/// Five of these have a span of three units; one has one of a single unit.
+/// Five blocks of this size have a span of three units; one block has a span of one unit.
 const SIZE: usize = 36 << 10;
 
-/// An engine with so many free runs of `units` units, and used ones between.
+/// An engine with `count` free runs of `units` units, and used ones between.
 fn with_gaps(count: usize, units: usize) -> Engine<FakeOs> {
     let engine = Engine::new(FakeOs::default().cpus(1).still());
     let blocks: Vec<_> = (0..count).map(|_| engine.alloc((2 + units) * UNIT)).collect();
@@ -60,8 +60,8 @@ fn longer_ones_are_left_to_those_that_need_them() {
     }
 }
 
-/// Bytes that go to the kernel as the first of `count` blocks is allocated, in a heap of which enough is free and resident;
-/// then all is given back.
+/// Returns the bytes purged when the first of `count` blocks is allocated, in a heap with enough
+/// free resident memory. Then frees and trims everything.
 fn go_at_first(engine: &Engine<FakeOs>, size: usize, count: usize) -> u64 {
     // SAFETY, below: live blocks, each freed once.
     unsafe { engine.free(engine.alloc(1 << 20)) };
@@ -83,14 +83,14 @@ fn a_class_of_small_blocks_begins_with_few_pages() {
     for size in [16, 512, 2048] {
         assert_eq!(go_at_first(&engine(), size, 1), BUT_FOR_THE_FIRST, "{size} bytes");
     }
-    // These come from the pages that stay.
+    // These blocks come from the pages that stay.
     let one = engine();
     let blocks: Vec<_> = (0..32).map(|_| one.alloc(512)).collect();
     let first = blocks.iter().min().unwrap().addr();
     assert!(blocks.iter().all(|block| block.addr() - first < 16 << 10));
-    // Of larger ones a few may need all of the span.
+    // A few larger blocks may need the whole span.
     assert_eq!(go_at_first(&engine(), 4096, 1), 0);
-    // And where pages are as long as a span, there is no rest.
+    // Where a page is as long as a span, there is nothing left to purge.
     let os = FakeOs::default().cpus(1).still().page(64 << 10);
     assert_eq!(go_at_first(&Engine::new(os), 512, 1), 0);
 }
@@ -120,7 +120,7 @@ fn only_the_first_span_does_and_those_of_heaps_do_not() {
     engine.check();
 }
 
-/// Bytes that are made resident at once as blocks of this size are allocated, two MiB of them at a time.
+/// The bytes made resident at once while two MiB of blocks of this size are allocated.
 fn get_at_once(engine: &Engine<FakeOs>, size: usize) -> usize {
     let populated = engine.os().populated();
     (0..(2 << 20) / size).for_each(|_| assert!(!engine.alloc(size).is_null()));
@@ -131,7 +131,7 @@ fn get_at_once(engine: &Engine<FakeOs>, size: usize) -> usize {
 fn a_class_that_has_filled_many_spans_gets_the_next_ones_at_once() {
     for size in [16, 512, 2048] {
         let engine = Engine::new(FakeOs::default().cpus(1).still());
-        // The first sixteen are 64 KiB each.
+        // The first sixteen spans are 64 KiB each.
         assert_eq!(get_at_once(&engine, size), 1 << 20, "{size} bytes");
         assert_eq!(get_at_once(&engine, size), 2 << 20, "{size} bytes, more of them");
         engine.check();
@@ -149,7 +149,7 @@ fn what_is_resident_or_large_or_guarded_is_not_asked_for() {
     assert_eq!(get_at_once(&Engine::new(os), 512), 0);
 }
 
-/// The kernel takes long for that: nobody is to wait for it.
+/// The kernel takes long to make pages resident, so no other thread may have to wait for it.
 #[test]
 fn no_lock_is_held_while_a_span_gets_its_pages() {
     static ENGINE: OnceLock<Engine<FakeOs>> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! In how large batches blocks go to caches and back: all of a cache where a thread goes on to allocate, or to
-//! free, and half of it where it turns.
+//! Tests the size of refills and flushes: the whole capacity of a cache while a thread goes on in
+//! one direction, half of it where it changes direction.
 
 use std::sync::mpsc;
 use std::thread;
@@ -9,12 +9,12 @@ use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 
 const SIZE: usize = 1024;
-/// Blocks of this size that a thread's cache has room for.
+/// The capacity of a thread's cache, in blocks of `SIZE` bytes.
 const ROOM: u64 = 32;
 const BURST: usize = 100;
 const BURSTS: usize = 100;
 
-/// Each thread has a cache of its own, whatever runs when.
+/// Each thread has a cache of its own, whatever the scheduler does.
 fn engine() -> Engine<FakeOs> {
     Engine::new(FakeOs::default().mode("thread"))
 }
@@ -30,7 +30,8 @@ fn free(engine: &Engine<FakeOs>, blocks: Vec<usize>) {
     }
 }
 
-/// Blocks in a batch to caches and in one from them, on average over `blocks` allocated and freed.
+/// The average number of blocks in a refill and in a flush, over `blocks` blocks allocated and
+/// freed.
 fn batches(engine: &Engine<FakeOs>, blocks: usize) -> (u64, u64) {
     engine.check();
     let stats = engine.stats();
@@ -58,7 +59,7 @@ fn batches_are_as_large_as_caches_where_one_thread_frees_what_another_allocates(
     let (refill, flush) = batches(&engine, BURST * BURSTS);
     assert!(refill >= ROOM - 2, "{refill} blocks a refill");
     assert!(flush >= ROOM - 4, "{flush} blocks a flush");
-    // What the last batches left to others stays until it is asked for.
+    // Blocks that the last flushes left in transfer caches stay there until requested or trimmed.
     engine.trim();
     assert_eq!(engine.stats().spans, 0, "all is free");
 }
@@ -73,7 +74,7 @@ fn batches_are_as_large_as_caches_where_a_thread_frees_much_after_allocating_muc
     engine.leave_thread();
 }
 
-/// A thread that turns, also after a streak, keeps half of its cache.
+/// A thread that changes direction, also after a streak, keeps half of its cache.
 #[test]
 fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
     let engine = engine();
@@ -85,13 +86,15 @@ fn batches_are_half_as_large_where_a_thread_turns_before_a_streak() {
     let after = engine.stats();
     let blocks = (ROOM + 10) * BURSTS as u64;
     let (refills, flushes) = (after.refills - before.refills, after.flushes - before.flushes);
-    // A cache serves half of its room itself at each turn; whole batches would leave it nothing, and come to twice a turn.
+    // At each change of direction, a cache serves half of its capacity itself. Full batches would
+    // leave it nothing, and cost two batches a turn.
     assert!(blocks / refills > ROOM * 3 / 4, "{refills} refills");
     assert!(blocks / flushes > ROOM * 3 / 4, "{flushes} flushes");
     engine.leave_thread();
 }
 
-/// As where one thread goes on to allocate and others free: what they have just freed is the last to be handed out.
+/// One thread only allocates and others only free: the blocks just freed are the last to be handed
+/// out.
 #[test]
 fn a_streak_goes_on_in_its_span() {
     const IN_SPAN: usize = 64;
@@ -117,7 +120,7 @@ fn a_streak_goes_on_in_its_span() {
     let (one, other) = blocks.split_at(IN_SPAN);
     assert_eq!(other[IN_SPAN - 1] - one[0], (2 * IN_SPAN - 1) * SIZE, "two spans");
     free_elsewhere(&one[1..]);
-    // Three batches of half of the cache, each with one more.
+    // Three batches of half of the cache, each with one block more.
     let mut taken = allocate(&engine, (ROOM as usize / 2 + 1) * 3);
     free_elsewhere(&other[..4]);
     taken.extend(allocate(&engine, IN_SPAN - 1 + 4 - taken.len()));
@@ -128,8 +131,8 @@ fn a_streak_goes_on_in_its_span() {
     engine.check();
 }
 
-/// As where one of thousands of threads on a few CPUs loses its CPU in the middle of a refill: of those that wait for it, the first fills the
-/// cache, and the others take what that got.
+/// One of thousands of threads on a few CPUs loses its CPU in the middle of a refill. The first of
+/// the threads that wait for the lock fills the cache, and the others take blocks from it.
 #[test]
 fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
@@ -143,7 +146,8 @@ fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
             for _ in 0..waiting {
                 scope.spawn(|| assert!(!engine.alloc(64).is_null()));
             }
-            // Time to come to the lock, not to be missed: who comes later finds the cache filled anyway.
+            // Time for the threads to reach the lock. A thread that comes later finds the cache
+            // filled anyway.
             thread::sleep(Duration::from_millis(50));
             engine.after_fork();
         });
@@ -152,7 +156,8 @@ fn threads_that_waited_for_a_class_take_what_the_first_one_got() {
     if !is_possible(&engine, "percpu") {
         return;
     }
-    // The first may lose its CPU before it has filled the cache; a refill brings 32 blocks at least.
+    // The first thread may lose its CPU before it has filled the cache; a refill brings at least 32
+    // blocks.
     let least = (0..20).map(|_| refills_of_all()).find(|&refills| refills <= waiting / 2);
     assert!(least.is_some(), "each thread refills");
     engine.check();

@@ -1,24 +1,25 @@
-//! Thread mode: caches are handed on, orphaned by a fork, shared out among many threads, emptied while their threads do nothing.
+//! Tests thread mode: caches are handed on, orphaned by a fork, shared among many threads, and
+//! drained while their threads are idle.
 
 use std::ops::RangeInclusive;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 
-use ebbmalloc::internals::{Engine, Os as _};
+use ebbmalloc::internals::{Engine, OsThreads as _};
 use ebbmalloc_testkit::FakeOs;
 
-/// With one CPU there are no transfer caches, in which something may be left.
+/// With one CPU there are no transfer caches, in which blocks could be left.
 fn engine() -> Engine<FakeOs> {
     Engine::new(FakeOs::default().cpus(1).space(256 << 20).mode("thread"))
 }
 
-/// Blocks of several sizes: allocated, then freed, so that the thread's cache holds some.
+/// Allocates and frees blocks of several sizes, so that the thread's cache holds some.
 fn use_cache(engine: &Engine<FakeOs>) {
     for size in [16, 100, 1000, 5000] {
         let blocks: Vec<_> = (0..200).map(|_| engine.alloc(size)).collect();
         assert!(blocks.iter().all(|block| !block.is_null()));
         for block in blocks {
-            // SAFETY: freed once, and not used.
+            // SAFETY: a live block, freed once and not used.
             unsafe { engine.free(block) };
         }
     }
@@ -45,13 +46,14 @@ fn lines(address: usize, size: usize) -> RangeInclusive<usize> {
     address / LINE..=(address + size - 1) / LINE
 }
 
-/// Whether two blocks of a size have a cache line in common.
+/// Whether two blocks of this size have a cache line in common.
 fn share_a_line(one: usize, other: usize, size: usize) -> bool {
     lines(one, size).any(|line| lines(other, size).contains(&line))
 }
 
-/// A block that nobody asked this cache for comes from elsewhere, as do its neighbours, and whoever writes to one line with
-/// their owner waits for ever. So what comes next is another one.
+/// A block freed into a cache that never handed it out comes from another CPU, and so do its
+/// neighbours. Its next user would share a cache line with their owner (false sharing), so the
+/// cache hands out another block.
 #[test]
 fn a_block_from_elsewhere_does_not_come_first() {
     for size in [16, 32, 48] {
@@ -69,10 +71,10 @@ fn a_block_from_elsewhere_does_not_come_first() {
     }
 }
 
-/// Nor where threads that share a cache have used it before.
+/// The same holds where threads that share a cache have used it before.
 #[test]
 fn a_block_from_elsewhere_does_not_come_first_in_a_cache_in_use() {
-    // One more thread than get caches of their own: it shares one with whoever comes later.
+    // One more thread than get caches of their own: it shares one with later threads.
     const OWN: usize = 4;
     for size in [16, 32, 48] {
         let os = FakeOs::default().still().cpus(1).space(256 << 20).mode("auto");
@@ -115,7 +117,7 @@ fn a_block_from_elsewhere_does_not_come_first_in_a_cache_in_use() {
     }
 }
 
-/// Batches of different threads do not share cache lines, however small they are.
+/// Batches of different threads do not share cache lines, however small the blocks are.
 #[test]
 fn threads_that_use_their_caches_get_lines_of_their_own() {
     const THREADS: usize = 8;
@@ -136,7 +138,7 @@ fn threads_that_use_their_caches_get_lines_of_their_own() {
                     free(given);
                     assert_eq!(block(0), given, "the newest comes first");
                     free(first);
-                    // As a thread that has one at a time.
+                    // Like a thread that has one block at a time.
                     let got = block(0);
                     free(got);
                     assert_eq!(block(0), got, "the newest comes first");
@@ -154,7 +156,7 @@ fn threads_that_use_their_caches_get_lines_of_their_own() {
     }
 }
 
-/// What caches of threads that are gone take stays for those to come, until the process is idle.
+/// The memory of ended threads' caches stays for new threads, until the process is idle.
 #[test]
 fn an_idle_process_keeps_no_caches_of_threads_that_are_gone() {
     let engine = engine();
@@ -177,7 +179,8 @@ fn an_idle_process_keeps_no_caches_of_threads_that_are_gone() {
     engine.check();
 }
 
-/// Runs `work` while a thread that has used its cache does nothing, and then `after` in that thread.
+/// Runs `work` while a thread that has used its cache does nothing, and then `after` in that
+/// thread.
 fn beside_idle_thread(engine: &Engine<FakeOs>, work: impl FnOnce(), after: impl FnOnce() + Send) {
     let (idle, is_idle) = mpsc::channel();
     let (wake, is_awake) = mpsc::channel::<()>();
@@ -185,7 +188,7 @@ fn beside_idle_thread(engine: &Engine<FakeOs>, work: impl FnOnce(), after: impl 
         scope.spawn(move || {
             use_cache(engine);
             idle.send(()).unwrap();
-            // Until the sender is dropped.
+            // Blocks until the sender is dropped.
             let _ = is_awake.recv();
             after();
             engine.leave_thread();
@@ -209,12 +212,12 @@ fn a_trim_empties_the_cache_of_an_idle_thread() {
         engine.trim();
         assert_eq!(engine.os().barriers(), barriers, "what is empty is emptied again");
     };
-    // It goes on as a new one.
+    // The thread goes on with an empty cache.
     beside_idle_thread(&engine, work, || use_cache(&engine));
     assert_eq!(cached(&engine), 0);
 }
 
-/// A round leaves what it has not seen before; the next finds it as it was.
+/// A round leaves stacks it has not seen before; the next round drains those that are unchanged.
 #[test]
 fn rounds_empty_the_cache_of_an_idle_thread() {
     let engine = engine();
@@ -232,7 +235,7 @@ fn rounds_empty_the_cache_of_an_idle_thread() {
     beside_idle_thread(&engine, work, || {});
 }
 
-/// Stacks that are in use stay, and those of other classes go.
+/// Stacks in use stay; those of other classes are drained.
 #[test]
 fn rounds_leave_what_a_thread_uses() {
     let engine = engine();
@@ -252,8 +255,9 @@ fn rounds_leave_what_a_thread_uses() {
     engine.leave_thread();
 }
 
-/// Where nobody can be told to pass a barrier, as a filter of system calls may kill for that: a round closes what
-/// it found unused, and one that comes later takes what nobody has opened since.
+/// Where the engine cannot send a barrier to other threads, as a seccomp filter may kill for it, a
+/// round closes the stacks that it found unused. A later one takes those that their thread has not
+/// reopened since.
 #[test]
 fn rounds_empty_idle_caches_without_a_barrier() {
     let os = FakeOs::default().space(256 << 20).mode("thread").barrier(false).still();
@@ -273,7 +277,7 @@ fn rounds_empty_idle_caches_without_a_barrier() {
     };
     beside_idle_thread(&engine, work, || use_cache(&engine));
     assert_eq!(cached(&engine), 0);
-    // A trim does both.
+    // A trim both closes and takes.
     let work = || {
         engine.trim();
         assert_eq!((cached(&engine), engine.os().barriers()), (0, 0));
@@ -312,7 +316,7 @@ fn closed_caches_are_opened_by_their_threads() {
     }
 }
 
-/// Who may be in the middle of something keeps all, and can go on.
+/// A thread that may be in the middle of an operation keeps its whole cache and can go on.
 #[test]
 fn caches_of_threads_at_work_stay() {
     let refused = FakeOs::default().space(256 << 20).mode("thread").barrier(false);
@@ -338,7 +342,8 @@ fn caches_of_threads_at_work_stay() {
     }
 }
 
-/// Threads that end without leaving, as by the bare system call: their words are gone, and nobody can look at them.
+/// Threads end without leaving, by the bare system call: their words are unmapped, and the engine
+/// cannot read them.
 #[test]
 fn what_threads_left_that_were_not_seen_to_leave_goes_back() {
     let engine = engine();
@@ -348,7 +353,7 @@ fn what_threads_left_that_were_not_seen_to_leave_goes_back() {
     assert_eq!(cached(&engine), 0);
 }
 
-/// As where destructors allocate after ours: without a cache, and so without a trace.
+/// Destructors that run after the engine's allocate without a cache, and leave none.
 #[test]
 fn a_thread_that_has_left_still_allocates() {
     let engine = engine();
@@ -360,7 +365,7 @@ fn a_thread_that_has_left_still_allocates() {
     engine.leave_thread();
 }
 
-/// Many threads one after the other need one cache; many at once need theirs, which go back.
+/// Many threads one after another need one cache. Many at once need one each, which go back.
 #[test]
 fn caches_are_handed_on() {
     let engine = engine();
@@ -396,7 +401,7 @@ fn caches_are_handed_on() {
     assert_eq!(cached(&engine), 0);
 }
 
-/// What caches hold that a fork left behind is not lost: the next thread has it, or a trim.
+/// The blocks in caches that a fork left behind are not lost: the next thread or a trim gets them.
 #[test]
 fn orphans_are_adopted() {
     let engine = engine();
@@ -432,7 +437,7 @@ fn orphans_are_adopted() {
     use_cache(&engine);
 }
 
-/// The more threads there are, the less each may hold.
+/// The more threads there are, the less each cache may hold.
 #[test]
 fn caches_shrink_as_threads_come() {
     let engine = engine();
@@ -451,7 +456,7 @@ fn caches_shrink_as_threads_come() {
                 scope.spawn(move || {
                     use_cache(engine);
                     joined.send(()).unwrap();
-                    // Until the sender is dropped.
+                    // Blocks until the sender is dropped.
                     let _ = stay.recv();
                     engine.leave_thread();
                 });
@@ -476,15 +481,17 @@ fn without_memory_for_caches_slots_serve() {
     assert_eq!(printed.matches(told).count(), 1, "{printed}");
 }
 
-/// Where nobody asked for thread mode, and there is no other, four threads a CPU have caches of their own; the others share
-/// one for each CPU, until one of the first has gone.
+/// Where thread mode is the only possible one and was not asked for, four threads per CPU have
+/// caches of their own. The others share one cache per CPU, until one of the first threads has
+/// ended.
 #[test]
 fn threads_beyond_those_of_the_cpus_share_caches() {
-    // Where time passes, caches that nobody uses for a while are emptied.
+    // A still clock: as time passes, unused caches would be drained.
     let os = FakeOs::default().still().cpus(1).space(256 << 20).mode("auto");
     let engine = Engine::new(os.environment("EBB_SCAVENGER", "0"));
-    // So many threads live at once: what caches hold then. They allocate one after another: side by side, what a refill
-    // finds in the spans is chance, and with it whether five hold more than four did.
+    // The bytes in caches while `threads` threads live. They allocate one after another: side by
+    // side, chance decides what a refill finds in the spans, and so whether five threads cache more
+    // than four.
     let at_once = |threads: usize| {
         let leave = Barrier::new(threads + 1);
         let (used, next) = mpsc::channel();
@@ -506,16 +513,17 @@ fn threads_beyond_those_of_the_cpus_share_caches() {
     };
     let (four, five, fifty) = (at_once(4), at_once(5), at_once(50));
     assert!(engine.stats().choice.mode == "thread" && four > 0);
-    // The fifth has no cache, and yet has put something into one. Forty-six put there no more than a few times as much.
+    // The fifth thread has no cache, yet put blocks into a shared one. Forty-six threads put at
+    // most a few times as much there.
     assert!(five > four && fifty < four * 4, "{four} {five} {fifty}");
-    // What the caches of the first four held went back as they left.
+    // The caches of the first four threads were flushed as they left.
     let shared = cached(&engine);
     assert!(0 < shared && shared < fifty, "{shared} of {fifty}");
     engine.trim();
     assert_eq!((cached(&engine), engine.stats().spans), (0, 0));
 }
 
-/// More threads than caches, where each was to have one: the others go without.
+/// More threads than caches, where each thread asks for one: the rest go without.
 #[test]
 fn threads_beyond_the_last_cache_are_served() {
     let engine = Engine::new(FakeOs::default().space(8 << 20).mode("thread"));

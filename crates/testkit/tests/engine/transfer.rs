@@ -1,21 +1,23 @@
-//! Blocks that pass from cache to cache beside the spans of their class, where others are at these.
+//! Tests transfer caches: blocks pass from cache to cache without their class's lock while other
+//! threads hold it.
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ebbmalloc::internals::{Engine, Os};
+use ebbmalloc::internals::{Engine, Os, OsThreads};
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 
 const SIZE: usize = 1024;
 const CPUS: usize = 4;
-/// So many blocks one cache of a CPU or thread may hold.
+/// The most blocks that one cache of a CPU or thread holds.
 const CACHED: usize = 256;
-/// So many a thread leaves to others, or keeps in its cache; and so many another takes, fewer than are left.
+/// The blocks that a thread frees, into its cache or a transfer cache; and the blocks that another
+/// thread takes, fewer than are left.
 const LEFT: usize = 600;
 const TAKEN: usize = 300;
-/// A transfer cache has room for so many bytes of blocks.
+/// The capacity of a transfer cache, in bytes of blocks.
 const ROOM: usize = 256 << 10;
 
 type Shared<O> = Arc<Engine<O>>;
@@ -24,7 +26,7 @@ fn fake(mode: &'static str) -> Shared<FakeOs> {
     Arc::new(Engine::new(FakeOs::default().cpus(CPUS).mode(mode).still()))
 }
 
-/// Addresses, which may go to other threads.
+/// Allocates blocks; returns their addresses, which can be sent to other threads.
 fn allocate(engine: &Engine<impl Os>, size: usize, count: usize) -> Vec<usize> {
     (0..count)
         .map(|_| {
@@ -37,12 +39,13 @@ fn allocate(engine: &Engine<impl Os>, size: usize, count: usize) -> Vec<usize> {
 
 fn free(engine: &Engine<impl Os>, blocks: &[usize]) {
     for &block in blocks {
-        // SAFETY: live, and freed once.
+        // SAFETY: live blocks, each freed once.
         unsafe { engine.free(std::ptr::with_exposed_provenance_mut(block)) }
     }
 }
 
-/// What `work` returns on a thread that never gets the lock of the class; `None` if it waits for that.
+/// The result of `work` on a thread while the lock of the class is held; `None` if the thread waits
+/// for the lock.
 fn beside_others<O, R>(
     engine: &Shared<O>,
     work: impl FnOnce(&Engine<O>) -> R + Send + 'static,
@@ -65,7 +68,7 @@ where
     in_time.then_some(result)
 }
 
-/// Has a thread free more than its cache has room for, and leave it to others.
+/// Has a thread free more blocks than fit its cache, so that the rest goes to a transfer cache.
 fn leave<O: Os + Send + 'static>(engine: &Shared<O>) -> Option<HashSet<usize>> {
     let blocks = allocate(engine, SIZE, LEFT);
     let left = blocks.iter().copied().collect();
@@ -74,7 +77,7 @@ fn leave<O: Os + Send + 'static>(engine: &Shared<O>) -> Option<HashSet<usize>> {
     Some(left)
 }
 
-/// What one thread leaves another takes; `None` where one of them has to wait.
+/// One thread leaves blocks and another takes them; `None` if one of them has to wait.
 fn passes<O: Os + Send + 'static>(engine: &Shared<O>) -> Option<()> {
     let left = leave(engine)?;
     let taken = beside_others(engine, |engine| allocate(engine, SIZE, TAKEN))?;
@@ -95,10 +98,10 @@ fn who_finds_others_at_the_spans_does_not_wait() {
 
 #[test]
 fn nor_in_percpu_mode() {
-    // Numbers of CPUs may be high where other tests run; a thread without a cache would wait.
+    // CPU numbers may be high on test machines; a thread without a cache would wait.
     let engine = Arc::new(Engine::new(LinuxIn::new("percpu").cpus(256)));
     if is_possible(&engine, "percpu") {
-        // A thread that moves from CPU to CPU leaves its blocks in their caches.
+        // A thread that migrates between CPUs leaves its blocks in their caches.
         assert!((0..5).any(|_| passes(&engine).is_some()), "it waits");
     }
 }
@@ -107,7 +110,7 @@ fn nor_in_percpu_mode() {
 fn what_nobody_takes_goes_back() {
     let engine = fake("slot");
     leave(&engine).expect("it waits");
-    // One round sees what is there, the next that nothing has changed.
+    // One round sees the blocks, the next sees that they are unchanged.
     for _ in 0..2 {
         engine.os().sleep_ms(200);
         engine.idle();
@@ -120,7 +123,7 @@ fn what_nobody_takes_goes_back() {
 fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows() {
     let engine = fake("slot");
     let _live = allocate(&engine, 4096, 2048);
-    // A third of the blocks keeps all of their spans.
+    // A third of the blocks keeps all of their spans in use.
     let (kept, freed): (Vec<_>, Vec<_>) =
         allocate(&engine, SIZE, 2000).into_iter().enumerate().partition(|(nth, _)| nth % 3 == 0);
     let blocks = |numbered: Vec<(usize, usize)>| -> Vec<_> {
@@ -141,7 +144,7 @@ fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows()
 fn what_is_left_is_bounded_for_all_classes_together() {
     const SIZES: [usize; 3] = [SIZE, 2 * SIZE, 4 * SIZE];
     let engine = fake("slot");
-    // As many bytes of each, in turn.
+    // Equal bytes of each size, in turn.
     let in_turn = |_| SIZES.into_iter().flat_map(|size| allocate(&engine, size, 4 * SIZE / size));
     let blocks: Vec<_> = (0..1024).flat_map(in_turn).collect();
     engine.trim();
@@ -149,7 +152,7 @@ fn what_is_left_is_bounded_for_all_classes_together() {
         engine.while_at_spans(SIZES[1], || {
             engine.while_at_spans(SIZES[2], || {
                 let engine = Arc::clone(&engine);
-                // It gets on until it has to wait.
+                // The thread runs until it has to wait.
                 let thread = thread::spawn(move || free(&engine, &blocks));
                 thread::sleep(Duration::from_millis(200));
                 thread
@@ -158,7 +161,7 @@ fn what_is_left_is_bounded_for_all_classes_together() {
     });
     thread.join().unwrap();
     engine.check();
-    // Beside what the thread's own cache has room for.
+    // Transfer caches, and the capacity of the thread's own cache.
     let most = CPUS * ROOM + SIZES.len() * (256 << 10);
     let cached = engine.stats().cached_bytes as usize;
     assert!(cached <= most, "{cached} bytes in caches, {most} at most");
@@ -174,8 +177,9 @@ fn one_cpu_has_none() {
     assert_eq!([1, 2, 3, 4, 20].map(slabs), [1, 4, 6, 8, 36]);
 }
 
-/// One thread allocates and another frees, by turns, 96 KiB of blocks of this size. How often spans gave or got some in 200 rounds, after
-/// 1,000 in which room grows.
+/// One thread allocates and another frees, by turns, 96 KiB of blocks of this size. Returns the
+/// number of refills from spans and flushes to them in 200 rounds, after 1,000 in which capacity
+/// grows.
 fn flow(mode: &'static str, size: usize) -> u64 {
     const ROUNDS: usize = 1_200;
     let engine = Arc::new(Engine::new(FakeOs::default().cpus(2).mode(mode).still()));
@@ -202,17 +206,18 @@ fn flow(mode: &'static str, size: usize) -> u64 {
     asked
 }
 
-/// A thread's cache holds 32 KiB of them and another one 216.
+/// A thread's cache holds 32 KiB of these blocks, and another one 216 KiB.
 #[test]
 fn large_batches_of_a_flow_pass_beside_the_spans() {
     let calls = flow("thread", 4096);
     assert!(calls < 100, "spans were asked {calls} times");
-    // Two threads may use the same slot, whose cache has room for two batches.
+    // Two threads may use the same slot, whose cache has a capacity of two batches.
     let calls: Vec<_> = (0..11).map(|_| flow("slot", 4096)).collect();
     assert!(calls.iter().any(|&calls| calls < 100), "spans were asked {calls:?} times");
 }
 
-/// A thread that allocates much and frees it, again and again, has caches of its own for that and nobody to leave it to.
+/// A thread that repeatedly allocates much and frees it uses its own caches and leaves nothing in
+/// transfer caches.
 #[test]
 fn who_takes_back_what_it_has_freed_leaves_nothing() {
     for mode in ["slot", "thread"] {

@@ -1,11 +1,13 @@
-//! What an engine that does not leave free memory alone would meet: the tests do to it what the engine must not.
+//! Tests the watch on free memory: these tests do to free memory what the engine must not, and the
+//! watch must notice.
 
 use std::slice;
 
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::{FakeOs, Op, Worker};
 
-/// Something is done to the memory of a block that was freed, or to all of a purged run, before it is handed out again.
+/// Applies `what` to the memory of a freed block, or of a purged run, before it is handed out
+/// again.
 fn meddle(size: usize, purge: bool, what: impl Fn(&Engine<FakeOs>, *mut u8, usize)) {
     let engine = Engine::new(FakeOs::default().watched());
     let mut worker = Worker::new(&engine, 0);
@@ -53,16 +55,16 @@ fn a_write_to_free_memory_of_any_size_is_seen() {
     }
 }
 
-/// What was given back reads as zero for the program, and as something else for the engine.
+/// Purged memory reads as zero for the program, and as another value for the engine.
 #[test]
 fn purged_memory_is_not_zero_for_the_engine() {
     meddle(1 << 20, true, |_, start, usable| {
-        // SAFETY: as above.
+        // SAFETY: memory of the fake, which exists.
         assert!(unsafe { slice::from_raw_parts(start, usable) }.iter().all(|&byte| byte != 0));
     });
 }
 
-/// A purge that is refused leaves anything.
+/// A refused purge may leave any contents.
 #[test]
 fn a_refused_purge_is_no_mistake() {
     let engine = Engine::new(FakeOs::default().watched());

@@ -12,8 +12,8 @@ pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
 
-use crate::backend::retention::refaults::Refaults;
 use crate::backend::region::Region;
+use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
     DECAY_DIVISOR, DIRTY_UNITS_MAX, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,

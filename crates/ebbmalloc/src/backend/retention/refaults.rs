@@ -44,8 +44,7 @@ impl Refaults {
     /// Raises the level if most of the units purged recently have refaulted.
     pub fn update(&mut self, now_ms: u64) {
         self.decay(now_ms);
-        if self.refaulted_units >= SMALL_UNITS && self.refaulted_units * 2 > self.purged_units
-        {
+        if self.refaulted_units >= SMALL_UNITS && self.refaulted_units * 2 > self.purged_units {
             if self.level == REFAULT_LEVELS {
                 // Refaults go on and on: only the recent ones tell how much is needed again.
                 self.recent_units -= self.recent_units.div_ceil(DECAY_DIVISOR);
@@ -67,8 +66,7 @@ impl Refaults {
             self.level = self.level.saturating_sub(steps);
             self.purged_units >>= steps;
             self.refaulted_units >>= steps;
-            (0..steps)
-                .for_each(|_| self.recent_units -= self.recent_units.div_ceil(DECAY_DIVISOR));
+            (0..steps).for_each(|_| self.recent_units -= self.recent_units.div_ceil(DECAY_DIVISOR));
             self.changed_ms = Some(now_ms);
         }
     }

@@ -1,25 +1,31 @@
-//! Emptying caches that others may be using: the blocks go back to their spans, the memory of the
-//! cache to the kernel.
+//! Drains caches that other threads may be using: returns the blocks to their spans, and the memory
+//! of an unused cache to the kernel.
 //!
-//! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. Headers are closed by a
-//! swap; then the sequences in progress must end. A header that still is closed afterwards was closed in
-//! time: a sequence begun before would have stored its own in its place, or is restarted and finds it closed.
-//! So what the stack holds may be ours until the header is opened again. That a header alone can say so, and
-//! the sequences need not ask, is because one that is closed looks empty to a pop and full to a push.
+//! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. The drainer closes
+//! headers by a swap; then the sequences in progress must end. A header that is still closed
+//! afterwards was closed in time. A sequence begun before the swap would have stored its own
+//! header, or it restarts and finds the stack closed. So the blocks in the stack are the drainer's
+//! until the header is opened again. Sequences need not ask for the closed state: a closed header
+//! looks empty to a pop and full to a push.
 //!
-//! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But it says
-//! that it is busy before it loads a header, and that it is not after it has stored one. Headers are closed;
-//! then these stores must become visible. An owner that is not busy now is done with what it began before,
-//! and what it begins later finds a header closed that still is: ours. One that is busy may be about to store
-//! what it made of a header from before, so its stacks are opened again, and left alone until the next time.
+//! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But
+//! it stores that it is busy before it loads a header, and that it is not after it has stored one.
+//! The drainer closes headers; then these stores must become visible. If the owner is not busy now,
+//! it has finished all earlier work, and its later work finds the closed headers: the stacks are
+//! the drainer's. A busy owner may still store a header that it made from an earlier one. Then the
+//! drainer opens the stacks again, and leaves them alone until the next time.
 //!
-//! The drainer makes no system call to stop others (decisions/0032): a filter of system calls, which a
-//! program may have installed since the start, may kill for it. In a process with one thread there is nobody
-//! to stop. Else a stack stays closed for [`settle_ms`] first, and whoever needs it meanwhile opens it again,
-//! as it was: it is in use. Only rounds close such stacks, those that nobody has used since the last round.
+//! The drainer makes no system call to stop other threads (decisions/0032): the program may have
+//! installed a filter of system calls that kills for it. In a process with one thread there is no
+//! other thread to stop. Otherwise a stack stays closed for [`PERCPU_SETTLE_MS`] or
+//! [`THREAD_SETTLE_MS`] first. A thread that needs it meanwhile opens it again, with all its
+//! blocks: then it is in use. Only rounds close such stacks, and only those that no thread has used
+//! since the last round. So with several threads, [`DrainScope::All`] and [`DrainScope::Classes`]
+//! close none of them. They drain the slabs that have a lock, and stacks that a round has closed
+//! for long enough.
 //!
-//! The drainer may be descheduled. So a stack that is closed still is *taken* before it is emptied, and from
-//! then on nobody else opens it.
+//! The drainer may be descheduled. So it first marks a closed stack as *taken* and then empties it.
+//! No other thread opens a taken stack.
 
 use core::ptr;
 use core::sync::atomic::AtomicU32;
@@ -35,18 +41,18 @@ use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
 use crate::size_class::{CLASSES, SizeClass};
 
-/// Which stacks to empty.
+/// Selects the stacks to drain.
 #[derive(Clone, Copy)]
 pub(crate) enum DrainScope {
-    /// Those that nobody has used since this was last asked.
+    /// Stacks that no thread has used since the last drain with this scope.
     Unused,
     All,
-    /// Those of these classes, by index.
+    /// Stacks of the classes whose index has `true`.
     Classes([bool; CLASSES]),
 }
 
 impl DrainScope {
-    /// Whether stacks of this class may be among them.
+    /// Whether the scope may contain stacks of this class.
     pub fn has(self, class: SizeClass) -> bool {
         match self {
             Self::Unused | Self::All => true,
@@ -56,47 +62,51 @@ impl DrainScope {
 }
 
 impl<O: Os> Engine<O> {
-    /// Empties stacks in the caches of CPUs, and of threads that are not at work on theirs. False if none is in use: changed since
-    /// the last time, or not empty. The caller holds the lock of the rounds.
+    /// Drains stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
+    /// threads do not work on them now. False if no cache is in use: no stack was set up since the
+    /// last drain, or other threads cannot be stopped. The caller holds the lock of the rounds.
+    ///
+    /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]
-    pub(crate) fn drain(&self, which: DrainScope) -> bool {
+    pub(crate) fn drain(&self, scope: DrainScope) -> bool {
         let mut in_use = false;
-        // Slabs that nobody uses stay untouched, their locks too.
+        // A slab that was never used stays untouched, so that it does not become resident.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
-            // SAFETY: it is a slab of this engine, all of which live as long, and none of a thread's.
-            let (seen, _guard) = unsafe { (digests_of(slab), lock_of(slab).lock()) };
-            in_use |= close_chosen(slab, seen, which).0;
+            // SAFETY: this slab of the engine lives as long as it, and is no slab of a thread.
+            let (digests, _guard) = unsafe { (digests_of(slab), lock_of(slab).lock()) };
+            in_use |= close_chosen(slab, digests, scope).0;
             self.empty_closed(slab);
         }
         match self.setup().mode {
             Mode::Slot => in_use,
             Mode::PerCpu => {
-                // SAFETY: they are none of a thread's.
-                let seen = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
-                let slabs = || self.unlocked_slabs().map(seen);
+                // SAFETY: slabs of per-CPU caches live as long as the engine, and are no slabs of
+                // threads.
+                let with_digests = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
+                let slabs = || self.unlocked_slabs().map(with_digests);
                 let stop = || self.os.restart_sequences();
-                in_use | self.drain_under_work(slabs, which, PERCPU_SETTLE_MS, stop, |_| true)
+                in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, stop, |_| true)
             }
             Mode::Thread => {
                 let stop = || self.os.pass_barrier();
                 let is_at_rest = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     let slabs = || batch.owned();
-                    in_use | self.drain_under_work(slabs, which, THREAD_SETTLE_MS, stop, is_at_rest)
+                    in_use | self.drain_shared(slabs, scope, THREAD_SETTLE_MS, stop, is_at_rest)
                 })
             }
         }
     }
 
-    /// Empties all caches of threads that are not at work on theirs, also where nobody can be stopped: takes a moment
-    /// then. The caller holds the lock of the rounds.
+    /// In thread mode with several threads: drains the own caches of threads that do not work on
+    /// them now, after a wait of [`THREAD_SETTLE_MS`]. The caller holds the lock of the rounds.
     pub(crate) fn drain_threads(&self) {
         if self.setup().mode != Mode::Thread || self.os.can_stop() {
             return;
         }
         for batch in self.thread_slabs.batches() {
-            batch.owned().for_each(|(slab, seen, _)| {
-                close_chosen(slab, seen, DrainScope::All);
+            batch.owned().for_each(|(slab, digests, _)| {
+                close_chosen(slab, digests, DrainScope::All);
             });
         }
         self.os.sleep_ms(THREAD_SETTLE_MS);
@@ -107,12 +117,14 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The same for some slabs on which others may work meanwhile. `stop` sees to it that nobody has a header
-    /// from before any more who does not say so, or fails; `is_at_rest` tells that of an owner.
-    fn drain_under_work<'a, I>(
+    /// Drains slabs on which other threads may work meanwhile.
+    ///
+    /// `stop` ends all work with earlier headers, except that of owners who store that they are
+    /// busy; it returns false if it fails. `is_at_rest` says whether an owner is not busy.
+    fn drain_shared<'a, I>(
         &self,
         slabs: impl Fn() -> I,
-        which: DrainScope,
+        scope: DrainScope,
         settle_ms: u32,
         stop: impl Fn() -> bool,
         is_at_rest: impl Fn(*const ThreadWords) -> bool,
@@ -121,32 +133,34 @@ impl<O: Os> Engine<O> {
         I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
     {
         if !self.os.can_stop() {
-            return self.drain_settled(slabs, which, settle_ms, is_at_rest);
+            return self.drain_settled(slabs, scope, settle_ms, is_at_rest);
         }
         let (mut in_use, mut any_closed) = (false, false);
-        for (slab, seen, _) in slabs() {
-            let (any_set_up, any) = close_chosen(slab, seen, which);
+        for (slab, digests, _) in slabs() {
+            let (any_set_up, closed) = close_chosen(slab, digests, scope);
             in_use |= any_set_up;
-            any_closed |= any;
+            any_closed |= closed;
         }
         if any_closed {
             let stopped = stop();
             for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
                 self.empty_if(stopped && is_at_rest(owner), slab);
             }
-            // Where nobody can be stopped there is nothing to wait for either.
+            // If `stop` fails, later rounds cannot drain these caches either, so the scavenger need
+            // not wait.
             in_use &= stopped;
         }
         in_use
     }
 
-    /// The same where nobody can be stopped: empties stacks that have stayed closed for long enough. Rounds
-    /// close others then.
+    /// Does the work of [`Engine::drain_shared`] where other threads cannot be stopped: drains
+    /// slabs whose stacks have stayed closed for `settle_ms`. A round ([`DrainScope::Unused`]) then
+    /// closes more.
     #[inline(never)]
     fn drain_settled<'a, I>(
         &self,
         slabs: impl Fn() -> I,
-        which: DrainScope,
+        scope: DrainScope,
         settle_ms: u32,
         is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
@@ -155,24 +169,26 @@ impl<O: Os> Engine<O> {
     {
         let mut in_use = false;
         let now_ms = self.os.now_ms() as u32;
-        for (slab, seen, owner) in slabs() {
+        for (slab, digests, owner) in slabs() {
             if is_any_closed(slab) {
-                if now_ms.wrapping_sub(closed_at(seen).load(Ordering::Relaxed)) < settle_ms {
+                if now_ms.wrapping_sub(closed_at_ms(digests).load(Ordering::Relaxed)) < settle_ms {
                     in_use = true;
                     continue;
                 }
                 self.empty_if(is_at_rest(owner), slab);
             }
-            if matches!(which, DrainScope::Unused) {
-                in_use |= close_chosen(slab, seen, which).0;
-                // A time after the closing: this thread may have lost the CPU since `now_ms`.
-                closed_at(seen).store(self.os.now_ms() as u32, Ordering::Relaxed);
+            if matches!(scope, DrainScope::Unused) {
+                in_use |= close_chosen(slab, digests, scope).0;
+                // Read again, after the closing: this thread may have been descheduled since
+                // `now_ms`.
+                closed_at_ms(digests).store(self.os.now_ms() as u32, Ordering::Relaxed);
             }
         }
         in_use
     }
 
-    /// Empties the closed stacks of a slab if they are ours, or else opens them again.
+    /// Empties the closed stacks of a slab if they are the drainer's (`ours`), and reopens them if
+    /// not.
     fn empty_if(&self, ours: bool, slab: *mut Slab) {
         if ours {
             self.empty_closed(slab);
@@ -181,14 +197,17 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives back what closed stacks hold, if nobody has opened them again, and opens them, empty: one after the other, or
-    /// together where the slab's memory can go.
+    /// Takes the stacks that are still closed, returns their blocks to the spans, and opens them,
+    /// empty.
+    ///
+    /// If all stacks are closed, it opens none before it has emptied the last. If it could take
+    /// them all, it purges the slab's slots first.
     #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
-        let together = closed(slab).count() == CLASSES - 1;
+        let all_closed = closed(slab).count() == CLASSES - 1;
         for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
             self.release_all(slab, class, header(slab, class).opened(class));
-            if !together {
+            if !all_closed {
                 open_empty(slab, class);
             }
         }
@@ -199,9 +218,9 @@ impl<O: Os> Engine<O> {
         taken().for_each(|class| open_empty(slab, class));
     }
 
-    /// Gives back what the class's stack in this slab holds by this header. It is ours.
+    /// Returns the blocks of a taken stack to their spans. `header` describes the stack as if open.
     fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
-        // SAFETY: the stack is taken, and nobody has a header from before that it may store.
+        // SAFETY: this thread has taken the stack, and no other thread may store an earlier header.
         let stack = unsafe { OwnedStack::new(slab, class) };
         let mut batch = [ptr::null_mut(); DRAIN_BATCH_BLOCKS];
         loop {
@@ -213,12 +232,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns the slots of a slab to the kernel, all of whose stacks are taken. They read as zero,
-    /// as the bottom of each stack must.
+    /// Purges the slots of a slab whose stacks are all taken. They then read as zero, as the bottom
+    /// slot of each stack must.
     fn purge_slots(&self, slab: *mut Slab) {
         let page = self.os.page_size();
         let bytes = used_bytes().next_multiple_of(page) - page;
-        // SAFETY: in the slab, behind the headers, where nobody looks meanwhile.
+        // SAFETY: the bytes lie in the slab, behind the page of the headers. No thread uses the
+        // slots while all stacks are taken.
         unsafe {
             let slots = slab.cast::<u8>().add(page);
             if !self.os.purge(slots, bytes) {
@@ -229,7 +249,7 @@ impl<O: Os> Engine<O> {
 }
 
 fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
-    // SAFETY: it is a slab of an engine, all of which live as long.
+    // SAFETY: all callers pass slabs of an engine, which live as long as it does.
     unsafe { header_of(slab, class) }
 }
 
@@ -237,15 +257,15 @@ fn header(slab: *mut Slab, class: SizeClass) -> Header {
     Header::from_bits(word(slab, class).load(Ordering::Acquire))
 }
 
-/// Replaces the header of the class's stack at once by what `to` makes of it; false if that is nothing.
+/// Atomically replaces the header of the class's stack by `to(header)`; false if that is `None`.
 fn change(slab: *mut Slab, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
     let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
     word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
 }
 
-/// Opens a stack that is taken, and empty by now.
+/// Opens a stack that this thread has taken and emptied.
 fn open_empty(slab: *mut Slab, class: SizeClass) {
-    // SAFETY: only we open what is taken.
+    // SAFETY: this thread has taken the stack, and no other thread opens or changes a taken stack.
     unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
 }
 
@@ -254,11 +274,11 @@ fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| header(slab, class).is_closed())
 }
 
-/// When stacks of the slab were last closed to stay so for a while, in milliseconds by the clock of the operating
-/// system below, of which these are the lower bits. Under the lock of the rounds.
-fn closed_at(seen: &Digests) -> &AtomicU32 {
-    // No class has this index.
-    &seen[0]
+/// The low bits of [`Os::now_ms`] when a round last closed stacks of the slab to settle. Only the
+/// holder of the lock of the rounds reads or writes it.
+fn closed_at_ms(digests: &Digests) -> &AtomicU32 {
+    // No class has index 0.
+    &digests[0]
 }
 
 fn is_any_set_up(slab: *mut Slab) -> bool {
@@ -270,41 +290,43 @@ fn is_any_closed(slab: *mut Slab) -> bool {
     closed(slab).next().is_some()
 }
 
-/// Closes the stacks that are to be emptied. Whether any was ever set up, and whether any is closed now.
-#[inline(never)] // Three ways lead here, none of which is hot.
-fn close_chosen(slab: *mut Slab, seen: &Digests, which: DrainScope) -> (bool, bool) {
-    let (chosen, any_set_up) = choose(slab, seen, which);
+/// Closes the stacks to drain. Returns whether any was ever set up, and whether it has closed any.
+#[inline(never)] // It has three callers, none of them hot.
+fn close_chosen(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
+    let (chosen, any_set_up) = choose(slab, digests, scope);
     (any_set_up, close(slab, &chosen))
 }
 
-/// Which stacks to close, by class; and whether any was ever set up.
-fn choose(slab: *mut Slab, seen: &Digests, which: DrainScope) -> ([bool; CLASSES], bool) {
+/// Chooses the stacks to close, by class index; also returns whether any was ever set up.
+fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
         let header = header(slab, class);
         let set_up = !header.is_new();
-        let stays = || match which {
-            // SAFETY: as above.
-            DrainScope::Unused => unsafe { has_changed(slab, class, seen) },
-            DrainScope::All | DrainScope::Classes(_) => !which.has(class),
+        let stays = || match scope {
+            // SAFETY: all callers pass slabs of an engine, which live as long as it does.
+            DrainScope::Unused => unsafe { has_changed(slab, class, digests) },
+            DrainScope::All | DrainScope::Classes(_) => !scope.has(class),
         };
-        // Slabs that nobody uses stay untouched.
+        // Asked only of stacks that were set up: `has_changed` writes a digest, and memory of a
+        // slab that was never used must not become resident.
         let used = set_up && stays();
         none_used &= !used;
         any_set_up |= set_up;
-        // Who waits for room begins anew with each round: rare misses shall not add up to it.
-        let anew = matches!(which, DrainScope::Unused) && header.waits(class);
-        chosen[class.index()] = set_up && (!used || anew);
+        // A stack that waits for capacity starts to wait again with each round, so that rare misses
+        // do not add up (decisions/0012).
+        let restarts = matches!(scope, DrainScope::Unused) && header.waits(class);
+        chosen[class.index()] = set_up && (!used || restarts);
     }
     if none_used && any_set_up {
-        // Then all of the slab's memory can go, for which all stacks must stand still.
+        // No stack is in use, so all slots can be purged. For that, all stacks must be closed.
         chosen = [true; CLASSES];
     }
     (chosen, any_set_up)
 }
 
-/// Closes these stacks; false if there are none.
+/// Closes the chosen stacks; false if none is chosen.
 fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
     let mut any = false;
     for class in SizeClass::all().filter(|class| chosen[class.index()]) {
@@ -313,14 +335,16 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
     any
 }
 
-/// Opens closed stacks again, as [`reopen`].
+/// Calls [`reopen`] for all stacks of a slab.
 #[inline(never)]
 pub(crate) fn reopen_all(slab: *mut Slab) {
     SizeClass::all().for_each(|class| reopen(slab, class));
 }
 
-/// Opens the class's stack again, if it is closed and nobody has taken it. Nothing has happened meanwhile: whoever is in progress may
-/// store what it made of the header that was there before, as it is. Anybody may do this for any slab.
+/// Opens the class's stack again with all its blocks, if it is closed and not taken.
+///
+/// A closed stack that is not taken has not changed. So an operation in progress may still store a
+/// header that it made from the one before the closing. Any thread may do this for any slab.
 pub(crate) fn reopen(slab: *mut Slab, class: SizeClass) {
     change(slab, class, |header| header.reopened(class));
 }

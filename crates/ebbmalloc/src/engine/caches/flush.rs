@@ -1,5 +1,5 @@
-//! Blocks on their way back from caches to central, many at a time: of a stack that is full, of all caches, and of those of
-//! threads that are no more.
+//! Flushes blocks from caches to the central free lists in batches: from a full stack, from all
+//! caches that can be emptied, and from the caches of ended threads.
 
 use core::ptr;
 
@@ -12,57 +12,63 @@ use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
-    /// Gives all blocks back to their spans that caches hold which can be emptied: all but those of threads at
-    /// work on theirs. Waits for a round that somebody is in.
+    /// Returns the blocks of caches to their spans, as far as the caches can be emptied. Waits for
+    /// a round that another thread runs.
+    ///
+    /// That is the calling thread's cache, those of ended threads, and those that [`Engine::drain`]
+    /// empties. While several threads run, it leaves the caches of other CPUs and threads to the
+    /// rounds.
     pub(crate) fn flush_all(&self) {
         self.flush_own(DrainScope::All);
         let _rounds = self.rounds.lock();
         self.drain(DrainScope::All);
     }
 
-    /// The same for some classes. Caches of threads that are no more are emptied of all. Where somebody is in a round, those of
-    /// CPUs and of other threads stay as they are.
-    pub(crate) fn try_drain(&self, which: DrainScope) {
-        self.flush_own(which);
+    /// As [`Engine::flush_all`] for the stacks in `scope`, but skips [`Engine::drain`] if another
+    /// thread runs a round. Caches of ended threads lose the blocks of all classes.
+    pub(crate) fn try_drain(&self, scope: DrainScope) {
+        self.flush_own(scope);
         if let Some(_rounds) = self.rounds.try_lock() {
-            self.drain(which);
+            self.drain(scope);
         }
     }
 
-    /// Empties caches that nobody else uses.
+    /// Empties stacks in the calling thread's cache, and the caches of ended threads.
     #[inline(never)]
-    fn flush_own(&self, which: DrainScope) {
-        for class in SizeClass::all().filter(|&class| which.has(class)) {
+    fn flush_own(&self, scope: DrainScope) {
+        for class in SizeClass::all().filter(|&class| scope.has(class)) {
             self.flush(class, usize::MAX, false);
         }
         self.flush_idle();
     }
 
-    /// How many blocks of a class all caches hold; a glance while others work.
+    /// Number of blocks of a class in all caches. An estimate while other threads use their caches.
     pub(crate) fn cached_blocks(&self, class: SizeClass) -> usize {
-        // SAFETY: both give slabs of this engine, all of which live as long.
-        let held_by = |slab: *mut Slab| unsafe { cache::cached_blocks(slab, class) };
-        let mut held = self.slabs().map(held_by).sum();
-        self.thread_slabs.for_each(|slab| held += held_by(slab));
-        held
+        // SAFETY: `slabs` and `thread_slabs` give slabs of this engine, which live as long as it
+        // does.
+        let cached_in = |slab: *mut Slab| unsafe { cache::cached_blocks(slab, class) };
+        let mut cached = self.slabs().map(cached_in).sum();
+        self.thread_slabs.for_each(|slab| cached += cached_in(slab));
+        cached
     }
 
-    /// Gives the blocks back that the caches of threads hold which are no more, and their memory.
+    /// Returns the blocks in caches of ended threads to their spans, and purges these caches.
     pub(crate) fn flush_idle(&self) {
         while let Some(slab) = self.thread_slabs.take_idle() {
             self.flush_slab(slab);
-            // SAFETY: just taken, and not used any more.
+            // SAFETY: `take_idle` has just given us the slab, and it is empty.
             unsafe { self.thread_slabs.put_away(&self.os, slab) }
         }
     }
 
-    /// Gives all blocks in a slab back that nobody else uses.
+    /// Returns all blocks in a slab to their spans. No other thread uses the slab.
     #[inline(never)]
     pub(crate) fn flush_slab(&self, slab: *mut Slab) {
-        // A round may have closed some, which whoever it was then leaves alone: the slab is nobody's.
+        // An earlier round may have closed stacks while a thread owned the slab. Rounds skip it
+        // now.
         drain::reopen_all(slab);
         for class in SizeClass::all() {
-            // SAFETY: the callers': it is theirs alone.
+            // SAFETY: all callers own the slab: no other thread uses it, and rounds skip it.
             let mut stack = unsafe { OwnedStack::new(slab, class) };
             let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
             loop {
@@ -75,39 +81,41 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives up to `most` blocks from the cache's stack of a class back to their spans, or in a flow to others.
+    /// Flushes up to `max` blocks of a class from the thread's cache. `is_flow`: they may go to a
+    /// transfer cache, for another thread.
     #[inline(never)]
-    pub(crate) fn flush(&self, class: SizeClass, most: usize, flows: bool) {
-        with_batch(most, |batch| self.flush_by(class, most, flows, batch));
+    pub(crate) fn flush(&self, class: SizeClass, max: usize, is_flow: bool) {
+        with_batch(max, |batch| self.flush_by(class, max, is_flow, batch));
     }
 
-    /// The same, as many at a time as there are places in `batch`.
+    /// The work of [`Engine::flush`], in steps of the length of `batch`.
     #[inline(never)]
-    fn flush_by(&self, class: SizeClass, most: usize, flows: bool, batch: &mut [*mut u8]) {
-        let mut left = most;
+    fn flush_by(&self, class: SizeClass, max: usize, is_flow: bool, batch: &mut [*mut u8]) {
+        let mut left = max;
         while left > 0 {
-            let wanted = left.min(batch.len());
-            let popped = self.front(|front| front.pop_batch(class, &mut batch[..wanted]));
-            self.flush_batch(class, flows, &batch[..popped]);
-            if popped < wanted {
+            let step = left.min(batch.len());
+            let popped = self.front(|front| front.pop_batch(class, &mut batch[..step]));
+            self.flush_batch(class, is_flow, &batch[..popped]);
+            if popped < step {
                 break;
             }
             left -= popped;
         }
     }
 
-    /// Gives blocks from a cache back to their spans, or leaves them to others: where these are at the spans, or were the last to
-    /// ask for a batch as large as that of which these are.
-    fn flush_batch(&self, class: SizeClass, flows: bool, blocks: &[*mut u8]) {
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: if another
+    /// thread holds the class's lock, or was the last to ask for a large batch of a flow. Blocks
+    /// that the transfer caches do not take go to their spans.
+    fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let past = flows && central.asked.by_another(transfers.key);
-        let (spans, left) = match central.spans_unless(past, transfers.for_flows) {
-            Some(spans) => (spans, 0),
+        let to_other = is_flow && central.asked.by_another(transfers.key);
+        let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
+            Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
-                left if left == blocks.len() => return,
-                left => (central.spans().lock(), left),
+                all if all == blocks.len() => return,
+                some => (central.spans().lock(), some),
             },
         };
-        self.release_to(spans, class, &blocks[left..]);
+        self.release_to(spans, class, &blocks[transferred..]);
     }
 }

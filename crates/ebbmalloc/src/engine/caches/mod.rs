@@ -1,5 +1,5 @@
-//! How blocks move between caches and central free lists: refills, flushes, drains of caches that
-//! others use, and what is reclaimed before the heap grows.
+//! Moves blocks between caches and central free lists: refills, flushes, drains of caches that
+//! other threads use, and reclaim before the heap grows.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod batch;

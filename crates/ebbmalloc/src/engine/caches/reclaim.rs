@@ -1,11 +1,20 @@
-//! Before the heap grows: what was left behind is given up.
+//! Reclaims memory before the heap grows: drains caches, and purges free pages of spans.
 //!
-//! A program that frees most of what it has, and goes on with blocks of other sizes, leaves spans behind
-//! that are nearly free. Some are held by a few blocks in caches. A cache is worth little to classes that nobody
-//! asks for, but their spans may be more than the program has in use. So where most of the resident memory of spans is
-//! free, caches are emptied before more memory becomes resident; and else those stacks that hold most of what
-//! is left of their class, if that may free much. Others are held by blocks in use: of those of classes that nobody
-//! asks for, OS pages without such blocks go back to the kernel, as many as are to become resident (decisions/0017).
+//! A program that frees most of its memory and goes on with blocks of other sizes leaves spans
+//! behind that are nearly free. A few blocks hold each of them (decisions/0017).
+//!
+//! - Blocks in caches: a cache is worth little to a class that the program no longer allocates. But
+//!   the class's spans may be larger than all memory in use. So where most of the resident memory
+//!   of spans is free, reclaim empties caches before more memory becomes resident. Otherwise, if
+//!   that may free enough, it empties stacks that hold most of the blocks of their class.
+//! - Blocks in use: reclaim purges OS pages without such blocks, in spans of classes that have had
+//!   no refill since the last reclaim. It purges at most as much as is about to become resident,
+//!   with bounds.
+//!
+//! With several threads (decisions/0032), reclaim empties only the calling thread's cache, the
+//! caches of ended threads, and slabs with a lock: transfer caches and shared caches. Stacks in
+//! caches of other CPUs and threads stay as they are, unless a round has closed them long enough
+//! ago (`drain.rs`).
 
 use crate::backend::tuning::RECLAIM_SHARE;
 use crate::backend::units::Units;
@@ -17,20 +26,20 @@ use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
-/// A class of which more is free than not.
+/// A class whose spans are mostly free: they have more free resident bytes than claimed ones.
 #[derive(Clone, Copy)]
 struct MostlyFree {
-    /// Bytes that are free and resident; 0 for a class of which they are not.
-    free: usize,
+    /// Free resident bytes in its spans; 0 for a class that is not mostly free.
+    free_bytes: usize,
     /// Blocks with the program and in caches.
-    claimed: usize,
-    /// Whether nobody has asked for any of late.
+    claimed_blocks: usize,
+    /// Whether the class had no refill since the last reclaim.
     is_abandoned: bool,
 }
 
 impl<O: Os> Engine<O> {
-    /// Gives up what was left behind if a run of so many units would have to come from memory that is not resident.
-    /// Looks now and then only.
+    /// Reclaims memory if a run of `units` would take memory that is not resident. Does so only
+    /// each time that enough memory has become resident since the last look.
     #[inline(never)]
     pub(crate) fn reclaim_before_growth(&self, units: u32) {
         if let Some(length) = Units::new(units)
@@ -40,79 +49,88 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Empties all caches if of the resident memory of spans more is free than is with the program and in caches, and as
-    /// much as so many units. Else, where much is free of classes of which more is free than not: empties those stacks
-    /// that hold at least half of what is not free of their class, and digs in the spans of classes that are left.
+    /// Empties caches if the spans have more free resident bytes than claimed ones, and enough free
+    /// bytes for `units`.
+    ///
+    /// Otherwise, if the mostly free classes together have enough free bytes: empties their stacks
+    /// where caches hold at least half of the claimed blocks of a class. Of those that are
+    /// abandoned, it then purges free pages of spans.
     #[cold]
     fn reclaim(&self, units: u32) {
-        let (mut free, mut claimed, mut left) = (0, 0, 0);
-        let mut classes = [MostlyFree { free: 0, claimed: 0, is_abandoned: false }; CLASSES];
+        let (mut free_bytes, mut claimed_bytes, mut mostly_free_bytes) = (0, 0, 0);
+        let mut classes =
+            [MostlyFree { free_bytes: 0, claimed_blocks: 0, is_abandoned: false }; CLASSES];
         for class in SizeClass::all() {
             let mut spans = self.centrals[class.index()].spans().lock();
             let (counts, is_abandoned) = (spans.counts, spans.is_abandoned());
             drop(spans);
             let bytes = counts.free_resident(class);
-            free += bytes;
-            claimed += counts.claimed * class.size();
+            free_bytes += bytes;
+            claimed_bytes += counts.claimed * class.size();
             if bytes > counts.claimed * class.size() {
-                left += bytes;
+                mostly_free_bytes += bytes;
                 classes[class.index()] =
-                    MostlyFree { free: bytes, claimed: counts.claimed, is_abandoned };
+                    MostlyFree { free_bytes: bytes, claimed_blocks: counts.claimed, is_abandoned };
             }
         }
-        let wanted = units as usize * UNIT;
-        let in_use = self.pages.lock().counts.in_use * UNIT;
-        let much = wanted.max(in_use / RECLAIM_WORTH_SHARE);
-        let mut purged = 0;
-        if free > claimed && free >= wanted {
+        let needed_bytes = units as usize * UNIT;
+        let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+        let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_SHARE);
+        let mut purged_bytes = 0;
+        if free_bytes > claimed_bytes && free_bytes >= needed_bytes {
             self.try_drain(DrainScope::All);
-        } else if left < much {
+        } else if mostly_free_bytes < worth_bytes {
             return;
         } else {
-            if let Some(these) = self.held_by_caches(&classes, much) {
-                self.try_drain(DrainScope::Classes(these));
+            if let Some(chosen) = self.classes_held_by_caches(&classes, worth_bytes) {
+                self.try_drain(DrainScope::Classes(chosen));
             }
-            let most = (in_use / RECLAIM_SHARE).max(wanted).min(RECLAIM_PURGE_BYTES_MAX);
+            let max_bytes =
+                (in_use_bytes / RECLAIM_SHARE).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
-                purged += spans.purge_free_pages_up_to(
+                purged_bytes += spans.purge_free_pages_up_to(
                     &self.region,
                     &self.os,
                     class,
-                    most.saturating_sub(purged),
+                    max_bytes.saturating_sub(purged_bytes),
                 );
             }
-            self.counters.count_page_purges(purged);
+            self.counters.count_page_purges(purged_bytes);
         }
-        // Also where caches were asked in vain. But what is left goes bit by bit.
-        if purged == 0 {
+        // Without a purge the next reclaim may wait, also where the caches had nothing to give.
+        // After one it may not: each purges only a part.
+        if purged_bytes == 0 {
             self.pages.lock().postpone_reclaim();
         }
     }
 
-    /// Of these classes those of which caches hold at least half of what is not free, if of them so many bytes are free.
-    fn held_by_caches(
+    /// Chooses the mostly free classes of which caches hold at least half of the claimed blocks.
+    /// `None` if these classes have fewer than `worth_bytes` free.
+    fn classes_held_by_caches(
         &self,
         classes: &[MostlyFree; CLASSES],
-        much: usize,
+        worth_bytes: usize,
     ) -> Option<[bool; CLASSES]> {
-        let mut held = [0; CLASSES];
+        let mut cached_blocks = [0; CLASSES];
         let mut count = |slab: *mut cache::Slab| {
-            for class in SizeClass::all().filter(|class| classes[class.index()].free > 0) {
-                // SAFETY: a slab of this engine, all of which live as long.
-                held[class.index()] += unsafe { cache::cached_blocks(slab, class) };
+            for class in SizeClass::all().filter(|class| classes[class.index()].free_bytes > 0) {
+                // SAFETY: all callers pass slabs of this engine, which live as long as it does.
+                cached_blocks[class.index()] += unsafe { cache::cached_blocks(slab, class) };
             }
         };
-        // Where a stack was ever set up: most CPUs may have none, and to ask each of their stacks takes long.
-        // SAFETY: as above.
+        // Only slabs in which a stack was ever set up: most CPUs may have none, and a look at each
+        // of their stacks takes long.
+        // SAFETY: a slab of this engine lives as long as it does.
         let used = |slab| unsafe { cache::history_of(slab) }.used.load(Ordering::Relaxed);
         self.slabs().filter(|&slab| used(slab)).for_each(&mut count);
         self.thread_slabs.for_each(count);
-        let (mut these, mut bytes) = ([false; CLASSES], 0);
-        for (nth, class) in classes.iter().enumerate() {
-            these[nth] = class.free > 0 && held[nth] * 2 >= class.claimed;
-            bytes += if these[nth] { class.free } else { 0 };
+        let (mut chosen, mut bytes) = ([false; CLASSES], 0);
+        for (index, class) in classes.iter().enumerate() {
+            chosen[index] =
+                class.free_bytes > 0 && cached_blocks[index] * 2 >= class.claimed_blocks;
+            bytes += if chosen[index] { class.free_bytes } else { 0 };
         }
-        (bytes >= much).then_some(these)
+        (bytes >= worth_bytes).then_some(chosen)
     }
 }

@@ -1,10 +1,10 @@
-//! Blocks on their way from central to caches, many at a time, and how much room a cache has for the
-//! blocks of each class. The way back: `flush.rs`.
+//! Refills caches from the central free lists in batches, and sets the capacity of each stack.
+//! `flush.rs` has the way back.
 //!
-//! Room is bounded twice, for each class and for a cache in all. It moves to the classes that
-//! miss: a stack whose miss shows that its room is too small gets more, and where the
-//! cache has no more to give, other classes give of theirs, in turn. The idea is tcmalloc's
-//! (its per-CPU caches "steal" from size classes in rotation).
+//! Capacity is bounded for each class and for a cache as a whole. It moves to the classes that
+//! miss. A stack whose miss shows that its capacity is too small gets more. Where the cache has no
+//! more to give, other classes give some of theirs, in rotation. The idea is tcmalloc's, whose
+//! per-CPU caches "steal" from size classes in rotation.
 
 use core::ptr;
 
@@ -18,6 +18,7 @@ use crate::engine::tuning::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, PREFETCHED_BLOCKS_MAX, STEAL_CLASSES,
     STEAL_INTERVAL, STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
 };
+use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
 use crate::frontend::tuning::FLOW_MISSES;
@@ -27,13 +28,15 @@ use crate::platform::prefetch;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
-/// What became of a stack after a miss.
+/// The outcome of a miss: how the stack has changed, and how many such misses came before.
 #[derive(Default)]
 struct Miss {
-    /// The header before and after: empty ones where the thread has no cache.
+    /// The cache; none where the thread has none.
+    slab: Option<*mut Slab>,
+    /// The headers before and after; empty ones where the thread has no cache.
     before: Header,
     after: Header,
-    /// How many like this were before it in a row.
+    /// Number of equal misses in a row before this one.
     streak: u8,
     /// Whether the cache is the thread's own.
     is_own: bool,
@@ -44,160 +47,195 @@ impl Miss {
         self.streak >= STREAK_MISSES
     }
 
-    /// Whether so many blocks are a large batch of a flow, which would free a span or begin one: together with one more, as many
-    /// bytes as most spans have. A thread's own cache has room for half of that, but for each class from the start, so
-    /// that there it has to be large blocks, of which spans have few (decisions/0029).
-    fn flows(&self, class: SizeClass, blocks: usize) -> bool {
-        let (least, large) = if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
-        let flows = class.size() >= least && (blocks + 1) * class.size() >= large;
-        flows && self.streak >= FLOW_MISSES
+    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
+    /// begin one.
+    ///
+    /// With one block more it then has as many bytes as most spans. In a thread's own cache, half
+    /// as many bytes are enough, since it has no capacity for more. But there each class has that
+    /// capacity from the start, so only large blocks count, of which a span has few
+    /// (decisions/0029).
+    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
+        let (block_bytes_min, batch_bytes_min) =
+            if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
+        let is_large =
+            class.size() >= block_bytes_min && (blocks + 1) * class.size() >= batch_bytes_min;
+        is_large && self.streak >= FLOW_MISSES
     }
 }
 
 impl<O: Os> Engine<O> {
-    /// After a miss: sets the class's stack up, or gives it more room if the bounds allow.
+    /// After a miss: sets the class's stack up, or raises its capacity if the bounds allow.
     #[inline(never)]
-    fn grow_stack(&self, class: SizeClass, need: MissKind) -> Miss {
-        let look = || self.front(|front| Some((front.slab()?, front.look(class)?, front.is_own())));
-        let mut found = look();
-        if let Some((slab, now, _)) = found
-            && now.is_closed()
-        {
-            // Who was about to empty it may not get on for long.
-            drain::reopen(slab, class);
-            found = look();
-        }
+    fn grow_stack(&self, class: SizeClass, kind: MissKind) -> Miss {
+        let observe = || self.front(|front| (front.observe(class), front.is_own()));
         let mut miss = Miss::default();
-        if let Some((slab, now, is_own)) = found {
+        let (mut observed, is_own) = observe();
+        if let Some(Observed { slab, header }) = observed
+            && header.is_closed()
+        {
+            // The drainer may be descheduled: reopen the stack instead of waiting for it.
+            drain::reopen(slab, class);
+            observed = observe().0;
+        }
+        if let Some(Observed { slab, header }) = observed {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            (miss.streak, miss.is_own) = (history.note(class, need), is_own);
+            (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
-                let room = now.room(class);
-                let more = now.grown(class).room(class).saturating_sub(room);
-                let bytes = more * class.size();
-                let has_much = miss.is_in_streak() && room * class.size() >= STREAK_STACK_BYTES;
-                if room > 0 && (more == 0 || !self.may_grow(slab, class, bytes, has_much)) {
-                    (miss.before, miss.after) = (now, now);
+                let capacity = header.room(class);
+                let added = header.grown(class).room(class).saturating_sub(capacity);
+                let added_bytes = added * class.size();
+                let large_in_streak =
+                    miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
+                if capacity > 0
+                    && (added == 0 || !self.may_grow(slab, class, added_bytes, large_in_streak))
+                {
+                    (miss.before, miss.after) = (header, header);
                     return miss;
                 }
                 if !history.used.load(Ordering::Relaxed)
                     && !history.used.swap(true, Ordering::Relaxed)
                 {
-                    self.caches_used.fetch_add(1, Ordering::Relaxed);
+                    self.caches_ever_used.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }
-        (miss.before, miss.after) = self.front(|front| front.grow(class)).unwrap_or_default();
+        let header = observed.map_or(Header::default(), |observed| observed.header);
+        let grown = self.front(|front| front.grow(class, header));
+        (miss.before, miss.after) = grown.unwrap_or_default();
         miss
     }
 
-    /// Whether the cache has `bytes` of room left to give, if need be after others gave theirs. Where the stack of a streak `has_much`
-    /// it is asked now and then, gives half of its room at most, and others are left alone.
-    fn may_grow(&self, slab: *mut Slab, class: SizeClass, bytes: usize, has_much: bool) -> bool {
-        // SAFETY: as above.
+    /// Whether the cache may have `added_bytes` more capacity. If not, now and then other classes
+    /// give some of theirs, for the next time.
+    ///
+    /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
+    /// stack grows only now and then, within half of the cache's bound, and takes nothing from
+    /// other classes.
+    fn may_grow(
+        &self,
+        slab: *mut Slab,
+        class: SizeClass,
+        added_bytes: usize,
+        large_in_streak: bool,
+    ) -> bool {
+        // SAFETY: a front end's slabs live as long as the engine.
         let history = unsafe { cache::history_of(slab) };
         let misses = history.misses.load(Ordering::Relaxed);
-        let due = match has_much {
+        let due = match large_in_streak {
             true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
             false => misses.is_multiple_of(STEAL_INTERVAL),
         };
         if due {
-            let in_use = self.pages.lock().counts.in_use * UNIT;
-            let caches = self.caches_used.load(Ordering::Relaxed).max(1);
-            let room = (in_use / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
-                >> has_much as u32;
-            // SAFETY: as above, and in these modes stacks lie in their full places.
-            if unsafe { cache::extra_capacity(slab) } + bytes <= room {
+            let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+            let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
+            let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
+                .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
+                >> large_in_streak as u32;
+            // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
+            // their full places.
+            if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
                 return true;
             }
         }
-        if has_much {
+        if large_in_streak {
             return false;
         }
-        // Those that ask next get nothing, or find out what this one gave.
+        // Counted only where growth is refused: while the cache may grow, each miss checks the
+        // bound. After a refusal the next misses get nothing, until one finds what other classes
+        // give now.
         history.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
         if due {
             for step in 0..STEAL_CLASSES {
-                let asked = (misses / STEAL_INTERVAL * STEAL_CLASSES + step) % (CLASSES - 1) + 1;
-                if let Some(other) = SizeClass::from_index(asked).filter(|&other| other != class) {
-                    self.shrink_stack(other);
+                let index = (misses / STEAL_INTERVAL * STEAL_CLASSES + step) % (CLASSES - 1) + 1;
+                if let Some(victim) = SizeClass::from_index(index).filter(|&other| other != class) {
+                    self.shrink_stack(victim);
                 }
             }
         }
         false
     }
 
-    /// Halves a class's room and what is kept there.
+    /// Halves the capacity of a class's stack, and flushes half of its blocks.
     fn shrink_stack(&self, class: SizeClass) {
-        let header = self.front(|front| front.look(class)).unwrap_or_default();
+        let observed = self.front(|front| front.observe(class));
+        let header = observed.map_or(Header::default(), |observed| observed.header);
         if header.extra_capacity(class) > 0 {
             self.flush(class, header.held(class).div_ceil(2), false);
             self.front(|front| front.shrink(class));
         }
     }
 
-    /// Fills half of the cache's room for a class, all of it in a streak, and takes one
-    /// block more, which the cache will know; null if there is none. Now and then it only takes a sampled one, for a
-    /// request of `size` bytes.
+    /// Fills the class's stack to half of its capacity, or fully in a streak, and returns one block
+    /// more; null if memory is short. Marks that block as local to the cache.
+    ///
+    /// Now and then it returns a sampled block for a request of `size` bytes, and refills nothing.
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let miss = self.grow_stack(class, MissKind::Underflow);
-        let room = miss.after.room(class);
-        let wanted = if miss.is_in_streak() { room + 1 } else { room / 2 + 1 };
-        let flows = miss.flows(class, wanted);
-        // What a cache begins with has no neighbours that others have.
+        let capacity = miss.after.room(class);
+        let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
+        let is_flow = miss.is_flow(class, needed);
+        // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
-        let sampled = self.sample(size, class, wanted);
+        let sampled = self.sample(size, class, needed);
         if !sampled.is_null() {
             return sampled;
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, wanted, order, flows, batch);
-        let block = with_batch(wanted, refill);
-        if !block.is_null() {
-            self.front(|front| front.mark_local(block));
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
+        let block = with_batch(needed, refill);
+        if let Some(slab) = miss.slab
+            && !block.is_null()
+        {
+            self.front(|front| front.mark_local(slab, block));
         }
         block
     }
 
-    /// Sees to it that the cache has room for a block more: makes room, or else flushes half of what
-    /// the room is, all in a streak. How many more a stack has room for that was set up only now, else 0.
+    /// Makes room for a block in the class's stack: raises the capacity, or else flushes so that
+    /// half of the capacity stays filled, or in a streak nothing.
+    ///
+    /// Returns the number of further blocks that fit if the stack was set up only now; else 0.
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
         let miss = self.grow_stack(class, MissKind::Overflow);
         let Miss { before, after, .. } = miss;
         if after.room(class) <= before.room(class) {
-            // Half of the room stays; where that has shrunk, more than half goes.
+            // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
             let goes = after.held(class).saturating_sub(stays);
-            self.flush(class, goes, miss.flows(class, goes));
+            self.flush(class, goes, miss.is_flow(class, goes));
         }
         if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
     }
 
-    /// Puts blocks into the thread's cache, the last one topmost; how many went.
-    #[inline(never)] // Each way into a front end is there once for each mode.
+    /// Pushes blocks to the thread's cache, the last one topmost. Returns how many fit.
+    #[inline(never)] // Inlined, the code of all three modes would be in each caller.
     pub(crate) fn push_to_cache(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
         self.front(|front| front.push_batch(class, blocks))
     }
 
-    /// Puts up to so many other blocks on one that came from elsewhere, as did its neighbours: on top it would soon have
-    /// two CPUs write to one cache line (decisions/0022). A thread's own cache has no marks to tell a second free of the block
-    /// by. But there they fill the stack, which is new, so that the next free has to look at all of it.
+    /// Pushes up to `others` other blocks on top of a block from another CPU. Left on top, it would
+    /// be handed out next, and two CPUs would write to one cache line (decisions/0022).
+    ///
+    /// A thread's own cache has no marks by which it sees a second free of the buried block. But
+    /// there the stack is new and the other blocks fill it, so the next free takes the slow path
+    /// and searches it.
     #[inline(never)]
     pub(crate) fn bury(&self, class: SizeClass, others: usize) {
-        let wanted = others.min(SMALL_BATCH_BLOCKS);
+        let needed = others.min(SMALL_BATCH_BLOCKS);
         let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
-        let batch = &mut batch[..wanted];
+        let batch = &mut batch[..needed];
         let spans = self.centrals[class.index()].spans().lock();
         let claimed = self.claim(spans, class, Order::InTurn, batch);
-        self.put_or_release(class, &batch[wanted - claimed.blocks..]);
+        self.put_or_release(class, &batch[needed - claimed.blocks..]);
         if claimed.growth != Growth::None {
             self.reclaim_before_growth(class.span_units());
         }
     }
 
-    /// As [`ClassSpans::claim`], from the spans that this guards, which it lets go of; the blocks may be used at once.
+    /// Calls [`ClassSpans::claim`], unlocks the spans, and makes the pages of a new span resident
+    /// if the claim says so.
     fn claim(
         &self,
         mut spans: Guard<'_, ClassSpans>,
@@ -211,55 +249,60 @@ impl<O: Os> Engine<O> {
         claimed
     }
 
-    /// The class's spans; or where others are at these, or the batch is of a flow, how many blocks were left: at the end of `batch`.
+    /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
+    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
+    /// the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
-        flows: bool,
+        is_flow: bool,
         batch: &mut [*mut u8],
-    ) -> Result<Guard<'_, ClassSpans>, usize> {
+    ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        if flows {
+        if is_flow {
             central.asked.note(transfers.key);
         }
-        match central.spans_unless(flows, transfers.for_flows) {
+        match central.lock_spans(transfers.route(is_flow)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
-                0 => Ok(central.spans().lock()),
-                left => Err(left),
+                0 => Ok((central.spans().lock(), true)),
+                taken => Err(taken),
             },
         }
     }
 
-    /// Puts blocks into the thread's cache; what it has no room for goes back to its spans. True if all are there.
+    /// Pushes blocks to the thread's cache, and returns those that do not fit to their spans. True
+    /// if all fit.
     fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
-        let kept = self.push_to_cache(class, blocks);
-        let all = kept == blocks.len();
+        let pushed = self.push_to_cache(class, blocks);
+        let all = pushed == blocks.len();
         if !all {
-            self.release(class, &blocks[kept..]);
+            self.release(class, &blocks[pushed..]);
         }
         all
     }
 
-    /// Fills the cache with so many blocks, one of which it takes, as many at a time as there are places in `batch`.
+    /// Gets `needed` blocks, in steps of the length of `batch`. Returns one of them, null if there
+    /// is none, and pushes the others to the cache.
     #[inline(never)]
     fn refill_by(
         &self,
         class: SizeClass,
-        mut wanted: usize,
+        mut needed: usize,
         order: Order,
-        flows: bool,
+        is_flow: bool,
         batch: &mut [*mut u8],
     ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
         let mut grown = false;
         loop {
-            let at_a_time = wanted.min(batch.len());
-            let batch = &mut batch[..at_a_time];
-            let claimed = match self.spans_or_transferred(class, flows, batch) {
-                Ok(spans) => {
-                    if block.is_null() {
-                        // Of threads of one CPU that waited, the first has filled the cache for all of them.
+            let step = needed.min(batch.len());
+            let batch = &mut batch[..step];
+            let claimed = match self.spans_or_transferred(class, is_flow, batch) {
+                Ok((spans, waited)) => {
+                    if waited && block.is_null() {
+                        // Another thread of this CPU may have waited for the lock too, and filled
+                        // the cache.
                         block = self.pop_of_cpu(class);
                         if !block.is_null() {
                             return block;
@@ -267,7 +310,7 @@ impl<O: Os> Engine<O> {
                     }
                     self.claim(spans, class, order, batch)
                 }
-                Err(left) => Batch { blocks: left, growth: Growth::None },
+                Err(transferred) => Batch { blocks: transferred, growth: Growth::None },
             };
             grown |= claimed.growth != Growth::None;
             let start = batch.len() - claimed.blocks;
@@ -286,12 +329,12 @@ impl<O: Os> Engine<O> {
                     .for_each(|&block| prefetch::to_write(block));
             }
             if !self.put_or_release(class, blocks) {
-                // Another thread has filled this cache meanwhile, or there is no cache.
+                // Another thread has filled the cache meanwhile, or there is none.
                 break;
             }
-            wanted -= claimed.blocks;
-            // One more call for the last few would take longer than to miss a little earlier.
-            if start > 0 || wanted < SMALL_BATCH_BLOCKS {
+            needed -= claimed.blocks;
+            // Another claim for a few blocks costs more than a slightly earlier miss.
+            if start > 0 || needed < SMALL_BATCH_BLOCKS {
                 break;
             }
         }

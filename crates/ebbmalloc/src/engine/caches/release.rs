@@ -1,4 +1,5 @@
-//! Returns free blocks to the spans of their class, and stops the program where one cannot be.
+//! Returns free blocks to the spans of their class, and aborts the program if one cannot be
+//! returned.
 
 use crate::central::BadBlock;
 use crate::central::ClassSpans;
@@ -10,10 +11,12 @@ use crate::size_class::SizeClass;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
+    /// Returns blocks to the spans of their class.
     pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
         self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
     }
 
+    /// Returns blocks to these spans, and unlocks them.
     pub(crate) fn release_to(
         &self,
         mut spans: Guard<'_, ClassSpans>,
@@ -22,10 +25,11 @@ impl<O: Os> Engine<O> {
     ) {
         let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
         drop(spans);
+        self.scavenger.count_freed(blocks.len() * class.size());
         self.abort_on_bad_block(released, "free");
     }
 
-    /// Stops the program if a block could not be released.
+    /// Aborts the program if a block could not be released.
     pub(crate) fn abort_on_bad_block(&self, released: Result<(), BadBlock>, operation: &str) {
         match released {
             Ok(()) => {}
@@ -34,7 +38,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// After a claim of these blocks: sees to it that the span that it began has its pages.
+    /// Makes the pages of a new span resident at once, if the claim of these blocks says so.
     #[inline(never)]
     pub(crate) fn populate_new_span(&self, growth: Growth, blocks: &[*mut u8]) {
         if growth == Growth::SpanToPopulate {

@@ -1,6 +1,7 @@
-//! Blocks of heaps where nothing more is done with them: allocates, frees and resizes them under the
-//! lock of their heap. Their spans and large blocks lie among all others; the page map marks them as
-//! a heap's, so that calls on other blocks pay nothing for heaps.
+//! Allocates, frees and resizes blocks of heaps, without checks, under the lock of their heap.
+//!
+//! Spans and large blocks of heaps lie among all others. The page map marks them as a heap's, so
+//! calls on other blocks pay nothing for heaps.
 
 use crate::engine::lookup::HeapBlock;
 use core::ptr;
@@ -15,26 +16,28 @@ use crate::platform::os::{Os, copy};
 use crate::platform::sync::Guard;
 use crate::size_class::{SizeClass, UNIT};
 
-/// Why a heap gives no block.
-pub(crate) enum Short {
-    OfMemory,
-    ByLimit,
+/// Why a heap cannot allocate a block.
+pub(crate) enum AllocError {
+    OutOfMemory,
+    /// The block would exceed the heap's limit.
+    OverLimit,
 }
 
 impl<O: Os> Engine<O> {
-    /// The same where the heap's limit lets a block have so many bytes, in place of one of `replaced` bytes.
+    /// Locks a heap, if its limit admits a block of `bytes` in place of one of `replaced` bytes.
     pub(crate) fn contents_for(
         &self,
         heap: UnitIndex,
         bytes: usize,
         replaced: usize,
-    ) -> Result<Guard<'_, Contents>, Short> {
+    ) -> Result<Guard<'_, Contents>, AllocError> {
         let contents = self.contents_of(heap);
-        if contents.admits(bytes, replaced) { Ok(contents) } else { Err(Short::ByLimit) }
+        if contents.admits(bytes, replaced) { Ok(contents) } else { Err(AllocError::OverLimit) }
     }
 
-    /// A block of the heap, and whether it reads as zero; `None` if memory is short. It is in place of one of
-    /// `replaced` bytes, which is freed next and so is not for the limit to count.
+    /// Allocates a block from the heap. Returns also whether it reads as zero; `None` without
+    /// memory, or beyond the limit. The limit does not count the `replaced` bytes of a block that
+    /// the caller frees next.
     #[inline(never)]
     pub(crate) fn alloc_unchecked(
         &self,
@@ -48,18 +51,18 @@ impl<O: Os> Engine<O> {
             Some(class) => self.alloc_small_in(heap, class, replaced),
             None => self.alloc_large_in(heap, size, align, replaced),
         };
-        let granted = alloc().or_else(|short| match short {
-            // Free blocks in caches may be all that keeps memory from being free.
-            Short::OfMemory if self.could_hold_in_heap(heap, size, align) => {
+        let granted = alloc().or_else(|error| match error {
+            // Free blocks in caches may be all that pins spans.
+            AllocError::OutOfMemory if self.could_hold_in_heap(heap, size, align) => {
                 self.flush_all();
                 alloc()
             }
-            _ => Err(short),
+            _ => Err(error),
         });
         granted.ok()
     }
 
-    /// What an allocation is to the program: a null block, which the operating system below is told of, where there is none.
+    /// Turns a failed allocation into a null block, and tells the platform, which sets `errno`.
     pub(crate) fn or_null(&self, granted: Option<(*mut u8, bool)>) -> (*mut u8, bool) {
         granted.unwrap_or_else(|| {
             self.os.out_of_memory();
@@ -67,8 +70,8 @@ impl<O: Os> Engine<O> {
         })
     }
 
-    /// Whether the heap could have a block of this size and alignment if there were no other. If
-    /// not, nothing is given up for it.
+    /// Whether the heap could hold a block of this size and alignment if it had no other. If not,
+    /// the caller need not empty caches for it.
     #[cold]
     pub(crate) fn could_hold_in_heap(&self, heap: UnitIndex, size: usize, align: usize) -> bool {
         let bytes = match SizeClass::of_aligned(size, align) {
@@ -84,14 +87,14 @@ impl<O: Os> Engine<O> {
         heap: UnitIndex,
         class: SizeClass,
         replaced: usize,
-    ) -> Result<(*mut u8, bool), Short> {
+    ) -> Result<(*mut u8, bool), AllocError> {
         let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
         let claimed =
             spans.claim(&self.region, &self.os, &self.pages, class, Order::Lowest, &mut block);
         if claimed.blocks == 0 {
-            return Err(Short::OfMemory);
+            return Err(AllocError::OutOfMemory);
         }
         contents.used += class.size();
         if self.counting() {
@@ -111,10 +114,10 @@ impl<O: Os> Engine<O> {
         size: usize,
         align: usize,
         replaced: usize,
-    ) -> Result<(*mut u8, bool), Short> {
-        let bytes = Units::for_bytes(size).ok_or(Short::OfMemory)?.bytes();
+    ) -> Result<(*mut u8, bool), AllocError> {
+        let bytes = Units::for_bytes(size).ok_or(AllocError::OutOfMemory)?.bytes();
         let mut contents = self.contents_for(heap, bytes, replaced)?;
-        let granted = self.large_run(size, align, heap).ok_or(Short::OfMemory)?;
+        let granted = self.large_run(size, align, heap).ok_or(AllocError::OutOfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
         drop(contents);
@@ -122,18 +125,20 @@ impl<O: Os> Engine<O> {
         Ok((self.region.address(granted.first), granted.zeroed))
     }
 
-    /// Frees a block of a heap, whichever that is.
+    /// Frees a block of any heap.
     #[inline(never)]
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
         let mut contents = self.contents_of(block.heap);
-        let mut in_bulk = true; // Looking at the time takes longer than all the rest.
+        // Whether to wake the scavenger: only for whole runs, since reading the clock takes longer
+        // than all the rest of this call.
+        let mut frees_run = true;
         match block.class {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];
-                let before = spans.counts.spans;
+                let spans_before = spans.counts.spans;
                 let freed =
                     spans.release(&self.region, &self.os, &self.pages, class, &[block.address]);
-                in_bulk = spans.counts.spans < before;
+                frees_run = spans.counts.spans < spans_before;
                 self.abort_on_bad_block(freed, operation);
                 contents.used -= block.usable;
                 if self.counting() {
@@ -146,14 +151,14 @@ impl<O: Os> Engine<O> {
                 self.free_large_run(block.first, (block.usable / UNIT) as u32);
             }
         }
-        // A round takes the lock of each heap.
+        // A round of the scavenger takes the lock of each heap.
         drop(contents);
-        if in_bulk {
+        if frees_run {
             self.wake_scavenger();
         }
     }
 
-    /// Resizes a block of a heap, whichever that is; it stays that heap's.
+    /// Resizes a block of any heap. It stays in that heap.
     ///
     /// # Safety
     /// As for [`Engine::realloc`].
@@ -178,14 +183,14 @@ impl<O: Os> Engine<O> {
         }
         let new = self.or_null(self.alloc_unchecked(block.heap, size, align, block.usable)).0;
         if !new.is_null() {
-            // SAFETY: both blocks are as large, and distinct.
+            // SAFETY: two distinct blocks. The old one has `usable` bytes, the new one `size`.
             unsafe { copy(block.address, new, block.usable.min(size)) };
             self.free_unchecked(block, operation);
         }
         new
     }
 
-    /// Resizes a large block without copying; null if that is not possible.
+    /// Resizes a large block without copying. Returns null if that is not possible.
     fn resize_in_heap(&self, block: HeapBlock, size: usize, align: usize) -> *mut u8 {
         let units = (block.usable / UNIT) as u32;
         let Some(bytes) = Units::for_bytes(size).map(Units::bytes) else {

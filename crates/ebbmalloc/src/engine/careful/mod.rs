@@ -1,5 +1,7 @@
-//! Where all blocks are blocks of heaps: in check mode, and where mistakes are made hard to exploit. Each call comes here and goes on
-//! to what looks at blocks; so do the calls for blocks of heaps that programs make, in any mode.
+//! Routes calls on blocks of heaps to the safety mode in force: off, check or harden.
+//!
+//! In check and harden mode all blocks are blocks of heaps, so every call comes here. In default
+//! mode only calls on blocks of heaps that the program made do.
 
 // Lowest first.
 pub(crate) mod heap_blocks;
@@ -13,26 +15,28 @@ use crate::engine::{DefaultHeaps, Engine, SafetyMode};
 use crate::platform::os::Os;
 
 impl<O: Os> Engine<O> {
-    /// A heap for a block that is to be no other's: one that nobody is in, if there is one, the thread's own first.
+    /// Picks the default heap for a new block: one whose lock is free, the thread's own first. If
+    /// none is free, the thread's own.
     #[inline]
     fn default_heap(&self) -> UnitIndex {
         let DefaultHeaps { first, count, units } = self.setup().default_heaps;
         if count == 1 {
             return first;
         }
-        // Multiplied, since threads' keys may have a large divisor in common.
+        // Multiplied, since the keys of threads may have a large common divisor.
         let key = (self.os.thread_key() as u32).wrapping_mul(0x9e37_79b9) >> 16;
         let own = key % count;
         let default_heaps = (own..count).chain(0..own).map(|nth| first + nth * units);
-        default_heaps.into_iter().find(|&home| self.is_free(home)).unwrap_or(first + own * units)
+        default_heaps.into_iter().find(|&heap| self.is_free(heap)).unwrap_or(first + own * units)
     }
 
-    /// A block of no heap that a program made, and whether it reads as zero.
+    /// Allocates a block from a default heap. Returns also whether it reads as zero.
     pub(crate) fn alloc_in_default_heap(&self, size: usize, align: usize) -> (*mut u8, bool) {
         self.alloc_in(self.default_heap(), size, align, 0)
     }
 
-    /// A block of a heap, in place of one of `replaced` bytes that is freed next; and whether it reads as zero.
+    /// Allocates a block from a heap, in place of one of `replaced` bytes that the caller frees
+    /// next. Returns also whether it reads as zero.
     #[inline(never)]
     pub(crate) fn alloc_in(
         &self,
@@ -58,7 +62,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Bytes of a heap's block that may be used.
+    /// Usable bytes of a heap's block.
     pub(crate) fn size_in_heap(&self, block: HeapBlock, operation: &str) -> usize {
         match self.safety_mode() {
             SafetyMode::Off => block.usable,
@@ -67,7 +71,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Resizes a block of a heap, whichever that is; it stays that heap's.
+    /// Resizes a block of any heap. It stays in that heap.
     ///
     /// # Safety
     /// As for [`Engine::realloc`].
@@ -80,14 +84,14 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         match self.safety_mode() {
-            // SAFETY: the caller's.
+            // SAFETY: the caller fulfils the contract of `Engine::realloc`.
             SafetyMode::Off => unsafe { self.realloc_unchecked(block, size, align, operation) },
             SafetyMode::Checked => self.realloc_checked(block, size, align, operation),
             SafetyMode::Hardened => self.realloc_hardened(&block, size, align, operation),
         }
     }
 
-    /// Looks at the blocks of a heap that is about to be deleted.
+    /// Checks the blocks of a heap that is about to be deleted.
     pub(crate) fn before_delete(&self, id: HeapId, operation: &str) {
         match self.safety_mode() {
             SafetyMode::Off => {}
@@ -100,7 +104,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// What is done when the process exits.
+    /// Does the checks that the safety mode has for the exit of the process.
     pub(crate) fn finish_safety_mode(&self) {
         match self.safety_mode() {
             SafetyMode::Off => {}

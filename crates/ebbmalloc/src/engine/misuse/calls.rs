@@ -1,4 +1,4 @@
-//! What reports are made of: the lines that several begin with, and who called, by stacks of calls.
+//! Prints the parts that reports have in common: first lines, and stacks of calls.
 
 use crate::engine::Engine;
 use crate::platform::demangle::Name;
@@ -7,16 +7,17 @@ use crate::platform::os::{Os, Symbol};
 use crate::safety::tuning::STACK_CALLS_MAX;
 
 impl<O: Os> Engine<O> {
+    /// Prints a line to standard error.
     pub(crate) fn say(&self, text: core::fmt::Arguments) {
         Line::print(&self.os, text);
     }
 
-    /// The line for an address that must not be passed in.
+    /// Prints the line for an address that the program must not pass in.
     pub(crate) fn say_fault(&self, fault: &str, block: *mut u8, operation: &str) {
         self.say(format_args!("{fault}: {:#x} passed to {operation}", block.addr()));
     }
 
-    /// The line for a block that was passed in with another size than it has.
+    /// Prints the line for a sized free whose size is not the block's.
     pub(crate) fn say_wrong_size(
         &self,
         block: *mut u8,
@@ -26,19 +27,20 @@ impl<O: Os> Engine<O> {
     ) {
         let block = block.addr();
         self.say(format_args!(
-            "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; it has {size}"
+            "wrong size: {block:#x} passed to {operation} as a block of {given} bytes; \
+             it has {size}"
         ));
     }
 
-    /// The calls that led here.
+    /// Prints the calling thread and its stack of calls.
     pub(crate) fn print_own_calls(&self) {
         let mut calls = [0; STACK_CALLS_MAX];
-        let known = self.os.calls(&mut calls);
+        let depth = self.os.calls(&mut calls);
         self.say(format_args!("  here, in thread {}:", self.os.thread_id()));
-        self.print_calls(&calls[..known]);
+        self.print_calls(&calls[..depth]);
     }
 
-    /// A line a call, but for the engine's own, which come first.
+    /// Prints a stack, one line per call, without the engine's own calls, which come first.
     #[inline(never)]
     pub(crate) fn print_calls(&self, calls: &[usize]) {
         let is_own = |call: usize| {
@@ -46,19 +48,21 @@ impl<O: Os> Engine<O> {
             self.with_symbol(call, |symbol| own = symbol.is_some_and(|symbol| is_own(&symbol)));
             own
         };
-        // Generic functions of others may be between them.
-        let (mut skipped, mut others) = (0, 0);
+        // Generic functions of other crates may lie between the engine's.
+        let (mut skipped, mut foreign) = (0, 0);
         for (nth, &call) in calls.iter().enumerate() {
             if is_own(call) {
-                (skipped, others) = (nth + 1, 0);
-            } else if others == OTHERS_MOST {
+                (skipped, foreign) = (nth + 1, 0);
+            } else if foreign == FOREIGN_CALLS_MAX {
                 break;
             } else {
-                others += 1;
+                foreign += 1;
             }
         }
         if calls.len() == skipped {
-            self.say(format_args!("    (calls are not known)"));
+            self.say(format_args!(
+                "    (no stack trace: no unwinder, it is not ready, or memory is short)"
+            ));
         }
         for (nth, &call) in calls[skipped..].iter().enumerate() {
             self.with_symbol(call, |symbol| match symbol {
@@ -77,17 +81,17 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// What lies at an address of code. Files are only read in check mode, which is no production: a program may have forbidden
-    /// itself to open any.
+    /// Runs `work` on the symbol at an address of code. Only check mode, which is for tests, reads
+    /// files for it: a program in production may have forbidden itself to open any.
     fn with_symbol(&self, call: usize, mut work: impl FnMut(Option<Symbol>)) {
         self.os.with_symbol(call, self.checking(), &mut work);
     }
 }
 
-/// So many functions of others may be between two of the engine.
-const OTHERS_MOST: usize = 2;
+/// Other crates' calls that may lie between two of the engine's.
+const FOREIGN_CALLS_MAX: usize = 2;
 
-/// Whether a function is the engine's, or one of those that it is called by for C.
+/// Whether a function is the engine's, or an entry point through which programs call it.
 fn is_own(symbol: &Symbol) -> bool {
     const ENTRIES: [&[u8]; 16] = [
         b"malloc",
@@ -107,17 +111,18 @@ fn is_own(symbol: &Symbol) -> bool {
         b"__rust_alloc",
         b"__rust_dealloc",
     ];
-    const STARTS: [&str; 7] =
+    const PREFIXES: [&str; 7] =
         ["ebbmalloc::", "<ebbmalloc::", "ebbmalloc_c", "ebb_", "_Zn", "_Zd", "__rustc::__r"];
     let file = symbol.module.rsplit(|&byte| byte == b'/').next().unwrap_or(symbol.module);
     if file.starts_with(b"libebbmalloc.so") {
         return true;
     }
     symbol.function.is_some_and(|(name, _)| {
-        ENTRIES.contains(&name) || STARTS.iter().any(|start| Name(name).begins_with(start))
+        ENTRIES.contains(&name) || PREFIXES.iter().any(|prefix| Name(name).begins_with(prefix))
     })
 }
 
+/// The bytes as text; "?" if they are not UTF-8.
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("?")
 }

@@ -1,4 +1,4 @@
-//! Stops a program that passed an address at which no block begins, and says what is known of it.
+//! Stops a program that passed an address at which no block begins, and reports that address.
 
 pub(crate) mod calls;
 
@@ -13,8 +13,8 @@ use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {
-    /// First unit and length of the large block at this address; an address that is none stops
-    /// the program.
+    /// First unit and length of the large block at this address. An address at which no large block
+    /// begins stops the program.
     #[cold]
     #[inline(never)]
     pub(crate) fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
@@ -26,13 +26,14 @@ impl<O: Os> Engine<O> {
         let unit = (offset / UNIT) as UnitIndex;
         let entry = region.entry(unit as usize);
         if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
-            // SAFETY: the unit is committed; its record stays as it is while the block lives.
+            // SAFETY: the unit is committed, and its record does not change while the block is in
+            // use.
             return (unit, unsafe { (*region.run(unit)).units });
         }
         self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
     }
 
-    /// What is wrong with an address in the region at which no block begins.
+    /// Names the fault of an address in the region at which no block begins.
     fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
         let region = &self.region;
         match region.entry(unit as usize).of_anyone() {
@@ -40,13 +41,14 @@ impl<O: Os> Engine<O> {
             MapEntry::LARGE_FREED if offset == 0 => "double free",
             entry if entry.class().is_some() => "interior pointer",
             _ => {
-                // Inside a large block, perhaps: look for the nearest one that begins below.
+                // Perhaps inside a large block: find the nearest block that begins below.
                 let below = (1..unit).rev().find(|&unit| {
                     let entry = region.entry(unit as usize).of_anyone();
                     entry == MapEntry::LARGE || entry.class().is_some()
                 });
                 match below {
-                    // SAFETY: committed; the process is about to end, so a torn read is no loss.
+                    // SAFETY: the unit is committed. The process is about to end, so a torn read of
+                    // the record only makes the message wrong.
                     Some(first)
                         if region.entry(first as usize).of_anyone() == MapEntry::LARGE
                             && UnitRange::of(first, unsafe { (*region.run(first)).units })
@@ -60,7 +62,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Says what was wrong and ends the process.
+    /// Prints the fault and ends the process. Check mode adds the stacks that it has.
     #[cold]
     #[inline(never)]
     pub(crate) fn fault(&self, fault: &str, block: *mut u8, operation: &str) -> ! {
@@ -71,7 +73,7 @@ impl<O: Os> Engine<O> {
         self.os.abort()
     }
 
-    /// Says what is known of an address that is no block's.
+    /// Prints the calling stack, and check mode's record of the block that this address lies in.
     #[cold]
     pub(crate) fn explain(&self, address: *mut u8) {
         self.print_own_calls();
@@ -88,15 +90,18 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Prints check mode's record of a block: its size, and the stacks that allocated and freed it.
     #[inline(never)]
     pub(crate) fn describe(&self, record: &Record) {
         let Record { size, number, allocated, freed, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);
         let thread = allocated.thread;
         match class {
-            0 => self.say(format_args!("  block {number}, {size} bytes, allocated by thread {thread}:")),
+            0 => self
+                .say(format_args!("  block {number}, {size} bytes, allocated by thread {thread}:")),
             class => self.say(format_args!(
-                "  block {number}, {size} bytes, of size class {class}, allocated by thread {thread}:"
+                "  block {number}, {size} bytes, of size class {class}, allocated by thread \
+                 {thread}:"
             )),
         }
         self.print_event(allocated);
@@ -108,7 +113,7 @@ impl<O: Os> Engine<O> {
 
     fn print_event(&self, event: Event) {
         let mut calls = [0; STACK_CALLS_MAX];
-        let known = self.check_table.lock().calls(event.stack, &mut calls);
-        self.print_calls(&calls[..known]);
+        let depth = self.check_table.lock().calls(event.stack, &mut calls);
+        self.print_calls(&calls[..depth]);
     }
 }

@@ -1,13 +1,14 @@
-//! The whole heap at rest: walks all of it and panics at the first thing that is booked wrongly. For
-//! tests; nobody else may use the engine meanwhile.
+//! Audits the whole heap at rest, for tests: panics at the first inconsistency. No other thread may
+//! use the engine meanwhile.
 //!
-//! What is held to be true:
+//! It checks these invariants:
 //!
-//! - runs tile the units up to the frontier, and the trees hold the free ones (`pages.rs`);
-//! - the map says of each unit what its run is used for, and so does the run's note;
-//! - a span's counts agree with its bitmap, lists hold the spans that have free blocks, no block in use lies in a hole;
-//! - every block is in use, or in exactly one cache, or one set bit in its span;
-//! - counters are the sums of what there is.
+//! - runs tile the units up to the frontier, and the trees hold the free ones (`page_heap.rs`);
+//! - the page map and the run's record agree on the use of each unit;
+//! - a span's counts agree with its bitmap, and no block in use lies in a hole;
+//! - the lists of a class hold the spans with free blocks;
+//! - every block is in use, or in exactly one cache, or a set bit in its span;
+//! - counters equal the sums over the heap.
 
 use core::ptr;
 
@@ -24,23 +25,23 @@ use crate::platform::os::Os;
 use crate::safety::check_table::State as BlockState;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
-/// What was found on the way.
+/// Sums over the heap.
 struct Found {
-    /// By class, spans and blocks that are claimed from them: of no heap.
+    /// By class, spans and blocks claimed from them, without those of heaps.
     classes: [CentralCounts; CLASSES],
-    /// Units of spans of no heap.
+    /// Units of spans, without those of heaps.
     span_units: usize,
     /// Units of heaps' records and spans.
     heap_units: usize,
     large_blocks: usize,
     large_units: usize,
-    /// Units in use for nothing: a guard in them could not be taken away.
+    /// Units lost because the kernel refused to remove a guard in them.
     lost_units: usize,
 }
 
 impl<O: Os> Engine<O> {
-    /// Runs `work` as if somebody else were at the spans of the class of blocks of so many bytes: whatever needs its lock waits.
-    /// No round begins meanwhile, as it would look at all spans.
+    /// Runs `work` while the lock of the class for blocks of `size` bytes is taken, as if by
+    /// another thread. No round of the scavenger begins meanwhile, since it reads all spans.
     pub fn while_at_spans<R>(&self, size: usize, work: impl FnOnce() -> R) -> R {
         let class = SizeClass::of(size).expect("a small size");
         let _rounds = self.rounds.try_lock();
@@ -48,7 +49,7 @@ impl<O: Os> Engine<O> {
         work()
     }
 
-    /// Panics at the first thing that is booked wrongly, whatever the program holds.
+    /// Audits the heap. Blocks that are neither in a cache nor free count as the program's.
     pub fn check(&self) {
         let found = self.check_runs();
         for class in SizeClass::all() {
@@ -65,8 +66,8 @@ impl<O: Os> Engine<O> {
             );
         }
         assert_eq!(self.check_heaps(), found.heap_units, "units of heaps");
-        let totals = self.counters.read();
-        let large = (totals.large_blocks, totals.large_units);
+        let counters = self.counters.read();
+        let large = (counters.large_blocks, counters.large_units);
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
         let pages = self.pages.lock();
         let in_use = pages.check(&self.region);
@@ -79,7 +80,7 @@ impl<O: Os> Engine<O> {
         self.each_cached(|block, _| self.unmark(block));
     }
 
-    /// The same for a program that holds these blocks, and no others.
+    /// Audits the heap of a program that holds the blocks in `live`, and no others.
     pub fn check_with(&self, live: &[*mut u8]) {
         self.check();
         let large = live.iter().filter(|&&block| self.mark(block, None)).count()
@@ -88,7 +89,7 @@ impl<O: Os> Engine<O> {
         self.each_cached(|block, class| self.mark(block, Some(class)));
         for (first, run) in self.pages.lock().runs(&self.region) {
             if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
-                // SAFETY: a span, and nobody else works on it.
+                // SAFETY: a span begins at this unit, and no other thread uses the engine.
                 let idle = unsafe { &*self.region.span(first) }.is_idle();
                 assert!(idle, "a block of the span at {first} that nobody holds");
             }
@@ -101,7 +102,7 @@ impl<O: Os> Engine<O> {
         });
     }
 
-    /// Holds what runs are used for against the map and the spans.
+    /// Compares runs with the page map and with their spans.
     fn check_runs(&self) -> Found {
         let region = &self.region;
         let mut found = Found {
@@ -127,7 +128,7 @@ impl<O: Os> Engine<O> {
                 units.for_each(|unit| check_unused(region, unit as UnitIndex));
                 continue;
             }
-            // Held back, or lost.
+            // In quarantine, or lost.
             let freed =
                 self.hardening() && [MapEntry::LARGE_FREED, MapEntry::NONE].contains(&entry);
             if !freed {
@@ -138,7 +139,7 @@ impl<O: Os> Engine<O> {
                 for unit in first..rest.end {
                     assert_eq!(region.entry(unit as usize).of_anyone(), expected, "unit {unit}");
                 }
-                // SAFETY: a span, and nobody else works on it.
+                // SAFETY: a span begins at this unit, and no other thread uses the engine.
                 let span = unsafe { &*region.span(first) };
                 let lengths = [1, class.span_units(), class.random_span_units()];
                 assert!(lengths.contains(&run.units), "{} units of {class:?}", run.units);
@@ -155,7 +156,7 @@ impl<O: Os> Engine<O> {
                 }
                 continue;
             }
-            // Of several heaps, where they were made together.
+            // One run holds the records of several heaps that were made together.
             let records = entry == MapEntry::HEAP;
             let nth_record =
                 |unit: UnitIndex| records && (unit - first).is_multiple_of(self.heap_units());
@@ -185,7 +186,7 @@ impl<O: Os> Engine<O> {
         found
     }
 
-    /// Units of the records and spans of heaps.
+    /// Checks the heaps. Returns the units of their records and spans.
     fn check_heaps(&self) -> usize {
         let heaps = self.heaps.lock();
         assert_eq!(heaps.each(&self.region).count(), heaps.count, "heaps");
@@ -193,6 +194,7 @@ impl<O: Os> Engine<O> {
         heaps.each(&self.region).map(|heap| record + self.check_heap_record(heap)).sum()
     }
 
+    /// Checks one heap. Returns the units of its spans.
     fn check_heap_record(&self, heap: &HeapRecord) -> usize {
         let contents = heap.contents().lock();
         let (mut units, mut used) = (0, 0);
@@ -201,14 +203,14 @@ impl<O: Os> Engine<O> {
             let counts = spans.counts;
             let (free, listed) = spans.check(&self.region, class);
             assert_eq!(free, counts.free(), "free blocks of {class:?}, in a heap");
-            // Those of heaps are all in a list.
+            // A heap's lists hold all of its spans, so `listed` counts all of their units.
             units += listed;
             used += counts.claimed * class.size();
         }
         for first in contents.each_large(&self.region) {
             let entry = self.region.entry(first as usize);
             assert_eq!(entry, MapEntry::LARGE.of_heap(), "large block of a heap");
-            // SAFETY: a large block of the heap that is locked.
+            // SAFETY: a large block of this heap begins at the unit, and the heap is locked.
             used += unsafe { (*self.region.run(first)).units } as usize * UNIT;
         }
         assert_eq!(used, contents.used, "bytes that a heap uses");
@@ -216,14 +218,14 @@ impl<O: Os> Engine<O> {
         units
     }
 
-    /// Runs `work` on each block in a cache, with the class of its stack.
+    /// Calls `work` with each block in a cache, and the class of its stack.
     fn each_cached<R>(&self, mut work: impl FnMut(*mut u8, SizeClass) -> R) {
         let mut in_slab = |slab: *mut Slab| {
             for class in SizeClass::all() {
-                // SAFETY: a slab of this engine, which nobody uses meanwhile.
+                // SAFETY: a slab of this engine, and no other thread uses the engine.
                 let stack = unsafe { OwnedStack::new(slab, class) };
                 let mut header = stack.header();
-                // Some stay closed for a while: `drain.rs`.
+                // Some stay closed for a while: see `caches/drain.rs`.
                 assert!(!header.is_taken(), "a stack of {class:?} is taken");
                 header = if header.is_closed() { header.opened(class) } else { header };
                 let mut block = [ptr::null_mut()];
@@ -236,7 +238,7 @@ impl<O: Os> Engine<O> {
         self.thread_slabs.for_each(in_slab);
     }
 
-    /// How many blocks in quarantine `work` says yes of.
+    /// The number of blocks in check mode's quarantine for which `work` returns true.
     fn sum_quarantined(&self, mut work: impl FnMut(*mut u8) -> bool) -> usize {
         let mut sum = 0;
         if self.checking() {
@@ -248,8 +250,9 @@ impl<O: Os> Engine<O> {
         sum
     }
 
-    /// Books a small block that is in a cache of this class, or in use, as free: only once can that be. True for
-    /// a large one.
+    /// Marks a small block as free in its span's bitmap. Panics if it was marked already: it is in
+    /// two places, or free. `cached` is the class of the cache that holds it. True for a large
+    /// block.
     fn mark(&self, block: *mut u8, cached: Option<SizeClass>) -> bool {
         let Some((span, number, entry)) = self.small(block) else {
             return true;
@@ -260,13 +263,14 @@ impl<O: Os> Engine<O> {
         false
     }
 
+    /// Undoes [`Engine::mark`].
     fn unmark(&self, block: *mut u8) {
         if let Some((span, number, _)) = self.small(block) {
             span.take(number);
         }
     }
 
-    /// The span that a block lies in, and its number there; `None` for a large block.
+    /// The span of a block, its number there, and its entry in the map; `None` for a large block.
     #[allow(clippy::mut_from_ref)]
     fn small(&self, block: *mut u8) -> Option<(&mut Span, usize, MapEntry)> {
         let region = &self.region;
@@ -281,19 +285,19 @@ impl<O: Os> Engine<O> {
         let within = entry.within_span(offset);
         assert!(class.begins_at(within), "{block:p} is inside of a block of {class:?}");
         let first = (offset - within) / UNIT;
-        // SAFETY: a span, and nobody else works on it.
+        // SAFETY: a span begins at this unit, and no other thread uses the engine.
         Some((unsafe { &mut *region.span(first as UnitIndex) }, class.block_at(within), entry))
     }
 }
 
-/// Panics unless no block begins here, as far as the map says.
+/// Panics if a block begins at this unit, according to the map.
 fn check_unused(region: &Region, unit: UnitIndex) {
     let entry = region.entry(unit as usize);
     let unused = [MapEntry::NONE, MapEntry::LARGE_FREED].contains(&entry);
     assert!(unused, "nothing begins at unit {unit}: {entry:?}");
 }
 
-/// Panics unless a run that is in use notes the heap whose it is by the map.
+/// Panics unless a run in use and the map agree on whether a heap owns it, and on which.
 fn check_owner(region: &Region, first: UnitIndex, run: Run, entry: MapEntry) {
     let owner = run.heap() as usize;
     assert_eq!(entry.is_of_heap(), owner != 0, "whether the run at {first} is a heap's: {owner}");

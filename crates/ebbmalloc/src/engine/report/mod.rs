@@ -1,4 +1,4 @@
-//! What the engine says of itself.
+//! Reports on the engine: statistics, where resident memory is, and an audit for tests.
 
 // Lowest first: each uses only modules above it in this list.
 #[cfg(not(loom))]

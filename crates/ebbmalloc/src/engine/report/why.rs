@@ -1,5 +1,5 @@
-//! Where resident memory is, for the process that asks about itself: the ledger of its own engine, and
-//! what a good engineer would conclude from one.
+//! Explains the resident memory of the calling process: the ledger of its engine, and conclusions
+//! from it.
 
 use core::fmt::{self, Display, Write};
 
@@ -20,12 +20,13 @@ use crate::telemetry::ledger::{
 };
 
 impl<O: Os> Engine<O> {
-    /// Where this engine's resident memory is. Other threads may go on; what they do meanwhile may blur it.
+    /// The ledger of this engine's resident memory. Other threads may keep working, which makes it
+    /// inexact.
     pub fn ledger(&self) -> Ledger {
         if self.ready() { Ledger::walk(&mut Live(self)) } else { Ledger::EMPTY }
     }
 
-    /// Writes where the resident memory of this process is, as text. Allocates nothing itself.
+    /// Writes where the resident memory of this process is, as text. Does not allocate.
     pub fn why(&self, out: &mut impl Write) -> fmt::Result {
         let ledger = self.ledger();
         let resident = self.resident(&ledger);
@@ -37,20 +38,21 @@ impl<O: Os> Engine<O> {
         result
     }
 
-    /// Only the lines, and not what they mean.
+    /// Writes the lines of the ledger alone, without meanings and conclusions.
     #[inline(never)]
     pub(crate) fn write_lines(&self, out: &mut impl Write) -> fmt::Result {
         let ledger = self.ledger();
         ledger.write_lines(self.resident(&ledger), false, out)
     }
 
-    /// What is resident of the whole process.
+    /// Resident bytes of the whole process.
     fn resident(&self, ledger: &Ledger) -> u64 {
         self.os.usage().resident.max(ledger.resident())
     }
 
-    /// Addresses and lengths of what there are slabs in: of CPUs, of threads, and the list of the latter.
-    pub(crate) fn slab_places(&self) -> [(usize, usize); 3] {
+    /// Addresses and lengths of the ranges that hold slabs of CPUs, slabs of threads, and the
+    /// records of the latter.
+    pub(crate) fn slab_ranges(&self) -> [(usize, usize); 3] {
         let shown = self.thread_slabs.shown();
         [
             (self.region.slabs().addr(), self.slab_count() << SLAB_SHIFT),
@@ -60,8 +62,7 @@ impl<O: Os> Engine<O> {
     }
 }
 
-/// The tables of an engine in use. Each look is under the lock of what it looks at, and none is held for
-/// long.
+/// The tables of an engine in use. Each read locks the structure that it reads, for a short time.
 struct Live<'a, O: Os>(&'a Engine<O>);
 
 impl<O: Os> Tables for Live<'_, O> {
@@ -80,7 +81,7 @@ impl<O: Os> Tables for Live<'_, O> {
     fn run(&mut self, unit: usize) -> (Run, MapEntry) {
         let region = &self.0.region;
         let _pages = self.0.pages.lock();
-        // SAFETY: committed, and the lock is held under which runs are written.
+        // SAFETY: the ledger asks for committed units only, and runs are written under this lock.
         (unsafe { *region.run(unit as u32) }, region.entry(unit))
     }
 
@@ -100,7 +101,7 @@ impl<O: Os> Tables for Live<'_, O> {
         let (engine, page) = (self.0, self.page() as u64);
         let (mut tables, mut sampled) = (0, 0);
         if self.safety_mode() == CHECKED {
-            // Held all the time: what it consists of grows.
+            // Locked during the walk, since its chunks grow.
             let table = engine.check_table.lock();
             for (start, bytes) in table.chunks().into_iter().flat_map(Chunks::each) {
                 for_each_resident(self, start, bytes, |_| tables += page);
@@ -117,14 +118,14 @@ impl<O: Os> Tables for Live<'_, O> {
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {
         let (engine, page) = (self.0, self.page());
         let mut resident = 0;
-        for (address, bytes) in engine.slab_places() {
+        for (address, bytes) in engine.slab_ranges() {
             for_each_resident(self, address, bytes, |_| resident += page as u64);
         }
-        let mut held = [0; CLASSES];
+        let mut cached_blocks = [0; CLASSES];
         for class in SizeClass::all() {
-            held[class.index()] = engine.cached_blocks(class);
+            cached_blocks[class.index()] = engine.cached_blocks(class);
         }
-        (resident, held)
+        (resident, cached_blocks)
     }
 
     fn resident(&mut self, address: usize, pages: &mut [bool]) {
@@ -132,10 +133,10 @@ impl<O: Os> Tables for Live<'_, O> {
     }
 }
 
-/// Something worth saying about a ledger: a fact, its cause, and what to do.
+/// A conclusion from a ledger: a fact, its cause, and what to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Conclusion {
-    /// What it is about, in bytes.
+    /// The bytes that it is about.
     pub bytes: u64,
     share: Decimal,
     kind: Kind,
@@ -143,22 +144,35 @@ pub struct Conclusion {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Pinned { size: usize, class: ClassLedger },
+    Pinned {
+        size: usize,
+        class: ClassLedger,
+    },
     Cached,
     FreeRuns,
     Slabs,
     LargeRounding,
     HugePages,
     SmallRounding,
-    Held { size: usize, blocks: u64 },
+    /// Blocks in use: the size and number of those of the class with the most bytes. `size` is 0 if
+    /// large blocks have more.
+    InUse {
+        size: usize,
+        blocks: u64,
+    },
 }
 
 impl Ledger {
-    /// Writes its lines, where `resident` bytes of the process are resident in all: with what they mean, or without.
+    /// Writes the ledger's lines, with or without their meanings. `resident` is that of the
+    /// process, in bytes.
     fn write_lines(&self, resident: u64, meaning: bool, out: &mut dyn Write) -> fmt::Result {
         if self.resident() == 0 {
-            // As where a sandbox refuses mincore(2): to say that nothing is ours would be wrong.
-            return writeln!(out, "{} resident; what of it is whose is not known", Bytes(resident));
+            // For instance, a sandbox refuses mincore(2). "0 bytes are ebbmalloc's" would be wrong.
+            return writeln!(
+                out,
+                "{} resident; the kernel does not say which pages",
+                Bytes(resident)
+            );
         }
         writeln!(out, "{} resident, of which", Bytes(resident))?;
         let rest = Part {
@@ -180,24 +194,28 @@ impl Ledger {
         Ok(())
     }
 
-    /// Tells what is worth saying, where `resident` bytes of the process are resident in all; the largest
-    /// first among pinned memory, then the rest.
-    pub fn for_each_conclusion(&self, resident: u64, mut tell: impl FnMut(Conclusion)) {
-        let worth = |bytes: u64, least: u64| bytes > 0 && 100 * bytes >= least * resident;
-        let mut say = |bytes: u64, kind: Kind| {
-            tell(Conclusion { bytes, share: percent(bytes, resident, 0), kind });
+    /// Calls `work` with each conclusion: those about pinned memory first, by falling size, then
+    /// the rest. `resident` is that of the process, in bytes.
+    pub fn for_each_conclusion(&self, resident: u64, mut work: impl FnMut(Conclusion)) {
+        let matters =
+            |bytes: u64, min_percent: u64| bytes > 0 && 100 * bytes >= min_percent * resident;
+        let mut conclude = |bytes: u64, kind: Kind| {
+            work(Conclusion { bytes, share: percent(bytes, resident, 0), kind });
         };
         let mut below = (u64::MAX, 0);
-        // Selection, for want of memory to sort in: the next largest below the last.
+        // A selection sort, which needs no memory: finds the next largest below the last.
         while let Some((next, class)) = SizeClass::all()
             .map(|class| ((self.classes[class.index()].pinned_bytes, class.index()), class))
-            .filter(|&(row, _)| row < below && worth(row.0, CONCLUSION_PERCENT_MIN))
+            .filter(|&(row, _)| row < below && matters(row.0, CONCLUSION_PERCENT_MIN))
             .max_by_key(|&(row, _)| row)
         {
-            say(next.0, Kind::Pinned { size: class.size(), class: self.classes[class.index()] });
+            conclude(
+                next.0,
+                Kind::Pinned { size: class.size(), class: self.classes[class.index()] },
+            );
             below = next;
         }
-        for (bytes, least, kind) in [
+        for (bytes, min_percent, kind) in [
             (self.cached, CONCLUSION_PERCENT_MIN, Kind::Cached),
             (self.free_runs, 2 * CONCLUSION_PERCENT_MIN, Kind::FreeRuns),
             (self.slabs, CONCLUSION_PERCENT_MIN, Kind::Slabs),
@@ -205,19 +223,20 @@ impl Ledger {
             (self.huge_pages, CONCLUSION_PERCENT_MIN, Kind::HugePages),
             (self.small_rounding_most, 2 * CONCLUSION_PERCENT_MIN, Kind::SmallRounding),
         ] {
-            if worth(bytes, least) {
-                say(bytes, kind);
+            if matters(bytes, min_percent) {
+                conclude(bytes, kind);
             }
         }
-        let held = self.small + self.large;
-        if worth(held, 50) {
-            let most = SizeClass::all().max_by_key(|class| self.classes[class.index()].live_bytes);
-            let (size, row) = most.map_or((0, &ClassLedger::EMPTY), |class| {
+        let in_use = self.small + self.large;
+        if matters(in_use, 50) {
+            let largest =
+                SizeClass::all().max_by_key(|class| self.classes[class.index()].live_bytes);
+            let (size, row) = largest.map_or((0, &ClassLedger::EMPTY), |class| {
                 (class.size(), &self.classes[class.index()])
             });
             let (size, blocks) =
                 if row.live_bytes > self.large { (size, row.live) } else { (0, self.large_blocks) };
-            say(held, Kind::Held { size, blocks });
+            conclude(in_use, Kind::InUse { size, blocks });
         }
     }
 }
@@ -236,26 +255,66 @@ impl Display for Conclusion {
                 let spans = Grouped(class.spans);
                 write!(f, ": their {spans} spans are {full} % full on average")?;
                 if class.sparse_spans > 0 {
-                    write!(f, ", and {} blocks alone keep {} spans that are less than half full", Grouped(class.sparse_blocks), Grouped(class.sparse_spans))?;
+                    write!(
+                        f,
+                        ", and {} blocks alone keep {} spans that are less than half full",
+                        Grouped(class.sparse_blocks),
+                        Grouped(class.sparse_spans)
+                    )?;
                 }
                 if class.cached > class.live {
-                    return f.write_str(". Most of these blocks are free and lie in caches: ebb_malloc_trim() sets them loose.");
+                    return f.write_str(
+                        ". Most of these blocks are free and in caches: ebb_malloc_trim() returns \
+                         them to their spans.",
+                    );
                 }
-                f.write_str(". They were allocated among others that are free by now: allocate what lives long together, or copy the few survivors once the rest is freed.")
+                f.write_str(
+                    ". They were allocated among blocks since freed: allocate long-lived blocks \
+                     together, or copy the survivors.",
+                )
             }
-            Kind::Cached => f.write_str("is free blocks in caches. ebb_malloc_trim() empties them; EBB_MODE=percpu or slot keeps one a CPU, not one a thread."),
-            Kind::FreeRuns => f.write_str("is free memory that was not given back to the kernel yet. ebb_malloc_trim() gives it back at once. Else it goes in the next seconds where the program has threads, as it goes on freeing where it has one."),
-            Kind::Slabs => f.write_str("is what caches need for their lists. EBB_MODE=percpu or slot has one a CPU, thread one a thread."),
-            Kind::LargeRounding => f.write_str("lies between the ends of large blocks and the next 64 KiB. It goes back once a block has had its size for a second or two in programs with threads, in others by ebb_idle() or ebb_malloc_trim(). Sizes just below a multiple of 64 KiB lose the least."),
-            Kind::HugePages => f.write_str("is the rest of huge pages: nobody uses it, but the kernel gives 2 MiB where a part is touched. The sysctl file /sys/kernel/mm/transparent_hugepage/enabled decides."),
-            Kind::SmallRounding => f.write_str("at most is lost by rounding small requests up to size classes. Sizes that are multiples of 16 up to 128, or the block sizes of the table, lose nothing."),
-            Kind::Held { size: 0, blocks } => write!(f, "is in blocks that the program holds, most of it in {} above 64 KiB. Only the program can give that back.", Grouped(blocks)),
-            Kind::Held { size, blocks } => write!(f, "is in blocks that the program holds, the most of one size in {} of {size} bytes. Only the program can give that back.", Grouped(blocks)),
+            Kind::Cached => f.write_str(
+                "is in free blocks in caches. ebb_malloc_trim() empties them; EBB_MODE=percpu or \
+                 slot keeps one per CPU instead of one per thread.",
+            ),
+            Kind::FreeRuns => f.write_str(
+                "is free memory not yet returned to the kernel. ebb_malloc_trim() returns it at \
+                 once; programs with threads do within seconds, others as they free more.",
+            ),
+            Kind::Slabs => f.write_str(
+                "is in slabs, where caches keep their lists. EBB_MODE=percpu or slot has one per \
+                 CPU, thread one per thread.",
+            ),
+            Kind::LargeRounding => f.write_str(
+                "lies between the ends of large blocks and the next 64 KiB. Programs with threads \
+                 return it a second or two after a block last changed size, others by ebb_idle() \
+                 or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB.",
+            ),
+            Kind::HugePages => f.write_str(
+                "is unused memory in huge pages: the kernel makes 2 MiB resident when a part is \
+                 touched. Set /sys/kernel/mm/transparent_hugepage/enabled to madvise or never.",
+            ),
+            Kind::SmallRounding => f.write_str(
+                "at most is lost by rounding small requests up to size classes. Sizes that are \
+                 multiples of 16 up to 128, or the block sizes of the table, lose nothing.",
+            ),
+            Kind::InUse { size: 0, blocks } => write!(
+                f,
+                "is in blocks that the program holds, most of it in {} above 64 KiB. Only the \
+                 program can give that back.",
+                Grouped(blocks)
+            ),
+            Kind::InUse { size, blocks } => write!(
+                f,
+                "is in blocks that the program holds, the most of one size in {} of {size} bytes. \
+                 Only the program can give that back.",
+                Grouped(blocks)
+            ),
         }
     }
 }
 
-/// A number with its thousands set apart.
+/// Shows a number with commas between thousands.
 struct Grouped(u64);
 
 impl Display for Grouped {

@@ -1,9 +1,11 @@
-//! Sampled guard pages (`EBB_SAMPLE`): now and then a block is given a page of its own, where accesses that are wrong are
-//! refused. Which ones is decided where a cache misses, so the hot paths know nothing of it.
+//! Implements sampled guard pages (`EBB_SAMPLE`): puts a block now and then in a page of its own,
+//! next to inaccessible pages. Blocks are sampled where a cache misses, so the hot paths know
+//! nothing of it.
 //!
-//! The blocks lie outside of the region, so plain `free` comes to its slow path by itself. A free that trusts its size does
-//! not look at addresses: where there is sampling, its hot path is closed (`Engine::hot_sized_offsets`).
-//! The lock of the slots is taken last of all, and held for no call but those that protect and purge.
+//! Sampled blocks lie outside the region, so plain `free` takes its slow path for them. A free that
+//! trusts its size does not look at the address, so sampling closes its hot path
+//! (`Engine::hot_sized_area`). The lock of the slots comes last in the order of locks. While it is
+//! held, the only system calls are those that protect and purge slots.
 
 mod report;
 
@@ -17,26 +19,32 @@ use crate::safety::guarded_slots::{Fault, Record, Trace};
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
-    /// What set-up does for it. An engine without a process around it has nothing to wait for.
+    /// Sets sampling up. It begins at once in an engine without process-wide hooks, in tests: no
+    /// start of a program follows.
     pub(crate) fn set_up_samples(&self, choice: SampleChoice) {
         let (true, SampleChoice::OneOf(mean)) = (CAREFUL, choice) else {
             return;
         };
         if !self.samples.set_up(&self.os, mean.get()) {
-            Line::print(&self.os, format_args!("EBB_SAMPLE is ignored: no memory for it"));
+            Line::print(
+                &self.os,
+                format_args!("EBB_SAMPLE is ignored: cannot map its slots; raise `ulimit -v`"),
+            );
         } else if self.os.hooks().is_none() {
             self.begin_sampling();
         }
     }
 
-    /// The program begins, and its unwinder works: from here on blocks may be sampled.
+    /// Allows blocks to be sampled: the program begins, and its unwinder works.
     pub fn begin_sampling(&self) {
         self.samples.begin();
     }
 
-    /// Asked in place of a refill that would bring so many blocks: a sampled one if that is due; else null.
+    /// Allocates a sampled block if one is due, else returns null. Called before a refill of
+    /// `blocks` blocks, which it replaces.
     pub(crate) fn sample(&self, size: usize, class: SizeClass, blocks: usize) -> *mut u8 {
-        // As where the hot path takes one of this class: aligned where its size is, and perhaps that has to be.
+        // The hot path may have chosen the class for its alignment, so a sampled block needs it
+        // too.
         let align = 1 << class.size().trailing_zeros();
         let page = self.os.page_size();
         if !self.samples.is_due(blocks) || size > page || align > page {
@@ -47,11 +55,12 @@ impl<O: Os> Engine<O> {
         };
         {
             let mut slots = self.samples.slots.lock();
-            let full = slots.is_full();
-            // The refill comes at the next miss; with a mean of 1, that is sampled too.
-            let counted = if full || mean.get() == 1 { 0 } else { blocks };
+            let is_full = slots.is_full();
+            // This refill is postponed to the next miss, so its blocks are not counted again. With
+            // a mean of 1, that miss is sampled too.
+            let counted = if is_full || mean.get() == 1 { 0 } else { blocks };
             self.samples.wait(&mut slots, mean.get(), counted);
-            if full {
+            if is_full {
                 return ptr::null_mut();
             }
         }
@@ -61,33 +70,38 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn alloc_sampled(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
-        // The unwinder may take locks of the loader: never under ours.
+        // The unwinder may take locks of the loader, so it runs before the slots are locked.
         let by = Trace::take(&self.os);
         self.samples.slots.lock().alloc(&self.os, (size, align), class.size(), &by)
     }
 
-    /// Frees a sampled block, if with a size, then with this one. One that is none stops the program.
+    /// Frees a sampled block. A `given` size is compared with the block's. A fault stops the
+    /// program.
     #[cold]
     #[inline(never)]
     pub(crate) fn free_sampled(&self, block: *mut u8, given: Option<usize>, operation: &str) {
         let by = Trace::take(&self.os);
         let freed = self.samples.slots.lock().free(&self.os, block, given, &by);
-        let bytes = freed.unwrap_or_else(|wrong| self.stop_at(wrong, block, operation));
+        let bytes = freed.unwrap_or_else(|fault| self.abort_on_fault(fault, block, operation));
         if self.counting() {
             self.count_free(bytes);
         }
     }
 
-    /// Bytes of a sampled block that were asked for: more may not be used. One that is none stops the program.
+    /// The requested size of a sampled block, which is its usable size. A fault stops the program.
     #[cold]
     #[inline(never)]
     pub(crate) fn size_sampled(&self, block: *mut u8, operation: &str) -> usize {
         let size = self.samples.slots.lock().size(block);
-        size.unwrap_or_else(|wrong| self.stop_at(wrong, block, operation))
+        size.unwrap_or_else(|fault| self.abort_on_fault(fault, block, operation))
     }
 
-    fn stop_at(&self, wrong: (Fault, Option<Record>), block: *mut u8, operation: &str) -> ! {
-        let (fault, record) = wrong;
+    fn abort_on_fault(
+        &self,
+        (fault, record): (Fault, Option<Record>),
+        block: *mut u8,
+        operation: &str,
+    ) -> ! {
         self.report_misuse(fault, block, record, operation)
     }
 }

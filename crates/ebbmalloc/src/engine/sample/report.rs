@@ -1,4 +1,4 @@
-//! What is said of sampled blocks, in the words of check mode.
+//! Reports mistakes with sampled blocks, in the words of check mode.
 
 use crate::engine::Engine;
 use crate::engine::tuning::FAULT_REPORT_WAIT_MS;
@@ -6,7 +6,7 @@ use crate::platform::os::Os;
 use crate::safety::guarded_slots::{Fault, Record, State, Trace};
 
 impl<O: Os> Engine<O> {
-    /// Says what was wrong with an address that was passed in, and ends the process.
+    /// Prints the fault of an address that the program passed in, and ends the process.
     #[cold]
     #[inline(never)]
     pub(super) fn report_misuse(
@@ -23,7 +23,8 @@ impl<O: Os> Engine<O> {
             Fault::Twice => self.say_fault("double free", block, operation),
             Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
             Fault::Written(at, found) => self.say(format_args!(
-                "{}: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}",
+                "{}: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); \
+                 seen by {operation}",
                 side(at)
             )),
         }
@@ -34,8 +35,8 @@ impl<O: Os> Engine<O> {
         self.os.abort()
     }
 
-    /// Says which sampled block an access was meant for that the processor refused, by an instruction: what a handler of
-    /// SIGSEGV calls. Nothing where no sampled block is near.
+    /// Prints which sampled block a faulting access was meant for. The handler of SIGSEGV calls it
+    /// with the address and the instruction. Prints nothing for an address outside the slots.
     #[cold]
     pub fn explain_fault(&self, address: usize, instruction: usize) {
         if !self.samples.contains(address) {
@@ -50,7 +51,9 @@ impl<O: Os> Engine<O> {
             }
         });
         let Some(record) = found.flatten() else {
-            self.say(format_args!("bad access: {address:#x}, where no sampled block was yet"));
+            self.say(format_args!(
+                "bad access: {address:#x}, in or next to a slot without a known sampled block"
+            ));
             return;
         };
         let (block, size) = (record.block, record.size);
@@ -81,7 +84,7 @@ impl<O: Os> Engine<O> {
     }
 }
 
-/// On which side of a block a byte lies that is not in it.
+/// The mistake that an access outside a block is, by its offset from the block's start.
 fn side(at: isize) -> &'static str {
     if at < 0 { "underflow" } else { "overflow" }
 }

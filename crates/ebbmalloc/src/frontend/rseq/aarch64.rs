@@ -1,9 +1,9 @@
-//! The sequences for AArch64: the shape and the contract of those for x86-64 (`x86_64.rs`,
-//! `docs/rseq.md`), where the processor keeps less order.
+//! The restartable sequences for AArch64: as those for x86-64 (`x86_64.rs`, `docs/rseq.md`), for a
+//! processor that keeps less order.
 //!
-//! A push commits by a store-release: whoever sees the new header sees the block below it. That is for the
-//! child of a fork, to which no barrier belongs. All other readers are kept in order by the kernel:
-//! `docs/rseq.md` says how.
+//! A push commits by a store-release: a thread that sees the new header sees the block below it.
+//! The child of a fork needs that, as no barrier orders what it sees. The kernel orders what all
+//! other readers see: `docs/rseq.md` says how.
 
 use core::arch::asm;
 
@@ -14,11 +14,15 @@ use crate::frontend::slab::{
 use crate::platform::os::RseqArea;
 use crate::size_class::SizeClass;
 
-/// A restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends with
-/// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
-/// caller's. What must be set before each try stands before it. Clobbers `{slab}` and flags.
+/// Emits a restartable sequence. The body runs with `{slab}` at the virtual CPU's slab and ends
+/// with its committing store. It gives up by a jump, to `9f` behind its end or to a label of the
+/// caller's. Instructions that each try needs before it begins come first. Clobbers `{slab}` and
+/// flags.
 macro_rules! sequence {
-    ($place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
+    (
+        $base:expr, give up by $leave:literal;
+        $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*
+    ) => {
         asm!(
             // The descriptor: version and flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\"",
@@ -26,7 +30,7 @@ macro_rules! sequence {
             "77: .long 0, 0",
             ".quad 33f, 44f - 33f, 55f",
             ".popsection",
-            // The abort handler, after the signature that the kernel insists on (glibc's choice, an
+            // The abort handler, behind the signature that the kernel requires (glibc's choice, an
             // instruction that traps).
             ".pushsection .text.ebb_rseq_abort, \"ax\"",
             ".balign 4",
@@ -37,7 +41,7 @@ macro_rules! sequence {
             "add {area}, {area}, {thread}",
             "66:",
             $($prepare,)*
-            // A thread that is not registered has a CPU's number below 0.
+            // The kernel does not restart a thread that is not registered: its `cpu_id` is below 0.
             "ldr {slab:w}, [{area}, #{cpu_id}]",
             concat!("tbnz {slab:w}, #31, ", $leave),
             "adrp {slab}, 77b",
@@ -53,14 +57,15 @@ macro_rules! sequence {
             "9:",
             cpu_id = const RseqArea::CPU_ID,
             rseq_cs = const RseqArea::RSEQ_CS,
-            id_at = in(reg) $place.id_at,
-            area = inout(reg) $place.area => _,
-            slabs = in(reg) $place.slabs_and_count & (usize::MAX << SLAB_SHIFT),
-            count = in(reg) $place.slabs_and_count & 0xffff,
+            id_at = in(reg) $base.id_at,
+            area = inout(reg) $base.area => _,
+            slabs = in(reg) $base.slabs_and_count & (usize::MAX << SLAB_SHIFT),
+            count = in(reg) $base.slabs_and_count & 0xffff,
             shift = const SLAB_SHIFT,
             thread = out(reg) _,
             slab = out(reg) _,
-            // In a program of more than 128 MiB the linker may put a stub between handler and sequence.
+            // In a program of more than 128 MiB the linker may put a stub between handler and
+            // sequence, which uses these.
             out("x16") _,
             out("x17") _,
             $($operands)*
@@ -75,17 +80,17 @@ fn header_at(class: SizeClass) -> usize {
     HEADERS_AT + class.index() * size_of::<Header>()
 }
 
-/// Takes the newest block; null if there is none.
+/// Takes the newest block; null if the stack is empty, or if this thread has no cache.
 ///
 /// # Safety
-/// `place` is set up.
+/// `base` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(base: PerCpuBase, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
-    // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
-    // and one never set up (whose top is the slab's first word), give null.
+    // SAFETY: the slabs are ours. The bottom slot of each stack holds null, so an empty stack gives
+    // null, as does one that was never set up, whose top is the slab's first word.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "mov {block}, xzr";
             "ldr {header}, [{slab}, {header_at}]",
             "ldr {block}, [{slab}, {header:w}, uxtw]",
@@ -100,22 +105,22 @@ pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// Whether a block is in the stack, if it is the newest, or if its mark is its own still. `bottom` is the offset of the
-/// class's bottom slot.
+/// True if the block is certainly in the stack. A block is found if it is the newest, or if no
+/// other block has taken its mark over. `bottom` is the offset of the class's bottom slot.
 ///
 /// # Safety
-/// As for [`pop`].
+/// `base` is set up.
 #[inline(always)]
 pub(crate) unsafe fn holds(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     block: *mut u8,
 ) -> bool {
     let found: u32;
-    // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
+    // SAFETY: as for `pop`; the sequence stores nothing, and a mark up to the top names a slot.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "mov {found:w}, wzr";
             "ldr {top:w}, [{slab}, {header_at}]",
             "ldr {slot:w}, [{slab}, {mark_at}]",
@@ -139,28 +144,34 @@ pub(crate) unsafe fn holds(
     found == 1
 }
 
-/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already or was certainly
-/// never in this cache, as far as marks tell, or if this thread has no cache. Where blocks of another class lay there
-/// once, a mark may seem to be the block's and not be: [`holds`] is exact.
+/// Puts a block on top. Returns false, and does nothing, if
+///
+/// - this thread has no cache.
+/// - the stack is full.
+/// - the block's mark is zero, so the block was certainly never in this cache.
+/// - the block seems to be in the stack already. A stale mark of a block of another class may make
+///   it seem so: [`holds`] is exact.
 ///
 /// # Safety
-/// `place` is set up, or [`PerCpuBase::UNSET`]; the block is free, of this class, and in no other cache.
+/// `base` is set up, or [`PerCpuBase::UNSET`]. The block is free, of this class, and in no other
+/// cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
-    if place.area == 0 {
+pub(crate) unsafe fn push(base: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
+    if base.area == 0 {
         return false;
     }
-    // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
+    // SAFETY: as for `pop`; the limit keeps the store inside the class's stack, and the block is
+    // the caller's to give.
     unsafe {
-        sequence!(place, give up by "{refused}";;
+        sequence!(base, give up by "{refused}";;
             "add {at}, {slab}, {header_at}",
             "ldr {header}, [{at}]",
             "lsr {slot}, {header}, #32",
             "cmp {header:w}, {slot:w}",
             "b.hs {refused}",
-            // The slot that the block's mark names, or the newest if that lies above.
+            // The slot that the block's mark names, or the top if that is lower.
             "ldr {slot:w}, [{slab}, {mark_at}]",
-            // None: it was never here.
+            // Zero: the block was never here.
             "cbz {slot:w}, {refused}",
             "cmp {slot:w}, {header:w}",
             "csel {slot:w}, {header:w}, {slot:w}, hi",
@@ -184,29 +195,31 @@ pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -
     true
 }
 
-/// Puts as many blocks on top as there is room for, the last one topmost; how many went.
+/// Puts blocks on top, in their order, as many as fit into the stack. Returns how many it put
+/// there.
 ///
-/// Copies above the top, where nobody looks, and then moves the top once.
+/// Copies the blocks above the top, where no other sequence looks, and then moves the top once.
 ///
 /// # Safety
-/// As for [`push`].
+/// `base` is set up. The blocks are as [`push`] requires.
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(base: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
-    // SAFETY: as for `push`.
+    // SAFETY: as for `pop`; the free slots, of which there are as many as stores, lie in the
+    // class's stack, and the blocks are the caller's to give.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "mov {taken}, xzr";
             "add {at}, {slab}, {header_at}",
             "ldr {header}, [{at}]",
-            "lsr {room}, {header}, #32",
-            "subs {room:w}, {room:w}, {header:w}",
+            "lsr {free}, {header}, #32",
+            "subs {free:w}, {free:w}, {header:w}",
             "b.ls 9f",
-            "lsr {room:w}, {room:w}, #3",
-            "cmp {room}, {length}",
-            "csel {room}, {length}, {room}, hi",
+            "lsr {free:w}, {free:w}, #3",
+            "cmp {free}, {length}",
+            "csel {free}, {length}, {free}, hi",
             "add {marks}, {slab}, {marks_at}",
-            "2: cmp {taken}, {room}",
+            "2: cmp {taken}, {free}",
             "b.eq 3f",
             "ldr {block}, [{blocks}, {taken}, lsl #3]",
             "add {header}, {header}, #8",
@@ -226,7 +239,7 @@ pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*
             marks = out(reg) _,
             at = out(reg) _,
             header = out(reg) _,
-            room = out(reg) _,
+            free = out(reg) _,
             block = out(reg) _,
             taken = out(reg) taken,
         );
@@ -234,22 +247,22 @@ pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*
     taken
 }
 
-/// Takes as many of the newest blocks as `blocks` has room for, the newest first; how many came.
+/// Takes the newest blocks, newest first, as many as fit into `blocks`. Returns how many it took.
 /// `bottom` is the offset of the class's bottom slot.
 ///
 /// # Safety
-/// As for [`pop`].
+/// `base` is set up.
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
 ) -> usize {
     let taken: usize;
-    // SAFETY: as for `pop`; writes to `blocks` are private until the commit and may be repeated.
+    // SAFETY: as for `pop`; only this thread sees `blocks`, so a restart may store them again.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "mov {taken}, xzr";
             "ldr {header}, [{slab}, {header_at}]",
             "2: cmp {taken}, {length}",
@@ -275,25 +288,25 @@ pub(crate) unsafe fn pop_batch(
     taken
 }
 
-/// Replaces a class's header if it is `old`. Returns what it was; `None` if this thread has no
-/// cache. With `old == new` it only looks.
+/// Replaces a class's header if it is `old`. Returns the header that it found; `None` if this
+/// thread has no cache. With `old == new` it only looks.
 ///
 /// # Safety
-/// As for [`pop`]; `new` describes the same stack contents as `old`.
+/// `base` is set up; `new` describes the same blocks as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     old: Header,
     new: Header,
 ) -> Option<Header> {
-    let (found, known): (u64, u32);
+    let (found, has_cache): (u64, u32);
     // SAFETY: as for `pop`; a header is one aligned word, replaced by one store.
     unsafe {
-        sequence!(place, give up by "9f";
-            "mov {known:w}, wzr";
+        sequence!(base, give up by "9f";
+            "mov {has_cache:w}, wzr";
             "ldr {found}, [{slab}, {header_at}]",
-            "mov {known:w}, #1",
+            "mov {has_cache:w}, #1",
             "cmp {found}, {old}",
             "b.ne 9f",
             "str {new}, [{slab}, {header_at}]";
@@ -301,21 +314,21 @@ pub(crate) unsafe fn replace_header(
             old = in(reg) old.to_bits(),
             new = in(reg) new.to_bits(),
             found = out(reg) found,
-            known = out(reg) known,
+            has_cache = out(reg) has_cache,
         );
     }
-    (known == 1).then(|| Header::from_bits(found))
+    (has_cache == 1).then(|| Header::from_bits(found))
 }
 
-/// The slab of the virtual CPU that this thread ran on a moment ago; null if it has no cache.
+/// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none.
 ///
 /// # Safety
-/// As for [`pop`].
-pub(crate) unsafe fn slab(place: PerCpuBase) -> *mut Slab {
+/// `base` is set up.
+pub(crate) unsafe fn slab(base: PerCpuBase) -> *mut Slab {
     let found: *mut Slab;
-    // SAFETY: as for `pop`; nothing is stored but a register.
+    // SAFETY: as for `pop`; the sequence stores nothing.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "mov {found}, xzr";
             "mov {found}, {slab}";
             found = out(reg) found,

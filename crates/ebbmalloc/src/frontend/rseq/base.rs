@@ -1,27 +1,30 @@
-//! Where a thread finds the cache of its virtual CPU.
+//! The offsets and addresses by which a thread finds the cache of its virtual CPU.
 
 use crate::frontend::slab::Slab;
 use crate::platform::os::RseqArea;
 
-/// Where a thread finds the cache of its virtual CPU.
+/// The offsets and addresses by which a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "not all of it is read where there are no sequences")]
 pub(crate) struct PerCpuBase {
-    /// Offset of the rseq area from the thread pointer. Never 0 in a place that is set up.
+    /// Offset of the rseq area from the thread pointer, in bytes; 0 before set-up, and only then.
     pub area: isize,
-    /// Offset of the virtual CPU's number from the thread pointer.
+    /// Offset of the virtual CPU's number from the thread pointer, in bytes.
     pub id_at: isize,
-    /// The address of the first slab, and in its low 16 bits how many slabs there are. A thread
-    /// with a higher number is served without a cache.
+    /// The address of the first slab, with the number of slabs in its low 16 bits. A thread whose
+    /// virtual CPU has no slab is served without a cache.
     pub slabs_and_count: usize,
 }
 
 impl PerCpuBase {
-    /// No thread has a cache here.
+    /// Before set-up: no thread has a cache.
     pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
 
-    /// The place of an rseq area, over `count` slabs. Linux numbers at most 8,192 CPUs (NR_CPUS of x86-64), so of a number only the
-    /// low 16 bits need be compared; those of -1 and -2, for threads that are not registered, are above any count.
+    /// For threads with this rseq area, and `count` slabs.
+    ///
+    /// Linux numbers at most 8,192 CPUs (NR_CPUS of x86-64), so comparing the low 16 bits of a
+    /// number is enough. Those of -1 and -2, for threads that are not registered, are not below any
+    /// count.
     pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
         let count = count.min(0xffff);
         let slabs_and_count = slabs.expose_provenance() | count;

@@ -1,8 +1,8 @@
-//! Operations on the cache of the virtual CPU that this thread runs on, each of which the kernel
-//! either lets finish or restarts: restartable sequences (rseq(2), `docs/rseq.md`).
+//! Restartable sequences: operations on the cache of the calling thread's virtual CPU, each of
+//! which the kernel either lets finish or restarts (rseq(2), `docs/rseq.md`).
 //!
-//! One file an architecture; `none.rs` stands where there is none. A cache is a [`Slab`]:
-//! sequences and the plain code in `cache.rs` work on the same layout.
+//! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
+//! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.
 //!
 //! [`Slab`]: crate::frontend::slab::Slab
 

@@ -1,4 +1,5 @@
-//! No restartable sequences: nothing below is ever called, since `Linux::rseq` says why not.
+//! Stubs for platforms without restartable sequences. None is ever called: `Linux::rseq` rules
+//! percpu mode out there, and says why.
 
 use super::base::PerCpuBase;
 use crate::frontend::slab::{Header, Slab};

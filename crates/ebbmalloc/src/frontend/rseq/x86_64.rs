@@ -1,12 +1,13 @@
-//! The sequences for x86-64. `docs/rseq.md` explains one instruction by instruction.
+//! The restartable sequences for x86-64. `docs/rseq.md` explains them, and shows `pop` abridged.
 //!
-//! Common shape: name the sequence to the kernel (`rseq_cs` in the thread's area), find the
-//! virtual CPU's slab, work, and commit by one store, the last instruction. Preemption, migration
-//! or a signal before it makes the kernel jump to the abort handler, which starts over. Leaving
-//! a sequence by a jump needs nothing: the kernel sees that the address is outside of it.
+//! Each sequence names itself to the kernel (`rseq_cs` in the thread's area), finds the virtual
+//! CPU's slab, works, and commits by one store, the last instruction. After preemption, migration
+//! or a signal before that store, the kernel resumes the thread at the abort handler, which starts
+//! the sequence again. Leaving a sequence by a jump needs nothing: the kernel sees that the address
+//! is outside of it.
 //!
-//! What is committed is always the whole header: `drain.rs` puts another in its place, and tells by
-//! its still being there that no sequence has ended meanwhile.
+//! A commit always stores the whole header. A drainer (`engine/caches/drain.rs`) replaces a header
+//! by a closed one. If the closed header is still there later, no sequence has committed meanwhile.
 
 use core::arch::asm;
 
@@ -17,14 +18,18 @@ use crate::frontend::slab::{
 use crate::platform::os::RseqArea;
 use crate::size_class::SizeClass;
 
-/// A restartable sequence. The body runs with `rcx` at the virtual CPU's slab and ends with
-/// its committing store; it gives up by a jump, to `9f` behind its end or to a label of the
-/// caller's. What must be set before each try stands before it. Clobbers `rcx` and flags.
+/// Emits a restartable sequence. The body runs with `rcx` at the virtual CPU's slab and ends with
+/// its committing store. It gives up by a jump, to `9f` behind its end or to a label of the
+/// caller's. Instructions that each try needs before it begins come first. Clobbers `rcx` and
+/// flags.
 ///
-/// What is used most is in the first eight registers, as far as it matters: naming one of the others mostly takes a byte
-/// more, and `free` just fits into three cache lines (decisions/0002).
+/// The most used values are in the first eight registers where it matters: each use of another
+/// register mostly takes a byte more, and `free` just fits into three cache lines (decisions/0002).
 macro_rules! sequence {
-    ($place:expr, give up by $leave:literal; $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*) => {
+    (
+        $base:expr, give up by $leave:literal;
+        $($prepare:literal),* ; $($body:literal),+ ; $($operands:tt)*
+    ) => {
         asm!(
             // The descriptor: version and flags, start, length, abort handler.
             ".pushsection __rseq_cs, \"aw\"",
@@ -32,7 +37,7 @@ macro_rules! sequence {
             "77: .long 0, 0",
             ".quad 33f, 44f - 33f, 55f",
             ".popsection",
-            // The abort handler, after the signature that the kernel insists on (glibc's choice).
+            // The abort handler, behind the signature that the kernel requires (glibc's choice).
             ".pushsection .text.ebb_rseq_abort, \"ax\"",
             ".byte 0x0f, 0xb9, 0x3d",
             ".long 0x53053053",
@@ -40,28 +45,30 @@ macro_rules! sequence {
             ".popsection",
             "66:",
             $($prepare,)*
-            // A thread that is not registered has a CPU's number below 0: nobody would restart it. Its `mm_cid` is 0.
+            // The kernel does not restart a thread that is not registered. Its `cpu_id` is below 0,
+            // but its `mm_cid` is 0.
             "cmp dword ptr fs:[r8 + {cpu_id}], 0",
             concat!("jl ", $leave),
             "lea rcx, [rip + 77b]",
             "mov qword ptr fs:[r8 + {rseq_cs}], rcx",
             "33:",
-            // Numbers that have a cache are below the count, and so are their low 16 bits; those of -1 and -2 are not.
+            // Numbers that have a cache are below the count, and so are their low 16 bits. Those of
+            // -1 and -2 are not.
             "mov ecx, dword ptr fs:[r9]",
             "cmp cx, r10w",
             concat!("jae ", $leave),
             "shl rcx, {shift}",
             "add rcx, r10",
-            // Slabs begin at multiples of their size, so these bits are those of the count.
+            // Slabs begin at multiples of their size, so the low 16 bits are those of the count.
             "xor cx, r10w",
             $($body,)+
             "44:",
             "9:",
             cpu_id = const RseqArea::CPU_ID,
             rseq_cs = const RseqArea::RSEQ_CS,
-            in("r9") $place.id_at,
-            in("r8") $place.area,
-            in("r10") $place.slabs_and_count,
+            in("r9") $base.id_at,
+            in("r8") $base.area,
+            in("r10") $base.slabs_and_count,
             shift = const SLAB_SHIFT,
             out("rcx") _,
             $($operands)*
@@ -70,23 +77,24 @@ macro_rules! sequence {
     };
 }
 
-/// Takes the newest block; null if there is none.
+/// Takes the newest block; null if the stack is empty, or if this thread has no cache.
 ///
 /// # Safety
-/// `place` is set up.
+/// `base` is set up.
 #[inline(always)]
-pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
+pub(crate) unsafe fn pop(base: PerCpuBase, class: SizeClass) -> *mut u8 {
     let block: *mut u8;
-    // SAFETY: the slabs are ours; the bottom slot of each stack holds null, so an empty stack,
-    // and one never set up (whose top is the slab's first word), give null.
+    // SAFETY: the slabs are ours. The bottom slot of each stack holds null, so an empty stack gives
+    // null, as does one that was never set up, whose top is the slab's first word.
     unsafe {
-        sequence!(place, give up by "8f";;
-            // Rare, and so out of the way: there is no cache.
+        sequence!(base, give up by "8f";;
+            // There is no cache: rare, so out of line.
             ".pushsection .text.ebb_rseq_abort, \"ax\"",
             "8: xor {block:e}, {block:e}",
             "jmp 9f",
             ".popsection",
-            // The whole header, as `push` stores it: a narrower store would stall its load.
+            // Loads the whole header, since `push` stores it whole. After a narrower store this
+            // load would stall.
             "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "mov {top:e}, {header:e}",
             "mov {block}, qword ptr [rcx + {top}]",
@@ -104,22 +112,22 @@ pub(crate) unsafe fn pop(place: PerCpuBase, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// Whether a block is in the stack, if it is the newest, or if its mark is its own still. `bottom` is the offset of the
-/// class's bottom slot.
+/// True if the block is certainly in the stack. A block is found if it is the newest, or if no
+/// other block has taken its mark over. `bottom` is the offset of the class's bottom slot.
 ///
 /// # Safety
-/// As for [`pop`].
+/// `base` is set up.
 #[inline(always)]
 pub(crate) unsafe fn holds(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     block: *mut u8,
 ) -> bool {
     let found: u32;
-    // SAFETY: as for `pop`; nothing is stored but registers, and a mark up to the top names a slot.
+    // SAFETY: as for `pop`; the sequence stores nothing, and a mark up to the top names a slot.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "xor {found:e}, {found:e}";
             "mov {top:e}, dword ptr [rcx + {class}*8 + {headers}]",
             "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
@@ -144,24 +152,30 @@ pub(crate) unsafe fn holds(
     found == 1
 }
 
-/// Puts a block on top. False, and nothing happens, if the stack is full, if the block is there already or was certainly
-/// never in this cache, as far as marks tell, or if this thread has no cache. Where blocks of another class lay there
-/// once, a mark may seem to be the block's and not be: [`holds`] is exact.
+/// Puts a block on top. Returns false, and does nothing, if
+///
+/// - this thread has no cache.
+/// - the stack is full.
+/// - the block's mark is zero, so the block was certainly never in this cache.
+/// - the block seems to be in the stack already. A stale mark of a block of another class may make
+///   it seem so: [`holds`] is exact.
 ///
 /// # Safety
-/// `place` is set up, or [`PerCpuBase::UNSET`]; the block is free, of this class, and in no other cache.
+/// `base` is set up, or [`PerCpuBase::UNSET`]. The block is free, of this class, and in no other
+/// cache.
 #[inline(always)]
-pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
-    // SAFETY: as for `pop`; the limit keeps the store inside the class's stack.
+pub(crate) unsafe fn push(base: PerCpuBase, class: SizeClass, block: *mut u8) -> bool {
+    // SAFETY: as for `pop`; the limit keeps the store inside the class's stack, and the block is
+    // the caller's to give.
     unsafe {
-        sequence!(place, give up by "{refused}"; "test r8, r8", "je {refused}";
+        sequence!(base, give up by "{refused}"; "test r8, r8", "je {refused}";
             "mov {header}, qword ptr [rcx + r11*8 + {headers}]",
-            // The limit, in the upper half.
+            // The upper half is the limit.
             "cmp {header:e}, dword ptr [rcx + r11*8 + {headers} + 4]",
             "jae {refused}",
-            // The slot that the block's mark names, or the newest if that lies above.
+            // The slot that the block's mark names, or the top if that is lower.
             "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
-            // None: it was never here.
+            // Zero: the block was never here.
             "test {slot:e}, {slot:e}",
             "je {refused}",
             "cmp {slot:e}, {header:e}",
@@ -186,29 +200,31 @@ pub(crate) unsafe fn push(place: PerCpuBase, class: SizeClass, block: *mut u8) -
     true
 }
 
-/// Puts as many blocks on top as there is room for, the last one topmost; how many went.
+/// Puts blocks on top, in their order, as many as fit into the stack. Returns how many it put
+/// there.
 ///
-/// Copies above the top, where nobody looks, and then moves the top once.
+/// Copies the blocks above the top, where no other sequence looks, and then moves the top once.
 ///
 /// # Safety
-/// As for [`push`].
+/// `base` is set up. The blocks are as [`push`] requires.
 #[inline(never)]
-pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
+pub(crate) unsafe fn push_batch(base: PerCpuBase, class: SizeClass, blocks: &[*mut u8]) -> usize {
     let taken: usize;
-    // SAFETY: as for `push`.
+    // SAFETY: as for `pop`; the free slots, of which there are as many as stores, lie in the
+    // class's stack, and the blocks are the caller's to give.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "xor {taken:e}, {taken:e}";
             "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "mov {top:e}, {header:e}",
-            "mov {room}, {header}",
-            "shr {room}, 32",
-            "sub {room:e}, {top:e}",
+            "mov {free}, {header}",
+            "shr {free}, 32",
+            "sub {free:e}, {top:e}",
             "jbe 9f",
-            "shr {room:e}, 3",
-            "cmp {room}, {length}",
-            "cmova {room}, {length}",
-            "2: cmp {taken}, {room}",
+            "shr {free:e}, 3",
+            "cmp {free}, {length}",
+            "cmova {free}, {length}",
+            "2: cmp {taken}, {free}",
             "je 3f",
             "mov {block}, qword ptr [{blocks} + {taken}*8]",
             "add {top:e}, 8",
@@ -229,7 +245,7 @@ pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*
             marks = const MARKS_AT,
             header = out(reg) _,
             top = out(reg) _,
-            room = out(reg) _,
+            free = out(reg) _,
             block = out(reg) _,
             taken = out(reg) taken,
         );
@@ -237,22 +253,22 @@ pub(crate) unsafe fn push_batch(place: PerCpuBase, class: SizeClass, blocks: &[*
     taken
 }
 
-/// Takes as many of the newest blocks as `blocks` has room for, the newest first; how many came.
+/// Takes the newest blocks, newest first, as many as fit into `blocks`. Returns how many it took.
 /// `bottom` is the offset of the class's bottom slot.
 ///
 /// # Safety
-/// As for [`pop`].
+/// `base` is set up.
 #[inline(never)]
 pub(crate) unsafe fn pop_batch(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     bottom: u32,
     blocks: &mut [*mut u8],
 ) -> usize {
     let taken: usize;
-    // SAFETY: as for `pop`; writes to `blocks` are private until the commit and may be repeated.
+    // SAFETY: as for `pop`; only this thread sees `blocks`, so a restart may store them again.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "xor {taken:e}, {taken:e}";
             "mov {header}, qword ptr [rcx + {class}*8 + {headers}]",
             "2: cmp {taken}, {length}",
@@ -281,25 +297,25 @@ pub(crate) unsafe fn pop_batch(
     taken
 }
 
-/// Replaces a class's header if it is `old`. Returns what it was; `None` if this thread has no
-/// cache. With `old == new` it only looks.
+/// Replaces a class's header if it is `old`. Returns the header that it found; `None` if this
+/// thread has no cache. With `old == new` it only looks.
 ///
 /// # Safety
-/// As for [`pop`]; `new` describes the same stack contents as `old`.
+/// `base` is set up; `new` describes the same blocks as `old`.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
-    place: PerCpuBase,
+    base: PerCpuBase,
     class: SizeClass,
     old: Header,
     new: Header,
 ) -> Option<Header> {
-    let (found, known): (u64, u32);
+    let (found, has_cache): (u64, u32);
     // SAFETY: as for `pop`; a header is one aligned word, replaced by one store.
     unsafe {
-        sequence!(place, give up by "9f";
-            "xor {known:e}, {known:e}";
+        sequence!(base, give up by "9f";
+            "xor {has_cache:e}, {has_cache:e}";
             "mov {found}, qword ptr [rcx + {class}*8 + {headers}]",
-            "mov {known:e}, 1",
+            "mov {has_cache:e}, 1",
             "cmp {found}, {old}",
             "jne 9f",
             "mov qword ptr [rcx + {class}*8 + {headers}], {new}";
@@ -308,21 +324,21 @@ pub(crate) unsafe fn replace_header(
             old = in(reg) old.to_bits(),
             new = in(reg) new.to_bits(),
             found = out(reg) found,
-            known = out(reg) known,
+            has_cache = out(reg) has_cache,
         );
     }
-    (known == 1).then(|| Header::from_bits(found))
+    (has_cache == 1).then(|| Header::from_bits(found))
 }
 
-/// The slab of the virtual CPU that this thread ran on a moment ago; null if it has no cache.
+/// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none.
 ///
 /// # Safety
-/// As for [`pop`].
-pub(crate) unsafe fn slab(place: PerCpuBase) -> *mut Slab {
+/// `base` is set up.
+pub(crate) unsafe fn slab(base: PerCpuBase) -> *mut Slab {
     let found: *mut Slab;
-    // SAFETY: as for `pop`; nothing is stored but a register.
+    // SAFETY: as for `pop`; the sequence stores nothing.
     unsafe {
-        sequence!(place, give up by "9f";
+        sequence!(base, give up by "9f";
             "xor {found:e}, {found:e}";
             "mov {found}, rcx";
             found = out(reg) found,

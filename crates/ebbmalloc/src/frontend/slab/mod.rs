@@ -1,12 +1,14 @@
-//! The cache of one virtual CPU or thread: for each size class a small stack of free blocks.
+//! The cache of one virtual CPU or thread: a stack of free blocks for each size class.
 //!
-//! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`rseq/`) and
-//! the plain code below can work on it. All zero bytes are a valid cache: its stacks look empty
+//! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`frontend/rseq/`)
+//! and the plain code below can work on it. All zero bytes are a valid cache: its stacks look empty
 //! to a pop and full to a push, and both lead to the slow path, which sets the stack up.
 //!
-//! Each class has three places in a slab: one for a few blocks, beside the headers, so that an idle
-//! thread's cache takes a page or two; one for a few more; and the full one. Caches of virtual
-//! CPUs use the full one at once; a thread's stack begins in the smallest and moves as it grows.
+//! Each class has three *extents* in a slab, ranges of slots in which its stack may lie. The
+//! smallest, for 4 blocks, lies beside the headers, so that the cache of an idle thread takes a
+//! page or two. The next is for 32 blocks, and the last is the full one. Stacks of virtual CPUs lie
+//! in the full extent from the start; a thread's stack begins in the smallest and moves as it
+//! grows.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod layout;
@@ -15,16 +17,16 @@ mod stack_header;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
+use layout::{DIGESTS_AT, SlabStart};
 pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT};
-use layout::{SEEN_AT, SlabStart};
-use stack_header::{CLOSED, FULL, PLACE_BLOCKS, Stack, first_capacity};
+use stack_header::{CLOSED, EXTENT_BLOCKS, Extent, FULL, first_capacity};
 pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
 
 use crate::frontend::miss_history::History;
 use crate::platform::sync::{AtomicU64, Lock, Ordering};
 use crate::size_class::{CLASSES, SizeClass};
 
-/// Which mark is that of a block.
+/// The number of a block's mark.
 #[inline(always)]
 pub(crate) fn mark_of(block: *mut u8) -> usize {
     ((block.addr() as u32).wrapping_mul(MARK_MULTIPLIER) >> MARK_SHIFT) as usize
@@ -43,13 +45,24 @@ pub struct Slab {
     slots: [u8; (1 << SLAB_SHIFT) - size_of::<SlabStart>()],
 }
 
-/// The header of the class's stack. Only the owner writes it, and whoever empties caches; statistics read it any time.
+/// The header of the class's stack. Only the owner, a drainer, and a thread that reopens a closed
+/// stack write it. Statistics read it at any time.
 ///
 /// # Safety
 /// `slab` is a slab that lives as long as the reference.
 pub(crate) unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
-    // SAFETY: in the slab, and an aligned word.
+    // SAFETY: the header is an aligned word in the slab, which lives long enough by the caller's
+    // guarantee.
     unsafe { &*slab.byte_add(HEADERS_AT).cast::<AtomicU64>().add(class.index()) }
+}
+
+/// The header of the class's stack at this moment.
+///
+/// # Safety
+/// `slab` is a slab that lives on.
+pub(crate) unsafe fn header(slab: *mut Slab, class: SizeClass) -> Header {
+    // SAFETY: the caller's slab.
+    Header::from_bits(unsafe { header_of(slab, class) }.load(Ordering::Acquire))
 }
 
 /// The lock of a slab.
@@ -57,17 +70,20 @@ pub(crate) unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a Ato
 /// # Safety
 /// `slab` is a slab that lives as long as the reference.
 pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
-    // SAFETY: the caller's; the lock is only ever reached through shared references.
+    // SAFETY: the caller guarantees that the slab lives; the lock is only ever reached through
+    // shared references.
     unsafe { &(*slab).start.lock }
 }
 
-/// Takes down that a block comes from a slab that has marks, though it was not in a stack there. Where a mark is set at the same
-/// time, that is perhaps lost, as when a newer block takes it over.
+/// Records that a block comes from a slab that has marks, though it was not in a stack there. The
+/// record may be lost if a sequence sets the mark at the same time, or if a newer block later takes
+/// the mark over.
 ///
 /// # Safety
-/// `slab` is a slab that has marks, whose lock, where there is one, the caller holds.
+/// `slab` is a slab that has marks. If its users lock it, the caller holds its lock.
 pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
-    // SAFETY: the caller's; beside this only sequences work on marks, or who holds the lock.
+    // SAFETY: the caller guarantees that marks lie there. Besides this only sequences, or the
+    // holder of the lock, work on marks, and they store whole words.
     let mark = unsafe { &*slab.byte_add(mark_at(block)).cast::<AtomicU32>() };
     if mark.load(Ordering::Relaxed) == 0 {
         // A slot that never holds a block.
@@ -75,54 +91,59 @@ pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
     }
 }
 
-/// What a slab's stacks have seen: hints, for anyone to read and write.
+/// The miss history of a slab's stacks: hints, which any thread may read and write.
 ///
 /// # Safety
 /// `slab` is a slab that lives as long as the reference.
 pub(crate) unsafe fn history_of<'a>(slab: *mut Slab) -> &'a History {
-    // SAFETY: the caller's; it is only ever reached through shared references.
+    // SAFETY: the caller guarantees that the slab lives; the history is only ever reached through
+    // shared references.
     unsafe { &(*slab).start.history }
 }
 
-/// Makes the lock of a slab, which for loom's types zero bytes are not.
+/// Initializes the lock of a slab: zero bytes are no valid lock of loom's types.
 ///
 /// # Safety
-/// `slab` is a slab that nobody uses yet.
+/// `slab` is a slab that no thread uses yet.
 #[cfg(loom)]
 pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that no other thread uses the slab.
     unsafe { (&raw mut (*slab).start.lock).write(Lock::new(())) }
 }
 
-/// How many blocks of the class the slab holds. Exact for a slab at rest; a glance otherwise.
+/// Number of blocks of the class in the slab: exact if no thread works on the slab, else a recent
+/// value.
 ///
 /// # Safety
 /// `slab` is a slab.
 pub(crate) unsafe fn cached_blocks(slab: *const Slab, class: SizeClass) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that it is a slab.
     let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
     Header::from_bits(header).held(class)
 }
 
-/// Seen by class index of what the stacks of a slab were when somebody last looked which are in use.
+/// By class index, digests of the stacks of a slab as they were when a round last looked which of
+/// them are in use.
 pub(crate) type Digests = [AtomicU32; CLASSES];
 
-/// The digests of a virtual CPU's slab, which lie in it.
+/// The digests of a slab that has marks; they lie in the slab.
 ///
 /// # Safety
-/// `slab` is a virtual CPU's slab that lives as long as the reference.
+/// `slab` is a slab that has marks, thus none of a thread's, and lives as long as the reference.
 pub(crate) unsafe fn digests_of<'a>(slab: *mut Slab) -> &'a Digests {
-    // SAFETY: the caller's; atomics are only ever reached through shared references.
-    unsafe { &*slab.byte_add(SEEN_AT).cast() }
+    // SAFETY: the caller guarantees that the slab has digests and lives; atomics are only ever
+    // reached through shared references.
+    unsafe { &*slab.byte_add(DIGESTS_AT).cast() }
 }
 
-/// True where the class's stack has changed since this was last asked. Hardly ever false where it has: stacks in use
-/// often hold as many blocks as before, but not the same one on top.
+/// True if the class's stack has changed since the last call. It is hardly ever false for a stack
+/// that has: stacks in use often hold as many blocks as before, but seldom the same one on top.
 ///
 /// # Safety
-/// `slab` is a slab, on which others may work meanwhile: they store blocks as whole words.
-pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Digests) -> bool {
-    // SAFETY: the caller's; an atomic is only ever reached through shared references.
+/// `slab` is a slab. Others may work on it meanwhile, if they store blocks as whole words.
+pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, digests: &Digests) -> bool {
+    // SAFETY: the caller guarantees that it is a slab, so a top is an offset in it; atomics are
+    // only ever reached through shared references.
     unsafe {
         let header = header_of(slab, class).load(Ordering::Acquire);
         let top = Header::from_bits(header).top as usize;
@@ -130,51 +151,55 @@ pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, seen: &Diges
         // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
         let bits = header ^ newest.addr() as u64;
         let digest = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        seen[class.index()].swap(digest, Ordering::Relaxed) != digest
+        digests[class.index()].swap(digest, Ordering::Relaxed) != digest
     }
 }
 
-/// Room that stacks of the slab, all in their full places, have beyond what they were first set up for, in
-/// bytes of blocks. A glance, where threads work on the slab meanwhile.
+/// Capacity of all stacks of the slab beyond their first one, in bytes of blocks. The stacks lie in
+/// their full extents. While threads work on the slab it is a recent value.
 ///
 /// # Safety
 /// `slab` is a slab.
 pub(crate) unsafe fn extra_capacity(slab: *mut Slab) -> usize {
-    // SAFETY: the caller's.
-    unsafe { room(slab, true) }
+    // SAFETY: the caller guarantees that it is a slab.
+    unsafe { capacity_bytes(slab, true) }
 }
 
-/// Room that all stacks of the slab have, as [`extra_capacity`].
+/// Capacity of all stacks of the slab, in bytes of blocks; else as [`extra_capacity`].
 ///
 /// # Safety
 /// `slab` is a slab.
-pub(crate) unsafe fn full_capacity(slab: *mut Slab) -> usize {
-    // SAFETY: the caller's.
-    unsafe { room(slab, false) }
+pub(crate) unsafe fn total_capacity(slab: *mut Slab) -> usize {
+    // SAFETY: the caller guarantees that it is a slab.
+    unsafe { capacity_bytes(slab, false) }
 }
 
-/// The room of all stacks, or what is extra of it.
+/// Capacity of all stacks; with `beyond_first`, that beyond their first one.
 ///
 /// # Safety
 /// `slab` is a slab.
 #[inline(never)]
-unsafe fn room(slab: *mut Slab, extra: bool) -> usize {
-    let counted = |class| {
-        // SAFETY: the caller's.
+unsafe fn capacity_bytes(slab: *mut Slab, beyond_first: bool) -> usize {
+    let bytes = |class| {
+        // SAFETY: the caller guarantees that it is a slab.
         let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
-        let room = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
-        room.saturating_sub(if extra { first_capacity(class) } else { 0 }) * class.size()
+        let blocks = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
+        let first = if beyond_first { first_capacity(class) } else { 0 };
+        blocks.saturating_sub(first) * class.size()
     };
-    SizeClass::all().map(counted).sum()
+    SizeClass::all().map(bytes).sum()
 }
 
-/// One class's stack in a slab that this thread owns for the moment: the plain counterpart of
-/// the restartable sequences.
+/// One class's stack in a slab that this thread owns for the moment: the plain counterpart of the
+/// restartable sequences.
 ///
-/// Somebody may close a thread's stack at any moment (`drain.rs`), which is no business of an operation that is under way. So each
-/// loads the header once, goes by that, and stores none where it found the stack closed: one that was meant for whoever did
-/// that would be gone. Nor where it has changed nothing: over the header of whoever has emptied the stack, one of its own would
-/// hide from [`OwnedStack::grow`] that this one is done with the slots.
+/// A drainer may close a thread's stack at any moment (`engine/caches/drain.rs`). An operation in
+/// progress need not know: each loads the header once and goes by that. It stores no header
+///
+/// - if it found the stack closed: the store would overwrite the drainer's header.
+/// - if it changed nothing: after the drainer has emptied the stack, the store would overwrite the
+///   drainer's last header. Then [`OwnedStack::grow`] could not tell that the drainer is done with
+///   the slots.
 pub(crate) struct OwnedStack {
     slab: *mut Slab,
     class: SizeClass,
@@ -182,8 +207,9 @@ pub(crate) struct OwnedStack {
 
 impl OwnedStack {
     /// # Safety
-    /// While the value lives, nobody else works on the slab, but to close stacks: the caller holds its lock, or it is
-    /// the calling thread's.
+    /// While the value lives, no other thread works on the slab, except to close stacks, reopen
+    /// them, and empty those that stay closed. That is, the caller holds the slab's lock, or the
+    /// slab is the calling thread's.
     #[inline(always)]
     pub unsafe fn new(slab: *mut Slab, class: SizeClass) -> Self {
         Self { slab, class }
@@ -196,15 +222,15 @@ impl OwnedStack {
 
     #[inline(always)]
     fn load_header(&self, order: Ordering) -> Header {
-        // SAFETY: the slab lives while we own it.
+        // SAFETY: `new` guarantees that the slab is ours, so it lives.
         Header::from_bits(unsafe { header_of(self.slab, self.class) }.load(order))
     }
 
-    /// Ordered after what was written to the slots: the child of a fork may find the stores of
-    /// another thread cut off anywhere.
+    /// Stores the header after all earlier stores to slots: a fork may cut off the stores of
+    /// another thread at any point, and the child finds what was stored until then.
     #[inline(always)]
     pub fn set_header(&mut self, header: Header) {
-        // SAFETY: as above.
+        // SAFETY: `new` guarantees that the slab is ours, so it lives.
         unsafe { header_of(self.slab, self.class) }.store(header.to_bits(), Ordering::Release);
     }
 
@@ -214,21 +240,21 @@ impl OwnedStack {
         let bits = self.header().to_bits();
         let block = self.at_top(bits as u32);
         if !block.is_null() {
-            // The top is the lower half, and above 8 where there is a block.
+            // The top is the lower half, and above 8 if there is a block.
             self.set_header(Header::from_bits(bits - 8));
         }
         block
     }
 
-    /// Whether a block is one of the newest: of so many as a stack that was just set up has room for.
+    /// True if the block is one of the newest four, the capacity of a stack that was just set up.
     pub fn is_near_top(&self, block: *mut u8) -> bool {
         let top = self.header().top;
-        // Below the oldest lies a null.
-        let newest = (0..PLACE_BLOCKS[0] as u32).map(|nth| self.at_top(top - 8 * nth));
+        // The slot below the oldest block is null.
+        let newest = (0..EXTENT_BLOCKS[0] as u32).map(|nth| self.at_top(top - 8 * nth));
         newest.take_while(|newest| !newest.is_null()).any(|newest| newest == block)
     }
 
-    /// Puts a block on top; false if there is no room, or if it is there already.
+    /// Puts a block on top; false if the stack is full, or if the block is on top already.
     #[inline(always)]
     pub fn push(&mut self, block: *mut u8) -> bool {
         let header = self.header();
@@ -241,8 +267,9 @@ impl OwnedStack {
         true
     }
 
-    /// As [`OwnedStack::push`], with marks: false also if there is none for the block, or if it says that the block is
-    /// there already, which is certain only if [`OwnedStack::holds`] says so too.
+    /// As [`OwnedStack::push`], with marks. False also if the block's mark is zero, or if it says
+    /// that the block is in the stack already; that is certain only if [`OwnedStack::holds`]
+    /// agrees.
     pub fn push_marked(&mut self, block: *mut u8) -> bool {
         let top = self.header().top;
         let slot = self.slot_of(block, top);
@@ -263,53 +290,57 @@ impl OwnedStack {
         taken
     }
 
-    /// Whether a block is in the stack, which is in its full place, if it is the newest, or if its mark is its own still.
+    /// True if the block is certainly in the stack, which is in its full extent. A block is found
+    /// if it is the newest, or if no other block has taken its mark over.
     pub fn holds(&self, block: *mut u8) -> bool {
         let slot = self.slot_of(block, self.header().top);
         slot > bottom_of(self.class) && self.at_top(slot) == block
     }
 
-    /// The slot that a block's mark names, or the newest if that lies above.
+    /// The slot that a block's mark names, or `top` if that is lower.
     fn slot_of(&self, block: *mut u8, top: u32) -> u32 {
-        // SAFETY: one of the slab's marks.
+        // SAFETY: it is one of the slab's marks, an aligned word.
         unsafe { self.at(mark_at(block)).cast::<u32>().read() }.min(top)
     }
 
     fn mark(&mut self, block: *mut u8, slot: u32) {
-        // SAFETY: one of the slab's marks.
+        // SAFETY: it is one of the slab's marks, an aligned word.
         unsafe { self.at(mark_at(block)).cast::<u32>().write(slot) }
     }
 
-    /// As [`Header::grown`], but beginning in the smallest place, and up to `most` blocks; the
-    /// stack moves where it outgrows its place. Where it has more room than that, that shrinks.
-    /// The header before and after.
-    pub fn grow(&mut self, most: usize) -> (Header, Header) {
-        // Whoever has emptied the stack is done with reading its slots, which are written to from now on.
+    /// Doubles the stack's capacity, from four blocks on, up to `max_blocks`. A stack that outgrows
+    /// its extent moves to a larger one. A capacity above `max_blocks` shrinks to that. Returns the
+    /// header before and after.
+    pub fn grow(&mut self, max_blocks: usize) -> (Header, Header) {
+        // Acquire: a drainer that emptied the stack has read its slots before they are written
+        // again.
         let old = self.load_header(Ordering::Acquire);
         if old.is_closed() {
             return (old, old);
         }
-        let (held, room) = (old.held(self.class), old.room(self.class));
-        let wanted = (room * 2).max(PLACE_BLOCKS[0]).min(most) as u32;
-        let from = old.place(self.class);
-        let fits = |&place: &usize| Stack::of(place, self.class).most >= wanted;
+        let (cached, capacity) = (old.held(self.class), old.room(self.class));
+        let needed = (capacity * 2).max(EXTENT_BLOCKS[0]).min(max_blocks) as u32;
+        let from = old.extent_index(self.class);
+        let fits = |&index: &usize| Extent::of(index, self.class).max_blocks >= needed;
         let to = (from..FULL).find(fits).unwrap_or(FULL);
-        let stack = Stack::of(to, self.class);
+        let extent = Extent::of(to, self.class);
         let new = Header {
-            top: stack.bottom + 8 * held as u32,
-            limit: stack.bottom + 8 * wanted.min(stack.most),
+            top: extent.bottom + 8 * cached as u32,
+            limit: extent.bottom + 8 * needed.min(extent.max_blocks),
         };
         if to != from {
-            let source = self.at(Stack::of(from, self.class).bottom as usize + 8);
-            let target = self.at(stack.bottom as usize + 8);
-            // SAFETY: two places of the class, both of which have room for what is held.
-            unsafe { source.copy_to_nonoverlapping(target, 8 * held) };
+            let source = self.at(Extent::of(from, self.class).bottom as usize + 8);
+            let target = self.at(extent.bottom as usize + 8);
+            // SAFETY: these are two extents of the class, which do not overlap. The blocks fit into
+            // the first, and so into the second, which is larger.
+            unsafe { source.copy_to_nonoverlapping(target, 8 * cached) };
         }
         self.set_header(new);
         (old, new)
     }
 
-    /// Takes as many blocks as `blocks` has room for, the newest first; how many came.
+    /// Takes the newest blocks, newest first, as many as fit into `blocks`. Returns how many it
+    /// took.
     #[inline(never)]
     pub fn pop_batch(&mut self, blocks: &mut [*mut u8]) -> usize {
         let mut header = self.header();
@@ -321,18 +352,20 @@ impl OwnedStack {
         taken
     }
 
-    /// The same for a stack that this header describes: leaves it to the caller to store that.
+    /// As [`OwnedStack::pop_batch`], for a stack that `header` describes. Updates `header`, which
+    /// the caller stores.
     pub fn take(&self, header: &mut Header, blocks: &mut [*mut u8]) -> usize {
         let taken = header.held(self.class).min(blocks.len());
         for block in &mut blocks[..taken] {
-            // SAFETY: between the bottom and the top of the stack, which is ours.
+            // SAFETY: the slot lies between the bottom and the top of the stack, which is ours.
             *block = unsafe { self.at(header.top as usize).cast::<*mut u8>().read() };
             header.top -= 8;
         }
         taken
     }
 
-    /// Puts as many blocks on top as there is room for, the last one topmost; how many went.
+    /// Puts blocks on top, in their order, as many as fit into the stack. Returns how many it put
+    /// there.
     #[inline(never)]
     pub fn push_batch(&mut self, blocks: &[*mut u8]) -> usize {
         let mut header = self.header();
@@ -349,31 +382,32 @@ impl OwnedStack {
         taken
     }
 
-    /// Stores the header that so many blocks have changed, if any.
+    /// Stores the header if any block has changed it.
     fn set_if_any(&mut self, changed: usize, header: Header) {
         if changed > 0 {
             self.set_header(header);
         }
     }
 
-    /// Stores a block in a slot between the top and the limit of the stack: whole, since somebody may look at it meanwhile
-    /// ([`has_changed`]).
+    /// Stores a block in a slot between the top and the limit of the stack: as a whole word, since
+    /// [`has_changed`] may load it meanwhile.
     #[inline(always)]
     fn put(&mut self, slot: usize, block: *mut u8) {
-        // SAFETY: in the stack, which is ours; the word is aligned.
+        // SAFETY: the slot lies in the stack, which is ours, and is an aligned word.
         unsafe { &*self.at(slot).cast::<AtomicPtr<u8>>() }.store(block, Ordering::Relaxed);
     }
 
-    /// The block in the slot that a header's top names; null where the stack is empty.
+    /// The block in the slot that a header's top names; null if the stack is empty.
     #[inline(always)]
     fn at_top(&self, top: u32) -> *mut u8 {
-        // SAFETY: the top is a slot of the stack, or the slab's first word, which is null.
+        // SAFETY: a top, or a mark, is the offset of an aligned word in the slab. A stack that is
+        // new, closed or taken has a top that is always null.
         unsafe { self.at(top as usize).cast::<*mut u8>().read() }
     }
 
     #[inline(always)]
     fn at(&self, offset: usize) -> *mut u8 {
-        // SAFETY: every offset in a header lies in the slab.
+        // SAFETY: the callers' offsets come from headers, marks and extents, and lie in the slab.
         unsafe { self.slab.cast::<u8>().add(offset) }
     }
 }

@@ -1,6 +1,6 @@
-//! Where the stacks of a slab lie, how large they are, and the word that says where each ends.
+//! The header of a stack, the positions of stacks in a slab, and their capacities.
 
-use super::layout::{MARKS_AT, SEEN_END, SLAB_SHIFT, SlabStart};
+use super::layout::{DIGESTS_END, MARKS_AT, SLAB_SHIFT, SlabStart};
 use crate::frontend::tuning::SLAB_GAP_BYTES;
 use crate::frontend::tuning::{
     COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES,
@@ -10,14 +10,14 @@ use crate::frontend::tuning::{
 };
 use crate::size_class::{CLASSES, SizeClass};
 
-/// Where a class's stack ends, in bytes from the start of the slab. One aligned word, so that
-/// one store replaces it.
+/// The top of a class's stack and the limit of the top, in bytes from the start of the slab. It is
+/// one aligned word, so that one store replaces it. `docs/rseq.md` lists the states of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(C, align(8))]
 pub(crate) struct Header {
-    /// Offset of the newest block, or of the bottom slot where there is none.
+    /// Offset of the newest block, or of the bottom slot if there is none.
     pub top: u32,
-    /// Offset that `top` may grow to.
+    /// The highest offset that `top` may reach.
     pub limit: u32,
 }
 
@@ -30,23 +30,27 @@ impl Header {
         Self { top: bits as u32, limit: (bits >> 32) as u32 }
     }
 
-    /// What a stack gets that is to look empty to a pop and full to a push: `drain.rs`. The top is a slot that no stack has,
-    /// and the limit below it says how many blocks there are, and where. That of a stack that was never set up stays 0: a push that
-    /// saw its top, which is 0, may compare that with this limit.
+    /// The header with which a drainer closes the stack (`engine/caches/drain.rs`): the stack then
+    /// looks empty to a pop and full to a push.
+    ///
+    /// The top is a slot that belongs to no stack. The limit lies below it, and encodes the extent
+    /// and the number of blocks. For a stack that was never set up the limit stays 0: a push that
+    /// loaded its top, which is 0, before the closing may compare that with this limit.
     pub fn closed(self, class: SizeClass) -> Self {
         if self.is_closed() {
             return self;
         }
-        let whole = CLOSED_FROM[self.place(class)] + self.held(class);
-        Self { top: CLOSED, limit: if self.is_new() { 0 } else { whole as u32 } }
+        let encoded = CLOSED_FROM[self.extent_index(class)] + self.held(class);
+        Self { top: CLOSED, limit: if self.is_new() { 0 } else { encoded as u32 } }
     }
 
-    /// True also where somebody is emptying it.
+    /// True for a closed stack, and for one that a drainer has taken.
     pub fn is_closed(self) -> bool {
         self.top == CLOSED || self.is_taken()
     }
 
-    /// What a closed stack gets of whoever is about to empty it, and then nobody else opens: `None` where somebody has.
+    /// The header with which a drainer takes a closed stack before it empties it: no other thread
+    /// reopens the stack then. `None` if the stack is not closed, or is already taken.
     pub fn taken(self) -> Option<Self> {
         (self.top == CLOSED).then_some(Self { top: TAKEN, ..self })
     }
@@ -55,190 +59,195 @@ impl Header {
         self.top == TAKEN
     }
 
-    /// As [`Header::opened`], for whoever needs a stack that is closed: `None` where it is not, or is taken.
+    /// As [`Header::opened`], for a thread that needs a closed stack. `None` if the stack is not
+    /// closed, or is taken.
     pub fn reopened(self, class: SizeClass) -> Option<Self> {
         (self.top == CLOSED).then(|| self.opened(class))
     }
 
-    /// What a closed stack can go on with, where it lies: no room beyond what it holds. One that was never set up is as
-    /// it was.
+    /// The header of a closed stack once it is open again: in the same extent, with capacity for
+    /// just the blocks in it. A stack that was never set up becomes new again.
     pub fn opened(self, class: SizeClass) -> Self {
         if self.is_new() {
             return Self::default();
         }
-        let (place, held) = self.closed_as();
-        let top = Stack::of(place, class).bottom + 8 * held as u32;
+        let (extent, cached) = self.decode_closed();
+        let top = Extent::of(extent, class).bottom + 8 * cached as u32;
         Self { top, limit: top }
     }
 
-    /// True where the stack was never set up, closed or not.
+    /// True if the stack was never set up, or not since it was last drained; also while it is
+    /// closed.
     pub fn is_new(self) -> bool {
         self.limit == 0
     }
 
-    /// True where the stack has no room yet: its limit lies below its bottom, a slot for each miss to come.
+    /// True if the stack has no capacity yet. Its limit then lies below its bottom, by a slot for
+    /// each miss that is still to come.
     pub fn waits(self, class: SizeClass) -> bool {
-        let bottom = Stack::of(FULL, class).bottom;
+        let bottom = Extent::of(FULL, class).bottom;
         !self.is_closed() && (bottom - 8 * LATE_MISSES..bottom).contains(&self.limit)
     }
 
-    /// The header after a miss: set up in the full place, nearer to its first room, or with so
-    /// much more, up to the class's bound. Seldom needed, in several places.
-    #[inline(never)]
+    /// The header after a miss. A new stack is set up in its full extent, one that waits comes a
+    /// step nearer to its first capacity, and any other gets a step more, up to the class's bound.
+    #[inline(never)] // Seldom needed, but called from several functions.
     pub fn grown(self, class: SizeClass) -> Self {
-        let stack = Stack::of(FULL, class);
+        let full = Extent::of(FULL, class);
         if self.is_closed() {
             return self;
         }
-        let top = if self.is_new() { stack.bottom } else { self.top };
+        let top = if self.is_new() { full.bottom } else { self.top };
         let limit = if self.is_new() && class.size() > LATE_BLOCK_BYTES {
-            stack.bottom - 8 * LATE_MISSES
+            full.bottom - 8 * LATE_MISSES
         } else if self.waits(class) {
             self.limit + 8
         } else {
-            let room = (self.room(class) + first_capacity(class)) as u32;
-            stack.bottom + 8 * room.min(stack.most)
+            let capacity = (self.room(class) + first_capacity(class)) as u32;
+            full.bottom + 8 * capacity.min(full.max_blocks)
         };
         Self { top, limit }
     }
 
-    /// The header with half the room, but enough for what the stack holds and for what it was first
-    /// set up for.
+    /// The header with half the capacity, but enough for the blocks in the stack, and no less than
+    /// its first capacity.
     pub fn shrunk(self, class: SizeClass) -> Self {
         if self.is_closed() {
             return self;
         }
-        let bottom = self.stack(class).bottom;
-        let room = (self.room(class) / 2).max(first_capacity(class)).max(self.held(class));
-        Self { top: self.top, limit: self.limit.min(bottom + 8 * room as u32) }
+        let bottom = self.extent(class).bottom;
+        let capacity = (self.room(class) / 2).max(first_capacity(class)).max(self.held(class));
+        Self { top: self.top, limit: self.limit.min(bottom + 8 * capacity as u32) }
     }
 
-    /// How many blocks the stack has room for beyond what it was first set up for.
+    /// The stack's capacity beyond its first one, in blocks.
     pub fn extra_capacity(self, class: SizeClass) -> usize {
         self.room(class).saturating_sub(first_capacity(class))
     }
 
-    /// How many blocks the stack has room for.
+    /// The stack's capacity in blocks; 0 while it is closed.
     #[inline(never)]
     pub fn room(self, class: SizeClass) -> usize {
         if self.is_closed() {
             return 0;
         }
-        (self.limit.saturating_sub(self.stack(class).bottom) / 8) as usize
+        (self.limit.saturating_sub(self.extent(class).bottom) / 8) as usize
     }
 
-    /// How many blocks it holds; more than there is room for where the room has shrunk.
+    /// Number of blocks in the stack, closed or not. May exceed a capacity that has shrunk.
     #[inline(never)]
     pub fn held(self, class: SizeClass) -> usize {
         if self.is_closed() {
-            return self.closed_as().1;
+            return self.decode_closed().1;
         }
-        (self.top.saturating_sub(self.stack(class).bottom) / 8) as usize
+        (self.top.saturating_sub(self.extent(class).bottom) / 8) as usize
     }
 
-    /// Which of the class's places the stack is in; the first for one never set up. Asked where there is time, and in a
-    /// dozen places.
-    #[inline(never)]
-    pub(super) fn place(self, class: SizeClass) -> usize {
-        let found = (0..PLACES).rfind(|&place| Stack::of(place, class).contains(self.limit));
+    /// The index of the extent that the stack is in; 0 for a stack that was never set up.
+    #[inline(never)] // Called from a dozen functions, none of them hot.
+    pub(super) fn extent_index(self, class: SizeClass) -> usize {
+        let found = (0..EXTENTS).rfind(|&index| Extent::of(index, class).contains(self.limit));
         found.unwrap_or(if self.waits(class) { FULL } else { 0 })
     }
 
-    fn stack(self, class: SizeClass) -> Stack {
-        Stack::of(self.place(class), class)
+    fn extent(self, class: SizeClass) -> Extent {
+        Extent::of(self.extent_index(class), class)
     }
 
-    /// Where a closed stack lies, and how many blocks it holds.
-    fn closed_as(self) -> (usize, usize) {
-        let whole = self.limit as usize;
-        let place = CLOSED_FROM.iter().rposition(|&from| from <= whole).unwrap_or(0);
-        (place, whole.saturating_sub(CLOSED_FROM[place]))
+    /// The index of the extent of a closed stack, and the number of blocks in it.
+    fn decode_closed(self) -> (usize, usize) {
+        let encoded = self.limit as usize;
+        let extent = CLOSED_FROM.iter().rposition(|&from| from <= encoded).unwrap_or(0);
+        (extent, encoded.saturating_sub(CLOSED_FROM[extent]))
     }
 }
 
-/// The limit of a closed stack is that of its place, and one more for each block.
-const CLOSED_FROM: [usize; PLACES] =
-    [1, 2 + PLACE_BLOCKS[0], 3 + PLACE_BLOCKS[0] + PLACE_BLOCKS[1]];
+/// Limits of closed stacks without blocks, by extent. Each block adds one.
+const CLOSED_FROM: [usize; EXTENTS] =
+    [1, 2 + EXTENT_BLOCKS[0], 3 + EXTENT_BLOCKS[0] + EXTENT_BLOCKS[1]];
 
-/// Offset of the slot that is the top of all stacks that are closed, and of that of those taken, which stay null: behind the smallest
-/// stacks, on the page that stays where it is when the slots of stacks go back to the kernel.
+/// Offset of the slot that is the top of every closed stack. It stays null, as does the next slot,
+/// [`TAKEN`]. Both lie behind the small extents, on the page that stays resident when the slots of
+/// stacks go back to the kernel.
 pub(super) const CLOSED: u32 =
-    (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (PLACE_BLOCKS[0] + 1)) as u32;
+    (size_of::<SlabStart>() + 8 * (CLASSES - 1) * (EXTENT_BLOCKS[0] + 1)) as u32;
+/// Offset of the slot that is the top of every stack that a drainer has taken.
 const TAKEN: u32 = CLOSED + 8;
-/// A limit of one that is closed lies at or below that.
+/// The limit of a closed stack never lies above its top.
 const _: () = assert!((CLOSED_FROM[FULL] + TINY_STACK_BLOCKS_MAX) as u32 <= CLOSED);
-/// Marks and digests lie among the smallest stacks, which no slab has that has those.
-const _: () = assert!(size_of::<SlabStart>() <= MARKS_AT && SEEN_END <= CLOSED as usize);
+/// Marks and digests overlap the small extents: no slab uses both.
+const _: () = assert!(size_of::<SlabStart>() <= MARKS_AT && DIGESTS_END <= CLOSED as usize);
 
-/// Where a class's stack may lie in a slab.
+/// A range of slots in a slab in which a class's stack may lie.
 #[derive(Clone, Copy)]
-pub(super) struct Stack {
+pub(super) struct Extent {
     /// Offset of the bottom slot, which stays null.
     pub bottom: u32,
-    /// The most blocks of room.
-    pub most: u32,
+    /// The most blocks that fit.
+    pub max_blocks: u32,
 }
 
-impl Stack {
+impl Extent {
     #[inline]
-    pub fn of(place: usize, class: SizeClass) -> Self {
-        STACKS.0[place][class.index()]
+    pub fn of(index: usize, class: SizeClass) -> Self {
+        LAYOUT.0[index][class.index()]
     }
 
-    /// Whether a stack with this limit lies here.
+    /// True if the stack that has this limit lies here.
     fn contains(self, limit: u32) -> bool {
-        (self.bottom..=self.bottom + 8 * self.most).contains(&limit)
+        (self.bottom..=self.bottom + 8 * self.max_blocks).contains(&limit)
     }
 }
 
-/// How many places each class has in a slab, from the smallest to the full one.
-const PLACES: usize = 3;
-pub(super) const FULL: usize = PLACES - 1;
-/// The most blocks in each but the full place.
-pub(super) const PLACE_BLOCKS: [usize; FULL] = [4, 32];
+/// Number of extents that each class has in a slab, from the smallest to the full one.
+const EXTENTS: usize = 3;
+pub(super) const FULL: usize = EXTENTS - 1;
+/// The most blocks in each extent but the full one.
+pub(super) const EXTENT_BLOCKS: [usize; FULL] = [4, 32];
 
-/// The stacks in each place, and where the last of them ends.
-static STACKS: ([[Stack; CLASSES]; PLACES], usize) = {
-    let mut stacks = [[Stack { bottom: 0, most: 0 }; CLASSES]; PLACES];
+/// The extents of a slab by index and class, and the offset of the end of the last one.
+static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
+    let mut extents = [[Extent { bottom: 0, max_blocks: 0 }; CLASSES]; EXTENTS];
     let mut offset = size_of::<SlabStart>();
-    let mut place = 0;
-    while place < PLACES {
+    let mut index = 0;
+    while index < EXTENTS {
         let mut i = 1;
         while let Some(class) = SizeClass::from_index(i) {
-            let mut most = stack_blocks(class);
-            if place < FULL && most > PLACE_BLOCKS[place] {
-                most = PLACE_BLOCKS[place];
+            let mut max_blocks = stack_blocks_max(class);
+            if index < FULL && max_blocks > EXTENT_BLOCKS[index] {
+                max_blocks = EXTENT_BLOCKS[index];
             }
-            // Below the full stack is room for the limits of one that waits.
-            if place == FULL {
-                let Stack { bottom, most } = stacks[place - 1][i];
-                assert!(offset as u32 > bottom + 8 * (most + LATE_MISSES));
+            // The limit of a stack that waits lies between its full extent and its smaller ones.
+            if index == FULL {
+                let Extent { bottom, max_blocks } = extents[index - 1][i];
+                assert!(offset as u32 > bottom + 8 * (max_blocks + LATE_MISSES));
             }
-            stacks[place][i] = Stack { bottom: offset as u32, most: most as u32 };
-            let coloured = place == FULL && most >= COLOURED_BLOCKS_MIN;
-            offset += 8 * (most + 1) + if coloured { 8 * COLOUR_SLOTS } else { 0 };
+            extents[index][i] = Extent { bottom: offset as u32, max_blocks: max_blocks as u32 };
+            let coloured = index == FULL && max_blocks >= COLOURED_BLOCKS_MIN;
+            offset += 8 * (max_blocks + 1) + if coloured { 8 * COLOUR_SLOTS } else { 0 };
             i += 1;
         }
-        // The headers, the smallest stacks or marks, and the slots of those that are closed share a page.
-        if place == 0 {
+        // One page has the headers, the small extents or the marks, and the tops of closed and
+        // taken stacks.
+        if index == 0 {
             assert!(offset == CLOSED as usize);
             offset += 16;
             assert!(offset <= 4096);
         }
-        place += 1;
+        index += 1;
     }
     assert!(offset <= (1 << SLAB_SHIFT) - SLAB_GAP_BYTES);
-    (stacks, offset)
+    (extents, offset)
 };
 
 /// Bytes at the start of a slab that are ever used.
 pub(crate) const fn used_bytes() -> usize {
-    STACKS.1
+    LAYOUT.1
 }
 
-/// How many blocks a virtual CPU's stack has room for when it is set up.
+/// The first capacity of a virtual CPU's stack, in blocks.
 pub(super) fn first_capacity(class: SizeClass) -> usize {
-    // A table, since summing up a slab's room asks for every class.
+    // A table, since adding up the capacity of a slab asks for every class.
     static FIRST: [u8; CLASSES] = {
         let mut first = [0; CLASSES];
         let mut i = 1;
@@ -254,34 +263,37 @@ pub(super) fn first_capacity(class: SizeClass) -> usize {
 }
 
 /// The most blocks that a virtual CPU's stack holds.
-const fn stack_blocks(class: SizeClass) -> usize {
+const fn stack_blocks_max(class: SizeClass) -> usize {
     let tiny = blocks_in(class, TINY_STACK_BYTES_MAX, STACK_BLOCKS_MAX, TINY_STACK_BLOCKS_MAX);
     blocks_in(class, STACK_BYTES_MAX, STACK_BLOCKS_MIN, tiny)
 }
 
-/// How many blocks of a class make `bytes`, within bounds.
-const fn blocks_in(class: SizeClass, bytes: usize, least: usize, most: usize) -> usize {
+/// The number of blocks of a class in `bytes`, within bounds.
+const fn blocks_in(class: SizeClass, bytes: usize, min: usize, max: usize) -> usize {
     let blocks = bytes / class.size();
-    if blocks < least {
-        least
-    } else if blocks > most {
-        most
+    if blocks < min {
+        min
+    } else if blocks > max {
+        max
     } else {
         blocks
     }
 }
 
-/// How many blocks of a class the stack of one of so many threads may hold: the most while there are
-/// few threads; beyond, all together hold no more, but for a few blocks each, of up to 4 KiB.
+/// The most blocks of a class that a thread's stack may hold while this many threads have caches.
+///
+/// Up to [`FULL_THREADS_MAX`] threads fill their stacks. More threads together hold no more than
+/// these. But each may always hold up to [`STACK_BLOCKS_MIN`] blocks, of [`THREAD_STACK_BYTES_MIN`]
+/// together.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
     let full = blocks_in(class, THREAD_STACK_BYTES_MAX, STACK_BLOCKS_MIN, TINY_STACK_BLOCKS_MAX);
-    let few = (THREAD_STACK_BYTES_MIN / class.size()).min(STACK_BLOCKS_MIN);
-    (full * FULL_THREADS_MAX / threads.max(FULL_THREADS_MAX)).max(few)
+    let min = (THREAD_STACK_BYTES_MIN / class.size()).min(STACK_BLOCKS_MIN);
+    (full * FULL_THREADS_MAX / threads.max(FULL_THREADS_MAX)).max(min)
 }
 
-/// Offset of the bottom slot of the class's stack in its full place.
+/// Offset of the bottom slot of the class's full extent.
 pub(crate) fn bottom_of(class: SizeClass) -> u32 {
-    Stack::of(FULL, class).bottom
+    Extent::of(FULL, class).bottom
 }
 
 #[cfg(test)]
@@ -293,24 +305,24 @@ mod tests {
     #[test]
     fn a_stack_that_is_closed_opens_where_it_was() {
         for class in SizeClass::all() {
-            for place in 0..PLACES {
-                let Stack { bottom, most } = Stack::of(place, class);
-                for held in [0, 1, most] {
-                    let top = bottom + 8 * held;
-                    let closed = Header { top, limit: bottom + 8 * most }.closed(class);
+            for index in 0..EXTENTS {
+                let Extent { bottom, max_blocks } = Extent::of(index, class);
+                for cached in [0, 1, max_blocks] {
+                    let top = bottom + 8 * cached;
+                    let closed = Header { top, limit: bottom + 8 * max_blocks }.closed(class);
                     assert!(closed.is_closed() && closed.limit <= closed.top);
-                    assert_eq!((closed.held(class), closed.room(class)), (held as usize, 0));
+                    assert_eq!((closed.held(class), closed.room(class)), (cached as usize, 0));
                     let opened = Header { top, limit: top };
                     assert_eq!((closed.closed(class), closed.opened(class)), (closed, opened));
                     assert_eq!(closed.reopened(class), Some(opened));
                     let taken = closed.taken().expect("nobody has opened it");
                     assert!(taken.is_closed() && taken.is_taken() && taken.limit <= taken.top);
-                    assert_eq!((taken.held(class), taken.room(class)), (held as usize, 0));
+                    assert_eq!((taken.held(class), taken.room(class)), (cached as usize, 0));
                     assert_eq!((taken.closed(class), taken.opened(class)), (taken, opened));
                     assert_eq!((taken.taken(), taken.reopened(class)), (None, None));
                     assert_eq!((opened.taken(), opened.reopened(class)), (None, None));
                 }
-                let slots = bottom..=bottom + 8 * most;
+                let slots = bottom..=bottom + 8 * max_blocks;
                 let apart = |top| !slots.contains(&top);
                 assert!(
                     apart(CLOSED) && apart(TAKEN),
@@ -324,16 +336,16 @@ mod tests {
         assert_eq!(new.closed(class).opened(class), new);
     }
 
-    /// In steps of what it begins with, so that little room is beyond what is used.
+    /// It grows in steps of its first capacity, so that little capacity is unused.
     #[test]
     fn a_stack_grows_by_what_it_begins_with() {
         for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
-            let most = Stack::of(FULL, class).most as usize;
+            let max_blocks = Extent::of(FULL, class).max_blocks as usize;
             let mut header = Header::default();
             for misses in 1.. {
                 header = header.grown(class);
-                assert_eq!(header.room(class), (misses * first_capacity(class)).min(most));
-                if header.room(class) == most {
+                assert_eq!(header.room(class), (misses * first_capacity(class)).min(max_blocks));
+                if header.room(class) == max_blocks {
                     break;
                 }
             }
@@ -343,7 +355,7 @@ mod tests {
 
     #[test]
     fn bottoms_of_large_stacks_lie_in_different_lines_of_their_pages() {
-        let large = SizeClass::all().filter(|&class| Stack::of(FULL, class).most >= 1024);
+        let large = SizeClass::all().filter(|&class| Extent::of(FULL, class).max_blocks >= 1024);
         let mut lines: Vec<_> = large.map(|class| bottom_of(class) % 4096 / 64).collect();
         assert_eq!(lines.len(), 13);
         lines.sort_unstable();

@@ -1,22 +1,26 @@
-//! Copying and clearing what programs ask for, by the C library, which knows the processor best; never with a lock
-//! held. By names that nothing else here uses: `crates/cabi/src/bytes.rs` has others for the engine itself.
+//! Copies and clears blocks for the program by the C library's functions, which know the processor
+//! best.
+//!
+//! Never called with a lock held, as another library may have replaced these functions. For the
+//! engine's own data, `crates/cabi/src/bytes.rs` defines `memcpy` and others; so these go by names
+//! of their own.
 
 use core::ffi::c_void;
 
 unsafe extern "C" {
-    // The libc crate does not have it.
+    // Not in the libc crate.
     fn bzero(start: *mut c_void, bytes: usize);
 }
 
-/// Copies from one block to another.
+/// Copies `bytes` bytes from one block to another.
 ///
 /// # Safety
-/// The first may be read and the second written, so far.
+/// `bytes` bytes at `from` may be read, and as many at `to` written.
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that both ranges are accessible; they may overlap.
     unsafe {
-        // Miri has no such functions.
+        // Miri does not run the C library's functions.
         if cfg!(miri) {
             from.copy_to(to, bytes);
         } else {
@@ -25,13 +29,13 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     }
 }
 
-/// Fills a block with zeros.
+/// Fills `bytes` bytes of a block with zeros.
 ///
 /// # Safety
-/// It may be written, so far.
+/// `bytes` bytes at `start` may be written.
 #[inline]
 pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the range may be written.
     unsafe {
         if cfg!(miri) {
             start.write_bytes(0, bytes);

@@ -1,6 +1,7 @@
-//! The time, from the code that the kernel maps into each process for that (vdso(7)): quick, not kept from
-//! programs by filters of system calls, and the same where another library has replaced `clock_gettime` (by one
-//! that allocates, or lies).
+//! Reads the kernel's clocks by the code that the kernel maps into each process for this (vdso(7)).
+//!
+//! It is fast, and filters of system calls cannot forbid it. Nor does it matter if another library
+//! has replaced `clock_gettime` by a function that allocates or lies.
 
 use core::ffi::c_int;
 use core::mem;
@@ -12,11 +13,11 @@ use super::syscall::call;
 
 type GetTime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// The kernel's function: null before it was looked for, and [`NONE`] where there is none.
+/// The kernel's function: null before the search for it, and [`NONE`] if there is none.
 static GET_TIME: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 const NONE: *mut u8 = ptr::without_provenance_mut(1);
 
-/// The time on one of the kernel's clocks; 0 where nobody tells.
+/// The time on one of the kernel's clocks; 0 if the kernel refuses to tell.
 pub(crate) fn time(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut found = GET_TIME.load(Ordering::Relaxed);
@@ -24,7 +25,8 @@ pub(crate) fn time(clock: libc::clockid_t) -> libc::timespec {
         found = find();
         GET_TIME.store(found, Ordering::Relaxed);
     }
-    // SAFETY: the kernel's function, which has this type and fills the struct, as the call does.
+    // SAFETY: `found` is the kernel's function, of this type. It fills the struct, as does the
+    // call.
     unsafe {
         if found == NONE || mem::transmute::<*mut u8, GetTime>(found)(clock, &mut now) != 0 {
             let _ = call!(libc::SYS_clock_gettime, clock, &raw mut now);
@@ -39,24 +41,25 @@ fn find() -> *mut u8 {
     if image.is_null() {
         return NONE;
     }
-    // SAFETY: the kernel's image, mapped as long as the process lives.
+    // SAFETY: the kernel maps its image whole, for as long as the process lives.
     unsafe { function(image, &[b"__vdso_clock_gettime\0", b"__kernel_clock_gettime\0"]) }
         .map_or(NONE, <*const u8>::cast_mut)
 }
 
-/// A function of one of these names in a shared object of the kernel's (elf(5)), whose linker script puts the names of
-/// symbols behind the symbols.
+/// Finds a function of one of these names in a shared object of the kernel's (elf(5)). The
+/// kernel's linker script puts the string table right behind the symbols, so the distance tells
+/// their number.
 ///
 /// # Safety
-/// The image lies there as a whole.
+/// `image` is a whole ELF image, with true headers.
 unsafe fn function(image: *const u8, names: &[&[u8]]) -> Option<*const u8> {
     const DYNAMIC: u32 = 2;
     const LOAD: u32 = 1;
     const END: u64 = 0;
-    const NAMES: u64 = 5;
+    const STRINGS: u64 = 5;
     const SYMBOLS: u64 = 6;
-    const NAMES_BYTES: u64 = 10;
-    // SAFETY: the caller's: what the image says of itself is true.
+    const STRINGS_BYTES: u64 = 10;
+    // SAFETY: the caller guarantees a whole image, whose headers say where everything lies.
     unsafe {
         let header = image.cast::<libc::Elf64_Ehdr>();
         let segments = image.add((*header).e_phoff as usize).cast::<libc::Elf64_Phdr>();
@@ -65,31 +68,31 @@ unsafe fn function(image: *const u8, names: &[&[u8]]) -> Option<*const u8> {
             all.find(|&segment| (*segment).p_type == kind)
         };
         let loaded = segment(LOAD)?;
-        // Addresses in the image count from here.
+        // Addresses in the image are relative to this base.
         let base = image.wrapping_add((*loaded).p_offset as usize);
         let base = base.wrapping_sub((*loaded).p_vaddr as usize);
         let mut entry = image.add((*segment(DYNAMIC)?).p_offset as usize).cast::<[u64; 2]>();
-        let (mut all_names, mut symbols, mut names_bytes) = (0, 0, 0);
+        let (mut strings, mut symbols, mut strings_bytes) = (0, 0, 0);
         while (*entry)[0] != END {
             let [key, value] = *entry;
             match key {
-                NAMES => all_names = value,
+                STRINGS => strings = value,
                 SYMBOLS => symbols = value,
-                NAMES_BYTES => names_bytes = value,
+                STRINGS_BYTES => strings_bytes = value,
                 _ => {}
             }
             entry = entry.add(1);
         }
-        let count = all_names.checked_sub(symbols)? as usize / size_of::<libc::Elf64_Sym>();
+        let count = strings.checked_sub(symbols)? as usize / size_of::<libc::Elf64_Sym>();
         let symbols = base.wrapping_add(symbols as usize).cast::<libc::Elf64_Sym>();
-        let all_names = base.wrapping_add(all_names as usize);
+        let strings = base.wrapping_add(strings as usize);
         for symbol in (0..count).map(|nth| symbols.add(nth)) {
             let (at, value) = ((*symbol).st_name as usize, (*symbol).st_value as usize);
-            let is = |name: &[u8]| {
-                at + name.len() <= names_bytes as usize
-                    && name.iter().enumerate().all(|(nth, &byte)| *all_names.add(at + nth) == byte)
+            let is_named = |name: &[u8]| {
+                at + name.len() <= strings_bytes as usize
+                    && name.iter().enumerate().all(|(nth, &byte)| *strings.add(at + nth) == byte)
             };
-            if (*symbol).st_shndx != 0 && names.iter().any(|name| is(name)) {
+            if (*symbol).st_shndx != 0 && names.iter().any(|name| is_named(name)) {
                 return Some(base.wrapping_add(value));
             }
         }
@@ -106,7 +109,7 @@ mod tests {
         for clock in [libc::CLOCK_MONOTONIC_COARSE, libc::CLOCK_BOOTTIME] {
             let (mut before, mut after) = (time(clock), time(clock));
             let now = time(clock);
-            // SAFETY: these fill a struct.
+            // SAFETY: both calls fill the struct that they are given.
             unsafe {
                 libc::clock_gettime(clock, &mut after);
                 let _ = call!(libc::SYS_clock_gettime, clock, &raw mut before);
@@ -114,7 +117,7 @@ mod tests {
             let close = |other: libc::timespec| (now.tv_sec - other.tv_sec).abs() < 60;
             assert!(now.tv_sec > 0 && close(before) && close(after));
         }
-        // An emulator may have none; a kernel that has one has this function in it.
+        // An emulator may map no image. A kernel that maps one has this function in it.
         let image = auxiliary::value(libc::AT_SYSINFO_EHDR);
         assert_eq!(image == 0, GET_TIME.load(Ordering::Relaxed) == NONE);
     }

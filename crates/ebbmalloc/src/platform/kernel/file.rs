@@ -1,6 +1,8 @@
-//! Opening, reading, writing and closing files. The C library's functions for these are cancellation points
-//! (POSIX.1-2024, XSH 2.9.5.2), and malloc and its relatives must be none: a thread that `pthread_cancel` ended
-//! here would leave the engine's locks taken. So these make the system calls themselves.
+//! Opens, reads, writes and closes files by direct system calls.
+//!
+//! The C library's functions for files are cancellation points (POSIX.1-2024, XSH 2.9.5.2), and
+//! malloc and its relatives must not be. A thread that `pthread_cancel` ended here would leave the
+//! engine's locks taken.
 
 use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
@@ -8,70 +10,73 @@ use core::ptr;
 
 use super::syscall::call;
 
-/// Opens a file for reading; `None` if that is not possible.
+/// Opens a file for reading. `None` if it cannot be opened.
 pub(crate) fn open(path: &CStr) -> Option<c_int> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: the path ends in a zero byte.
+    // SAFETY: the kernel reads the path, which ends in a zero byte.
     let file = unsafe { call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
     file.ok().map(|file| file as c_int)
 }
 
-/// Reads what comes next, as much as there is room for at most; 0 at the end, or if it cannot be read.
+/// Reads the next bytes into `buffer`; returns their number. 0 at the end of the file, or on an
+/// error.
 pub(crate) fn read(file: c_int, buffer: &mut [u8]) -> usize {
-    // SAFETY: the buffer is as long as said.
+    // SAFETY: the kernel fills at most the length of the buffer.
     unsafe { call!(libc::SYS_read, file, buffer.as_mut_ptr(), buffer.len()) }.unwrap_or(0)
 }
 
-/// Writes as much as it can; false if that was nothing. What a program would be told by a signal, and by default be ended: that nobody reads
-/// (SIGPIPE), or that the file may not grow (SIGXFSZ, by RLIMIT_FSIZE), is no business of its own here.
+/// Writes as much of `text` as possible. False if nothing was written.
+///
+/// Hides two signals from the program, which by default would end it: SIGPIPE, if the reader of a
+/// pipe is gone, and SIGXFSZ, if RLIMIT_FSIZE forbids the file to grow.
 pub(crate) fn write_all(file: c_int, text: &[u8]) -> bool {
     const UNWANTED: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
     let before = change_mask(libc::SIG_BLOCK, UNWANTED);
-    // Those that waited before are the program's. Where it lets them in, none does.
-    let waiting = if before & UNWANTED == 0 { 0 } else { pending() };
-    let written = write_rest(file, text);
-    while written < text.len() && take_pending(UNWANTED & !waiting) {}
+    // Signals that were pending before are the program's. If it blocks neither, neither is pending.
+    let pending_before = if before & UNWANTED == 0 { 0 } else { pending() };
+    let written = write(file, text);
+    while written < text.len() && take_pending(UNWANTED & !pending_before) {}
     change_mask(libc::SIG_SETMASK, before);
     written > 0
 }
 
-/// Bytes of a set of signals, as the kernel counts them.
+/// Bytes of the kernel's type for a set of signals.
 const SET_BYTES: usize = size_of::<u64>();
 
-/// Changes which signals wait in this thread; those that did before.
+/// Changes which signals this thread blocks. Returns those that it blocked before.
 fn change_mask(how: c_int, signals: u64) -> u64 {
     let mut before = 0u64;
-    // SAFETY: reads a set and fills another.
+    // SAFETY: the kernel reads one set and fills the other.
     let (new, old) = (&raw const signals, &raw mut before);
     let _ = unsafe { call!(libc::SYS_rt_sigprocmask, how, new, old, SET_BYTES) };
     before
 }
 
-/// Which signals wait for this thread or for the process.
+/// Which signals are pending for this thread or for the process.
 fn pending() -> u64 {
-    let mut waiting = 0u64;
-    // SAFETY: fills a set.
-    let _ = unsafe { call!(libc::SYS_rt_sigpending, &raw mut waiting, SET_BYTES) };
-    waiting
+    let mut set = 0u64;
+    // SAFETY: the kernel fills the set.
+    let _ = unsafe { call!(libc::SYS_rt_sigpending, &raw mut set, SET_BYTES) };
+    set
 }
 
-/// Takes one of these signals away if it waits; false if none does.
+/// Discards one pending signal of these. False if none is pending.
 fn take_pending(signals: u64) -> bool {
     if pending() & signals == 0 {
         return false;
     }
     let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let info = ptr::null_mut::<libc::siginfo_t>();
-    // SAFETY: reads a set and a time.
+    // SAFETY: the kernel reads the set and the time.
     let (set, time) = (&raw const signals, &raw const at_once);
     unsafe { call!(libc::SYS_rt_sigtimedwait, set, info, time, SET_BYTES) }.is_ok()
 }
 
-/// Writes as much as it can: so many bytes.
-fn write_rest(file: c_int, text: &[u8]) -> usize {
+/// Writes as much of `text` as possible. Returns the number of bytes.
+fn write(file: c_int, text: &[u8]) -> usize {
     let mut rest = text;
     while !rest.is_empty() {
-        // SAFETY: the buffer is as long as said.
+        // SAFETY: the kernel reads no more than the length of `rest`.
         match unsafe { call!(libc::SYS_write, file, rest.as_ptr(), rest.len()) } {
             Ok(0) | Err(_) => break,
             Ok(written) => rest = &rest[written..],
@@ -80,37 +85,38 @@ fn write_rest(file: c_int, text: &[u8]) -> usize {
     text.len() - rest.len()
 }
 
-/// Closes a file that [`open`] has opened.
+/// Closes a file that [`open`] opened.
 pub(crate) fn close(file: c_int) {
-    // SAFETY: the caller's own descriptor.
+    // SAFETY: the descriptor is the caller's own.
     let _ = unsafe { call!(libc::SYS_close, file) };
 }
 
-/// Reads the start of a file that consists of words; how many.
+/// Reads the first words of a file into `words`. Returns their number.
 pub(crate) fn read_words(path: &CStr, words: &mut [usize]) -> usize {
     let Some(file) = open(path) else { return 0 };
     let bytes = size_of_val(words);
-    // SAFETY: the buffer is as long as said, and any bytes are words.
+    // SAFETY: the kernel fills at most the length of `words`, and any bytes make valid words.
     let read = unsafe { call!(libc::SYS_read, file, words.as_mut_ptr(), bytes) };
     close(file);
     read.unwrap_or(0) / size_of::<usize>()
 }
 
-/// A descriptor of the same file from `least` on, which goes when another program is run.
-pub(crate) fn duplicate(file: c_int, least: c_int) -> Option<c_int> {
-    // SAFETY: touches no memory.
-    let copy = unsafe { call!(libc::SYS_fcntl, file, libc::F_DUPFD_CLOEXEC, least) };
+/// Duplicates a descriptor; the copy has a number of at least `min`, and is closed on exec.
+pub(crate) fn duplicate(file: c_int, min: c_int) -> Option<c_int> {
+    // SAFETY: the call touches no memory.
+    let copy = unsafe { call!(libc::SYS_fcntl, file, libc::F_DUPFD_CLOEXEC, min) };
     copy.ok().map(|copy| copy as c_int)
 }
 
-/// What the kernel knows of the file at a path, or without one, of the open file of a descriptor.
+/// Status of the file at `path`, or if that is empty, of the open file of descriptor `file`.
 pub(crate) fn status(file: c_int, path: &CStr) -> Option<libc::statx> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
-    let (at, wanted) = (status.as_mut_ptr(), libc::STATX_BASIC_STATS);
+    let (out, fields) = (status.as_mut_ptr(), libc::STATX_BASIC_STATS);
     let flags = if path.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
-    // SAFETY: the path ends in a zero byte; the kernel fills the struct, of which all zero bytes are valid.
+    // SAFETY: the path ends in a zero byte. The kernel fills the struct, for which all-zero bytes
+    // are valid too.
     unsafe {
-        call!(libc::SYS_statx, file, path.as_ptr(), flags, wanted, at).ok()?;
+        call!(libc::SYS_statx, file, path.as_ptr(), flags, fields, out).ok()?;
         Some(status.assume_init())
     }
 }

@@ -1,4 +1,4 @@
-//! Sleeping and waking on a word, and asking the kernel what it reads there: futex(2).
+//! Sleeps and wakes on a word, and has the kernel compare a word with a value: futex(2).
 
 use core::ffi::c_int;
 use core::ptr;
@@ -12,17 +12,17 @@ use super::syscall::call;
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let no_timeout = ptr::null::<libc::timespec>();
-    // SAFETY: the word outlives the call; a null timeout waits without limit.
+    // SAFETY: the word outlives the call. A null timeout waits without limit.
     let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
 }
 
-/// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. Uses futex(2), which filters
-/// of system calls allow where threads may wait.
+/// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. By futex(2), which a filter
+/// of system calls allows wherever threads may wait.
 #[cold]
 pub(crate) fn sleep_ms(ms: u32) {
     const SECOND_NS: i64 = 1_000_000_000;
     let word = AtomicU32::new(0);
-    // Until a time of this clock.
+    // FUTEX_WAIT_BITSET takes an absolute time, of CLOCK_MONOTONIC.
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut until = clock::time(libc::CLOCK_MONOTONIC);
     let ns = until.tv_nsec as i64 + ms as i64 * 1_000_000;
@@ -36,12 +36,12 @@ pub(crate) fn sleep_ms(ms: u32) {
     while sleep() == Err(libc::EINTR) {}
 }
 
-/// What the kernel says of this word, which it reads: whether it holds `value`, or else an error, EFAULT where
-/// it cannot be read. Nobody waits for the word, so nothing happens there.
+/// Has the kernel read this word: whether it holds `value`, or an error, EFAULT if the word cannot
+/// be read. Has no effect, as no thread waits on the word.
 pub(crate) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
-    // Where the word has this value, wakes none of those that wait for it, and moves none to another.
+    // If the word has this value, wakes none of its waiters, and moves none to another word.
     let (operation, none) = (libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG, 0_usize);
-    // SAFETY: nothing is written.
+    // SAFETY: the kernel only reads the word, and copes with any address.
     match unsafe { call!(libc::SYS_futex, word, operation, none, none, word, value) } {
         Err(libc::EAGAIN) => Ok(false),
         Err(error) => Err(error),
@@ -54,7 +54,7 @@ pub(crate) fn holds(word: *const u32, value: u32) -> Result<bool, c_int> {
 #[inline(never)]
 pub(crate) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: waking reads nothing through the address.
+    // SAFETY: waking accesses no memory.
     let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 

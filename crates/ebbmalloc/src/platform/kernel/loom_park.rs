@@ -1,5 +1,7 @@
-//! Sleeping and waking on a word under loom: as futex(2) promises, a sleeper looks at the word and
-//! goes to sleep in one step, so a lost wake-up is a deadlock, which loom reports.
+//! Sleeps and wakes on a word under loom.
+//!
+//! As with futex(2), a sleeper checks the word and goes to sleep in one step. So a lost wake-up is
+//! a deadlock, which loom reports.
 
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
@@ -16,7 +18,7 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
 }
 
 pub(crate) fn futex_wake(_: &AtomicU32) {
-    // All of them, as they may sleep on different words; a sleeper looks again anyway.
+    // Wakes all, as they may sleep on different words. A sleeper checks its word again anyway.
     let _sleepers = SLEEPERS.0.lock().unwrap();
     SLEEPERS.1.notify_all();
 }

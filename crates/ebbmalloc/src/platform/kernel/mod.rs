@@ -1,4 +1,4 @@
-//! The kernel without the C library: system calls, files, the clock, and waiting on a word.
+//! Talks to the kernel without the C library: system calls, files, the clock, waiting on a word.
 //! No function here allocates or changes `errno`.
 
 // Lowest first: each uses only modules above it in this list.

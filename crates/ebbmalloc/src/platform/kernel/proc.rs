@@ -1,11 +1,11 @@
-//! What /proc and /sys tell, read without allocating and without the C library's help.
+//! Reads /proc and /sys, without allocating and without the C library.
 
 use core::ffi::CStr;
 
 use super::file;
 use super::syscall::call;
 
-/// Reads the start of a file; what could be read, empty if nothing.
+/// Reads the start of a file into `buffer`. Returns the part that was read; empty on an error.
 pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     let Some(file) = file::open(path) else { return &buffer[..0] };
     let n = file::read(file, buffer);
@@ -13,12 +13,13 @@ pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     &buffer[..n]
 }
 
-/// A variable of the environment that the process was started with, where the C library does not
-/// know it yet: /proc/self/environ, entries that end in a zero byte.
+/// Copies a variable of the environment that the process was started with into `buffer`, cut to
+/// fit. Returns its length there. Reads /proc/self/environ, for when the C library has not started
+/// yet.
 #[cold]
 pub(crate) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
     let mut chunk = [0; 512];
-    // Bytes of the entry seen so far that agree with "NAME="; none after a disagreement.
+    // Bytes of the current entry that match "NAME="; `None` after a mismatch.
     let mut matched = Some(0);
     let mut length = 0;
     {
@@ -62,22 +63,22 @@ pub(crate) fn numbers(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The last CPU in a list such as "0-3,8-11".
+/// The highest CPU in a list such as "0-3,8-11".
 pub(crate) fn highest_number(list: &[u8]) -> Option<usize> {
     numbers(list).max()
 }
 
-/// Field `index` of /proc/self/statm: 0 is the address space in use, 1 what is resident, in pages.
+/// Field `index` of /proc/self/statm, in pages: 0 is mapped memory, 1 resident memory.
 pub(crate) fn status_pages(index: usize) -> usize {
     let mut text = [0; 128];
     numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
 }
 
-/// What times in /proc count in, on all 64-bit machines that the engine runs on (`USER_HZ`).
+/// The unit of times in /proc (`USER_HZ`), on all 64-bit machines that the engine runs on.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// When this process started, in microseconds since boot: field 22 of proc_pid_stat(5), which
-/// counts in ticks. The name in field 2 may contain anything, so counting starts behind it.
+/// The start of this process in microseconds since boot: field 22 of proc_pid_stat(5), in ticks.
+/// Fields are counted from behind the name in field 2, which may contain anything.
 pub(crate) fn start_us() -> Option<u64> {
     let mut text = [0; 1024];
     let text = read_file(c"/proc/self/stat", &mut text);
@@ -86,10 +87,10 @@ pub(crate) fn start_us() -> Option<u64> {
     Some(numbers(field).next()? as u64 * (1_000_000 / TICKS_PER_SECOND))
 }
 
-/// How many CPUs this thread may run on, counted up to the last of them.
+/// The highest CPU that this thread may run on, plus one.
 pub(crate) fn affinity_cpus() -> usize {
     let mut mask = [0u64; 128];
-    // SAFETY: the kernel fills at most as many bytes as said.
+    // SAFETY: the kernel fills at most the size of `mask`.
     let filled =
         unsafe { call!(libc::SYS_sched_getaffinity, 0, size_of_val(&mask), mask.as_mut_ptr()) };
     if filled.is_err() {

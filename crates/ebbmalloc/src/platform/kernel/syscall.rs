@@ -1,10 +1,12 @@
-//! System calls, made directly: a preloaded library may have replaced any function of the C library by one that
-//! allocates, and these must not come back to the allocator. They leave `errno` alone.
+//! Makes system calls directly, and leaves `errno` alone.
+//!
+//! A preloaded library may have replaced any function of the C library by one that allocates. The
+//! engine's calls must not come back to the engine.
 
 use core::ffi::{c_int, c_void};
 
-/// Makes a system call: its number, then up to six arguments, which are numbers or thin pointers. The result is
-/// what the kernel returns, or the number of the error. Unsafe, as the call may do anything.
+/// Makes a system call: its number, then up to six arguments, numbers or thin pointers. Returns the
+/// kernel's result, or the number of the error. Unsafe, as the call may do anything.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
@@ -12,7 +14,7 @@ macro_rules! call {
     };
 }
 
-/// The same by the C library.
+/// Makes a system call by the C library, on other processors and under Miri.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 macro_rules! call {
     ($number:expr $(, $argument:expr)* $(,)?) => {
@@ -25,7 +27,7 @@ pub(crate) use call;
 /// Makes a system call by the processor's instruction for it.
 ///
 /// # Safety
-/// Whatever the call asks for.
+/// The arguments meet the contract of that system call.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 #[inline]
 pub(crate) unsafe fn direct<const N: usize>(
@@ -35,7 +37,8 @@ pub(crate) unsafe fn direct<const N: usize>(
     let mut six = [0; 6];
     six[..N].copy_from_slice(&arguments);
     let result: usize;
-    // SAFETY: the caller's. The kernel changes no register but these, and nothing on the stack.
+    // SAFETY: the caller guarantees the call's own contract. The kernel changes only the registers
+    // named here, and nothing on the stack.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         core::arch::asm!(
@@ -52,7 +55,7 @@ pub(crate) unsafe fn direct<const N: usize>(
             options(nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees the call's own contract. The kernel changes only x0.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         core::arch::asm!(
@@ -70,10 +73,10 @@ pub(crate) unsafe fn direct<const N: usize>(
     outcome(result)
 }
 
-/// What a system call's result means: the last 4,095 numbers are errors, negated.
+/// Splits a system call's result: the highest 4,095 numbers are errors, negated.
 #[cfg_attr(
     any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))),
-    allow(dead_code, reason = "the C library tells them apart there")
+    allow(dead_code, reason = "the C library tells errors apart there")
 )]
 #[inline]
 fn outcome(result: usize) -> Result<usize, c_int> {
@@ -83,23 +86,23 @@ fn outcome(result: usize) -> Result<usize, c_int> {
     }
 }
 
-/// What `call` returns; -1 means the error that is in `errno`, which is put back.
+/// Runs `call`, whose result of -1 means the error in `errno`. Restores `errno`.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn by_libc(call: impl FnOnce() -> libc::c_long) -> Result<usize, c_int> {
     super::errno::keeping_errno(|| match call() {
-        // SAFETY: the address of this thread's errno is valid while the thread lives.
+        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
         -1 => Err(unsafe { *libc::__errno_location() }),
         result => Ok(result as usize),
     })
 }
 
-/// In place of a descriptor.
+/// The descriptor of an anonymous mapping.
 const NO_FILE: c_int = -1;
 
-/// Maps memory of no file: mmap(2).
+/// Maps private anonymous memory: mmap(2).
 ///
 /// # Safety
-/// With MAP_FIXED, what is mapped there is the caller's.
+/// With MAP_FIXED, the caller owns the mappings in this range.
 pub(crate) unsafe fn map(
     address: *mut c_void,
     bytes: usize,
@@ -107,26 +110,27 @@ pub(crate) unsafe fn map(
     flags: c_int,
 ) -> Result<*mut c_void, c_int> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: the caller's.
+    // SAFETY: the kernel picks a free range, or the caller owns the one that it replaces.
     let start = unsafe { call!(libc::SYS_mmap, address, bytes, access, flags, NO_FILE, 0_usize) }?;
     Ok(core::ptr::with_exposed_provenance_mut(start))
 }
 
-/// Undoes [`map`]: munmap(2). False if the kernel refuses, as where that would make too many mappings.
+/// Undoes [`map`]: munmap(2). False if the kernel refuses, for example since splitting a mapping
+/// would make too many.
 ///
 /// # Safety
-/// The range is the caller's, and nobody uses it any more.
+/// The caller owns the range, and no code uses it any more.
 pub(crate) unsafe fn unmap(start: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the range is its own and unused.
     unsafe { call!(libc::SYS_munmap, start, bytes) }.is_ok()
 }
 
-/// Tells the kernel how memory is used: madvise(2).
+/// Advises the kernel about a range of memory: madvise(2).
 ///
 /// # Safety
-/// The range is the caller's; some advice ends its contents.
+/// The caller owns the range. With advice that discards the contents, no code uses them any more.
 pub(crate) unsafe fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> Result<(), c_int> {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the range is its own, and its contents dead if discarded.
     unsafe { call!(libc::SYS_madvise, start, bytes, advice) }.map(|_| ())
 }
 
@@ -140,19 +144,20 @@ mod tests {
         assert_eq!([usize::MAX, usize::MAX - 4094].map(outcome), [1, 4095].map(Err));
     }
 
-    /// Each argument arrives, in its place, and `errno` stays.
+    /// Each argument arrives in its position, and `errno` stays.
     #[test]
     #[cfg(not(miri))]
     fn calls_with_none_to_six_arguments() {
         let page = 4096 * 16;
-        // SAFETY: calls that ask for numbers, or for memory of this test's own; this thread's errno.
+        // SAFETY: these calls return numbers or map memory of this test's own. `errno` is this
+        // thread's.
         unsafe {
             *libc::__errno_location() = 4321;
             assert_eq!(call!(libc::SYS_getpid), Ok(std::process::id() as usize));
             assert_eq!(call!(libc::SYS_close, NO_FILE), Err(libc::EBADF));
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // The offset of a mapping must be a multiple of the page size, also where there is no file.
+            // The offset must be a multiple of the page size, also without a file.
             let odd = call!(libc::SYS_mmap, 0_usize, page, access, flags, NO_FILE, 1_usize);
             assert_eq!(odd, Err(libc::EINVAL));
             let start = map(core::ptr::null_mut(), page, access, 0).unwrap();
@@ -169,7 +174,7 @@ mod tests {
     #[cfg(not(miri))]
     fn advice_that_the_kernel_does_not_know_is_refused() {
         let bytes = 4096 * 16;
-        // SAFETY: memory of this test's own.
+        // SAFETY: this test maps the memory itself.
         unsafe {
             let start = map(core::ptr::null_mut(), bytes, libc::PROT_READ, 0).unwrap();
             assert_eq!(advise(start, bytes, -1), Err(libc::EINVAL));

@@ -1,12 +1,12 @@
-//! Variables that some C libraries have and others do not.
+//! Finds symbols that some C libraries have and others lack.
 
-/// The address of a variable of the C library; null where it has none of that name: a weak symbol's entry
-/// in the global offset table.
+/// The address of a symbol of this name; null if the process has none. It is the weak symbol's
+/// entry in the global offset table.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 macro_rules! weak {
     ($name:literal) => {{
         let address: *const u8;
-        // SAFETY: reads a word that the linker or the loader has filled.
+        // SAFETY: reads an entry of the table, which the linker or the loader filled.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $name),
@@ -23,7 +23,7 @@ macro_rules! weak {
 macro_rules! weak {
     ($name:literal) => {{
         let address: *const u8;
-        // SAFETY: as above.
+        // SAFETY: reads an entry of the table, which the linker or the loader filled.
         unsafe {
             core::arch::asm!(
                 concat!(".weak ", $name),

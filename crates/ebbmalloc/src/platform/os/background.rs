@@ -1,4 +1,4 @@
-//! A thread of the engine's own, and what it needs to work behind the back of a program.
+//! Starts and stops a thread of the engine's own, hidden from the program.
 
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
@@ -11,18 +11,20 @@ use crate::platform::kernel::syscall::{advise, call, map};
 use crate::platform::kernel::weak::weak;
 use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 
-/// The least stack of the thread, in bytes. It needs a page or two; but handlers of the program's may run on it.
+/// The smallest stack of the thread. The engine uses a page or two, but the program's signal
+/// handlers may run on it too.
 const STACK_MIN_BYTES: usize = 256 << 10;
 
-/// Signals that an instruction of a thread raises in this thread, and none other can take. SIGABRT is none of them:
-/// abort(3) unblocks it.
+/// Signals that an instruction raises in its own thread, which alone can take them. SIGABRT need
+/// not be among them, as abort(3) unblocks it.
 const OWN_SIGNALS: [c_int; 6] =
     [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// Starts a thread that runs `work`. A handle of it for [`join`]; none where there can be none.
+/// Starts a thread that runs `work`. Returns its handle for [`join`], or `None` if it cannot be
+/// started.
 ///
-/// Only by calls that any pthread_create makes: a program may have forbidden the others, on pain of death. So the thread has
-/// the name, the CPUs and the priority of the caller.
+/// Makes only the system calls that any pthread_create makes: a filter of the program's may kill
+/// for others. So the thread inherits name, CPUs and priority from the caller.
 pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
     mark_process();
     keeping_errno(|| {
@@ -30,8 +32,8 @@ pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let mut stack_bytes = 0;
         let argument = work as *mut c_void;
-        // SAFETY: each call fills or reads what it is given, all of which live as long; `thread` is filled where
-        // pthread_create says 0.
+        // SAFETY: all arguments outlive their calls. The attributes are used only between a
+        // successful init and destroy; `thread` is filled if pthread_create returns 0.
         unsafe {
             if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
                 return None;
@@ -49,8 +51,8 @@ pub(super) fn start(work: extern "C" fn()) -> Option<usize> {
     })
 }
 
-/// Waits until a thread of [`start`]'s has ended. The child of a bare clone(2) has no such thread,
-/// and does not wait.
+/// Waits until a thread of [`start`] has ended. Returns at once in the child of a bare clone(2),
+/// which has no such thread.
 pub(super) fn join(thread: usize) {
     let page = PAGE.load(Ordering::Relaxed);
     // SAFETY: the page is never unmapped.
@@ -59,22 +61,23 @@ pub(super) fn join(thread: usize) {
     }
     keeping_errno(|| {
         without_cancellation(|| {
-            // SAFETY: a thread that was started above, and that nobody else waits for.
+            // SAFETY: `start` returned the thread, and the caller joins it once.
             unsafe { libc::pthread_join(thread as libc::pthread_t, ptr::null_mut()) };
         });
     });
 }
 
-/// A page that the kernel clears in children (MADV_WIPEONFORK). Its first byte is 1 in a process
-/// that has started a thread. Null before, or where no page can be had.
+/// A page that the kernel clears in forked children (MADV_WIPEONFORK). Its first byte is 1 in a
+/// process that has started a thread. Null before the first thread, or if no page could be mapped.
 static PAGE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 
-/// Notes that this process has a thread to join. One thread at a time.
+/// Notes that this process has a thread to join. Called by one thread at a time.
 fn mark_process() {
     let mut page = PAGE.load(Ordering::Relaxed);
     if page.is_null() {
         let (bytes, access) = (page_size(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: new memory, at any address. Before Linux 4.14 the kernel wipes nothing.
+        // SAFETY: this maps new memory at any free address. Before Linux 4.14 the kernel wipes
+        // nothing.
         unsafe {
             let Ok(new) = map(ptr::null_mut(), bytes, access, 0) else { return };
             let _ = advise(new, bytes, libc::MADV_WIPEONFORK);
@@ -82,18 +85,19 @@ fn mark_process() {
         }
         PAGE.store(page, Ordering::Relaxed);
     }
-    // SAFETY: never unmapped.
+    // SAFETY: the page is writable, and never unmapped.
     unsafe { page.write_volatile(1) };
 }
 
-/// Calls a function that is a cancellation point, as malloc must be none (pthread_setcancelstate(3)).
+/// Calls a function that is a cancellation point with cancellation disabled
+/// (pthread_setcancelstate(3)): malloc must not be a cancellation point.
 fn without_cancellation(call: impl FnOnce()) {
     const DISABLE: c_int = 1;
     unsafe extern "C" {
         fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     }
     let (mut before, mut none) = (0, 0);
-    // SAFETY: fills what it is given; nothing is left undone in between.
+    // SAFETY: both calls fill the variable that they are given.
     unsafe {
         pthread_setcancelstate(DISABLE, &mut before);
         call();
@@ -101,21 +105,22 @@ fn without_cancellation(call: impl FnOnce()) {
     }
 }
 
-/// Runs `work` while no signal interrupts the calling thread but its own. What it starts inherits that.
+/// Runs `work` while the calling thread blocks all signals but [`OWN_SIGNALS`] and [`RESERVED`]. A
+/// thread that `work` starts inherits the mask.
 fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
     let own = OWN_SIGNALS.iter().fold(0, |set, &signal| set | 1 << (signal - 1));
-    let before = mask(!(own | RESERVED));
+    let before = set_mask(!(own | RESERVED));
     let result = work();
-    mask(before);
+    set_mask(before);
     result
 }
 
-/// Signals that the C library has for itself, and by which it makes all threads change their user, for example:
-/// the first two or three of the kernel's real-time signals. Signal n is bit n - 1.
+/// Signals that the C library uses itself, for example to make all threads change their user. They
+/// are the first two or three real-time signals of the kernel. Signal n is bit n - 1.
 const RESERVED: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
-/// Has these signals wait in the calling thread, and no others; which did before.
-fn mask(signals: u64) -> u64 {
+/// Makes the calling thread block exactly these signals. Returns those that it blocked before.
+fn set_mask(signals: u64) -> u64 {
     let mut before = 0_u64;
     let (new, old, bytes) = (&raw const signals, &raw mut before, size_of::<u64>());
     // SAFETY: the kernel reads one set and fills the other.
@@ -124,23 +129,24 @@ fn mask(signals: u64) -> u64 {
 }
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` was given a function of this type.
+    // SAFETY: `start` passed a function of this type.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
     ptr::null_mut()
 }
 
-/// Waits so long, or until the bell rings.
+/// Implements [`super::interface::OsThreads::doze_ms`].
 pub(super) fn doze_ms(bell: &Bell, ms: u32) {
     let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: reads the time; the bell outlives the call.
+    // SAFETY: the kernel reads the time. The bell outlives the call.
     let _ = unsafe { call!(libc::SYS_futex, bell.as_ptr(), operation, 0, &raw const time) };
 }
 
+/// Implements [`super::interface::OsThreads::ring`].
 pub(super) fn ring(bell: &Bell) {
     bell.store(1, Ordering::Release);
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: waking reads nothing through the address.
+    // SAFETY: waking accesses no memory.
     let _ = unsafe { call!(libc::SYS_futex, bell.as_ptr(), operation, 1) };
 }
 
@@ -149,25 +155,27 @@ pub(super) fn is_first() -> bool {
     is_single() || !not_first()
 }
 
-/// True only if the process has one thread for certain: glibc never says so where it is not.
+/// Whether the process certainly has one thread only. glibc's variable is never true if there are
+/// more.
 pub(super) fn is_single() -> bool {
-    told_single() == Some(true)
+    libc_single_threaded() == Some(true)
 }
 
-/// What the C library says, if it does.
-fn told_single() -> Option<bool> {
+/// The C library's variable that tells of one thread, if it has it.
+fn libc_single_threaded() -> Option<bool> {
     let single = weak!("__libc_single_threaded");
-    // SAFETY: the C library's variable, which may change at any time.
+    // SAFETY: the address is the variable's, which may change at any time.
     (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
 }
 
-/// Set-up asks first in most programs. Later each thread asks for its own number, once.
+/// Whether the calling thread is not the first. Makes a system call only the first time in a
+/// process and in each thread; in most programs set-up is the first to call.
 fn not_first() -> bool {
-    /// The number of the process, and so of its first thread; 0 before it is known.
+    /// The number of the process, which is that of its first thread; 0 before it is known.
     static PROCESS: AtomicU32 = AtomicU32::new(0);
     let mut process = PROCESS.load(Ordering::Relaxed);
     if process == 0 {
-        // SAFETY: asks for a number.
+        // SAFETY: the call touches no memory.
         process = unsafe { call!(libc::SYS_getpid) }.map_or(0, |number| number as u32);
         PROCESS.store(process, Ordering::Relaxed);
     }

@@ -1,4 +1,5 @@
-//! Accesses that the processor refuses: told to whoever watches, before the signal does what it would have done.
+//! Calls a watcher on accesses that fault (SIGSEGV), before the signal's previous action takes
+//! place.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
@@ -9,28 +10,29 @@ use super::end::{raise, reset};
 use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::sync::{AtomicPtr, Ordering};
 
-/// Who is told: of the address, and of the instruction.
+/// A function that takes the addresses of the access and of the instruction.
 type Watcher = extern "C" fn(usize, usize);
 
-/// Null before anybody watches.
+/// The watcher; null before there is one.
 static WATCHER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// What was to happen before anybody watched.
+/// The action of SIGSEGV before there was a watcher.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: written before the handler that reads it is installed.
+// SAFETY: `watch` writes it once, before it installs the handler that reads it.
 unsafe impl Sync for Previous {}
 
 static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::zeroed()));
 
-/// Has `watcher` told of each SIGSEGV that an access raises. Once in a process. The handler runs on the thread's alternate
-/// stack, if it has one.
+/// Calls `watcher` on each SIGSEGV that an access raises. Called once in a process. The handler
+/// runs on the thread's alternate stack, if it has one.
 pub(super) fn watch(watcher: Watcher) {
     let watcher = (watcher as *const c_void).cast_mut();
     if !WATCHER.swap(watcher, Ordering::AcqRel).is_null() {
         return;
     }
-    // SAFETY: all zero bytes are a valid action, with an empty mask; nobody else has PREVIOUS yet.
+    // SAFETY: all-zero bytes are a valid action, with an empty mask. Only the first call comes
+    // here, and PREVIOUS is not read before the handler is installed.
     keeping_errno(|| unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = on_fault as *const c_void as usize;
@@ -42,7 +44,7 @@ pub(super) fn watch(watcher: Watcher) {
 }
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: as the kernel passes them; the watcher is what `watch` stored.
+    // SAFETY: the kernel passes valid pointers. The watcher is the function that `watch` stored.
     keeping_errno(|| unsafe {
         let by_access = (*info).si_code > 0;
         let watcher = WATCHER.load(Ordering::Acquire);
@@ -50,26 +52,27 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             let watcher = mem::transmute::<*mut c_void, Watcher>(watcher);
             watcher((*info).si_addr().addr(), instruction(context));
         }
-        go_on(signal, info, context);
+        run_previous(signal, info, context);
     });
 }
 
-/// Does what would have happened without us.
+/// Runs the previous action of the signal.
 ///
 /// # Safety
-/// The arguments are those of a signal handler.
-unsafe fn go_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// The kernel passed the arguments to a handler of this signal.
+unsafe fn run_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     type Plain = extern "C" fn(c_int);
     type Informed = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    // SAFETY: written before this handler was installed; a handler has the type that its flags say.
+    // SAFETY: PREVIOUS was written before this handler was installed. Its flags tell the type of
+    // its handler.
     unsafe {
         let previous = (*PREVIOUS.0.get()).assume_init_ref();
         let by_access = (*info).si_code > 0;
         match previous.sa_sigaction {
             libc::SIG_IGN if !by_access => {}
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The access is tried again as we return, and then ends the process; a signal that
-                // somebody sent has to be sent once more.
+                // An access is repeated on return, and then ends the process. A signal that was
+                // sent by kill(2) or alike must be sent again.
                 reset(signal);
                 if !by_access {
                     raise(signal);
@@ -83,26 +86,32 @@ unsafe fn go_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void)
     }
 }
 
-/// Where the processor was, 0 if that is not known.
+/// The address of the interrupted instruction.
 ///
 /// # Safety
-/// The context is what a signal handler was given.
+/// The kernel passed the context to a signal handler.
 #[cfg(target_arch = "x86_64")]
 unsafe fn instruction(context: *const c_void) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees a context of the kernel's.
     unsafe {
         (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as usize
     }
 }
 
-/// As above.
+/// The address of the interrupted instruction.
+///
+/// # Safety
+/// The kernel passed the context to a signal handler.
 #[cfg(target_arch = "aarch64")]
 unsafe fn instruction(context: *const c_void) -> usize {
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees a context of the kernel's.
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
-/// As above.
+/// The instruction is not known on other processors.
+///
+/// # Safety
+/// Any context will do.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe fn instruction(_: *const c_void) -> usize {
     0

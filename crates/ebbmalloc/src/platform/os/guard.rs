@@ -1,6 +1,8 @@
-//! Pages out of reach within a mapping: MADV_GUARD_INSTALL (Linux 6.13). Unlike pages that mprotect(2) takes out of reach they leave
-//! the mapping whole, of which a process may have some 65,000 (vm.max_map_count); and the kernel goes on to count them where it counts
-//! memory that may be written (RLIMIT_DATA), so they come back also where that limit is reached.
+//! Makes pages of a mapping inaccessible without splitting it: MADV_GUARD_INSTALL (Linux 6.13).
+//!
+//! mprotect(2) would split the mapping, and a process may have some 65,000 (vm.max_map_count). The
+//! kernel goes on to count such pages as writable memory (RLIMIT_DATA), so making them accessible
+//! again succeeds even at that limit.
 
 use core::ffi::{c_int, c_void};
 
@@ -11,43 +13,44 @@ use crate::platform::sync::{AtomicBool, Ordering};
 const GUARD_INSTALL: c_int = 102;
 const GUARD_REMOVE: c_int = 103;
 
-/// Whether the kernel has them.
-static KNOWN: AtomicBool = AtomicBool::new(false);
+/// Whether the kernel has this advice.
+static IS_SUPPORTED: AtomicBool = AtomicBool::new(false);
 
-/// As [`super::interface::Os::can_hide`]. Emulators ignore advice that they do not know, so what has been done is looked at.
+/// Implements [`super::interface::OsMemory::can_hide`]. Emulators accept advice that they do not
+/// know and do nothing, so this checks the effect.
 pub(super) fn can_hide(page: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's page. Of pages out of reach none can be made resident.
+    // SAFETY: the page is the caller's, and unused. An inaccessible page cannot be made resident.
     let works = unsafe {
         advise(page, bytes, GUARD_INSTALL).is_ok()
             && advise(page, bytes, libc::MADV_POPULATE_READ) == Err(libc::EFAULT)
             && advise(page, bytes, GUARD_REMOVE).is_ok()
     };
-    KNOWN.store(works, Ordering::Relaxed);
+    IS_SUPPORTED.store(works, Ordering::Relaxed);
     works
 }
 
-/// As [`super::interface::Os::hide`].
+/// Implements [`super::interface::OsMemory::hide`].
 ///
 /// # Safety
-/// As for that.
+/// The range is committed, and no code uses it any more.
 pub(super) unsafe fn hide(start: *mut c_void, bytes: usize) -> bool {
-    if !KNOWN.load(Ordering::Relaxed) {
-        // SAFETY: the caller's.
+    if !IS_SUPPORTED.load(Ordering::Relaxed) {
+        // SAFETY: the caller guarantees that the range is committed and unused.
         return unsafe { mapping::decommit(start, bytes) };
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the range is committed and unused.
     unsafe { advise(start, bytes, GUARD_INSTALL) }.is_ok()
 }
 
-/// As [`super::interface::Os::show`].
+/// Implements [`super::interface::OsMemory::show`].
 ///
 /// # Safety
-/// As for that.
+/// The range is hidden.
 pub(super) unsafe fn show(start: *mut c_void, bytes: usize) -> bool {
-    if !KNOWN.load(Ordering::Relaxed) {
-        // SAFETY: the caller's.
+    if !IS_SUPPORTED.load(Ordering::Relaxed) {
+        // SAFETY: the caller guarantees that the range is hidden, which means decommitted here.
         return unsafe { mapping::commit(start, bytes) }.is_ok();
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees that the range is hidden.
     unsafe { advise(start, bytes, GUARD_REMOVE) }.is_ok()
 }

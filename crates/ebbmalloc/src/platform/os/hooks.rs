@@ -1,21 +1,22 @@
-//! What the process does for an engine.
+//! Declares the hooks by which a process serves an engine.
 
-/// What the process around an engine is told to do for it. The engine is one of possibly many;
-/// functions that take no argument must find it by themselves.
+/// The functions by which a process serves an engine. They get no engine as an argument, and there
+/// may be several in the process: each function knows its own.
 pub struct Hooks {
-    /// Called before a fork: `Engine::before_fork`.
+    /// Runs before a fork: `Engine::before_fork`.
     pub before_fork: extern "C" fn(),
-    /// Called after it in the parent: `Engine::after_fork`.
+    /// Runs after a fork in the parent: `Engine::after_fork`.
     pub after_fork: extern "C" fn(),
-    /// Called after it in the child: `Engine::after_fork_in_child`.
+    /// Runs after a fork in the child: `Engine::after_fork_in_child`.
     pub after_fork_in_child: extern "C" fn(),
-    /// Called when a watched thread exits, once or twice, the last time with true: `Engine::uncount_thread`,
-    /// and the last time `Engine::leave_thread`.
+    /// Runs when a watched thread exits, once or twice, the last time with true:
+    /// `Engine::uncount_thread`, and the last time `Engine::leave_thread` too.
     pub at_thread_exit: extern "C" fn(bool),
-    /// Called when the process exits, if statistics are wanted or blocks are checked: `Engine::finish`.
+    /// Runs when the process exits, if statistics are on or blocks are checked: `Engine::finish`.
     pub at_exit: extern "C" fn(),
-    /// Called when an access is refused, if blocks are sampled: `Engine::explain_fault`.
+    /// Runs when an access faults, if blocks are sampled: `Engine::explain_fault`. Takes the
+    /// addresses of the access and of the instruction.
     pub at_fault: extern "C" fn(usize, usize),
-    /// What a thread of the engine runs: `Engine::scavenge`.
+    /// The body of the scavenger's thread: `Engine::scavenge`.
     pub scavenge: extern "C" fn(),
 }

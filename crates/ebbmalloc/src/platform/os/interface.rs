@@ -1,7 +1,7 @@
-//! The contract with the operating system: everything that the engine asks of a platform.
+//! Declares the contract with the operating system: everything that the engine asks of a platform.
 //!
-//! `linux.rs` fulfils it for programs; the test kit fulfils it with a fake that fails on demand.
-//! No function here allocates or changes `errno`, but those that say so.
+//! `linux.rs` implements it for programs; the test kit implements it by a fake that fails on
+//! demand. No function here allocates or changes `errno`, except those whose comments say so.
 
 use core::ptr::NonNull;
 
@@ -10,49 +10,54 @@ use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::threads::ThreadWords;
 
+/// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
 pub use core::sync::atomic::AtomicU32 as Bell;
 
-/// Where each thread's area for restartable sequences is.
+/// Location of each thread's area for restartable sequences (rseq).
 #[derive(Clone, Copy, Debug)]
 pub struct RseqArea {
-    /// Offset of the area from the thread pointer, in bytes; may be negative. Never 0.
+    /// Offset of the area from the thread pointer in bytes. May be negative, but never 0.
     pub offset: isize,
-    /// Offset from the thread pointer of the 32-bit number that picks the cache.
+    /// Offset from the thread pointer, in bytes, of the 32-bit number that selects the cache.
     pub id_at: isize,
-    /// Which number that is, for people: "mm_cid" or "cpu_id".
+    /// The name of that number, for messages: "mm_cid" or "cpu_id".
     pub id: &'static str,
-    /// Whether nobody else registers it with the kernel: [`Os::join_rseq`].
+    /// Whether the engine registers the area with the kernel ([`OsThreads::join_rseq`]), and not
+    /// the C library.
     pub ours: bool,
 }
 
-/// Offsets in an area of the fields that the engine knows (`include/uapi/linux/rseq.h`).
+/// Offsets of the fields that the engine uses, in bytes from the start of an area
+/// (`include/uapi/linux/rseq.h`).
 impl RseqArea {
-    /// The CPU's number, negative in a thread that is not registered.
+    /// The number of the CPU. Negative in a thread that is not registered.
     pub(crate) const CPU_ID: isize = 4;
-    /// Address of the descriptor of the sequence that the thread is in: the one field that is ours to write.
+    /// The address of the current sequence's descriptor: the only field that the engine writes.
     pub(crate) const RSEQ_CS: isize = 8;
-    /// A number for each thread of the process that is running, as low as may be (Linux 6.3).
+    /// The number of the virtual CPU: each running thread of the process has one of its own, as
+    /// low as possible (Linux 6.3).
     pub(crate) const MM_CID: isize = 24;
 }
 
-/// Why addresses could not be committed.
+/// Why a range was not committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Memory is short, or a limit of the process is reached.
+    /// Memory is short, or the process has reached a limit.
     Memory,
-    /// Another mapping lies there.
+    /// Another mapping lies in the range.
     Addresses,
 }
 
-/// How many ranges of addresses [`choose`] tries.
+/// Ranges of addresses that [`choose`] tries at most.
 const ATTEMPTS: u32 = 8;
 
-/// Chooses `bytes` of addresses at the beginning of a page, and commits the first of them; `None` if memory is short.
-pub(crate) fn choose(os: &impl Os, bytes: usize, first: usize) -> Option<NonNull<u8>> {
+/// Chooses a range of `bytes` addresses that starts on a page, and commits its first
+/// `commit_bytes`. `None` if memory is short, or other mappings lie in all ranges that were tried.
+pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> Option<NonNull<u8>> {
     for attempt in 0..ATTEMPTS {
         let start = os.addresses(bytes, os.page_size(), attempt)?;
-        // SAFETY: just chosen.
-        match unsafe { os.commit(start.as_ptr(), first) } {
+        // SAFETY: the range was just chosen, and is not committed.
+        match unsafe { os.commit(start.as_ptr(), commit_bytes) } {
             Ok(()) => return Some(start),
             Err(Refusal::Memory) => return None,
             Err(Refusal::Addresses) => {}
@@ -61,244 +66,272 @@ pub(crate) fn choose(os: &impl Os, bytes: usize, first: usize) -> Option<NonNull
     None
 }
 
-/// What the engine needs from a platform. Addresses are in bytes; ranges that are passed in lie
-/// in what `addresses` returned and start and end on OS pages.
-pub trait Os: Sync {
-    /// What the process does for the one engine that lies on this; none in tests, where there are many.
-    fn hooks(&self) -> Option<&'static Hooks> {
-        None
-    }
+/// A platform for an engine: every type that implements the four parts.
+pub trait Os: OsMemory + OsThreads + OsProcess + OsReports {}
 
-    /// Why this engine may not serve the `malloc` of its process, where that is so.
-    fn objection(&self) -> Option<&'static str> {
-        None
-    }
+impl<T: OsMemory + OsThreads + OsProcess + OsReports> Os for T {}
 
-    /// There is none any more, since another one serves that.
-    fn withdraw_objection(&self) {}
-
+/// The memory of a platform: addresses and pages. Ranges passed to these functions lie in a range
+/// that [`OsMemory::addresses`] returned, and start and end on OS pages.
+pub trait OsMemory: Sync {
     /// Bytes in an OS page.
     fn page_size(&self) -> usize;
 
-    /// The most bytes that it makes sense to ask [`Os::addresses`] for.
+    /// The most bytes of addresses worth asking [`OsMemory::addresses`] for.
     fn address_space(&self) -> usize;
 
-    /// Chooses `bytes` of addresses at a multiple of `align`, a power of two, that the engine may commit, and that are likely
-    /// to stay free until then. Nothing is mapped there: another mapping may be there, or come. `attempt` counts
-    /// from 0, and each is likely to have another answer.
+    /// Chooses a range of `bytes` addresses at a multiple of `align`, a power of two, for the
+    /// engine to commit. Maps nothing: the range is likely to be free and stay so, but another
+    /// mapping may lie there, or come. `attempt` counts from 0; each attempt probably returns
+    /// another range.
     fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>>;
 
-    /// Maps chosen addresses, readable and writable; the range reads as zero. The kernel backs it page by page, not by
-    /// huge pages of its own accord.
+    /// Maps a chosen range, readable and writable. It reads as zero. The kernel backs it page by
+    /// page, and not with huge pages of its own accord.
     ///
     /// # Errors
-    /// Nothing is mapped then.
+    /// On an error nothing is mapped.
     ///
     /// # Safety
     /// The range was chosen and is not committed.
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal>;
 
-    /// Commits a range by making the mapping before it longer, where a process has as many mappings as it may have. False if
-    /// that is not possible.
+    /// Commits a range by growing the mapping right before it: for a process that may not make more
+    /// mappings. False if that is not possible.
     ///
     /// # Safety
-    /// As for [`Os::commit`], and the page before the range is committed.
+    /// The range was chosen and is not committed, and the page before it is committed.
     unsafe fn extend(&self, _start: *mut u8, _bytes: usize) -> bool {
         false
     }
 
-    /// Undoes [`Os::commit`]: an access to the range is refused. What was there is lost. False if the kernel
-    /// refuses, and then the range is as it was but for its contents, which are unspecified.
+    /// Undoes [`OsMemory::commit`]: the contents of the range are lost, and an access to it faults.
+    /// False if the kernel refuses: then the range stays committed, with unspecified contents.
     ///
     /// # Safety
-    /// The range is committed, and nobody uses it any more.
+    /// The range is committed, and no code uses it any more.
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
 
-    /// Whether [`Os::hide`] leaves mappings whole here. Tried with a page that is committed and that nobody uses; what was there is
-    /// lost.
+    /// Whether [`OsMemory::hide`] leaves mappings whole, or else splits them. Tries it on `_page`,
+    /// which is committed and unused; its contents are lost.
     fn can_hide(&self, _page: *mut u8) -> bool {
         false
     }
 
-    /// Puts part of a committed range out of reach, if possible so that [`Os::show`] always succeeds. As [`Os::decommit`].
+    /// Makes accesses to part of a committed range fault, if possible so that [`OsMemory::show`]
+    /// always succeeds. The contents are lost. False if the kernel refuses, as for
+    /// [`OsMemory::decommit`].
     ///
     /// # Safety
-    /// As for that.
+    /// The range is committed, and no code uses it any more.
     unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is committed and unused.
         unsafe { self.decommit(start, bytes) }
     }
 
-    /// Undoes that; the range reads as zero. False if the kernel refuses.
+    /// Undoes [`OsMemory::hide`]: the range reads as zero. False if the kernel refuses.
     ///
     /// # Safety
-    /// The range was hidden.
+    /// The range is hidden.
     unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is hidden, so here it is decommitted.
         unsafe { self.commit(start, bytes) }.is_ok()
     }
 
-    /// Gives the memory behind a committed range back; it reads as zero afterwards. False if the
-    /// kernel refuses, and then the contents are unspecified.
+    /// Purges a committed range: returns its memory to the kernel. It reads as zero afterwards.
+    /// False if the kernel refuses: then the contents are unspecified.
     ///
     /// # Safety
-    /// Nobody uses the range's contents any more.
+    /// The range is committed, and no code uses its contents any more.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool;
 
-    /// Whether a committed page holds anything but zeros.
+    /// Whether a committed page has a byte that is not zero.
     ///
     /// # Safety
-    /// Nobody uses the page.
+    /// The page is committed, and no other code uses it.
     unsafe fn has_data(&self, page: *const u8) -> bool {
         let words = page.cast::<u64>();
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the whole page is readable and unused.
         (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
     }
 
-    /// Makes a committed range resident at once, which is quicker than page by page as it is touched. What it contains
-    /// stays. Does nothing where the kernel cannot (before Linux 5.14).
+    /// Makes a committed range resident by one call, which is faster than a fault per page. The
+    /// contents stay. Does nothing before Linux 5.14.
     fn populate(&self, start: *mut u8, bytes: usize);
 
-    /// Moves the memory behind a committed range to the beginning of another of `room` bytes, whose contents are lost and
-    /// which reads as zero behind that; the first range is not committed any more. The kernel keeps the second
-    /// apart from its neighbours, as a mapping of its own. False where that is not possible, and then nothing has
-    /// happened, but that the contents of the second range are lost.
+    /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
+    /// The rest of the second range reads as zero. Afterwards the first range is not committed,
+    /// and the second is a mapping of its own, apart from its neighbours. False if the kernel
+    /// refuses: then nothing moved, but the contents of the second range are lost.
     ///
     /// # Safety
-    /// The ranges are committed and apart, and nobody else uses them; the first lies in one mapping, and is not longer.
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool;
+    /// Both ranges are committed, do not overlap, and are used by no other code. The first lies in
+    /// one mapping, and is no longer than the second.
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool;
 
-    /// How much memory this process may have, by its control groups or because the machine has no more, in
-    /// bytes, as far as that is known. Reads files: for set-up.
+    /// The most memory that this process may have, in bytes: the limit of its control groups, or
+    /// the memory of the machine. `None` if neither is known. Reads files, so only set-up calls
+    /// it.
     fn memory_limit(&self) -> Option<u64>;
 
-    /// Sets which of the pages from an address on are resident: all of them lie in what was reserved. Where
-    /// that cannot be told, none is.
+    /// Sets which of the pages from `address` on are resident: none, if the kernel does not tell.
+    /// All pages lie in a range that was chosen.
     fn resident(&self, address: usize, pages: &mut [bool]);
+}
 
-    /// How many CPUs there can be; ids of virtual CPUs are below it.
+/// The threads of a platform, their restartable sequences, and barriers between them.
+pub trait OsThreads: Sync {
+    /// The number of CPUs that the machine can have. Numbers of virtual CPUs are below it.
     fn cpus(&self) -> usize;
 
-    /// The rseq area, or why there is none that can be used.
+    /// The rseq area, or the reason why there is none to use.
     fn rseq(&self) -> Result<RseqArea, &'static str>;
 
-    /// Registers the calling thread's area, if that is ours. False where the kernel refuses. The thread is
-    /// watched.
+    /// Registers the calling thread's area with the kernel, where [`RseqArea::ours`]. False if the
+    /// kernel refuses. The thread is watched already ([`OsThreads::watch_thread`]).
     fn join_rseq(&self) -> bool;
 
-    /// Undoes that, before the thread exits.
+    /// Undoes [`OsThreads::join_rseq`], before the thread exits.
     fn leave_rseq(&self);
 
-    /// The kernel's version: its first two numbers.
-    fn kernel(&self) -> [u32; 2];
-
-    /// Bits that nobody can guess, as far as the kernel has such.
-    fn random(&self) -> u64;
-
-    /// A number that tells the calling thread from others alive. Cheap; not necessarily dense.
+    /// A number that differs from those of all other living threads. Cheap; not necessarily dense.
     fn thread_key(&self) -> usize;
-
-    /// The words of the calling thread. Cheap, also in a signal handler.
-    fn thread_words(&self) -> &ThreadWords;
-
-    /// Whether a thread may be in this state. False where its words, which are these, say another, and then what it did before it stored that
-    /// is seen afterwards; and where they are gone, as the thread has ended. What is said of one that has ended, and in
-    /// place of whose words there is something else, means nothing.
-    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
-
-    /// Whether [`pass_barrier`](Self::pass_barrier) and [`restart_sequences`](Self::restart_sequences) can be had
-    /// now. Makes no system call, nor do they.
-    fn can_stop(&self) -> bool;
-
-    /// Has all threads of this process pass a barrier: all that such a thread did before is seen afterwards, and what it reads after it is
-    /// no older than what the caller stored before. False where that cannot be.
-    fn pass_barrier(&self) -> bool;
-
-    /// Prepares for threads to be watched, and has `exit` called in each of those when it exits, at last with
-    /// true; or why that is not possible.
-    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str>;
-
-    /// Creates the key that tells of threads' exits, if threads are to be watched: early, before
-    /// the program creates keys of its own. May allocate.
-    fn claim_thread_key(&self);
-
-    /// Watches the calling thread. False where memory is too short for that. May allocate.
-    fn watch_thread(&self) -> bool;
-
-    /// Has the kernel start over, on all CPUs, what restartable sequences are in progress: afterwards no
-    /// thread of this process is in one that began before. False where it cannot.
-    fn restart_sequences(&self) -> bool;
-
-    /// Whether the calling thread is the first of the process.
-    fn is_first(&self) -> bool;
-
-    /// True only if this process has one thread for certain.
-    fn is_single(&self) -> bool;
-
-    /// Runs `work` in a thread of its own, to which no signal goes but those that its own instructions raise. A handle
-    /// of the thread, for [`Os::join_thread`]; none where there can be no thread. May allocate.
-    fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
-
-    /// Waits until a thread has ended that [`Os::start_thread`] returned. To be called once for each.
-    fn join_thread(&self, thread: usize);
-
-    /// Waits so many milliseconds.
-    fn sleep_ms(&self, ms: u32);
-
-    /// The same, but no longer than until [`Os::ring`] is called, or was. It may end early.
-    fn doze_ms(&self, bell: &Bell, ms: u32);
-
-    /// Wakes the thread that dozes with this bell.
-    fn ring(&self, bell: &Bell);
-
-    /// Milliseconds since some moment; cheap, so it may move in steps of a few.
-    fn now_ms(&self) -> u64;
-
-    /// Copies the environment variable `name` into `buffer`; its length there, cut to fit.
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
-
-    /// Writes to standard error, as far as possible.
-    fn print(&self, text: &[u8]);
-
-    /// Told before null is returned for want of memory: sets `errno` to ENOMEM.
-    fn out_of_memory(&self);
 
     /// The kernel's number of the calling thread.
     fn thread_id(&self) -> u32;
 
-    /// Writes the calls that led here, the innermost first, as addresses in the calling instructions. How many; none
-    /// where that cannot be told.
+    /// The words of the calling thread. Cheap, also in a signal handler.
+    fn thread_words(&self) -> &ThreadWords;
+
+    /// Whether the thread with these words may be in state `state`. If false, the words hold
+    /// another state, or are unmapped since the thread ended. The caller then sees all that the
+    /// thread did before it stored that other state. If a thread has ended and other data replaced
+    /// its words, the answer is arbitrary.
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool;
+
+    /// Whether the calling thread is the first of the process.
+    fn is_first(&self) -> bool;
+
+    /// Whether this process certainly has one thread only.
+    fn is_single(&self) -> bool;
+
+    /// Prepares to watch threads. Each watched thread calls `exit` when it exits, the last time
+    /// with true. An error is the reason why threads cannot be watched.
+    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str>;
+
+    /// Creates the key whose destructor runs as threads exit, if threads will be watched. Called
+    /// early, before the program creates keys of its own. May allocate.
+    fn claim_thread_key(&self);
+
+    /// Watches the calling thread. False if memory is too short. May allocate.
+    fn watch_thread(&self) -> bool;
+
+    /// Whether [`OsThreads::pass_barrier`] and [`OsThreads::restart_sequences`] work now. None of
+    /// the three makes a system call in programs.
+    fn can_stop(&self) -> bool;
+
+    /// Makes every thread of this process pass a memory barrier. Afterwards the caller sees all
+    /// that a thread did before its barrier; a thread's later reads are no older than the caller's
+    /// earlier stores. False if that is not possible.
+    fn pass_barrier(&self) -> bool;
+
+    /// Makes the kernel restart the restartable sequences in progress on all CPUs. Afterwards no
+    /// thread of this process is inside a sequence that began before. False if that is not
+    /// possible.
+    fn restart_sequences(&self) -> bool;
+
+    /// Runs `work` in a new thread, which takes only the signals that its own instructions raise.
+    /// Returns a handle for [`OsThreads::join_thread`], or `None` if no thread can be started. May
+    /// allocate.
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
+
+    /// Waits for the end of a thread that [`OsThreads::start_thread`] returned. Called once for
+    /// each thread.
+    fn join_thread(&self, thread: usize);
+
+    /// Sleeps for `ms` milliseconds.
+    fn sleep_ms(&self, ms: u32);
+
+    /// Sleeps for `ms` milliseconds, or until [`OsThreads::ring`] rings the bell, which may have
+    /// happened before. May return early.
+    fn doze_ms(&self, bell: &Bell, ms: u32);
+
+    /// Rings a bell, which wakes the thread that dozes with it.
+    fn ring(&self, bell: &Bell);
+}
+
+/// The process on a platform: its hooks, forks and exit, its environment, clock and random numbers.
+pub trait OsProcess: Sync {
+    /// The hooks by which the process serves the one engine on this platform. `None` in tests,
+    /// where a process has many engines.
+    fn hooks(&self) -> Option<&'static Hooks> {
+        None
+    }
+
+    /// Why this engine must not serve the `malloc` of its process. `None` if it may.
+    fn objection(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Withdraws the [objection](OsProcess::objection): another allocator serves `malloc`.
+    fn withdraw_objection(&self) {}
+
+    /// The first two numbers of the kernel's version.
+    fn kernel(&self) -> [u32; 2];
+
+    /// Unpredictable bits from the kernel; predictable ones if the kernel has none.
+    fn random(&self) -> u64;
+
+    /// Milliseconds since an arbitrary moment. Cheap, so it may advance in steps of some
+    /// milliseconds.
+    fn now_ms(&self) -> u64;
+
+    /// Copies the environment variable `name` into `buffer`, cut to fit. Returns its length there.
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
+
+    /// Sets `errno` to ENOMEM. Called before an allocation returns null for lack of memory.
+    fn out_of_memory(&self);
+
+    /// Calls these around every `fork` of this process: before it, and after it in the parent and
+    /// in the child.
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
+
+    /// Calls `call` when the process exits normally. With `lasting`, keeps a duplicate of standard
+    /// error, so that messages arrive even if the program has closed it by then.
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
+}
+
+/// The reports on a platform: messages, stacks, symbols, faults and usage.
+pub trait OsReports: Sync {
+    /// Writes to standard error, as much as possible.
+    fn print(&self, text: &[u8]);
+
+    /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
+    /// Returns their number: 0 if the stack cannot be read.
     fn calls(&self, out: &mut [usize]) -> usize;
 
-    /// Calls `work` with what lies at an address of code, as far as that is known: where it `may_read` files, also by names that are
-    /// for debuggers.
+    /// Calls `work` with the symbol at an address of code, if it is known. Looks in symbol tables
+    /// for debuggers too, if it `may_read` files.
     fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>));
 
-    /// Where the C library has its data, as far as that is known. Takes locks of the loader.
+    /// The location of the C library's data, as far as it is known. Takes locks of the loader.
     fn c_library(&self) -> CLibrary {
         CLibrary::UNKNOWN
     }
 
-    /// Has this called when an access is refused (SIGSEGV), with its address and that of the instruction, before
-    /// what would have happened without. Programs may put handlers of their own in its place.
+    /// Calls `call` on every access that faults (SIGSEGV), with the addresses of the access and of
+    /// the instruction. Afterwards the previous action takes place. Programs may replace the
+    /// handler.
     fn watch_faults(&self, call: extern "C" fn(usize, usize));
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;
 
-    /// Has these called around every `fork` of this process: before it, and after it in the
-    /// parent and in the child.
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
-
-    /// Has this called when the process exits normally. With `lasting`, messages are read even where the program has
-    /// closed its standard error by then, which takes a descriptor.
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
-
-    /// What the kernel accounts to this process since it started.
+    /// The resources that this process has used since it started.
     fn usage(&self) -> Usage;
 }
 
-/// What the kernel accounts to a process.
+/// The resources that a process has used, by the kernel's account.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Usage {
     /// Time since the process started, in microseconds.
@@ -313,6 +346,6 @@ pub struct Usage {
     pub major_faults: u64,
     /// Resident memory now, in bytes.
     pub resident: u64,
-    /// The most resident memory so far, in bytes.
+    /// The high-water mark of resident memory, in bytes.
     pub peak_resident: u64,
 }

@@ -1,5 +1,5 @@
-//! Linux, through libc. Nothing here needs the C library to be initialised: the first block may
-//! be asked for by the dynamic loader, before any constructor has run.
+//! Implements the contract on Linux. Nothing here needs the C library to be initialised: the
+//! dynamic loader may ask for the first block before any constructor has run.
 
 use core::ffi::{c_char, c_int};
 use core::marker::PhantomData;
@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::hooks::Hooks;
-use super::interface::{Bell, Os, Refusal, RseqArea, Usage};
+use super::interface::{Bell, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage};
 use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::thread_pointer::thread_pointer;
@@ -26,16 +26,16 @@ use crate::platform::kernel::proc::{
 use crate::platform::kernel::syscall::call;
 use crate::platform::kernel::{clock, futex};
 
-/// The platform that programs run on, for the engine that is `P`'s.
+/// Linux as the platform of the engine that process `P` serves.
 ///
-/// A type says whose it is rather than a field, so that an engine consists of zeros before it is set up, and a program's file
-/// needs no room for it.
+/// `P` is a type and not a field. So an engine that is not set up consists of zeros, and takes no
+/// space in the program's file.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LinuxFor<P>(PhantomData<P>);
 
-/// Who does for an engine what a process has to do.
+/// A process that serves an engine by hooks.
 pub trait Process: Sync {
-    /// That.
+    /// The hooks, if the process serves this engine.
     const HOOKS: Option<&'static Hooks>;
 }
 
@@ -44,34 +44,24 @@ impl Process for () {
 }
 
 impl<P> LinuxFor<P> {
-    /// Whatever `P` is.
+    /// The platform's value.
     pub const NEW: Self = Self(PhantomData);
 }
 
-/// The same for engines that nobody does anything for.
+/// Linux as the platform of engines that no process serves.
 pub type Linux = LinuxFor<()>;
-/// Its value.
+/// The value of type [`Linux`](type@Linux).
 #[expect(non_upper_case_globals, reason = "reads as a value of a unit type")]
 pub const Linux: Linux = Linux::NEW;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
-/// printed; -1 for none. And which file it is, since some close all and open others.
+/// printed; -1 for none.
 static COPY: AtomicI32 = AtomicI32::new(-1);
+/// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
+/// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 
-impl<P: Process> Os for LinuxFor<P> {
-    fn hooks(&self) -> Option<&'static Hooks> {
-        P::HOOKS
-    }
-
-    fn objection(&self) -> Option<&'static str> {
-        sanitizer::objection()
-    }
-
-    fn withdraw_objection(&self) {
-        sanitizer::withdraw_objection();
-    }
-
+impl<P: Process> OsMemory for LinuxFor<P> {
     fn page_size(&self) -> usize {
         page_size()
     }
@@ -85,17 +75,18 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range was chosen and is not committed.
         unsafe { mapping::commit(start.cast(), bytes) }
     }
 
     unsafe fn extend(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range was chosen and is not committed, and that
+        // the page before it is committed.
         unsafe { mapping::extend(start.cast(), bytes) }
     }
 
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is committed and unused.
         unsafe { mapping::decommit(start.cast(), bytes) }
     }
 
@@ -104,17 +95,17 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 
     unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is committed and unused.
         unsafe { guard::hide(start.cast(), bytes) }
     }
 
     unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is hidden.
         unsafe { guard::show(start.cast(), bytes) }
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the caller guarantees that the range is committed and its contents unused.
         unsafe { mapping::purge(start.cast(), bytes) }
     }
 
@@ -122,9 +113,9 @@ impl<P: Process> Os for LinuxFor<P> {
         mapping::populate(start.cast(), bytes);
     }
 
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
-        // SAFETY: the caller's.
-        unsafe { moving::move_pages(from.cast(), to.cast(), bytes, room) }
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
+        // SAFETY: the caller guarantees the contract of `OsMemory::move_pages`.
+        unsafe { moving::move_pages(from.cast(), to.cast(), bytes, to_bytes) }
     }
 
     fn memory_limit(&self) -> Option<u64> {
@@ -136,7 +127,7 @@ impl<P: Process> Os for LinuxFor<P> {
         for (nth, pages) in pages.chunks_mut(MINCORE_PAGES).enumerate() {
             let start = address + nth * MINCORE_PAGES * page;
             if !mincore(start, page, pages) {
-                // Not all of it is mapped.
+                // Part of it is not mapped.
                 for (nth, one) in pages.chunks_mut(1).enumerate() {
                     if !mincore(start + nth * page, page, one) {
                         one[0] = false;
@@ -145,9 +136,11 @@ impl<P: Process> Os for LinuxFor<P> {
             }
         }
     }
+}
 
+impl<P: Process> OsThreads for LinuxFor<P> {
     fn cpus(&self) -> usize {
-        // Not sysconf: glibc's reads a directory there, for which it allocates.
+        // Not by sysconf(3): glibc's reads a directory, and allocates for it.
         let mut text = [0; 256];
         let possible = read_file(c"/sys/devices/system/cpu/possible", &mut text);
         highest_number(possible).map_or_else(affinity_cpus, |last| last + 1).max(1)
@@ -165,22 +158,18 @@ impl<P: Process> Os for LinuxFor<P> {
         own_area::unregister();
     }
 
-    fn kernel(&self) -> [u32; 2] {
-        release::kernel()
-    }
-
-    fn random(&self) -> u64 {
-        random::random()
-    }
-
     fn thread_key(&self) -> usize {
-        // Descriptors lie at least a page apart.
+        // The C library's descriptors of threads lie at least a page apart.
         thread_pointer() >> 12
+    }
+
+    fn thread_id(&self) -> u32 {
+        threads::number()
     }
 
     #[inline(always)]
     fn thread_words(&self) -> &ThreadWords {
-        // SAFETY: they live as long as the thread, and only it has the reference.
+        // SAFETY: the words live as long as the thread, and the reference does not leave it.
         unsafe { &*threads::words() }
     }
 
@@ -188,14 +177,12 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::may_be(words, state)
     }
 
-    fn can_stop(&self) -> bool {
-        // membarrier(2) would do both also while others run. But a filter of system calls may kill for it, and
-        // nothing that filters allow tells whether there is one: decisions/0032.
-        background::is_single()
+    fn is_first(&self) -> bool {
+        background::is_first()
     }
 
-    fn pass_barrier(&self) -> bool {
-        self.can_stop()
+    fn is_single(&self) -> bool {
+        background::is_single()
     }
 
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
@@ -210,16 +197,18 @@ impl<P: Process> Os for LinuxFor<P> {
         threads::watch()
     }
 
-    fn restart_sequences(&self) -> bool {
+    fn can_stop(&self) -> bool {
+        // With several threads, membarrier(2) would do both. But a filter of system calls may kill
+        // for it, and no call that filters allow tells whether there is one: decisions/0032.
+        background::is_single()
+    }
+
+    fn pass_barrier(&self) -> bool {
         self.can_stop()
     }
 
-    fn is_first(&self) -> bool {
-        background::is_first()
-    }
-
-    fn is_single(&self) -> bool {
-        background::is_single()
+    fn restart_sequences(&self) -> bool {
+        self.can_stop()
     }
 
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
@@ -241,6 +230,28 @@ impl<P: Process> Os for LinuxFor<P> {
     fn ring(&self, bell: &Bell) {
         background::ring(bell);
     }
+}
+
+impl<P: Process> OsProcess for LinuxFor<P> {
+    fn hooks(&self) -> Option<&'static Hooks> {
+        P::HOOKS
+    }
+
+    fn objection(&self) -> Option<&'static str> {
+        sanitizer::objection()
+    }
+
+    fn withdraw_objection(&self) {
+        sanitizer::withdraw_objection();
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        release::kernel()
+    }
+
+    fn random(&self) -> u64 {
+        random::random()
+    }
 
     fn now_ms(&self) -> u64 {
         let now = clock::time(libc::CLOCK_MONOTONIC_COARSE);
@@ -252,21 +263,22 @@ impl<P: Process> Os for LinuxFor<P> {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
-        // SAFETY: `environ` is null before the C library has started, else a list of C strings.
+        // SAFETY: `environ` is null before the C library has started; then it is a list of C
+        // strings that ends in a null pointer.
         unsafe {
             if environ.is_null() {
                 return initial_environment(name.as_bytes(), buffer);
             }
             let mut entry = environ;
             while !(*entry).is_null() {
-                let at = |nth: usize| *(*entry).cast::<u8>().add(nth);
-                // A name has no zero byte, so this ends at that of the entry.
-                let is = |(nth, &byte)| at(nth) == byte;
-                let known = name.as_bytes().iter().enumerate().all(is);
-                if known && at(name.len()) == b'=' {
-                    let value = (name.len() + 1..).map(at).take_while(|&byte| byte != 0);
-                    let room = buffer.iter_mut().zip(value);
-                    return Some(room.map(|(place, byte)| *place = byte).count());
+                let byte_at = |nth: usize| *(*entry).cast::<u8>().add(nth);
+                // `name` has no zero byte, so a shorter entry differs at its terminator.
+                let is_equal = |(nth, &byte)| byte_at(nth) == byte;
+                let is_named = name.as_bytes().iter().enumerate().all(is_equal);
+                if is_named && byte_at(name.len()) == b'=' {
+                    let value = (name.len() + 1..).map(byte_at).take_while(|&byte| byte != 0);
+                    let copied = buffer.iter_mut().zip(value);
+                    return Some(copied.map(|(to, from)| *to = from).count());
                 }
                 entry = entry.add(1);
             }
@@ -274,6 +286,28 @@ impl<P: Process> Os for LinuxFor<P> {
         None
     }
 
+    fn out_of_memory(&self) {
+        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
+        unsafe { *libc::__errno_location() = libc::ENOMEM }
+    }
+
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        fork::at_fork(before, parent, child);
+    }
+
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        keeping_errno(|| {
+            if lasting {
+                keep_stderr();
+            }
+            // SAFETY: the function is never unloaded: it is part of the program, or of a library
+            // that stays.
+            unsafe { libc::atexit(call) };
+        });
+    }
+}
+
+impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
         if !write_all(libc::STDERR_FILENO, text)
@@ -281,15 +315,6 @@ impl<P: Process> Os for LinuxFor<P> {
         {
             write_all(copy, text);
         }
-    }
-
-    fn out_of_memory(&self) {
-        // SAFETY: the address of this thread's errno is valid while the thread lives.
-        unsafe { *libc::__errno_location() = libc::ENOMEM }
-    }
-
-    fn thread_id(&self) -> u32 {
-        threads::number()
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -312,23 +337,9 @@ impl<P: Process> Os for LinuxFor<P> {
         end::abort()
     }
 
-    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
-        fork::at_fork(before, parent, child);
-    }
-
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        keeping_errno(|| {
-            if lasting {
-                keep_stderr();
-            }
-            // SAFETY: the function lives as long as the program.
-            unsafe { libc::atexit(call) };
-        });
-    }
-
     fn usage(&self) -> Usage {
         let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-        // SAFETY: fills the struct that it is given; all zero bytes are valid.
+        // SAFETY: the kernel fills the struct, for which all-zero bytes are valid too.
         let usage = unsafe {
             let _ = call!(libc::SYS_getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
@@ -348,7 +359,7 @@ impl<P: Process> Os for LinuxFor<P> {
     }
 }
 
-/// Keeps a duplicate of standard error, out of the way of programs that expect low numbers.
+/// Keeps a duplicate of standard error, at a high number: some programs expect the low ones free.
 fn keep_stderr() {
     if let Some(copy) = duplicate(libc::STDERR_FILENO, 200)
         && let Some(file) = file_of(copy)
@@ -358,27 +369,28 @@ fn keep_stderr() {
     }
 }
 
-/// A number that tells the open file of a descriptor from others; `None` if it is not open.
+/// A hash of the device and inode of a descriptor's file. `None` if the descriptor is not open.
 fn file_of(descriptor: c_int) -> Option<u64> {
     let status = status(descriptor, c"")?;
     let device = (status.stx_dev_major as u64) << 32 | status.stx_dev_minor as u64;
     Some(status.stx_ino.wrapping_mul(31).wrapping_add(device))
 }
 
-/// How many pages [`mincore`] is asked about at a time.
+/// The most pages for one call of [`mincore`].
 const MINCORE_PAGES: usize = 256;
 
-/// Sets which of at most [`MINCORE_PAGES`] pages of `page` bytes are resident: mincore(2). False where not all of them are
-/// mapped.
+/// Sets which of at most [`MINCORE_PAGES`] pages of `page` bytes are resident: mincore(2). False
+/// if part of the range is not mapped.
 fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
-    let mut known = [0_u8; MINCORE_PAGES];
+    // A byte for each page. The lowest bit means resident.
+    let mut flags = [0_u8; MINCORE_PAGES];
     let bytes = pages.len() * page;
-    // SAFETY: fills a byte a page, of which the lowest bit counts.
-    let told = unsafe { call!(libc::SYS_mincore, address, bytes, known.as_mut_ptr()) }.is_ok();
-    if told {
-        pages.iter_mut().zip(&known).for_each(|(page, known)| *page = known & 1 == 1);
+    // SAFETY: the kernel fills a byte for each page, of which there are at most `MINCORE_PAGES`.
+    let done = unsafe { call!(libc::SYS_mincore, address, bytes, flags.as_mut_ptr()) }.is_ok();
+    if done {
+        pages.iter_mut().zip(&flags).for_each(|(page, flag)| *page = flag & 1 == 1);
     }
-    told
+    done
 }
 
 #[cfg(test)]
@@ -397,7 +409,7 @@ mod tests {
         let page = Linux.page_size();
         let start = Linux.addresses(16 * page, 1 << 21, 0).unwrap().as_ptr();
         assert_eq!(start.addr() % (1 << 21), 0);
-        // SAFETY: the range was just chosen.
+        // SAFETY: the range was just chosen, and is this test's own.
         unsafe {
             Linux.commit(start, page).unwrap();
             assert_eq!(start.read(), 0);
@@ -410,14 +422,14 @@ mod tests {
 
     #[test]
     fn memory_is_made_resident_at_once_and_keeps_what_it_contains() {
-        // Emulators, which have no such sequences either, take no such advice.
+        // Emulators, which have no rseq either, do not know this advice.
         if Linux.kernel() < [5, 14] || Linux.rseq().is_err() {
             return;
         }
         let page = Linux.page_size();
         let start = Linux.addresses(4 * page, page, 0).unwrap().as_ptr();
         let mut resident = [false; 4];
-        // SAFETY: the range was just chosen.
+        // SAFETY: the range was just chosen, and is this test's own.
         unsafe {
             Linux.commit(start, 4 * page).unwrap();
             start.add(page).write(7);
@@ -434,7 +446,7 @@ mod tests {
             return;
         }
         let start = Linux.addresses(8 << 20, 1 << 21, 0).unwrap().as_ptr();
-        // SAFETY: the range was just chosen.
+        // SAFETY: the range was just chosen, and is this test's own.
         unsafe { Linux.commit(start, 4 << 20) }.unwrap();
         let mappings = fs::read_to_string("/proc/self/smaps").unwrap();
         let (_, mapping) = mappings.split_once(&format!("{:x}-", start.addr())).unwrap();

@@ -1,9 +1,10 @@
-//! Memory at addresses that the engine chooses: mmap(2), munmap(2), madvise(2).
+//! Maps memory at addresses that the engine chooses: mmap(2), munmap(2), madvise(2).
 //!
-//! Where in the address space: of T bytes that a process may have (128 TiB on x86-64), the kernel puts the program at two
-//! thirds, the stack and all mappings whose place it chooses at the top, and other runtimes like the bottom. The
-//! region lies between a quarter and five eighths of T, what else the engine needs in the eighth below a
-//! quarter. Some sanitizers forbid both to all but themselves: then it is below what the kernel maps.
+//! A process has T bytes of addresses (128 TiB on x86-64). The kernel puts the program at two
+//! thirds of T. The stack, and mappings at addresses of the kernel's choice, lie at the top. Other
+//! runtimes prefer the bottom. So the engine's region lies between a quarter and five eighths of
+//! T, and its other memory in the eighth below a quarter. Some sanitizers reserve both parts for
+//! themselves: then all of it lies right below the kernel's mappings.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -14,31 +15,32 @@ use super::sanitizer::divides_addresses;
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::syscall::{advise, call, map, unmap};
 
-/// Addresses are chosen at multiples of this, so that page tables and huge pages fit.
+/// Bytes of which chosen addresses are a multiple, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
-/// A request of this many bytes or more is tried at another address before the heap gives
-/// addresses up for it.
+/// If a commit of this many bytes or more fails with EEXIST, it is tried at an address of the
+/// kernel's choice. Only if that works does the heap give up the addresses.
 const PROBE_MIN_BYTES: usize = 64 << 20;
-/// Attempts from this one on are below what the kernel maps.
+/// Attempts from this one on choose addresses right below the kernel's mappings.
 const UPPER_FROM: u32 = 4;
 
-/// Bytes that a process may have addresses for, a power of two: the stack lies at their end, and libraries not far below.
+/// Bytes of the process's address space, a power of two. The stack lies at its end, and libraries
+/// not far below.
 fn space() -> usize {
     let on_the_stack = 0_u8;
     let highest = ptr::from_ref(&on_the_stack).addr().max(ptr::from_ref(&CALLS).addr());
     highest.next_power_of_two()
 }
 
-/// As [`super::interface::Os::address_space`].
+/// Implements [`super::interface::OsMemory::address_space`].
 pub(super) fn address_space() -> usize {
     space() / 4
 }
 
-/// As [`super::interface::Os::addresses`].
+/// Implements [`super::interface::OsMemory::addresses`].
 pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
     let space = space();
-    // The most bytes, where to begin, and in how many bytes from there on.
-    let (most, from, within) = if attempt >= UPPER_FROM || divides_addresses() {
+    // The most bytes of a request, and the window of starts: its first address and its bytes.
+    let (max_bytes, window, window_bytes) = if attempt >= UPPER_FROM || divides_addresses() {
         (space / 256, space - space / 256 * 3, space / 256)
     } else if bytes > space / 64 {
         (space / 4 + space / 64, space / 4, space / 8)
@@ -46,44 +48,46 @@ pub(super) fn addresses(bytes: usize, align: usize, attempt: u32) -> Option<NonN
         (space / 64, space / 8, space / 8 - space / 64)
     };
     let granule = align.max(GRANULE);
-    let place = from.next_multiple_of(granule) + spread() % (within / granule) * granule;
-    (bytes <= most).then(|| NonNull::new(ptr::with_exposed_provenance_mut(place)))?
+    let start = window.next_multiple_of(granule) + spread() % (window_bytes / granule) * granule;
+    (bytes <= max_bytes).then(|| NonNull::new(ptr::with_exposed_provenance_mut(start)))?
 }
 
-/// How often addresses were chosen.
+/// The number of calls of [`spread`].
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// A number for each call, as random as the addresses that the kernel chose for this process: for that it takes no system call,
-/// and where they are always the same, as under a debugger, so are these.
+/// A different number for each call, as random as the addresses that the kernel chose for this
+/// process. So it takes no system call, and repeats where those addresses do, as under a debugger.
 fn spread() -> usize {
     let nth = CALLS.fetch_add(1, Ordering::Relaxed);
     let on_the_stack = 0_u8;
-    // Several copies of the engine may live in a process.
-    let ours = ptr::from_ref(&CALLS).addr();
-    let mut bits = (ours as u64).rotate_left(32) ^ ptr::from_ref(&on_the_stack).addr() as u64;
+    // Differs between copies of the engine in one process.
+    let copy = ptr::from_ref(&CALLS).addr();
+    let mut bits = (copy as u64).rotate_left(32) ^ ptr::from_ref(&on_the_stack).addr() as u64;
     bits = bits.wrapping_add(nth as u64);
-    // The finalizer of MurmurHash3, by Austin Appleby: each bit changes half of all.
+    // The finalizer of MurmurHash3, by Austin Appleby: each bit of the input changes half of all
+    // bits.
     bits = (bits ^ (bits >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     bits = (bits ^ (bits >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     (bits ^ (bits >> 33)) as usize
 }
 
-/// As [`super::interface::Os::commit`].
+/// Implements [`super::interface::OsMemory::commit`].
 ///
 /// # Safety
-/// As for that.
+/// The range was chosen and is not committed.
 pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refusal> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping where there is none touches nothing that exists.
+    // SAFETY: MAP_FIXED_NOREPLACE never replaces a mapping.
     match unsafe { map(start, bytes, access, libc::MAP_FIXED_NOREPLACE) } {
         Ok(mapped) if mapped == start => {
-            // Fails where there are no huge pages: docs/decisions/0008-no-huge-pages.md.
-            // SAFETY: ours.
+            // Against huge pages: decisions/0008. Fails if the kernel has none.
+            // SAFETY: the range was just mapped for the engine. The advice changes no contents.
             let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
             Ok(())
         }
         Ok(elsewhere) => {
-            // Before Linux 4.17 the address is a hint. SAFETY: just mapped.
+            // Before Linux 4.17 the address is only a hint.
+            // SAFETY: the range was just mapped, and no code knows it.
             unsafe { unmap(elsewhere, bytes) };
             Err(Refusal::Addresses)
         }
@@ -92,53 +96,55 @@ pub(super) unsafe fn commit(start: *mut c_void, bytes: usize) -> Result<(), Refu
     }
 }
 
-/// Whether the kernel maps `bytes` at an address of its choice. At a chosen address it reports
-/// EEXIST before ENOMEM.
+/// Whether the kernel can map `bytes` bytes at an address of its choice. At a chosen address it
+/// reports EEXIST before ENOMEM.
 fn could_map(bytes: usize) -> bool {
-    // SAFETY: new memory, which nobody knows yet.
+    // SAFETY: this maps new memory, and unmaps it before any code knows it.
     unsafe {
         let mapped = map(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, 0);
         mapped.is_ok_and(|start| unmap(start, bytes))
     }
 }
 
-/// As [`super::interface::Os::extend`]: mremap(2) makes no new mapping, other than mmap(2), which refuses before it looks whether its
-/// range would join a neighbour.
+/// Implements [`super::interface::OsMemory::extend`] by mremap(2), which makes no new mapping.
+/// mmap(2) would refuse at the limit of mappings, before it checks whether the range would merge
+/// with its neighbour.
 ///
 /// # Safety
-/// As for that.
+/// The range was chosen and is not committed, and the page before it is committed.
 pub(super) unsafe fn extend(start: *mut c_void, bytes: usize) -> bool {
     let page = page_size();
     let before = start.wrapping_byte_sub(page);
-    // SAFETY: the caller's: the mapping before is ours, and stays where it is.
+    // SAFETY: the caller guarantees that the page before is the engine's. Without MREMAP_MAYMOVE
+    // it stays.
     let result = unsafe { call!(libc::SYS_mremap, before, page, page + bytes, 0_usize) };
     result == Ok(before.addr())
 }
 
-/// As [`super::interface::Os::decommit`].
+/// Implements [`super::interface::OsMemory::decommit`].
 ///
 /// # Safety
-/// As for that.
+/// The range is committed, and no code uses it any more.
 pub(super) unsafe fn decommit(start: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's: the range is ours and its contents are dead.
+    // SAFETY: the caller guarantees that the range is committed and unused.
     unsafe { unmap(start, bytes) }
 }
 
-/// As [`super::interface::Os::purge`].
+/// Implements [`super::interface::OsMemory::purge`].
 ///
 /// # Safety
-/// As for that.
+/// The range is committed, and no code uses its contents any more.
 pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
-    // SAFETY: the caller's: the range is ours and its contents are dead.
+    // SAFETY: the caller guarantees that the range is committed and its contents unused.
     unsafe {
         advise(start, bytes, libc::MADV_DONTNEED).is_ok()
-            // Locked memory, by mlockall(2) for instance. Linux 5.18 and later.
+            // For memory that is locked, for example by mlockall(2). Since Linux 5.18.
             || advise(start, bytes, libc::MADV_DONTNEED_LOCKED).is_ok()
     }
 }
 
-/// As [`super::interface::Os::populate`].
+/// Implements [`super::interface::OsMemory::populate`].
 pub(super) fn populate(start: *mut c_void, bytes: usize) {
-    // SAFETY: this changes the contents of no memory.
+    // SAFETY: the advice changes no contents.
     let _ = unsafe { advise(start, bytes, libc::MADV_POPULATE_WRITE) };
 }

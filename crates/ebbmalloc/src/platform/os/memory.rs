@@ -1,5 +1,7 @@
-//! How much memory this process may have: what its control groups allow (cgroups(7), versions 1
-//! and 2, where they are mounted by custom), or what the machine has. Read without allocating.
+//! Finds the memory limit of this process, without allocating.
+//!
+//! It is that of its control groups (cgroups(7), versions 1 and 2, at their usual mount points), or
+//! the memory of the machine.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -7,14 +9,15 @@ use core::mem::MaybeUninit;
 use crate::platform::kernel::proc::read_file;
 use crate::platform::kernel::syscall::call;
 
-/// The least limit.
+/// Implements [`super::interface::OsMemory::memory_limit`]: the lowest limit.
 pub(super) fn limit() -> Option<u64> {
     Some(of_groups(b"").min(machine())).filter(|&limit| limit < u64::MAX)
 }
 
+/// Bytes of memory of the machine; `u64::MAX` if unknown.
 fn machine() -> u64 {
     let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
-    // SAFETY: fills the struct that it is given; all zero bytes are valid.
+    // SAFETY: the kernel fills the struct, for which all-zero bytes are valid too.
     let info = unsafe {
         let _ = call!(libc::SYS_sysinfo, info.as_mut_ptr());
         info.assume_init()
@@ -25,18 +28,20 @@ fn machine() -> u64 {
     }
 }
 
-/// The same of the groups that this process is in, for a root directory other than `/` in
-/// tests. A line of /proc/self/cgroup is `number:controllers:path`; version 2 names no controllers.
+/// The lowest limit of this process's control groups in bytes; `u64::MAX` if there is none. `root`
+/// replaces the directory `/` in tests.
+///
+/// A line of /proc/self/cgroup is `number:controllers:path`. Version 2 names no controllers.
 fn of_groups(root: &[u8]) -> u64 {
     let mut text = [0; 4096];
     let groups = read(&[root, b"/proc/self/cgroup"], &mut text);
     let memory_of = |line: &[u8]| {
         let (controllers, group) = cut(cut(line, b':')?.1, b':')?;
         if controllers.is_empty() {
-            // Beyond the first the kernel kills, beyond the second it makes processes wait.
-            Some(least([root, b"/sys/fs/cgroup", group], &[b"/memory.max", b"/memory.high"]))
+            // The kernel kills processes beyond memory.max, and slows them down beyond memory.high.
+            Some(lowest([root, b"/sys/fs/cgroup", group], &[b"/memory.max", b"/memory.high"]))
         } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
-            Some(least([root, b"/sys/fs/cgroup/memory", group], &[b"/memory.limit_in_bytes"]))
+            Some(lowest([root, b"/sys/fs/cgroup/memory", group], &[b"/memory.limit_in_bytes"]))
         } else {
             None
         }
@@ -44,21 +49,21 @@ fn of_groups(root: &[u8]) -> u64 {
     lines(groups).filter_map(memory_of).fold(u64::MAX, Ord::min)
 }
 
-/// The least limit of a group and of those around it, up to where the hierarchy is mounted. In
-/// a container the path may be that outside, of which nothing is there but the top.
-fn least([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> u64 {
-    let mut at = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
-    let mut least = u64::MAX;
+/// The lowest limit of a group and its parents, up to the mount point. In a container, the path
+/// may be that outside it, of which only the top directory exists inside.
+fn lowest([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> u64 {
+    let mut path = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
+    let mut lowest = u64::MAX;
     loop {
         for limit in limits {
-            at[3] = limit;
-            let limit = number(&at);
-            least = if limit > 0 { least.min(limit) } else { least };
+            path[3] = limit;
+            let limit = number(&path);
+            lowest = if limit > 0 { lowest.min(limit) } else { lowest };
         }
-        let Some(parent) = at[2].iter().rposition(|&byte| byte == b'/') else {
-            return least;
+        let Some(parent) = path[2].iter().rposition(|&byte| byte == b'/') else {
+            return lowest;
         };
-        at[2] = &at[2][..parent];
+        path[2] = &path[2][..parent];
     }
 }
 
@@ -66,14 +71,15 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b'\n')
 }
 
-/// What is before and behind the first of these bytes. Not inlined, as all below: this is to be small, not quick.
+/// Splits `text` at the first such byte. Not inlined, as the functions below: small code matters
+/// here, not speed.
 #[inline(never)]
 fn cut(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|&found| found == byte)?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// The number that this file consists of.
+/// The number in this file; 0 if the file has no number.
 #[inline(never)]
 fn number(path: &[&[u8]]) -> u64 {
     let mut text = [0; 32];
@@ -81,7 +87,7 @@ fn number(path: &[&[u8]]) -> u64 {
     parse(text.strip_suffix(b"\n").unwrap_or(text))
 }
 
-/// 0 for what is no number, as `max`.
+/// Parses a number. 0 for other text, such as `max`.
 #[inline(never)]
 fn parse(text: &[u8]) -> u64 {
     let mut digits = text.iter().map(|byte| byte.wrapping_sub(b'0') as u64);
@@ -91,15 +97,15 @@ fn parse(text: &[u8]) -> u64 {
     number.unwrap_or(0)
 }
 
-/// Reads the file whose path these parts make up; nothing if they are too long for one.
+/// Reads the file whose path is the concatenation of `parts`. Empty if the path is too long.
 fn read<'a>(parts: &[&[u8]], buffer: &'a mut [u8]) -> &'a [u8] {
     let mut path = [0; 1024];
     let mut end = 0;
     for part in parts {
-        let Some(room) = path.get_mut(end..end + part.len()) else {
+        let Some(destination) = path.get_mut(end..end + part.len()) else {
             return &[];
         };
-        room.copy_from_slice(part);
+        destination.copy_from_slice(part);
         end += part.len();
     }
     CStr::from_bytes_until_nul(&path).map_or(&[], |path| read_file(path, buffer))
@@ -112,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// A root directory with these files in it, removed afterwards.
+    /// A root directory with some files. Dropping it removes it.
     struct Root(PathBuf);
 
     impl Root {
@@ -210,7 +216,7 @@ mod tests {
 
     #[test]
     fn reading_keeps_errno() {
-        // SAFETY: this thread's errno.
+        // SAFETY: the address of this thread's `errno` is valid.
         unsafe {
             *libc::__errno_location() = 4321;
             super::limit();

@@ -1,4 +1,4 @@
-//! The operating system: what the engine asks of it (`interface`), and Linux, which fulfils that.
+//! Hides the operating system behind a contract (`interface`), which `linux` implements.
 
 // Lowest first: each uses only modules above it in this list.
 mod hooks;
@@ -28,7 +28,9 @@ mod linux;
 pub(crate) use crate::platform::kernel::bytes::{clear, copy};
 pub use hooks::Hooks;
 pub(crate) use interface::choose;
-pub use interface::{Bell, Os, Refusal, RseqArea, Usage};
+pub use interface::{
+    Bell, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage,
+};
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;

@@ -1,32 +1,37 @@
-//! Moving pages from one range of addresses to another, which copies nothing.
+//! Moves pages from one range of addresses to another without copying.
 
 use core::ffi::{c_int, c_void};
 
 use super::mapping::commit;
 use crate::platform::kernel::syscall::{advise, call};
 
-/// Moves pages by mremap(2).
+/// Implements [`super::interface::OsMemory::move_pages`] by mremap(2).
 ///
 /// # Safety
-/// As for [`super::interface::Os::move_pages`].
+/// Both ranges are committed, do not overlap, and are used by no other code. The first lies in one
+/// mapping, and is no longer than the second.
 pub(super) unsafe fn move_pages(
     from: *mut c_void,
     to: *mut c_void,
     bytes: usize,
-    room: usize,
+    to_bytes: usize,
 ) -> bool {
-    const TO: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the caller's: both ranges are ours and nobody looks.
+    const FLAGS: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller guarantees that both ranges are committed and unused by others.
     unsafe {
-        let moved = call!(libc::SYS_mremap, from, bytes, room, TO, to) == Ok(to.addr());
+        let moved = call!(libc::SYS_mremap, from, bytes, to_bytes, FLAGS, to) == Ok(to.addr());
         if moved {
             return true;
         }
-        // A kernel that refuses late has unmapped the target first. One that refuses at once has taken nothing away: then a
-        // new mapping would be refused too, if it is of mappings that there are too many. Only where nothing is
-        // mapped does this advice, which costs nothing more than the target's contents, end in ENOMEM.
-        if advise(to, room, libc::MADV_DONTNEED) == Err(libc::ENOMEM) {
-            assert!(commit(to, room).is_ok(), "the kernel took {room} bytes at {to:p} away");
+        // A kernel that refuses late has unmapped the target before, so it is mapped again. One
+        // that refuses early has left it mapped: a new mapping is not needed, and would fail too
+        // if the process has too many. This advice tells the cases apart: it fails with ENOMEM
+        // only where nothing is mapped, and costs no more than the target's contents.
+        if advise(to, to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM) {
+            assert!(
+                commit(to, to_bytes).is_ok(),
+                "the kernel took {to_bytes} bytes at {to:p} away"
+            );
         }
         false
     }

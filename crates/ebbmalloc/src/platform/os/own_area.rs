@@ -1,7 +1,8 @@
-//! An rseq area of our own in each thread, for C libraries that register none (musl, glibc before 2.35).
+//! Gives each thread an rseq area of the engine's own, for C libraries that register none: musl,
+//! and glibc before 2.35.
 //!
-//! A thread registers on its first miss and unregisters as it exits: the C library unmaps its memory while the
-//! kernel thread still runs, and may still write there.
+//! A thread registers on its first miss of a cache. It unregisters as it exits: the C library
+//! unmaps the thread's memory while the kernel may still write to the area.
 
 use core::ffi::c_int;
 
@@ -11,23 +12,24 @@ use super::{thread_pointer::thread_pointer, thread_variable::thread_variable};
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::syscall::call;
 
-/// Bytes of the first version of the kernel's area, which every kernel takes, and what the address must then be a
-/// multiple of. It has room for `mm_cid`.
-const FIRST: usize = 32;
-/// What the address of ours is a multiple of. On arm64 glibc (2.36) opens no library whose variables want more
-/// than 32; on x86-64 it does, and musl opens none at all that has such variables.
+/// Bytes and alignment of the first version of the kernel's area. Every kernel takes it, and it
+/// includes `mm_cid`.
+const FIRST_BYTES: usize = 32;
+/// Alignment of the engine's area. On arm64, glibc (2.36) opens no library whose thread variables
+/// need more than 32; on x86-64 it does. musl opens no library with such variables at all.
 const ALIGN: usize =
-    if cfg!(any(target_arch = "x86_64", target_env = "musl")) { 64 } else { FIRST };
-/// Bytes of ours: with the thread's words behind it no more than one alignment.
-const BYTES: usize = if ALIGN == 64 { ALIGN - size_of::<ThreadWords>() } else { FIRST };
-/// getauxval(3) keys: how many bytes of the area the kernel fills, and what its address must be a multiple of if more
-/// than the first version is registered. 0 before Linux 6.3.
+    if cfg!(any(target_arch = "x86_64", target_env = "musl")) { 64 } else { FIRST_BYTES };
+/// Bytes of the engine's area. With the thread's words behind it, it takes one alignment at most.
+const BYTES: usize = if ALIGN == 64 { ALIGN - size_of::<ThreadWords>() } else { FIRST_BYTES };
+/// The getauxval(3) key for the bytes of an area that the kernel fills. 0 before Linux 6.3.
 const AT_RSEQ_FEATURE_SIZE: libc::c_ulong = 27;
+/// The getauxval(3) key for the alignment of an area larger than the first version. 0 before Linux
+/// 6.3.
 const AT_RSEQ_ALIGN: libc::c_ulong = 28;
-/// rseq(2).
+/// The flag of rseq(2) to unregister.
 const UNREGISTER: c_int = 1;
-/// What stands before the abort handlers (`rseq/`): glibc's choice for each architecture, and the kernel's
-/// default.
+/// The word before each abort handler (`frontend/rseq/`): glibc's choice for each architecture,
+/// and the kernel's default.
 const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") { 0x5305_3053 } else { 0xd428_bc00 };
 
 #[cfg(not(any(miri, loom)))]
@@ -37,7 +39,7 @@ macro_rules! symbol {
     };
 }
 
-// A variable of each thread. Its `cpu_id` is -1: not registered.
+// The area, a thread variable. Its `cpu_id` starts at -1: not registered.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 core::arch::global_asm!(
     ".pushsection .tdata.ebbmalloc, \"awT\", @progbits",
@@ -52,35 +54,35 @@ core::arch::global_asm!(
     ".popsection",
     align = const ALIGN,
     bytes = const BYTES,
-    first = const FIRST,
+    first = const FIRST_BYTES,
 );
 
-/// The calling thread's area, and its distance from the thread pointer, which is the same in all threads where
-/// `thread_variable::is_static` says so.
+/// The calling thread's area and its offset from the thread pointer, which is the same in all
+/// threads if `thread_variable::is_static`.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 pub(crate) fn own_area() -> (isize, *mut u32) {
     let area = thread_variable!(symbol!());
     (area.addr().wrapping_sub(thread_pointer()) as isize, area.cast())
 }
 
-/// None; and no sequences that would use it.
+/// No area: there are no sequences here that would use it.
 #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(crate) fn own_area() -> (isize, *mut u32) {
     (0, core::ptr::null_mut())
 }
 
-/// Registers the calling thread's own area; else the error that the kernel gives.
+/// Registers the calling thread's own area. The error is the kernel's.
 pub(super) fn register() -> Result<(), c_int> {
     match rseq(0) {
-        // Done before.
+        // The area was registered before.
         Err(libc::EBUSY) => Ok(()),
         result => result,
     }
 }
 
-/// Afterwards the kernel does not touch the area any more, and the thread's `cpu_id` is -1.
+/// Unregisters the area: the kernel sets its `cpu_id` to -1, and does not touch it any more.
 pub(super) fn unregister() {
-    // Where it was not registered, nothing happens.
+    // An error means that the area was not registered.
     let _ = rseq(UNREGISTER);
 }
 
@@ -88,30 +90,30 @@ fn rseq(flags: c_int) -> Result<(), c_int> {
     call_with(length(features(), auxiliary::value(AT_RSEQ_ALIGN)), flags)
 }
 
-/// rseq(2) for the own area, of which the kernel gets `bytes`, at most as many as there are.
+/// Calls rseq(2) for `bytes` bytes of the area, which has at least as many.
 fn call_with(bytes: usize, flags: c_int) -> Result<(), c_int> {
     let (_, area) = own_area();
-    // SAFETY: the area is as long as said, and stays until the thread has unregistered it.
+    // SAFETY: the area has `bytes` bytes, and lives until the thread has unregistered it.
     unsafe { call!(libc::SYS_rseq, area, bytes, flags, SIGNATURE) }.map(|_| ())
 }
 
-/// How many bytes to register with a kernel that fills `features` and wants this alignment: all that it fills, if
-/// there is room for them, or else the first version.
+/// The bytes to register with a kernel that fills `features` bytes and requires alignment `align`.
+/// That is all that it fills, if the area has them, or else the first version.
 const fn length(features: usize, align: usize) -> usize {
     match features {
-        FIRST..=BYTES if align <= ALIGN => features,
-        _ => FIRST,
+        FIRST_BYTES..=BYTES if align <= ALIGN => features,
+        _ => FIRST_BYTES,
     }
 }
 
-/// How many bytes of a thread's area the kernel fills; 0 where it does not say.
+/// The bytes of a thread's area that the kernel fills. 0 if the kernel does not tell.
 pub(super) fn features() -> usize {
     auxiliary::value(AT_RSEQ_FEATURE_SIZE)
 }
 
-/// The error that the kernel gives to whoever asks it for nothing: EINVAL where it has rseq.
+/// The error of a call of rseq(2) for no area: EINVAL if the kernel has rseq.
 pub(super) fn refusal() -> c_int {
-    // SAFETY: an area of no bytes is never registered.
+    // SAFETY: the kernel never registers an area of 0 bytes.
     unsafe { call!(libc::SYS_rseq, 0, 0, 0, 0) }.err().unwrap_or(0)
 }
 
@@ -125,9 +127,9 @@ mod tests {
 
     #[test]
     fn as_much_is_registered_as_the_kernel_fills_and_there_is_room_for() {
-        // Before Linux 6.3, and since.
+        // Before Linux 6.3; since then.
         assert_eq!([length(0, 0), length(28, 32), length(32, 32)], [32; 3]);
-        // With extensions of time slices.
+        // With time slice extensions.
         assert_eq!(length(33, 64), if ALIGN == 64 { 33 } else { 32 });
         assert_eq!([length(BYTES, ALIGN), length(BYTES + 1, ALIGN)], [BYTES, 32]);
         assert_eq!(length(33, 128), 32);
@@ -135,7 +137,7 @@ mod tests {
         assert_eq!(own_area().1.addr() % ALIGN, 0);
     }
 
-    /// In a process of its own, in which the C library leaves rseq alone.
+    /// Runs in a process of its own, in which the C library does not register rseq.
     #[test]
     fn a_thread_registers_as_often_as_it_likes() {
         const APART: (&str, &str) = ("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
@@ -148,7 +150,7 @@ mod tests {
             let again = again.args(["--exact", this.name().unwrap()]).env(APART.0, APART.1);
             return assert!(again.status().unwrap().success());
         }
-        // SAFETY: the calling thread's area.
+        // SAFETY: the field lies in the calling thread's area.
         let cpu_id =
             || unsafe { own_area().1.byte_offset(RseqArea::CPU_ID).read_volatile() } as i32;
         for _ in 0..1000 {
@@ -158,14 +160,14 @@ mod tests {
             unregister();
         }
 
-        // The kernel knows how many bytes it was given, and takes no other number.
+        // The kernel remembers the number of bytes, and refuses any other.
         register().unwrap();
-        for bytes in FIRST..=BYTES {
+        for bytes in FIRST_BYTES..=BYTES {
             let ours = bytes == length(features(), auxiliary::value(AT_RSEQ_ALIGN));
             let answer = if ours { libc::EBUSY } else { libc::EINVAL };
             assert_eq!(call_with(bytes, 0), Err(answer), "{bytes} bytes");
         }
         unregister();
-        assert_eq!([0, UNREGISTER].map(|flags| call_with(FIRST, flags)), [Ok(()); 2]);
+        assert_eq!([0, UNREGISTER].map(|flags| call_with(FIRST_BYTES, flags)), [Ok(()); 2]);
     }
 }

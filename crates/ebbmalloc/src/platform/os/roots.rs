@@ -1,4 +1,5 @@
-//! Where the C library has its data, and its loader its code: what it still holds at the end of a process is no leak of the program.
+//! Finds the data of the C library and the code of its loader. Blocks that these still hold when a
+//! process exits are no leaks of the program.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem;
@@ -7,32 +8,32 @@ use core::ops::Range;
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::weak::weak;
 
-/// The most parts that its data may have.
+/// The most parts of the C library's data.
 const PARTS: usize = 16;
 
-/// The C library, as far as it can be told from the program.
+/// The addresses of the C library, as far as they can be told from the program's.
 #[derive(Clone, Debug)]
 pub struct CLibrary {
     parts: [(usize, usize); PARTS],
     count: usize,
     /// The code of the loader.
     pub(crate) loader: Range<usize>,
-    /// The code of the file that this is in.
+    /// The code of the file that contains the engine.
     pub(crate) own: Range<usize>,
 }
 
 impl CLibrary {
-    /// Nothing of it.
+    /// No addresses.
     pub const UNKNOWN: Self = Self { parts: [(0, 0); PARTS], count: 0, loader: 0..0, own: 0..0 };
 
-    /// One whose data are this part of memory, address and bytes. For tests.
+    /// A C library whose data are one part of memory: its address and bytes. For tests.
     pub const fn of(part: (usize, usize)) -> Self {
         let mut parts = [(0, 0); PARTS];
         parts[0] = part;
         Self { parts, count: 1, ..Self::UNKNOWN }
     }
 
-    /// Its data, address and bytes, at multiples of a word.
+    /// The parts of its data: address and bytes, both multiples of a word.
     pub(crate) fn data(&self) -> &[(usize, usize)] {
         &self.parts[..self.count]
     }
@@ -53,41 +54,44 @@ type Iterate = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// As [`super::interface::Os::c_library`]. Takes locks of the loader.
+/// Implements [`super::interface::OsReports::c_library`]. Takes locks of the loader.
 pub(super) fn c_library() -> CLibrary {
     let mut found = CLibrary::UNKNOWN;
     if auxiliary::value(libc::AT_BASE) == 0 {
-        // Its data lie among the program's: only the streams are known.
+        // A fully static program: the C library's data lie among its own. Only the streams are
+        // known.
         for stream in [weak!("stdin"), weak!("stdout"), weak!("stderr")] {
-            // SAFETY: variables of these names point to streams.
-            let at = unsafe { stream.cast::<*const u8>().as_ref() };
-            at.inspect(|at| found.add(at.addr(), STREAM_BYTES));
+            // SAFETY: the address is null, or that of a pointer to a stream.
+            let stream = unsafe { stream.cast::<*const u8>().as_ref() };
+            stream.inspect(|stream| found.add(stream.addr(), STREAM_BYTES));
         }
         return found;
     }
     let iterate = weak!("dl_iterate_phdr");
     if !iterate.is_null() {
-        // SAFETY: the function of this name, which calls back at once.
+        // SAFETY: the address is that of dl_iterate_phdr(3), which calls `add_object` before it
+        // returns.
         unsafe {
             let iterate = mem::transmute::<*const u8, Iterate>(iterate);
-            iterate(look_at, (&raw mut found).cast());
+            iterate(add_object, (&raw mut found).cast());
         }
     }
     if let Some(bytes) = thread_bytes() {
-        // SAFETY: this is where the thread's descriptor begins.
+        // SAFETY: pthread_self(3) has no conditions. In glibc it is the address of the descriptor.
         found.add(unsafe { libc::pthread_self() } as usize, bytes);
     }
     found
 }
 
-/// How long glibc's descriptor of a thread is, as it tells debuggers. Values of keys are in it, and texts of errors.
+/// Bytes of glibc's descriptor of a thread, as glibc tells debuggers. It contains values of keys
+/// and texts of errors.
 fn thread_bytes() -> Option<usize> {
     type Find = unsafe extern "C" fn(*mut c_void, *const c_char) -> *const u32;
     let find = weak!("dlsym");
     if find.is_null() {
         return None;
     }
-    // SAFETY: the function of this name, and a variable of 32 bits.
+    // SAFETY: the address is that of dlsym(3), and the variable has 32 bits.
     unsafe {
         let find = mem::transmute::<*const u8, Find>(find);
         find(libc::RTLD_DEFAULT, c"_thread_db_sizeof_pthread".as_ptr())
@@ -97,17 +101,20 @@ fn thread_bytes() -> Option<usize> {
     }
 }
 
-/// Less than any stream has; the pointer to its buffer is in it.
+/// Bytes of a stream to look at: fewer than any stream has, and the pointer to its buffer is among
+/// them.
 const STREAM_BYTES: usize = 128;
 
-unsafe extern "C" fn look_at(
+/// Adds the data of a loaded object, if it is part of the C library.
+unsafe extern "C" fn add_object(
     info: *const libc::dl_phdr_info,
     bytes: usize,
     found: *mut c_void,
 ) -> c_int {
-    // SAFETY: passed above, and nobody else uses it meanwhile; the loader fills the other.
+    // SAFETY: `found` is the `CLibrary` that `c_library` passed and does not use meanwhile. The
+    // loader fills `info`.
     let (found, info) = unsafe { (&mut *found.cast::<CLibrary>(), &*info) };
-    // SAFETY: a terminated name, and as many headers as it says.
+    // SAFETY: the loader's name is a C string, and it has `dlpi_phnum` headers.
     let (name, headers) = unsafe {
         let name = if info.dlpi_name.is_null() { c"" } else { CStr::from_ptr(info.dlpi_name) };
         (name.to_bytes(), core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize))
@@ -158,7 +165,7 @@ mod tests {
         assert!(!found.data().is_empty() && !found.loader.is_empty(), "{found:?}");
         assert!(found.own.contains(&(c_library as *const ()).addr()));
         let stdout = weak!("stdout");
-        // SAFETY: a variable of this name points to a stream.
+        // SAFETY: the C library of this test has the variable, a pointer to a stream.
         let stream = unsafe { *stdout.cast::<usize>() };
         let within = |&(start, bytes): &(usize, usize)| (start..start + bytes).contains(&stream);
         assert!(found.data().iter().any(within), "{stream:#x} {found:x?}");

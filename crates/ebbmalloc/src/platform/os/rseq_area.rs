@@ -1,26 +1,29 @@
-//! Who registers threads for restartable sequences, and where their areas are: the C library, by the symbols
-//! that glibc has since 2.35 (its manual, "Restartable Sequences"); or else this crate.
+//! Finds out whether the C library or the engine registers threads for restartable sequences, and
+//! where their areas lie.
+//!
+//! glibc registers them since 2.35, and has symbols for the location (its manual, "Restartable
+//! Sequences").
 
 use core::ffi::{CStr, c_char, c_int};
 use core::mem;
 
-use super::interface::{Os, RseqArea};
+use super::interface::{OsProcess, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
 use super::thread_variable::is_static;
 use crate::platform::kernel::weak::weak;
 
-/// Bytes of the kernel's rseq area that must be there for `mm_cid`.
+/// Bytes of an rseq area that includes `mm_cid`.
 const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 
-/// Where there are sequences: `rseq/`.
+/// Whether this build has sequences (`frontend/rseq/`).
 const SEQUENCES: bool = cfg!(all(
     any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
     not(any(miri, loom))
 ));
 
-/// The area, or why there is none that could be used.
-pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
+/// Implements [`super::interface::OsThreads::rseq`].
+pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
     if !SEQUENCES {
         return Err("no restartable sequences for this architecture yet");
     }
@@ -31,12 +34,13 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
         if !is_static() {
             return Err(NO_AREA);
         }
-        // Tried, and undone: a thread registers when its exit is watched.
+        // Only a trial: a thread registers once its exit is watched.
         register().map_err(|error| if error == libc::EINVAL { taken() } else { reason(error) })?;
         unregister();
         (own_area().0, true)
     } else {
-        // SAFETY: the C library's variables, which never change once a program runs.
+        // SAFETY: the addresses are those of the C library's variables, which do not change once a
+        // program runs.
         let (offset, size) = unsafe { (*offset, *size) };
         if size == 0 {
             return Err(if turned_off(os) { TURNED_OFF } else { reason(refusal()) });
@@ -52,10 +56,10 @@ pub(super) fn find(os: &impl Os) -> Result<RseqArea, &'static str> {
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
 }
 
-/// Has the linker look for symbols in the dynamic loader, where glibc has those of rseq: mold takes a weak one from a
-/// library only if the program names another symbol there.
+/// Makes the linker look for symbols in the dynamic loader, where glibc defines those of rseq.
+/// mold takes a weak symbol from a library only if the program names another symbol of it.
 fn name_loader() {
-    // SAFETY: reads a word that the linker or the loader has filled.
+    // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
     #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
     unsafe {
         core::arch::asm!(
@@ -64,7 +68,7 @@ fn name_loader() {
             options(readonly, nostack, preserves_flags),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
     #[cfg(all(target_arch = "aarch64", target_env = "gnu", not(any(miri, loom))))]
     unsafe {
         core::arch::asm!(
@@ -76,13 +80,14 @@ fn name_loader() {
     }
 }
 
-/// Why it is not known where an area is that the kernel has already.
+/// Why the location of an area is unknown that is registered already.
 fn taken() -> &'static str {
     let version = weak!("gnu_get_libc_version");
     if version.is_null() {
         return TAKEN;
     }
-    // SAFETY: a function of glibc's that returns a text, "2.36", which stays.
+    // SAFETY: the address is that of a glibc function, which returns a C string such as "2.36"
+    // that stays.
     let version = unsafe {
         let version: extern "C" fn() -> *const c_char = mem::transmute(version);
         CStr::from_ptr(version())
@@ -90,7 +95,7 @@ fn taken() -> &'static str {
     if has_rseq(version.to_bytes()) { LEFT_OUT } else { TAKEN }
 }
 
-/// Whether glibc of that version registers rseq and says where: since 2.35.
+/// Whether this version of glibc registers rseq and has symbols for it: 2.35 and later.
 fn has_rseq(version: &[u8]) -> bool {
     let mut numbers = version.split(|byte| !byte.is_ascii_digit()).map(|digits| {
         digits.iter().fold(0_u32, |sum, digit| {
@@ -100,26 +105,29 @@ fn has_rseq(version: &[u8]) -> bool {
     [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= [2, 35]
 }
 
-/// Sequences want an area at the same distance from the thread pointer in all threads.
-const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has no room for areas of its own";
+/// Sequences need an area at the same distance from the thread pointer in all threads. These are
+/// the reasons why there is none.
+const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has \
+    no room for areas of its own";
 const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
 const LEFT_OUT: &str =
     "glibc has registered rseq, but this program was linked without its symbol __rseq_offset";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
 
-/// Whether glibc was told not to register. Who says so does it for another library that wants to.
-fn turned_off(os: &impl Os) -> bool {
+/// Whether `GLIBC_TUNABLES` keeps glibc from registering, which lets another library register.
+fn turned_off(os: &impl OsProcess) -> bool {
     let mut text = [0; 512];
     let length = os.environment("GLIBC_TUNABLES", &mut text).unwrap_or(0);
     text[..length].split(|&byte| byte == b':').any(|entry| entry == b"glibc.pthread.rseq=0")
 }
 
-/// Why the kernel registers nobody.
+/// Why the kernel registers no area, by the error that it returned.
 fn reason(error: c_int) -> &'static str {
     match error {
         libc::ENOSYS => {
-            "no rseq here (ENOSYS): an old kernel, or qemu, valgrind, gVisor or a filter of system calls"
+            "no rseq here (ENOSYS): an old kernel, or qemu, valgrind, gVisor or a filter of system \
+             calls"
         }
         libc::EPERM => "rseq is refused (EPERM), as by a filter of system calls (seccomp)",
         libc::EACCES => "rseq is refused (EACCES), as by a filter of system calls (seccomp)",

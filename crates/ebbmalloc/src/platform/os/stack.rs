@@ -1,24 +1,24 @@
-//! Who called: stacks of calls by the unwinder that the process has anyway, and what lies at an address by the
-//! C library. Neither allocates.
+//! Reads stacks of calls by the unwinder of the process, and finds symbols by the C library's
+//! dladdr(3). Neither allocates.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
-use super::recent::{self, CALLS_MOST, Recent};
+use super::recent::{self, CALLS_MAX, CachedStack};
 use super::symtab;
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::weak::weak;
 use crate::platform::sync::{AtomicPtr, AtomicU8, Ordering};
 
-/// What lies at an address of code.
+/// The symbol at an address of code.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbol<'a> {
-    /// The file that it was loaded from.
+    /// The file that the code was loaded from.
     pub module: &'a [u8],
-    /// Where in it, as tools that read the file count.
+    /// The address in that file, as tools such as addr2line count it.
     pub offset: usize,
-    /// The function, where its name is known, and how far into it.
+    /// The name of the function, if it is known, and the offset of the address in it.
     pub function: Option<(&'a [u8], usize)>,
 }
 
@@ -27,54 +27,59 @@ type Step = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type Backtrace = unsafe extern "C" fn(Step, *mut c_void) -> c_int;
 type GetAddress = unsafe extern "C" fn(*mut c_void) -> usize;
 
-/// An unwinder that was loaded for this; null for none.
+/// The functions of an unwinder that was loaded for the engine ([`use_unwinder`]); null before.
 static LOADED: [AtomicPtr<c_void>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
-/// How far the unwinder of a fully static program is. Before constructors run, it aborts. When it comes to a table of the program
-/// for the first time, it allocates, and holds a lock meanwhile that it would take again for that block's stack; so it does
-/// when it frees that block in the end.
-static STATE: AtomicU8 = AtomicU8::new(AWAY);
-const AWAY: u8 = 0;
-const BEGUN: u8 = 1;
+/// The state of the unwinder in a fully static program.
+///
+/// Before constructors run, the unwinder aborts. When it first reads a table of the program, it
+/// allocates a block with a lock held. It would take that lock again to read the stack of the
+/// allocation. The same happens when it frees the block at the end.
+static STATE: AtomicU8 = AtomicU8::new(UNUSABLE);
+const UNUSABLE: u8 = 0;
+/// The unwinder works, but has not read all tables.
+const UNPREPARED: u8 = 1;
 const READY: u8 = 2;
 
-/// Constructors run.
+/// Called as the program's constructors run: from now on the unwinder works.
 pub(crate) fn constructors_run() {
-    STATE.store(BEGUN, Ordering::Relaxed);
+    STATE.store(UNPREPARED, Ordering::Relaxed);
 }
 
-/// Destructors run, the last things that a program does.
+/// Called as the program's destructors run, the last code of a program: the unwinder is not used
+/// any more.
 pub(crate) fn destructors_run() {
-    STATE.store(AWAY, Ordering::Relaxed);
+    STATE.store(UNUSABLE, Ordering::Relaxed);
 }
 
-/// Whether nobody has loaded the program: it is static as a whole.
+/// Whether the program is fully static: no dynamic loader has loaded it.
 fn is_static() -> bool {
     auxiliary::value(libc::AT_BASE) == 0
 }
 
-/// An unwinder.
+/// The functions of an unwinder.
 #[derive(Clone, Copy)]
 struct Unwinder {
     backtrace: Backtrace,
-    /// The address that a frame returns to, and that of its end.
+    /// Returns the address in a frame's function at which it goes on.
     address: GetAddress,
+    /// Returns the address of the end of a frame.
     end: GetAddress,
 }
 
-/// The unwinder: that of the program, as the linker or the loader found it, or one that was loaded.
+/// The unwinder of the process, as the linker or the loader found it, or one that was loaded later.
 fn unwinder() -> Option<Unwinder> {
-    // Without it nothing says what lies at an address, so no stack is worth reading.
+    // Without dladdr(3), addresses have no names, so no stack is worth reading.
     if weak!("dladdr").is_null() {
         return None;
     }
     let mut found = [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP"), weak!("_Unwind_GetCFA")]
-        .map(|known| known.cast_mut().cast());
+        .map(|function| function.cast_mut().cast());
     if found.contains(&ptr::null_mut()) {
         found = [0, 1, 2].map(|nth: usize| LOADED[nth].load(Ordering::Acquire));
     }
     let [backtrace, address, end] = found;
-    // SAFETY: these are the functions of those names.
+    // SAFETY: none is null, so these are the functions of those names, which have these types.
     (!found.contains(&ptr::null_mut())).then(|| unsafe {
         Unwinder {
             backtrace: mem::transmute::<*mut c_void, Backtrace>(backtrace),
@@ -84,47 +89,53 @@ fn unwinder() -> Option<Unwinder> {
     })
 }
 
-/// Whether the process has no unwinder, but could load one: it is dynamically linked.
+/// Whether the process has no unwinder, but could load one, as it is dynamically linked.
 pub fn unwinder_is_missing() -> bool {
     unwinder().is_none() && !weak!("dladdr").is_null() && !is_static()
 }
 
-/// Has stacks read by these functions of an unwinder, where the process has none of its own.
+/// Makes the engine read stacks by these functions of an unwinder, if the process has none of its
+/// own.
 ///
 /// # Safety
-/// They are `_Unwind_Backtrace`, `_Unwind_GetIP` and `_Unwind_GetCFA`, and stay where they are.
+/// The functions are `_Unwind_Backtrace`, `_Unwind_GetIP` and `_Unwind_GetCFA`, and are never
+/// unloaded.
 pub unsafe fn use_unwinder(functions: [*mut c_void; 3]) {
     for (loaded, function) in LOADED.iter().zip(functions).rev() {
         loaded.store(function, Ordering::Release);
     }
 }
 
+/// The state of reading a stack.
 struct Calls<'a> {
     out: &'a mut [usize],
     unwinder: Unwinder,
-    known: usize,
-    /// The same to be kept, as long as it is known where return addresses lie.
-    recent: Recent,
-    whole: bool,
+    /// The number of calls in `out`.
+    count: usize,
+    /// A copy for the cache.
+    copy: CachedStack,
+    /// Whether the copy is complete: the words of all return addresses are known.
+    cacheable: bool,
 }
 
-/// Writes the calls that led here, the innermost first: the addresses of their last bytes. How many.
+/// Writes the stack of calls to `out`, innermost first, as the addresses of the calls' last bytes.
+/// Returns their number.
 #[inline(never)]
 pub(super) fn calls(out: &mut [usize]) -> usize {
     const GO_ON: c_int = 0;
     const END: c_int = 5;
     extern "C" fn note(context: *mut c_void, calls: *mut c_void) -> c_int {
-        // SAFETY: passed below, and nobody else uses it meanwhile.
+        // SAFETY: the pointer is that of `calls` below, which is not used while the unwinder runs.
         let calls = unsafe { &mut *calls.cast::<Calls>() };
-        // SAFETY: the unwinder's own context.
+        // SAFETY: the unwinder passes its own context.
         let address = unsafe { (calls.unwinder.address)(context) };
-        if address == 0 || calls.known == calls.out.len() {
+        if address == 0 || calls.count == calls.out.len() {
             return END;
         }
-        // SAFETY: as above.
-        calls.keep(address, unsafe { (calls.unwinder.end)(context) });
-        calls.out[calls.known] = address - 1;
-        calls.known += 1;
+        // SAFETY: the unwinder passes its own context.
+        calls.copy_call(address, unsafe { (calls.unwinder.end)(context) });
+        calls.out[calls.count] = address - 1;
+        calls.count += 1;
         GO_ON
     }
     let Some(unwinder) = unwinder() else {
@@ -133,47 +144,51 @@ pub(super) fn calls(out: &mut [usize]) -> usize {
     if is_static() && !is_prepared() {
         return 0;
     }
-    let mut calls = Calls { out, unwinder, known: 0, recent: Recent::NONE, whole: true };
-    // In this frame, so it tells where that is.
-    calls.recent.place = (&raw const calls).addr();
-    // SAFETY: this frame is the first of the stack.
-    if let Some(known) = unsafe { recent::find(calls.recent.place, calls.out) } {
-        return known;
+    let mut calls = Calls { out, unwinder, count: 0, copy: CachedStack::EMPTY, cacheable: true };
+    // The address of a local variable stands for that of this frame.
+    calls.copy.frame = (&raw const calls).addr();
+    // SAFETY: this frame is the innermost of the stack.
+    if let Some(count) = unsafe { recent::find(calls.copy.frame, calls.out) } {
+        return count;
     }
-    // SAFETY: as the ABI has it.
+    // SAFETY: by the ABI, this calls `note` with a context for each frame, and with the pointer.
     unsafe { (unwinder.backtrace)(note, (&raw mut calls).cast()) };
-    if calls.whole {
-        recent::keep(&calls.recent);
+    if calls.cacheable {
+        recent::keep(&calls.copy);
     }
-    calls.known
+    calls.count
 }
 
 impl Calls<'_> {
-    /// Keeps a return address into a frame whose stack pointer is `end`: on x86-64 it lies right below that. Where it does not, as on
-    /// other processors or below a signal handler, such a stack is read anew each time.
-    fn keep(&mut self, address: usize, end: usize) {
-        let (nth, word) = (self.known, end.wrapping_sub(size_of::<usize>()));
-        let before = if nth == 0 { 0 } else { self.recent.words[nth - 1] };
-        self.whole &= nth < CALLS_MOST && end > before && end.is_multiple_of(size_of::<usize>());
-        if !self.whole {
+    /// Copies a return address into a frame whose stack pointer is `end`. On x86-64 the address
+    /// lies right below that. Where it does not, as on other processors or below a signal handler,
+    /// the stack is not cached.
+    fn copy_call(&mut self, address: usize, end: usize) {
+        let (nth, word) = (self.count, end.wrapping_sub(size_of::<usize>()));
+        let before = if nth == 0 { 0 } else { self.copy.words[nth - 1] };
+        self.cacheable &= nth < CALLS_MAX && end > before && end.is_multiple_of(size_of::<usize>());
+        if !self.cacheable {
             return;
         }
-        // SAFETY: in the stack, right below the frame. The first is read by the unwinder's own frame.
-        self.whole = nth == 0 || unsafe { recent::read(word) } == address;
-        self.recent.words[nth] = word;
-        self.recent.addresses[nth] = address;
-        self.recent.known = nth + 1;
+        // SAFETY: the word lies in the stack, right below the frame. The first word is not read:
+        // it is part of the unwinder's own frame.
+        self.cacheable = nth == 0 || unsafe { recent::read_word(word) } == address;
+        self.copy.words[nth] = word;
+        self.copy.addresses[nth] = address;
+        self.copy.count = nth + 1;
     }
 }
 
-/// Whether the unwinder of a fully static program has come to all tables; sees to it once constructors run.
+/// Whether the unwinder of a fully static program has read all tables. Makes it read them the
+/// first time after constructors have run.
 fn is_prepared() -> bool {
     type Find = unsafe extern "C" fn(*const c_void, *mut [usize; 3]) -> *const c_void;
-    match STATE.compare_exchange(BEGUN, AWAY, Ordering::Acquire, Ordering::Acquire) {
+    match STATE.compare_exchange(UNPREPARED, UNUSABLE, Ordering::Acquire, Ordering::Acquire) {
         Ok(_) => {
             let find = weak!("_Unwind_Find_FDE");
             if !find.is_null() {
-                // SAFETY: the function of this name in libgcc. At this address no code lies, so it looks at all tables.
+                // SAFETY: the address is that of the function in libgcc, which fills the array. No
+                // code lies at address 1, so it reads all tables.
                 unsafe {
                     let find = mem::transmute::<*const u8, Find>(find);
                     find(ptr::without_provenance(1), &mut [0; 3]);
@@ -186,7 +201,7 @@ fn is_prepared() -> bool {
     }
 }
 
-/// As [`super::interface::Os::with_symbol`], by dladdr(3).
+/// Implements [`super::interface::OsReports::with_symbol`] by dladdr(3).
 pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
     type Look = unsafe extern "C" fn(*const c_void, *mut libc::Dl_info) -> c_int;
     let look = weak!("dladdr");
@@ -194,8 +209,8 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
         return work(None);
     }
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
-    // SAFETY: the function of this name fills the struct; names that it finds stay while their file is loaded,
-    // which has code on a stack.
+    // SAFETY: dladdr(3) fills the struct, for which all-zero bytes are valid too. The names that
+    // it returns stay while their file is loaded, as it is while its code is on a stack.
     let (base, path, exported) = unsafe {
         let look = mem::transmute::<*const u8, Look>(look);
         let found = look(ptr::without_provenance(address), info.as_mut_ptr()) != 0;
@@ -209,7 +224,7 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
                 text(info.dli_fname).unwrap_or(c"?"),
                 exported,
             ),
-            // In a fully static program it finds nothing.
+            // In a fully static program dladdr(3) finds nothing.
             false if is_static() && is_of_program(address) => {
                 let path = auxiliary::value(libc::AT_EXECFN);
                 let path = text(ptr::with_exposed_provenance(path)).unwrap_or(c"?");
@@ -218,7 +233,7 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
             false => return work(None),
         }
     };
-    // SAFETY: a file's header lies there, as long as it is.
+    // SAFETY: `base` is null, or the address of a whole ELF header.
     let (fixed, header) = unsafe {
         (is_fixed(base), (!base.is_null()).then(|| slice::from_raw_parts(base, HEADER_BYTES)))
     };
@@ -227,17 +242,17 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
     let Some(header) = header.filter(|_| may_read && exported.is_none()) else {
         return work(Some(Symbol { module, offset, function: exported }));
     };
-    // The program may have been started by a path that leads elsewhere by now.
+    // The path by which the program was started may name another file by now.
     let path = if base == program_start() { c"/proc/self/exe" } else { path };
     symtab::with_name(path, header, offset, |function| {
         work(Some(Symbol { module, offset, function }));
     });
 }
 
-/// How a file of ELF begins.
+/// Bytes of an ELF header.
 const HEADER_BYTES: usize = 64;
 
-/// Where the program was loaded: its headers lie in its first page.
+/// The address at which the program was loaded. Its headers lie in its first page.
 fn program_start() -> *const u8 {
     let headers = auxiliary::value(libc::AT_PHDR);
     ptr::with_exposed_provenance(headers & !4095)
@@ -246,7 +261,8 @@ fn program_start() -> *const u8 {
 /// Whether code of the program lies at this address.
 fn is_of_program(address: usize) -> bool {
     let start = program_start();
-    // SAFETY: the kernel says where the headers are, and how many.
+    // SAFETY: the kernel tells the address and number of the program headers. They lie in the page
+    // at `start`.
     let (headers, fixed) = unsafe {
         let at = auxiliary::value(libc::AT_PHDR);
         let count = auxiliary::value(libc::AT_PHNUM);
@@ -263,14 +279,14 @@ fn is_of_program(address: usize) -> bool {
     })
 }
 
-/// Whether a file was linked for the address that it is loaded at (ELF's type ET_EXEC).
+/// Whether a file was linked for the address at which it is loaded (ELF's type ET_EXEC).
 ///
 /// # Safety
-/// Its header lies there.
+/// `header` is null, or the address of an ELF header.
 unsafe fn is_fixed(header: *const u8) -> bool {
     const TYPE_AT: usize = 16;
     const FIXED: u16 = 2;
-    // SAFETY: the caller's.
+    // SAFETY: the caller guarantees a whole header.
     !header.is_null() && unsafe { header.add(TYPE_AT).cast::<u16>().read_unaligned() } == FIXED
 }
 
@@ -283,38 +299,38 @@ mod tests {
 
     #[inline(never)]
     fn caller(out: &mut [usize]) -> usize {
-        let known = calls(out);
-        // Not a tail call.
-        std::hint::black_box(known)
+        let count = calls(out);
+        // Prevents a tail call.
+        std::hint::black_box(count)
     }
 
     #[test]
     fn the_caller_is_on_the_stack() {
         let mut out = [0; 32];
-        let known = caller(&mut out);
-        assert!(known >= 3, "{known}");
+        let count = caller(&mut out);
+        assert!(count >= 3, "{count}");
         let start = caller as *const () as usize;
         let within = |address: &usize| (start..start + 400).contains(address);
-        assert!(out[..known].iter().any(within), "{start:#x} not in {:#x?}", &out[..known]);
+        assert!(out[..count].iter().any(within), "{start:#x} not in {:#x?}", &out[..count]);
         assert_eq!(caller(&mut out[..2]), 2);
     }
 
-    /// File, offset and function.
-    fn told(address: usize) -> Option<(String, usize, Option<String>)> {
+    /// The file, offset and function at an address.
+    fn symbol(address: usize) -> Option<(String, usize, Option<String>)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let mut told = None;
+        let mut found = None;
         with_symbol(address, true, &mut |symbol| {
-            told = symbol.map(|symbol| {
+            found = symbol.map(|symbol| {
                 (text(symbol.module), symbol.offset, symbol.function.map(|(name, _)| text(name)))
             });
         });
-        told
+        found
     }
 
-    /// The same stack is the same when it is read again, and one that differs in a call is not taken for it.
+    /// A stack reads the same again, and a stack that differs in one call is not mistaken for it.
     #[test]
     fn a_stack_that_was_read_before_is_told_from_others() {
-        // The same frames, from other places.
+        // Two functions with equal frames but different return addresses.
         #[inline(never)]
         fn first(out: &mut [usize]) -> usize {
             std::hint::black_box(caller(out)) ^ std::hint::black_box(1)
@@ -326,10 +342,10 @@ mod tests {
         let mut stacks = Vec::new();
         for _ in 0..6 {
             for (function, number) in [(first as fn(&mut [usize]) -> usize, 1), (second, 2)] {
-                let mut out = [0; CALLS_MOST];
-                let known = function(&mut out) ^ number;
-                assert!(known >= 3);
-                stacks.push(out[..known].to_vec());
+                let mut out = [0; CALLS_MAX];
+                let count = function(&mut out) ^ number;
+                assert!(count >= 3);
+                stacks.push(out[..count].to_vec());
             }
         }
         assert!(stacks.iter().step_by(2).all(|stack| *stack == stacks[0]), "{stacks:x?}");
@@ -339,12 +355,12 @@ mod tests {
 
     #[test]
     fn the_file_of_an_address_is_known() {
-        let (file, offset, function) = told(libc::malloc as *const () as usize).unwrap();
+        let (file, offset, function) = symbol(libc::malloc as *const () as usize).unwrap();
         assert!(offset > 0 && !file.is_empty() && function.is_some_and(|name| !name.is_empty()));
-        let (file, _, function) = told(symbol_of_this_file as *const () as usize).unwrap();
+        let (file, _, function) = symbol(symbol_of_this_file as *const () as usize).unwrap();
         assert!(file.contains("ebbmalloc"), "{file}");
         assert!(function.is_some_and(|name| name.contains("symbol_of_this_file")));
-        assert!(told(1).is_none());
+        assert!(symbol(1).is_none());
     }
 
     #[inline(never)]

@@ -1,5 +1,8 @@
-//! Names that a file has only for debuggers (ELF's `.symtab`): those of functions that a program does not export, which are all of
-//! a Rust program's. Read when a report is written, from the file itself, without allocating.
+//! Finds the names of functions that a file does not export, in its symbol table for debuggers
+//! (ELF's `.symtab`).
+//!
+//! A Rust program exports none of its functions. Reports read the table from the file, without
+//! allocating.
 
 use core::ffi::{CStr, c_int};
 use core::ptr;
@@ -8,8 +11,9 @@ use core::slice;
 use crate::platform::kernel::file;
 use crate::platform::kernel::syscall::call;
 
-/// Calls `work` with the name of the function that lies at this offset of a file, and how far into it; or with nothing. `header` is
-/// how the file began when it was loaded: where it has changed since, its names are not believed.
+/// Calls `work` with the function at an address in a file: its name, and the offset in it; `None`
+/// if it is unknown. `header` is the start of the file as it was loaded: if the file begins
+/// differently now, it has changed, and its names are ignored.
 pub(super) fn with_name<R>(
     path: &CStr,
     header: &[u8],
@@ -19,17 +23,19 @@ pub(super) fn with_name<R>(
     let Some((start, bytes)) = map(path) else {
         return work(None);
     };
-    // SAFETY: just mapped. Whoever cuts the file short meanwhile ends a program that was about to report a mistake.
+    // SAFETY: the file is mapped with `bytes` bytes. If it is truncated meanwhile, SIGBUS ends a
+    // program that was about to report a mistake.
     let text = unsafe { slice::from_raw_parts(start.cast_const(), bytes) };
     let done = work(if text.starts_with(header) { find(text, offset) } else { None });
-    // SAFETY: ours, and nobody has kept a name.
+    // SAFETY: this function mapped the range, and `work` cannot have kept a name.
     let _ = unsafe { call!(libc::SYS_munmap, start, bytes) };
     done
 }
 
+/// Maps a file. Returns its address and bytes.
 fn map(path: &CStr) -> Option<(*mut u8, usize)> {
     let descriptor: c_int = file::open(path)?;
-    // SAFETY: a new mapping, of a file that is open.
+    // SAFETY: this makes a new mapping, at an address of the kernel's choice.
     let mapped = unsafe {
         let bytes = call!(libc::SYS_lseek, descriptor, 0, libc::SEEK_END).unwrap_or(0);
         let (access, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
@@ -39,18 +45,19 @@ fn map(path: &CStr) -> Option<(*mut u8, usize)> {
     mapped.ok().map(|(start, bytes)| (ptr::with_exposed_provenance_mut(start), bytes))
 }
 
-/// A number of so many bytes, at an offset from a place in the file.
-fn number(text: &[u8], (place, offset): (usize, usize), bytes: usize) -> Option<usize> {
-    let found = text.get(place.checked_add(offset)?..)?.get(..bytes)?;
-    Some(found.iter().rev().fold(0, |number, &byte| number << 8 | byte as usize))
+/// The number of `bytes` bytes, least significant first, at `offset` from position `base`.
+fn number(text: &[u8], (base, offset): (usize, usize), bytes: usize) -> Option<usize> {
+    let digits = text.get(base.checked_add(offset)?..)?.get(..bytes)?;
+    Some(digits.iter().rev().fold(0, |number, &byte| number << 8 | byte as usize))
 }
 
-/// The section that has this header.
+/// The contents of the section whose header is at position `header`.
 fn section(text: &[u8], header: usize) -> Option<&[u8]> {
     let (at, bytes) = (number(text, (header, 0x18), 8)?, number(text, (header, 0x20), 8)?);
     text.get(at..)?.get(..bytes)
 }
 
+/// The function at address `offset` of an ELF file: its name, and the offset in it.
 fn find(text: &[u8], offset: usize) -> Option<(&[u8], usize)> {
     const SYMBOLS: usize = 2;
     const FUNCTION: usize = 2;
@@ -84,7 +91,7 @@ mod tests {
     #[test]
     fn this_test_is_found_in_its_file() {
         let file = fs::read("/proc/self/exe").unwrap();
-        // SAFETY: the kernel says where the program was loaded; this test is in it.
+        // SAFETY: dladdr(3) fills the struct, for which all-zero bytes are valid.
         let base = unsafe {
             let mut info: libc::Dl_info = core::mem::zeroed();
             assert_ne!(libc::dladdr((somebody as *const ()).cast(), &mut info), 0);

@@ -1,11 +1,11 @@
-//! What tells threads apart, without a call.
+//! Reads the thread pointer, which tells threads apart without a call.
 
-/// The thread pointer: a number that no other thread alive has.
+/// The thread pointer: a number that differs from those of all other living threads.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 pub(super) fn thread_pointer() -> usize {
     let pointer;
-    // SAFETY: the word that the thread pointer points to is its own address (the ABI has it so).
+    // SAFETY: by the ABI, the thread pointer points to a word that contains its own address.
     unsafe {
         core::arch::asm!(
             "mov {}, qword ptr fs:[0]",
@@ -16,12 +16,12 @@ pub(super) fn thread_pointer() -> usize {
     pointer
 }
 
-/// As above.
+/// The thread pointer: a number that differs from those of all other living threads.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline]
 pub(super) fn thread_pointer() -> usize {
     let pointer;
-    // SAFETY: reads a register.
+    // SAFETY: reads a register, which has no conditions.
     unsafe {
         core::arch::asm!(
             "mrs {}, tpidr_el0",
@@ -32,9 +32,9 @@ pub(super) fn thread_pointer() -> usize {
     pointer
 }
 
-/// As above, by the C library.
+/// A number that differs from those of all other living threads, from the C library.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub(super) fn thread_pointer() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: pthread_self(3) has no conditions.
     unsafe { libc::pthread_self() as usize }
 }

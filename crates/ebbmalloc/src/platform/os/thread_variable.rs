@@ -1,27 +1,30 @@
-//! How code finds a variable that each thread has: thread-local storage without `std`, and in stable Rust.
+//! Finds thread-local variables, without `std` and in stable Rust.
 //!
-//! A library that a program may open late finds no room left at a fixed distance from the thread pointer: glibc sets
-//! some 1.6 KiB aside for all of them, and musl none. So the crate asks by a descriptor (TLSDESC), which both C libraries
-//! fill when they load it. In a program the linker knows the distance and puts it in the place of the call. The C
-//! libraries (feature `malloc`) are there from the start, and read the distance ("initial-exec"): decisions/0035.
+//! A library that a program opens late may find no room at a fixed distance from the thread
+//! pointer. glibc sets some 1.6 KiB aside for all such libraries, and musl none. So the crate uses
+//! descriptors (TLSDESC), which both C libraries fill as they load a library. In a program the
+//! linker knows the distance, and replaces the call by it. The engine's C libraries (feature
+//! `malloc`) load with the program, and read the distance from a table ("initial-exec"):
+//! decisions/0035.
 
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::weak::weak;
 
-/// Whether this engine serves the `malloc` of its process, and so was loaded with the program.
+/// Whether this engine serves the `malloc` of its process, so that it was loaded with the program.
 pub(super) const IS_MALLOC: bool = cfg!(feature = "malloc");
 
-/// The address of the calling thread's variable of that name.
+/// The address of the calling thread's variable of this name.
 ///
-/// Vector registers are named as lost: where glibc first makes room for a thread, which calls malloc, its descriptors
-/// keep only the others (glibc bug 31372, before 2.40).
+/// The assembly declares vector registers as clobbered. Where glibc first makes room for a thread,
+/// which calls malloc, its descriptors preserve the other registers only (glibc bug 31372, fixed
+/// in 2.40).
 #[cfg(all(target_arch = "x86_64", not(any(miri, loom))))]
 macro_rules! thread_variable {
     ($symbol:expr) => {{
         let address: *mut u8;
-        // SAFETY: the word that the thread pointer points to is its own address. The distance is in the global offset
-        // table, or what the descriptor's function gives; both stay the same while the thread lives. What that function
-        // may write is the C library's.
+        // SAFETY: the thread pointer points to a word that contains its own address. The distance
+        // comes from the global offset table, or from the descriptor's function. Both stay the
+        // same while the thread lives. That function writes only memory of the C library's.
         unsafe {
             if $crate::platform::os::thread_variable::IS_MALLOC {
                 core::arch::asm!(
@@ -52,12 +55,14 @@ macro_rules! thread_variable {
     }};
 }
 
-/// As above.
+/// The address of the calling thread's variable of this name.
 #[cfg(all(target_arch = "aarch64", not(any(miri, loom))))]
 macro_rules! thread_variable {
     ($symbol:expr) => {{
         let address: *mut u8;
-        // SAFETY: as above; here a register holds the thread pointer.
+        // SAFETY: a register holds the thread pointer. The distance comes from the global offset
+        // table, or from the descriptor's function. Both stay the same while the thread lives.
+        // That function writes only memory of the C library's.
         unsafe {
             if $crate::platform::os::thread_variable::IS_MALLOC {
                 core::arch::asm!(
@@ -100,21 +105,22 @@ macro_rules! thread_variable {
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 pub(super) use thread_variable;
 
-/// Whether a variable's distance from the thread pointer is the same in all threads for certain: in what was loaded
-/// with the program as its `malloc`, and in the program itself.
+/// Whether a variable certainly has the same distance from the thread pointer in all threads. That
+/// holds in a library that was loaded with the program as its `malloc`, and in the program itself.
 pub(super) fn is_static() -> bool {
     IS_MALLOC || is_program()
 }
 
-/// Whether this code is a part of the program, and not of a library. The kernel says where the program's headers are.
+/// Whether this code is part of the program, and not of a library. The kernel tells where the
+/// program's headers lie.
 fn is_program() -> bool {
-    /// Where an ELF file's header has the distance to the program headers.
+    /// Offset of the field of an ELF header that has the distance to the program headers.
     const PHOFF: usize = 32;
     let header = weak!("__ehdr_start");
     if header.is_null() {
         return false;
     }
-    // SAFETY: the linker sees to it that the symbol is this file's header, where that is loaded at all.
+    // SAFETY: the linker defines the symbol as this file's ELF header, if that is loaded at all.
     let distance = unsafe { header.add(PHOFF).cast::<usize>().read() };
     header.addr() + distance == auxiliary::value(libc::AT_PHDR)
 }

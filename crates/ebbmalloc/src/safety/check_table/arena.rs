@@ -1,9 +1,9 @@
-//! Memory for what check mode knows, and chains of it.
+//! Memory of the check table: an arena for records and stacks, and hash tables of them.
 
 use crate::backend::chunks::{Chunks, FIRST, GRAIN, chunk_of, first_of};
 use crate::platform::os::Os;
 
-/// A place in the arena, in grains; 0 is none.
+/// A reference to an object in the arena: the number of its first grain, 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ref(u32);
 
@@ -14,7 +14,7 @@ impl Ref {
         self == Self::NONE
     }
 
-    /// For what notes one elsewhere.
+    /// The reference that [`Ref::to_bits`] gave.
     pub fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -24,10 +24,10 @@ impl Ref {
     }
 }
 
-/// Memory that is handed out from the bottom up, zero.
+/// Hands out zeroed memory from the bottom up, and takes none back.
 pub(crate) struct Arena {
     chunks: Chunks,
-    /// Grains that were handed out, or left at the end of a chunk.
+    /// Grains that were handed out, or left unused at the end of a chunk.
     taken: usize,
 }
 
@@ -36,7 +36,7 @@ impl Arena {
         Self { chunks: Chunks::new(), taken: 0 }
     }
 
-    /// Memory for so many bytes, a page at most, zero; `None` if memory is short.
+    /// Takes zeroed memory for `bytes` bytes, a page at most. Returns `None` if memory is short.
     pub fn take(&mut self, os: &impl Os, bytes: usize) -> Option<Ref> {
         let grains = bytes.div_ceil(GRAIN);
         let mut start = FIRST + self.taken;
@@ -51,10 +51,10 @@ impl Arena {
         u32::try_from(start).ok().map(Ref)
     }
 
-    /// Where something lies that was taken.
-    pub fn at<T>(&self, place: Ref) -> *mut T {
-        debug_assert!(!place.is_none() && align_of::<T>() <= GRAIN);
-        self.chunks.at(place.0 as usize).cast()
+    /// The address of an object.
+    pub fn at<T>(&self, object: Ref) -> *mut T {
+        debug_assert!(!object.is_none() && align_of::<T>() <= GRAIN);
+        self.chunks.at(object.0 as usize).cast()
     }
 
     pub fn chunks(&self) -> &Chunks {
@@ -62,31 +62,36 @@ impl Arena {
     }
 }
 
-/// What a chain consists of.
+/// An object in a chain of a hash table.
 pub(crate) trait Chained {
     fn hash(&self) -> u32;
-    /// The next of its chain.
+    /// The next object of the chain.
     fn chain(&mut self) -> &mut Ref;
 }
 
-/// Heads of chains, by hash: about as many as there are things in chains. When there are more things, the oldest bucket that was
-/// not split since the last doubling is split in two (linear hashing), so no call takes long.
+/// A hash table: heads of chains of objects, one bucket an object on average.
+///
+/// When there are more objects than buckets, one bucket is split in two (linear hashing): the
+/// oldest one not split since the last doubling. So no call takes long.
 pub(crate) struct Buckets {
     chunks: Chunks,
+    /// Buckets in use.
     count: usize,
-    /// How many things are in chains; and how many there are to be before more chains are asked for, where memory was short.
-    things: usize,
-    ask_at: usize,
+    /// Objects in all chains.
+    objects: usize,
+    /// If memory was short: objects from which on more memory is requested again.
+    retry_at_objects: usize,
 }
 
+/// Buckets in a grain of memory.
 const PER_GRAIN: usize = GRAIN / size_of::<Ref>();
 
 impl Buckets {
     pub const fn new() -> Self {
-        Self { chunks: Chunks::new(), count: 0, things: 0, ask_at: 0 }
+        Self { chunks: Chunks::new(), count: 0, objects: 0, retry_at_objects: 0 }
     }
 
-    /// Makes the first ones. False if memory is short; it may be called again.
+    /// Makes the first buckets. Returns false if memory is short; the caller may try again.
     pub fn set_up(&mut self, os: &impl Os) -> bool {
         if self.count == 0 && self.chunks.grow(os) {
             self.count = (self.chunks.end() - FIRST) * PER_GRAIN;
@@ -96,11 +101,11 @@ impl Buckets {
 
     fn at(&self, nth: usize) -> *mut Ref {
         debug_assert!(nth < self.count);
-        // SAFETY: in the grain.
+        // SAFETY: the bucket lies in its grain.
         unsafe { self.chunks.at(FIRST + nth / PER_GRAIN).cast::<Ref>().add(nth % PER_GRAIN) }
     }
 
-    /// The head of the chain for this hash.
+    /// The head of the chain for a hash.
     pub fn head(&self, hash: u32) -> *mut Ref {
         let half = 1 << self.count.ilog2();
         let nth = hash as usize & (2 * half - 1);
@@ -111,46 +116,49 @@ impl Buckets {
         self.count
     }
 
-    /// The head of a chain, by its number.
+    /// The head of the chain in the bucket with this index.
     pub fn nth(&self, nth: usize) -> Ref {
-        // SAFETY: there are as many; zero bytes are none.
+        // SAFETY: `at` gives a bucket of the table. It was zero at first, which is `Ref::NONE`.
         unsafe { *self.at(nth) }
     }
 
-    /// Notes that something came into a chain: there may be more chains then, of which all consist of `T`.
+    /// Counts an object that was put into a chain, and splits a bucket if there are too few.
+    ///
+    /// All chains consist of objects of type `T`.
     pub fn count_in<T: Chained>(&mut self, arena: &Arena, os: &impl Os) {
-        self.things += 1;
-        if self.things <= self.count {
+        self.objects += 1;
+        if self.objects <= self.count {
             return;
         }
-        let there = (self.chunks.end() - FIRST) * PER_GRAIN > self.count;
-        if there || self.things >= self.ask_at && self.chunks.grow(os) {
+        let has_space = (self.chunks.end() - FIRST) * PER_GRAIN > self.count;
+        if has_space || self.objects >= self.retry_at_objects && self.chunks.grow(os) {
             self.split::<T>(arena);
-        } else if self.things >= self.ask_at {
-            self.ask_at = self.things + self.things / 8;
+        } else if self.objects >= self.retry_at_objects {
+            self.retry_at_objects = self.objects + self.objects / 8;
         }
     }
 
-    /// Notes that something left its chain.
+    /// Counts an object that was taken out of its chain.
     pub fn count_out(&mut self) {
-        self.things -= 1;
+        self.objects -= 1;
     }
 
+    /// Adds a bucket, and moves objects into it from the bucket that had their hashes before.
     fn split<T: Chained>(&mut self, arena: &Arena) {
         let (new, half) = (self.count, 1 << self.count.ilog2());
         self.count += 1;
         let (mut from, mut to) = (self.at(new - half), self.at(new));
-        // SAFETY: chains are of this type, and nobody else has them.
+        // SAFETY: all chains consist of `T`, and only the holder of the table's lock uses them.
         unsafe {
             let mut next = *from;
             while !next.is_none() {
-                let thing = &mut *arena.at::<T>(next);
-                let link = match thing.hash() as usize & (2 * half - 1) == new {
+                let object = &mut *arena.at::<T>(next);
+                let link = match object.hash() as usize & (2 * half - 1) == new {
                     true => &mut to,
                     false => &mut from,
                 };
                 **link = next;
-                *link = thing.chain();
+                *link = object.chain();
                 next = **link;
             }
             (*from, *to) = (Ref::NONE, Ref::NONE);

@@ -1,5 +1,6 @@
-//! What check mode knows (`EBB_CHECK`): a record of each block, and the stacks of calls that allocated and freed
-//! them. It lies apart from all blocks, where a write past a block's end does not reach.
+//! The check table (`EBB_CHECK`): records each block, and the stacks that allocated and freed it.
+//!
+//! It lies apart from all blocks, where a write past a block's end does not reach it.
 
 mod arena;
 mod records;
@@ -21,16 +22,18 @@ use arena::Arena;
 use records::Records;
 use stacks::Stacks;
 
-/// All of it.
+/// All state of check mode but its set-up.
 pub(crate) struct CheckTable {
     arena: Arena,
     records: Records,
     stacks: Stacks,
-    /// Blocks with lower numbers are none of the program's own.
+    /// Blocks with lower numbers were allocated before the program began.
     begin: u64,
 }
 
-// SAFETY: blocks that records name are only looked at under rules of `check`, the arena is the table's own.
+// SAFETY: the table's memory is its own. Its pointers to blocks are used by `reach`, and by
+// `engine/careful/check`, under the lock of the table or for blocks that the calling
+// thread owns.
 unsafe impl Send for CheckTable {}
 
 impl CheckTable {
@@ -38,50 +41,53 @@ impl CheckTable {
         Self { arena: Arena::new(), records: Records::new(), stacks: Stacks::new(), begin: 0 }
     }
 
-    /// Makes it ready; false if memory is short, and then it may be called again.
+    /// Sets up the table. Returns false if memory is short; the caller may try again.
     pub fn set_up(&mut self, os: &impl Os) -> bool {
         self.records.set_up(os) && self.stacks.set_up(os)
     }
 
-    /// What it consists of.
+    /// The memory of the table.
     pub fn chunks(&self) -> [&Chunks; 3] {
         [self.arena.chunks(), self.records.chunks(), self.stacks.chunks()]
     }
 
-    /// What is in quarantine.
+    /// Counts of blocks in quarantine.
     pub fn held_back(&self) -> &HeldBack {
         &self.records.held_back
     }
 
-    /// From here on blocks are the program's.
+    /// The program begins: all later blocks are its own.
     pub fn begin(&mut self) {
         self.begin = self.records.allocated;
     }
 
-    /// What this thread does there, by the calls in `calls`.
+    /// Makes an event of this thread with the stack in `calls`.
     pub fn event(&mut self, os: &impl Os, calls: &[usize]) -> Event {
         let stack = self.stacks.intern(&mut self.arena, os, calls);
         Event { stack, thread: os.thread_id() }
     }
 
-    /// Notes a new block of this class, 0 for a large one, and of a heap, which has this unit, and this word for its list; false if memory is short.
+    /// Records a new block. Returns false if memory is short.
+    ///
+    /// `class` is the index of its size class, 0 for a large block. `heap` is the unit of its
+    /// heap's record, and `list_word` that heap's word for its list of records.
     pub fn insert(
         &mut self,
         os: &impl Os,
         (block, size, class): (*mut u8, usize, usize),
-        (heap, list): (UnitIndex, &AtomicUsize),
+        (heap, list_word): (UnitIndex, &AtomicUsize),
         by: Event,
     ) -> bool {
-        self.records.insert(&mut self.arena, os, (block, size, class), (heap, list), by)
+        self.records.insert(&mut self.arena, os, (block, size, class), (heap, list_word), by)
     }
 
-    /// The newest block at this address, and what is known of it.
+    /// Finds the newest record of a block at this address.
     pub fn find(&self, block: *mut u8) -> Option<(Ref, Record)> {
-        let place = self.records.find(&self.arena, block)?;
-        Some((place, Records::get(&self.arena, place)))
+        let found = self.records.find(&self.arena, block)?;
+        Some((found, Records::get(&self.arena, found)))
     }
 
-    /// The newest block, in use or not, that this address lies in or right behind.
+    /// Finds the newest block, in use or not, that this address lies in, or directly behind.
     pub fn around(&self, address: *mut u8) -> Option<Record> {
         let mut found: Option<Record> = None;
         self.records.find_map(&self.arena, |record| {
@@ -94,55 +100,61 @@ impl CheckTable {
         found
     }
 
-    /// Runs `work` on all records, until it returns something.
+    /// Runs `work` on all records until it returns something.
     pub fn find_map<R>(&self, work: impl FnMut(&Record) -> Option<R>) -> Option<R> {
         self.records.find_map(&self.arena, work)
     }
 
-    /// A block that was live is in quarantine from now on, or gone at once.
-    pub fn retire(&mut self, place: Ref, by: Event, state: State) {
-        self.records.retire(&self.arena, place, by, state);
+    /// Marks a freed block as quarantined or gone.
+    pub fn retire(&mut self, record: Ref, by: Event, state: State) {
+        self.records.retire(&self.arena, record, by, state);
     }
 
-    /// Runs `work` on the records of a heap's blocks, in use and in quarantine, until it returns something.
+    /// Runs `work` on the records of a heap's blocks, in use and in quarantine, until it returns
+    /// something.
     pub fn find_map_of<R>(
         &self,
-        list: &AtomicUsize,
+        list_word: &AtomicUsize,
         work: impl FnMut(&Record) -> Option<R>,
     ) -> Option<R> {
-        self.records.find_map_of(&self.arena, list, work)
+        self.records.find_map_of(&self.arena, list_word, work)
     }
 
-    /// All blocks of this heap are gone, and it itself.
-    pub fn retire_heap(&mut self, list: &AtomicUsize, by: Event) {
-        self.records.retire_heap(&self.arena, list, by);
+    /// Marks all blocks of a heap as gone: the heap is being deleted.
+    pub fn retire_heap(&mut self, list_word: &AtomicUsize, by: Event) {
+        self.records.retire_heap(&self.arena, list_word, by);
     }
 
-    /// The block that is longest in quarantine, which leaves it, where that holds more than `most` bytes.
-    pub fn leave(&mut self, most: usize) -> Option<Record> {
-        let too_much = self.records.quarantined > most;
+    /// Takes the oldest block out of quarantine, if that holds more than `max_bytes`.
+    pub fn leave(&mut self, max_bytes: usize) -> Option<Record> {
+        let too_much = self.records.quarantined > max_bytes;
         if too_much { self.records.leave(&self.arena) } else { None }
     }
 
-    /// Copies the calls of a stack, and says how many.
+    /// Copies the calls of a stack. Returns their number.
     pub fn calls(&self, stack: Ref, calls: &mut [usize; STACK_CALLS_MAX]) -> usize {
-        let known = Stacks::calls(&self.arena, stack);
-        calls[..known.len()].copy_from_slice(known);
-        known.len()
+        let found = Stacks::calls(&self.arena, stack);
+        calls[..found.len()].copy_from_slice(found);
+        found.len()
     }
 
-    /// Notes which blocks in use the C library can still reach: those that its data point to, and those that these do.
-    /// `block_around`: where the block begins that an address lies in.
+    /// Marks the blocks in use that the C library can still reach, directly from its data or
+    /// through other blocks.
+    ///
+    /// `block_around` returns the start of the block that an address lies in.
     pub fn reach(&mut self, library: &CLibrary, block_around: &impl Fn(usize) -> *mut u8) {
         let Self { arena, records, .. } = self;
         for &(start, bytes) in library.data() {
-            // SAFETY: the C library's data.
+            // SAFETY: these are the C library's data, which stay readable.
             unsafe { records.reach(arena, start, bytes, block_around) };
         }
     }
 
-    /// Counts blocks in use by the stacks that allocated them, for [`CheckTable::most_held`]. All of them, but for those that are the
-    /// C library's.
+    /// Counts blocks in use for the stacks that allocated them, for [`CheckTable::most_held`].
+    /// Returns the sum.
+    ///
+    /// Leaves out blocks of the loader, blocks that [`CheckTable::reach`] marked, and blocks from
+    /// before the program began.
     pub fn count_held(&mut self, library: &CLibrary) -> Held {
         let Self { arena, records, stacks, begin } = self;
         let mut all = Held { blocks: 0, bytes: 0 };
@@ -152,8 +164,8 @@ impl CheckTable {
             first.is_some_and(|call| library.loader.contains(&call))
         };
         records.find_map(arena, |record| {
-            let held = record.state == State::Live && record.number >= *begin;
-            if held && !is_loaders(record.allocated.stack) {
+            let is_held = record.state == State::Live && record.number >= *begin;
+            if is_held && !is_loaders(record.allocated.stack) {
                 stacks.hold(arena, record.allocated.stack, record.size);
                 all.blocks += 1;
                 all.bytes += record.size as u64;
@@ -163,30 +175,33 @@ impl CheckTable {
         all
     }
 
-    /// The stack that holds the most bytes, of those that this has not returned yet.
+    /// Returns the stack that holds the most bytes, of those not returned yet.
     pub fn most_held(&mut self) -> Option<(Ref, Held)> {
-        self.stacks.take_most(&self.arena)
+        self.stacks.take_largest(&self.arena)
     }
 }
 
-/// What blocks are filled with from their end on, and what when they are freed.
+/// Value of the bytes behind a block's end.
 pub(crate) const CANARY: u8 = 0xca;
+/// Value of all bytes of a freed block.
 pub(crate) const FREED: u8 = 0xdf;
 
-/// The first of the bytes from `start` up to `end` that is not `expected`, and what is there.
+/// Finds the first byte from offset `start` up to `end` that is not `expected`. Returns its offset
+/// and its value.
 ///
 /// # Safety
-/// They lie in a block; the program may be writing to it, which is for this to find.
+/// The bytes lie in a block. The program may be writing to them, which this is to find.
 pub(crate) unsafe fn damage(
     block: *mut u8,
     start: usize,
     end: usize,
     expected: u8,
 ) -> Option<(usize, u8)> {
-    let is = |at: usize| {
-        // SAFETY: the caller's. Volatile, as nothing keeps others from writing.
+    let wrong_byte = |at: usize| {
+        // SAFETY: the caller guarantees that the byte is readable. The read is volatile, because
+        // other threads may write there.
         let found = unsafe { ptr::read_volatile(block.add(at)) };
         (found != expected).then_some((at, found))
     };
-    (start..end).find_map(is)
+    (start..end).find_map(wrong_byte)
 }

@@ -1,7 +1,8 @@
-//! A record of each block that is in use or in quarantine, and of some that are gone.
+//! Records each block of check mode: while it is in use or in quarantine, and for a while after.
 //!
-//! Blocks that were freed stand in one queue, in order: those in quarantine leave it at its end, and what is
-//! known of them is forgotten later still. Those that are not gone are in a list of their heap, too.
+//! A block is gone once its memory went back to the heap, for reuse. Records of freed blocks form
+//! one queue, in the order of the frees. Blocks leave quarantine in this order, and their records
+//! are dropped later still. Records of blocks that are not gone are also in a list of their heap.
 
 use crate::safety::tuning::GONE_RECORDS_FORGOTTEN;
 use core::ptr;
@@ -15,7 +16,7 @@ use crate::safety::tuning::{GONE_RECORDS_MAX, LEAK_SCAN_BYTES_MAX};
 use crate::size_class::CLASSES;
 use crate::telemetry::ledger::HeldBack;
 
-/// Who did something, and where.
+/// A thread and a stack that allocated or freed a block.
 #[derive(Clone, Copy)]
 pub(crate) struct Event {
     pub stack: Ref,
@@ -26,48 +27,50 @@ impl Event {
     const NONE: Self = Self { stack: Ref::NONE, thread: 0 };
 }
 
+/// State of a block, or of a list's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// The program has it.
+    /// The program holds the block.
     Live,
-    /// The program has it, and the C library can still reach it, as the list at exit finds out.
+    /// The program holds the block, and the C library still has a pointer to it. Set at exit.
     Reached,
-    /// It was freed, and is filled with a pattern.
+    /// The block was freed, and is filled with a pattern.
     Quarantined,
-    /// It was freed, and is the allocator's to give out again.
+    /// The block was freed, and its memory may be in use again.
     Gone,
-    /// No block, but the head of a heap's list.
+    /// Not a block, but the head of a heap's list.
     List,
 }
 
-/// What is known of a block.
+/// The record of a block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Record {
     pub block: *mut u8,
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub size: usize,
-    /// How many blocks were allocated before.
+    /// Number of blocks allocated before this one.
     pub number: u64,
     pub allocated: Event,
     pub freed: Event,
     pub heap: UnitIndex,
     pub state: State,
-    /// Index of its size class, 0 for a large block.
+    /// Index of the size class, 0 for a large block.
     class: u8,
-    /// The next of the same bucket.
+    /// The next record of the same bucket.
     chain: Ref,
-    /// The next in the queue, or among unused records, or of those that are reached.
+    /// The next record in the queue, among unused records, or among reached ones.
     next: Ref,
-    /// The next and the previous in the list of the heap, which is a ring.
+    /// The next and the previous record in the heap's list, which is a ring.
     of_heap: [Ref; 2],
 }
 
 const _: () = assert!(size_of::<Record>() == 64);
 
 impl Record {
-    /// What it counts for in the quarantine: also small blocks are bounded in number.
-    fn weight(&self) -> usize {
+    /// Bytes that the block counts in quarantine. Its record is included, so that small blocks are
+    /// limited in number too.
+    fn quarantine_bytes(&self) -> usize {
         self.size + size_of::<Self>()
     }
 
@@ -90,27 +93,33 @@ fn hash(block: *mut u8) -> u32 {
     ((block.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
+/// All records, in a hash table by address.
 pub(crate) struct Records {
     buckets: Buckets,
+    /// Unused records, linked.
     unused: Ref,
-    /// The queue: its first record; the first that is not known to be gone; its last.
+    /// The queue's first record.
     first: Ref,
+    /// The queue's first record that may not be gone.
     oldest: Ref,
+    /// The queue's last record.
     last: Ref,
-    /// Records before `oldest`.
+    /// Records in the queue before `oldest`.
     gone: usize,
-    /// What the quarantine holds, in bytes.
+    /// Bytes in quarantine, by [`Record::quarantine_bytes`].
     pub quarantined: usize,
     pub held_back: HeldBack,
+    /// Blocks allocated since the start.
     pub allocated: u64,
 }
 
 impl HeldBack {
-    fn count(&mut self, record: &Record, more: bool) {
+    /// Adds a block, or takes one off.
+    fn count(&mut self, record: &Record, add: bool) {
         let class = record.class as usize % CLASSES;
         let bytes = if class == 0 { record.size as u64 } else { 0 };
         let blocks = &mut self.blocks[class];
-        (*blocks, self.large_bytes) = match more {
+        (*blocks, self.large_bytes) = match add {
             true => (*blocks + 1, self.large_bytes + bytes),
             false => (*blocks - 1, self.large_bytes - bytes),
         };
@@ -140,29 +149,30 @@ impl Records {
         self.buckets.chunks()
     }
 
-    /// Notes a new block of a heap, in the list that this word of the heap's names; false if memory is short.
+    /// Records a new block of a heap. `list_word` is the heap's word for its list of records.
+    /// Returns false if memory is short.
     pub fn insert(
         &mut self,
         arena: &mut Arena,
         os: &impl Os,
         (block, size, class): (*mut u8, usize, usize),
-        (heap, list): (UnitIndex, &AtomicUsize),
+        (heap, list_word): (UnitIndex, &AtomicUsize),
         allocated: Event,
     ) -> bool {
-        let Some(list) = self.list(arena, os, heap, list) else {
+        let Some(list) = self.list_or_new(arena, os, heap, list_word) else {
             return false;
         };
-        let Some(place) = self.place(arena, os) else {
+        let Some(new) = self.take_unused(arena, os) else {
             return false;
         };
         let head = self.buckets.head(hash(block));
         let (number, freed, state) = (self.allocated, Event::NONE, State::Live);
         self.allocated += 1;
-        // SAFETY: the place is unused; heads are of chains of records, lists of records too.
+        // SAFETY: the new record is unused. Chains and lists consist of records.
         unsafe {
             let after = (*arena.at::<Record>(list)).of_heap[0];
             let (chain, next, of_heap) = (*head, Ref::NONE, [after, list]);
-            arena.at::<Record>(place).write(Record {
+            arena.at::<Record>(new).write(Record {
                 block,
                 size,
                 number,
@@ -175,30 +185,31 @@ impl Records {
                 next,
                 of_heap,
             });
-            *head = place;
-            (*arena.at::<Record>(list)).of_heap[0] = place;
-            (*arena.at::<Record>(after)).of_heap[1] = place;
+            *head = new;
+            (*arena.at::<Record>(list)).of_heap[0] = new;
+            (*arena.at::<Record>(after)).of_heap[1] = new;
         }
         self.buckets.count_in::<Record>(arena, os);
         true
     }
 
-    /// The head of a heap's list, which is made if there is none; `None` if memory is short.
-    fn list(
+    /// Returns the head of a heap's list, which is made if there is none. Returns `None` if memory
+    /// is short.
+    fn list_or_new(
         &mut self,
         arena: &mut Arena,
         os: &impl Os,
         heap: UnitIndex,
-        list: &AtomicUsize,
+        list_word: &AtomicUsize,
     ) -> Option<Ref> {
-        let known = Self::list_in(list);
-        if !known.is_none() {
-            return Some(known);
+        let list = Self::list(list_word);
+        if !list.is_none() {
+            return Some(list);
         }
-        let place = self.place(arena, os)?;
-        // SAFETY: the place is unused.
+        let new = self.take_unused(arena, os)?;
+        // SAFETY: the new record is unused.
         unsafe {
-            arena.at::<Record>(place).write(Record {
+            arena.at::<Record>(new).write(Record {
                 block: ptr::null_mut(),
                 size: 0,
                 number: 0,
@@ -209,38 +220,39 @@ impl Records {
                 class: 0,
                 chain: Ref::NONE,
                 next: Ref::NONE,
-                of_heap: [place; 2],
+                of_heap: [new; 2],
             });
         }
-        list.store(place.to_bits() as usize, Ordering::Relaxed);
-        Some(place)
+        list_word.store(new.to_bits() as usize, Ordering::Relaxed);
+        Some(new)
     }
 
-    fn list_in(word: &AtomicUsize) -> Ref {
-        Ref::from_bits(word.load(Ordering::Relaxed) as u32)
+    /// The head of a heap's list, or [`Ref::NONE`].
+    fn list(list_word: &AtomicUsize) -> Ref {
+        Ref::from_bits(list_word.load(Ordering::Relaxed) as u32)
     }
 
-    /// Where a record may be written: if need be, one that is gone makes room.
-    fn place(&mut self, arena: &mut Arena, os: &impl Os) -> Option<Ref> {
+    /// Takes an unused record. If memory is short, drops records of gone blocks for it.
+    fn take_unused(&mut self, arena: &mut Arena, os: &impl Os) -> Option<Ref> {
         if self.unused.is_none() {
             if let Some(new) = arena.take(os, size_of::<Record>()) {
                 return Some(new);
             }
-            // Some more than one, lest memory be asked for each time.
-            (0..GONE_RECORDS_FORGOTTEN).for_each(|_| self.forget_first(arena));
+            // Several at once, so that the next calls need not try to get memory again.
+            (0..GONE_RECORDS_FORGOTTEN).for_each(|_| self.drop_first(arena));
         }
-        let place = self.unused;
-        if place.is_none() {
+        let unused = self.unused;
+        if unused.is_none() {
             return None;
         }
         // SAFETY: an unused record lies there.
-        self.unused = unsafe { (*arena.at::<Record>(place)).next };
-        Some(place)
+        self.unused = unsafe { (*arena.at::<Record>(unused)).next };
+        Some(unused)
     }
 
     /// The newest record of a block at this address.
     pub fn find(&self, arena: &Arena, block: *mut u8) -> Option<Ref> {
-        // SAFETY: chains are of records.
+        // SAFETY: heads of chains are in the table's own memory.
         let mut next = unsafe { *self.buckets.head(hash(block)) };
         while !next.is_none() {
             let record = Self::get(arena, next);
@@ -252,13 +264,13 @@ impl Records {
         None
     }
 
-    /// What is noted there.
-    pub fn get(arena: &Arena, place: Ref) -> Record {
+    /// Copies a record.
+    pub fn get(arena: &Arena, record: Ref) -> Record {
         // SAFETY: a record lies there.
-        unsafe { *arena.at::<Record>(place) }
+        unsafe { *arena.at::<Record>(record) }
     }
 
-    /// Runs `work` on all records, until it returns something.
+    /// Runs `work` on all records until it returns something.
     pub fn find_map<R>(
         &self,
         arena: &Arena,
@@ -277,14 +289,15 @@ impl Records {
         })
     }
 
-    /// The same for those of a heap that are not gone.
+    /// Runs `work` on the records of a heap's blocks, those that are not gone, until it returns
+    /// something.
     pub fn find_map_of<R>(
         &self,
         arena: &Arena,
-        list: &AtomicUsize,
+        list_word: &AtomicUsize,
         mut work: impl FnMut(&Record) -> Option<R>,
     ) -> Option<R> {
-        let list = Self::list_in(list);
+        let list = Self::list(list_word);
         if list.is_none() {
             return None;
         }
@@ -299,33 +312,33 @@ impl Records {
         None
     }
 
-    /// Puts a block that is live into the queue: into quarantine, or gone at once.
-    pub fn retire(&mut self, arena: &Arena, place: Ref, freed: Event, state: State) {
+    /// Puts the record of a live block into the queue, as quarantined or as gone.
+    pub fn retire(&mut self, arena: &Arena, retired: Ref, freed: Event, state: State) {
         if state == State::Gone {
-            Self::leave_heap(arena, place);
+            Self::unlink(arena, retired);
         }
-        // SAFETY: records lie in both places, and nobody else has the arena.
+        // SAFETY: both are records; only the holder of the table's lock uses them.
         unsafe {
-            let record = &mut *arena.at::<Record>(place);
+            let record = &mut *arena.at::<Record>(retired);
             (record.freed, record.state, record.next) = (freed, state, Ref::NONE);
             if state == State::Quarantined {
-                self.quarantined += record.weight();
+                self.quarantined += record.quarantine_bytes();
                 self.held_back.count(record, true);
             }
             match self.last.is_none() {
-                true => self.first = place,
-                false => (*arena.at::<Record>(self.last)).next = place,
+                true => self.first = retired,
+                false => (*arena.at::<Record>(self.last)).next = retired,
             }
         }
-        self.last = place;
+        self.last = retired;
         if self.oldest.is_none() {
-            self.oldest = place;
+            self.oldest = retired;
         }
     }
 
-    /// All blocks of this heap are gone, and so is its list.
-    pub fn retire_heap(&mut self, arena: &Arena, word: &AtomicUsize, freed: Event) {
-        let list = Self::list_in(word);
+    /// Marks all blocks of a heap as gone, and drops the heap's list.
+    pub fn retire_heap(&mut self, arena: &Arena, list_word: &AtomicUsize, freed: Event) {
+        let list = Self::list(list_word);
         if list.is_none() {
             return;
         }
@@ -335,40 +348,41 @@ impl Records {
                 break;
             }
             match Self::get(arena, next).state {
-                State::Quarantined => self.lose(arena, next),
+                State::Quarantined => self.mark_gone(arena, next),
                 _ => self.retire(arena, next, freed, State::Gone),
             }
         }
-        // SAFETY: the list is empty, and nobody's any more.
+        // SAFETY: the list is empty, and its head is a record.
         unsafe { (*arena.at::<Record>(list)).next = self.unused };
         self.unused = list;
-        word.store(0, Ordering::Relaxed);
+        list_word.store(0, Ordering::Relaxed);
     }
 
-    /// Takes a block out of the list of its heap.
-    fn leave_heap(arena: &Arena, place: Ref) {
-        let [next, previous] = Self::get(arena, place).of_heap;
-        // SAFETY: lists are of records.
+    /// Takes a record out of the list of its heap.
+    fn unlink(arena: &Arena, record: Ref) {
+        let [next, previous] = Self::get(arena, record).of_heap;
+        // SAFETY: lists consist of records.
         unsafe {
             (*arena.at::<Record>(next)).of_heap[1] = previous;
             (*arena.at::<Record>(previous)).of_heap[0] = next;
         }
     }
 
-    /// Marks a block that is in quarantine as gone, where it stands.
-    fn lose(&mut self, arena: &Arena, place: Ref) {
-        Self::leave_heap(arena, place);
-        // SAFETY: as above.
-        let record = unsafe { &mut *arena.at::<Record>(place) };
-        self.quarantined -= record.weight();
+    /// Marks a block in quarantine as gone. Its record stays in the queue.
+    fn mark_gone(&mut self, arena: &Arena, gone: Ref) {
+        Self::unlink(arena, gone);
+        // SAFETY: a record lies there; only the holder of the table's lock uses it.
+        let record = unsafe { &mut *arena.at::<Record>(gone) };
+        self.quarantined -= record.quarantine_bytes();
         self.held_back.count(record, false);
         record.state = State::Gone;
     }
 
-    /// Marks the blocks in use that words in this part of memory point to, and those that words in these do.
+    /// Marks live blocks as reached: those that words in this memory point to, and those that
+    /// words in reached blocks point to.
     ///
     /// # Safety
-    /// The part may be read, at multiples of a word.
+    /// The memory is readable, and begins at a multiple of a word.
     pub unsafe fn reach(
         &self,
         arena: &Arena,
@@ -376,46 +390,47 @@ impl Records {
         bytes: usize,
         block_around: &impl Fn(usize) -> *mut u8,
     ) {
-        // Those that are still to be looked at, linked.
-        let mut found = Ref::NONE;
-        let look = |start: usize, bytes: usize, found: &mut Ref| {
+        // Reached blocks that are still to be scanned, linked.
+        let mut pending = Ref::NONE;
+        let scan = |start: usize, bytes: usize, pending: &mut Ref| {
             let start = ptr::with_exposed_provenance::<usize>(start);
             for nth in 0..bytes / size_of::<usize>() {
-                // SAFETY: the caller's, or in a block in use. Volatile, as others may write there.
+                // SAFETY: the word is in memory that the caller vouches for, or in a block in use.
+                // The read is volatile, because other threads may write there.
                 let word = unsafe { ptr::read_volatile(start.add(nth)) };
-                let place = self.find(arena, block_around(word)).unwrap_or(Ref::NONE);
-                if place.is_none() || Self::get(arena, place).state != State::Live {
+                let found = self.find(arena, block_around(word)).unwrap_or(Ref::NONE);
+                if found.is_none() || Self::get(arena, found).state != State::Live {
                     continue;
                 }
-                // SAFETY: a record lies there.
+                // SAFETY: a record lies there; only the holder of the table's lock uses it.
                 unsafe {
-                    let record = &mut *arena.at::<Record>(place);
-                    (record.state, record.next) = (State::Reached, *found);
+                    let record = &mut *arena.at::<Record>(found);
+                    (record.state, record.next) = (State::Reached, *pending);
                 }
-                *found = place;
+                *pending = found;
             }
         };
-        look(start, bytes, &mut found);
-        while !found.is_none() {
-            let Record { block, size, next, .. } = Self::get(arena, found);
-            found = next;
-            // Larger ones hold the program's data.
-            look(block.expose_provenance(), size.min(LEAK_SCAN_BYTES_MAX), &mut found);
+        scan(start, bytes, &mut pending);
+        while !pending.is_none() {
+            let Record { block, size, next, .. } = Self::get(arena, pending);
+            pending = next;
+            // Larger blocks hold data of the program, so their rest is not scanned.
+            scan(block.expose_provenance(), size.min(LEAK_SCAN_BYTES_MAX), &mut pending);
         }
     }
 
-    /// The block that is longest in quarantine, which leaves it.
+    /// Takes the oldest block out of quarantine.
     pub fn leave(&mut self, arena: &Arena) -> Option<Record> {
         while !self.oldest.is_none() {
-            let place = self.oldest;
-            let record = Self::get(arena, place);
+            let oldest = self.oldest;
+            let record = Self::get(arena, oldest);
             if record.state == State::Quarantined {
-                self.lose(arena, place);
+                self.mark_gone(arena, oldest);
             }
             self.oldest = record.next;
             self.gone += 1;
             if self.gone > GONE_RECORDS_MAX {
-                self.forget_first(arena);
+                self.drop_first(arena);
             }
             if record.state == State::Quarantined {
                 return Some(record);
@@ -424,28 +439,29 @@ impl Records {
         None
     }
 
-    /// Forgets the block that is longest gone.
-    fn forget_first(&mut self, arena: &Arena) {
+    /// Drops the record of the block that is gone longest.
+    fn drop_first(&mut self, arena: &Arena) {
         if self.gone == 0 {
             return;
         }
         self.gone -= 1;
-        let place = self.first;
-        // SAFETY: as above; the record is in the chain of its bucket.
+        let first = self.first;
+        // SAFETY: a record lies there, and is in the chain of its bucket. Chains consist of
+        // records.
         unsafe {
-            let record = &mut *arena.at::<Record>(place);
+            let record = &mut *arena.at::<Record>(first);
             self.first = record.next;
             if self.first.is_none() {
                 self.last = Ref::NONE;
             }
             let mut link = self.buckets.head(hash(record.block));
-            while *link != place {
+            while *link != first {
                 link = &raw mut (*arena.at::<Record>(*link)).chain;
             }
             *link = record.chain;
             record.next = self.unused;
         }
-        self.unused = place;
+        self.unused = first;
         self.buckets.count_out();
     }
 }

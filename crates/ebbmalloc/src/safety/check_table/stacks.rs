@@ -1,4 +1,4 @@
-//! Stacks of calls, each kept once.
+//! Keeps each stack of calls once, and counts the blocks in use that were allocated by it.
 
 use core::{ptr, slice};
 
@@ -6,10 +6,11 @@ use super::arena::{Arena, Buckets, Chained, Ref};
 use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
 
-/// What stands before the addresses of a stack.
+/// Header of a stack. The addresses of its calls follow.
 #[repr(C)]
 struct Head {
     chain: Ref,
+    /// Calls in the stack.
     depth: u32,
     hash: u32,
     held: Held,
@@ -25,7 +26,7 @@ impl Chained for Head {
     }
 }
 
-/// Blocks allocated by the same calls, for the list at exit.
+/// Blocks in use that one stack allocated, and their bytes, for the list at exit.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub blocks: u64,
@@ -35,7 +36,7 @@ pub(crate) struct Held {
 /// All stacks seen so far.
 pub(crate) struct Stacks {
     buckets: Buckets,
-    /// Of blocks whose stack is not known.
+    /// Blocks whose stack is unknown.
     unknown: Held,
 }
 
@@ -52,13 +53,15 @@ impl Stacks {
         self.buckets.chunks()
     }
 
-    /// The stack with these calls; none if there are none, or if memory is short.
+    /// Returns the stack with these calls, which is added if it is new. Returns [`Ref::NONE`] if
+    /// there are no calls, or if memory is short.
     pub fn intern(&mut self, arena: &mut Arena, os: &impl Os, calls: &[usize]) -> Ref {
         if calls.is_empty() {
             return Ref::NONE;
         }
         let hash = hash(calls);
-        // SAFETY: buckets and chains hold stacks, and nobody else has the arena.
+        // SAFETY: chains consist of stacks, and the arena is borrowed. A new stack gets memory for
+        // its header and all its calls.
         unsafe {
             let mut next = *self.buckets.head(hash);
             while !next.is_none() {
@@ -87,46 +90,47 @@ impl Stacks {
             return &[];
         }
         let head = arena.at::<Head>(stack);
-        // SAFETY: a stack lies there, with as many addresses behind.
+        // SAFETY: a stack lies there, and `depth` addresses follow its header.
         unsafe { slice::from_raw_parts(head.add(1).cast(), (*head).depth as usize) }
     }
 
-    /// Counts a block that was allocated there.
+    /// Counts a block of `bytes` bytes that this stack allocated.
     pub fn hold(&mut self, arena: &Arena, stack: Ref, bytes: usize) {
         let held = match stack.is_none() {
             true => &mut self.unknown,
-            // SAFETY: a stack lies there, and nobody else has the arena.
+            // SAFETY: a stack lies there; only the holder of the table's lock uses it.
             false => unsafe { &mut (*arena.at::<Head>(stack)).held },
         };
         held.blocks += 1;
         held.bytes += bytes as u64;
     }
 
-    /// The stack that holds the most bytes, and forgets that; `None` if none holds a block.
-    pub fn take_most(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
-        let mut most = (Ref::NONE, self.unknown);
+    /// Returns the stack that holds the most bytes, and resets its count. Returns `None` if no
+    /// stack holds a block.
+    pub fn take_largest(&mut self, arena: &Arena) -> Option<(Ref, Held)> {
+        let mut max = (Ref::NONE, self.unknown);
         for bucket in 0..self.buckets.count() {
             let mut next = self.buckets.nth(bucket);
             while !next.is_none() {
-                // SAFETY: as above.
+                // SAFETY: chains consist of stacks; only the holder of the table's lock uses them.
                 let head = unsafe { &*arena.at::<Head>(next) };
-                if (head.held.bytes, head.held.blocks) > (most.1.bytes, most.1.blocks) {
-                    most = (next, head.held);
+                if (head.held.bytes, head.held.blocks) > (max.1.bytes, max.1.blocks) {
+                    max = (next, head.held);
                 }
                 next = head.chain;
             }
         }
         let none = Held { blocks: 0, bytes: 0 };
-        match most.0.is_none() {
+        match max.0.is_none() {
             true => self.unknown = none,
-            // SAFETY: as above.
-            false => unsafe { (*arena.at::<Head>(most.0)).held = none },
+            // SAFETY: a stack lies there; only the holder of the table's lock uses it.
+            false => unsafe { (*arena.at::<Head>(max.0)).held = none },
         }
-        (most.1.blocks > 0).then_some(most)
+        (max.1.blocks > 0).then_some(max)
     }
 }
 
-/// FNV-1a over whole addresses, mixed once more for the upper bits.
+/// FNV-1a over whole addresses, mixed once more so that the upper bits count.
 fn hash(calls: &[usize]) -> u32 {
     let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
     let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);

@@ -1,6 +1,8 @@
-//! Sampled blocks: each in a page of its own between two that nobody may access, with a record of who allocated and
-//! who freed it. The idea is GWP-ASan's (Serebryany and others, "GWP-ASan: Sampling-Based Detection of Memory-Safety
-//! Bugs in Production", 2023).
+//! Sampled blocks (`EBB_SAMPLE`): decides when a block is sampled, and keeps the slots for them.
+//!
+//! Each sampled block lies in a page of its own between two guard pages. Its record has the stacks
+//! that allocated and freed it. The idea is GWP-ASan's (Serebryany and others, "GWP-ASan:
+//! Sampling-Based Detection of Memory-Safety Bugs in Production", 2023).
 
 // Lowest first: each uses only modules above it in this list.
 mod record;
@@ -12,17 +14,19 @@ use crate::platform::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
 pub(crate) use record::{Fault, Record, State, Trace};
 use slots::Slots;
 
-/// What an engine has for it.
+/// The sampling state of an engine.
 #[repr(C)]
 pub(crate) struct Samples {
-    /// Address and bytes of all of it: of slots, what lies between them, and their records before them.
+    /// Address and bytes of the whole reservation: records, slots and guard pages.
     reserved: [AtomicUsize; 2],
-    /// Where slots lie, and how many bytes there are of them and between them: 0 where there is no sampling.
+    /// Address of the slots and guard pages.
     start: AtomicUsize,
+    /// Bytes of the slots and guard pages, 0 without sampling.
     bytes: AtomicUsize,
-    /// Blocks that caches get until one is sampled. Threads that count at a time may lose a few of their steps.
+    /// Blocks that caches may still get before one is sampled. Threads that count at the same time
+    /// may lose some counts.
     left: AtomicUsize,
-    /// Whether the program has begun: before, an unwinder may not be ready.
+    /// Whether the program has begun. Before that, an unwinder may not be ready.
     begun: AtomicBool,
     pub slots: Lock<Slots>,
 }
@@ -39,7 +43,7 @@ impl Samples {
         }
     }
 
-    /// Makes it ready: one of `mean` blocks. False if memory is short.
+    /// Sets up sampling of one in `mean` blocks. Returns false if memory is short.
     pub fn set_up(&self, os: &impl Os, mean: u32) -> bool {
         let mut slots = self.slots.lock();
         let Some((start, bytes)) = slots.set_up(os) else {
@@ -54,31 +58,33 @@ impl Samples {
         true
     }
 
-    /// Address and bytes of all that sampling takes.
+    /// Address and bytes of the whole reservation: records, slots and guard pages.
     pub fn reserved(&self) -> &[AtomicUsize; 2] {
         &self.reserved
     }
 
-    /// Blocks may be sampled from here on.
+    /// Allows sampling from now on.
     pub fn begin(&self) {
         self.begun.store(true, Ordering::Relaxed);
     }
 
-    /// Starts to count anew: so many blocks on average, by chance, so that programs do not fall into step; and
-    /// those on top that were counted, but will come later.
+    /// Starts the countdown to the next sampled block.
+    ///
+    /// Its length is random, `mean` blocks on average, so that no pattern of a program stays in
+    /// step with it. `counted` blocks, which were counted but come later, are added.
     pub fn wait(&self, slots: &mut Slots, mean: u32, counted: usize) {
-        let most = 2 * mean as u64 - 1;
-        let left = 1 + (slots.random.next() % most) as usize + counted;
+        let max = 2 * mean as u64 - 1;
+        let left = 1 + (slots.random.next() % max) as usize + counted;
         self.left.store(left, Ordering::Relaxed);
     }
 
-    /// True where blocks are sampled.
+    /// Whether blocks are sampled.
     #[inline]
     pub fn on(&self) -> bool {
         CAREFUL && self.bytes.load(Ordering::Acquire) != 0
     }
 
-    /// Counts blocks that a cache is about to get; true if one of them is to be sampled.
+    /// Counts blocks that a cache is about to get. Returns true if one of them is to be sampled.
     pub fn is_due(&self, blocks: usize) -> bool {
         if !self.on() {
             return false;
@@ -88,7 +94,7 @@ impl Samples {
         left == 0 && self.begun.load(Ordering::Relaxed)
     }
 
-    /// Whether an address lies where sampled blocks do.
+    /// Whether an address lies in the slots or guard pages.
     #[inline]
     pub fn contains(&self, address: usize) -> bool {
         let bytes = self.bytes.load(Ordering::Acquire);

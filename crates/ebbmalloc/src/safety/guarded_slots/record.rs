@@ -1,4 +1,5 @@
-//! What is known of a sampled block.
+//! The record of a sampled block: its state, its sizes, and the stacks that allocated and freed
+//! it.
 
 use crate::platform::os::Os;
 use crate::safety::tuning::STACK_CALLS_MAX;
@@ -6,74 +7,77 @@ use crate::safety::tuning::STACK_CALLS_MAX;
 /// No slot.
 pub(super) const NONE: u16 = u16::MAX;
 
-/// How things stand with a block.
+/// State of a sampled block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Live,
     Freed,
 }
 
-/// What a thread did, and by which calls.
+/// A thread, and its stack of calls.
 #[derive(Clone, Copy)]
 pub(crate) struct Trace {
     pub thread: u32,
-    known: u32,
+    /// Calls in `calls`: the first ones.
+    depth: u32,
     calls: [usize; STACK_CALLS_MAX],
 }
 
 impl Trace {
-    pub const NONE: Self = Self { thread: 0, known: 0, calls: [0; STACK_CALLS_MAX] };
+    pub const NONE: Self = Self { thread: 0, depth: 0, calls: [0; STACK_CALLS_MAX] };
 
-    /// This thread, here.
+    /// Takes the stack of the calling thread.
     #[inline(always)]
     pub fn take(os: &impl Os) -> Self {
         let mut calls = [0; STACK_CALLS_MAX];
-        let known = os.calls(&mut calls) as u32;
-        Self { thread: os.thread_id(), known, calls }
+        let depth = os.calls(&mut calls) as u32;
+        Self { thread: os.thread_id(), depth, calls }
     }
 
     /// The calls, the innermost first.
     pub fn calls(&self) -> &[usize] {
-        &self.calls[..self.known as usize]
+        &self.calls[..self.depth as usize]
     }
 
-    /// The same of a signal handler, without its own: from the instruction on that it interrupted.
+    /// In a signal handler: the calls from the interrupted instruction on, without the handler's.
     pub fn calls_from(&mut self, instruction: usize) -> &[usize] {
-        // Of a call an address within it is known, the byte before where it goes on: here not a call's.
-        let known = self.known as usize;
+        // For a call, the trace has its return address less one. The interrupted instruction is no
+        // call, so the trace may have its address or the byte before.
+        let depth = self.depth as usize;
         let within = |&call: &usize| call == instruction.wrapping_sub(1) || call == instruction;
-        let first = self.calls[..known].iter().position(within).unwrap_or(known.max(1) - 1);
+        let first = self.calls[..depth].iter().position(within).unwrap_or(depth.max(1) - 1);
         self.calls[first] = instruction;
-        &self.calls[first..known.max(1)]
+        &self.calls[first..depth.max(1)]
     }
 }
 
-/// What is known of the block in a slot.
+/// The record of a slot's block.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     pub state: State,
-    /// The slot that was freed next.
+    /// The slot that was freed after this one.
     pub(super) next: u16,
-    /// Its address.
+    /// The block's address.
     pub block: usize,
-    /// Bytes that were asked for, and that statistics count.
+    /// Bytes requested.
     pub size: usize,
+    /// Bytes that statistics count.
     pub counted: usize,
     pub allocated: Trace,
     pub freed: Trace,
 }
 
-/// What a program did wrong with an address in the reservation.
+/// A mistake of the program with an address among the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     /// No block was ever here.
     Unknown,
-    /// In the page of a block, but not its start.
+    /// The address lies in a block's page, but is not the block's start.
     Interior,
-    /// Freed already.
+    /// The block is freed already: a double free.
     Twice,
-    /// Freed with this size.
+    /// The block was freed with this size, which is wrong.
     Size(usize),
-    /// Written at this offset from its start; what was found there.
+    /// A byte outside of the block was written: its offset from the block's start, and its value.
     Written(isize, u8),
 }

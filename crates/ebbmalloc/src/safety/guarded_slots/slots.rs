@@ -1,7 +1,10 @@
-//! The slots of sampled blocks. One reservation, apart from all other blocks: the records, then slots with a page out of reach before, between and
-//! behind them. A slot that was freed is out of reach too, until those that were freed before it have been used again.
+//! The slots of sampled blocks: hands them out, checks blocks on return, and reuses slots late.
+//!
+//! They lie in one reservation, apart from all other blocks. It begins with the records. Slots of
+//! one page follow, with guard pages before, between and behind them. The page of a freed slot is
+//! inaccessible too, until all slots freed before it were used again.
 
-// Whoever gets an error reports it, and ends the program.
+// An error is reported, and ends the program.
 #![allow(clippy::result_large_err)]
 
 use core::ptr;
@@ -14,24 +17,27 @@ use crate::safety::tuning::{GUARDED_BYTES_MAX, GUARDED_SLOTS_MAX, GUARDED_SLOTS_
 
 /// Slots and their records.
 pub(crate) struct Slots {
-    /// The first page out of reach.
+    /// The first guard page.
     start: *mut u8,
     records: *mut Record,
+    /// Bytes of an OS page.
     page: usize,
     slots: usize,
     /// Slots ever used: the first ones.
     used: usize,
     live: usize,
-    /// Those to be used again, linked.
+    /// Freed slots, linked from the oldest to the newest.
     oldest: u16,
     newest: u16,
     pub random: Random,
-    /// Blocks ever sampled, and bytes in those that are live.
+    /// Blocks ever sampled.
     pub sampled: u64,
+    /// Counted bytes of live blocks.
     pub live_bytes: usize,
 }
 
-// SAFETY: the memory is the table's alone; pages of live slots are the program's, and looked at when it gives them up.
+// SAFETY: the records are the table's alone. Pages of live slots are the program's; they are read
+// when the program frees or resizes their blocks.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -51,44 +57,49 @@ impl Slots {
         }
     }
 
-    /// Reserves. Address and bytes of the range that slots and what lies between them take; `None` if memory is short.
+    /// Reserves the memory. Returns address and bytes of the slots and guard pages, or `None` if
+    /// memory is short.
     pub fn set_up(&mut self, os: &impl Os) -> Option<(usize, usize)> {
         let page = os.page_size();
         let slots = (GUARDED_BYTES_MAX / page).clamp(GUARDED_SLOTS_MIN, GUARDED_SLOTS_MAX);
-        let table = (slots * size_of::<Record>()).next_multiple_of(page);
+        let record_bytes = (slots * size_of::<Record>()).next_multiple_of(page);
         let bytes = (2 * slots + 1) * page;
-        let records = choose(os, table + bytes, table)?.as_ptr();
+        let records = choose(os, record_bytes + bytes, record_bytes)?.as_ptr();
         (self.page, self.slots, self.records) = (page, slots, records.cast());
         (self.oldest, self.newest) = (NONE, NONE);
-        // SAFETY: in what was chosen.
-        self.start = unsafe { records.add(table) };
+        // SAFETY: the reservation has `record_bytes + bytes` bytes.
+        self.start = unsafe { records.add(record_bytes) };
         self.random = Random::new(os.random());
         Some((self.start.addr(), bytes))
     }
 
-    /// Where the records lie, and the slots behind them.
+    /// Address of the records, which is the start of the reservation.
     pub fn records_at(&self) -> usize {
         self.records.addr()
     }
 
     fn record(&self, slot: usize) -> *mut Record {
         debug_assert!(slot < self.slots);
-        // SAFETY: there are as many.
+        // SAFETY: each slot has a record.
         unsafe { self.records.add(slot) }
     }
 
     fn page_of(&self, slot: usize) -> *mut u8 {
-        // SAFETY: in what was chosen.
+        // SAFETY: pages of slots lie in the reservation.
         unsafe { self.start.add((2 * slot + 1) * self.page) }
     }
 
-    /// Whether no block can be sampled until one is freed: a quarter of the slots is for those that were.
+    /// Whether no block can be sampled until one is freed. A quarter of the slots is kept for
+    /// freed blocks.
     pub fn is_full(&self) -> bool {
         self.live >= self.slots / 4 * 3
     }
 
-    /// A block of `size` bytes, a page at most, at a multiple of `align`, a power of two up to a page; at either end of its
-    /// page. Null if there is no slot, or memory is short.
+    /// Allocates a block of `size` bytes at either end of a slot's page, and records `by`. Returns
+    /// null if there is no slot, or memory is short.
+    ///
+    /// `size` is at most a page. `align` is a power of two, at most a page. Statistics count the
+    /// block as `counted` bytes.
     pub fn alloc(
         &mut self,
         os: &impl Os,
@@ -102,18 +113,18 @@ impl Slots {
         let fresh = self.used < self.slots;
         let slot = if fresh { self.used } else { self.oldest as usize };
         let page = self.page_of(slot);
-        // SAFETY: nobody uses it.
+        // SAFETY: the slot is unused or freed, so nothing uses its page.
         if unsafe { os.commit(page, self.page) }.is_err() {
             return ptr::null_mut();
         }
         match fresh {
             true => self.used += 1,
-            // SAFETY: linked slots have records.
+            // SAFETY: a freed slot has a written record.
             false => self.oldest = unsafe { (*self.record(slot)).next },
         }
         let last = (self.page - size.max(1)) & !(align - 1);
         let offset = if self.random.next() & 1 == 0 { last } else { 0 };
-        // SAFETY: the page is ours, and so is the record.
+        // SAFETY: page and record are ours. The block and the bytes around it lie in the page.
         unsafe {
             page.write_bytes(CANARY, offset);
             page.add(offset + size).write_bytes(CANARY, self.page - offset - size);
@@ -134,8 +145,10 @@ impl Slots {
         }
     }
 
-    /// Takes a block back, freed with this size if with one. Its size, as it is counted; or what is wrong, and what is
-    /// known.
+    /// Takes a block back, and records `by`. `given` is the size that the program freed it with,
+    /// if it gave one.
+    ///
+    /// Returns the bytes that statistics count, or the mistake and the block's record.
     pub fn free(
         &mut self,
         os: &impl Os,
@@ -143,12 +156,12 @@ impl Slots {
         given: Option<usize>,
         by: &Trace,
     ) -> Result<usize, (Fault, Option<Record>)> {
-        let slot = self.judge(block, given)?;
+        let slot = self.check(block, given)?;
         let (record, page) = (self.record(slot), self.page_of(slot));
-        // SAFETY: the block is live, and the program gives it up.
+        // SAFETY: the block is live, and the program frees it. Linked slots have records.
         unsafe {
             ((*record).state, (*record).freed, (*record).next) = (State::Freed, *by, NONE);
-            // Where that fails, mistakes are not seen, which is no harm.
+            // If this fails, later mistakes with the block are not seen, which does no harm.
             os.decommit(page, self.page);
             match self.newest {
                 newest if self.oldest != NONE => (*self.record(newest as usize)).next = slot as u16,
@@ -161,24 +174,24 @@ impl Slots {
         }
     }
 
-    /// Bytes of a live block that were asked for; or what is wrong.
+    /// Returns the requested bytes of a live block, or the mistake and the block's record.
     pub fn size(&self, block: *mut u8) -> Result<usize, (Fault, Option<Record>)> {
-        let slot = self.judge(block, None)?;
-        // SAFETY: there is one.
+        let slot = self.check(block, None)?;
+        // SAFETY: a used slot has a written record.
         Ok(unsafe { (*self.record(slot)).size })
     }
 
-    /// The slot of a block that may be freed.
-    fn judge(
+    /// Returns the slot of a live block, or the mistake and the block's record.
+    fn check(
         &self,
         block: *mut u8,
         given: Option<usize>,
     ) -> Result<usize, (Fault, Option<Record>)> {
-        let (page, within) = self.place(block.addr());
-        let Some(slot) = self.known(page / 2).filter(|_| page % 2 == 1) else {
+        let (page, within) = self.page_and_offset(block.addr());
+        let Some(slot) = self.used_slot(page / 2).filter(|_| page % 2 == 1) else {
             return Err((Fault::Unknown, None));
         };
-        // SAFETY: there is one.
+        // SAFETY: a used slot has a written record.
         let record = unsafe { *self.record(slot) };
         let fault = match given {
             _ if record.block != block.addr() => Fault::Interior,
@@ -192,27 +205,29 @@ impl Slots {
         Err((fault, Some(record)))
     }
 
-    /// The first byte of a live slot's page that was written outside of its block, and what is there.
+    /// Finds a byte of a live slot's page that was written outside of the block. Returns its
+    /// offset in the page and its value; bytes behind the block come first.
     fn damage(&self, slot: usize, offset: usize, size: usize) -> Option<(usize, u8)> {
         let page = self.page_of(slot);
-        // SAFETY: the page of a live block.
+        // SAFETY: the page of a live block is accessible.
         unsafe {
             damage(page, offset + size, self.page, CANARY)
                 .or_else(|| damage(page, 0, offset, CANARY))
         }
     }
 
-    /// The block that an access to this address was meant for, more likely than others: that in the page, or the nearest
-    /// where the page is none of a block.
+    /// The block that an access to this address was probably meant for.
+    ///
+    /// In a slot's page it is the slot's block, in a guard page the nearest block.
     pub fn nearest(&self, address: usize) -> Option<Record> {
-        let (page, _) = self.place(address);
-        // SAFETY: slots that are known have records.
+        let (page, _) = self.page_and_offset(address);
+        // SAFETY: a used slot has a written record.
         let record = |slot: usize| unsafe { *self.record(slot) };
         if page % 2 == 1 {
-            return self.known(page / 2).map(record);
+            return self.used_slot(page / 2).map(record);
         }
-        let before = page.checked_sub(1).and_then(|page| self.known(page / 2)).map(record);
-        let behind = self.known(page / 2).map(record);
+        let before = page.checked_sub(1).and_then(|page| self.used_slot(page / 2)).map(record);
+        let behind = self.used_slot(page / 2).map(record);
         match (before, behind) {
             (Some(before), Some(behind)) => {
                 let past = address - (before.block + before.size);
@@ -222,13 +237,15 @@ impl Slots {
         }
     }
 
-    /// The page of an address in the range, and the offset in it.
-    fn place(&self, address: usize) -> (usize, usize) {
+    /// Index of the page that an address among the slots lies in, and the address's offset in it.
+    /// Pages with odd indices are slots.
+    fn page_and_offset(&self, address: usize) -> (usize, usize) {
         let offset = address - self.start.addr();
         (offset / self.page, offset % self.page)
     }
 
-    fn known(&self, slot: usize) -> Option<usize> {
+    /// The slot, if it was ever used.
+    fn used_slot(&self, slot: usize) -> Option<usize> {
         (slot < self.used).then_some(slot)
     }
 }

@@ -1,9 +1,9 @@
-//! Check mode (`EBB_CHECK`): each block has a record, bytes behind its end that nobody may write, and a time in
-//! quarantine once it is freed. Everything here may cost, as the hot paths never come here.
+//! Implements check mode (`EBB_CHECK`): keeps a record of each block, a canary after its end, and
+//! each freed block in quarantine for a while. It may be slow, since the hot paths never come here.
 //!
-//! All blocks are blocks of a heap then: of those that programs make, or of one that is made for the rest. So the hot path
-//! of `free` finds none of its own, and each call comes to `heaps.rs`, which asks here. The lock of the table is held
-//! for no call of the engine, nor while anything is reported.
+//! All blocks are blocks of heaps: of the program's, or of one default heap for the rest. So the
+//! hot path of `free` recognises none of them, and each call comes through `careful/mod.rs`. While
+//! this code holds the table's lock, it takes no other lock and prints nothing.
 
 mod report;
 
@@ -28,13 +28,14 @@ use crate::safety::check_table::{CANARY, Event, FREED, Record, Ref, State, damag
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
-    /// The program is about to begin: blocks so far are the loader's, and not listed when they are still held at exit.
+    /// Marks the start of the program. Blocks allocated before are the loader's, and are not listed
+    /// if they are still held at exit.
     pub fn begin_check(&self) {
         self.check_table.lock().begin();
     }
 
-    /// What set-up does for check mode: the unit of the heap of all blocks that are no other heap's; `None` while
-    /// there is no memory for checking.
+    /// Sets check mode up: makes its table, and the default heap for all blocks of no heap of the
+    /// program's. Returns the heap's unit; `None` while there is no memory for both.
     pub(crate) fn set_up_check(&self) -> Option<UnitIndex> {
         if !self.check_table.lock().set_up(&self.os) {
             return None;
@@ -44,16 +45,19 @@ impl<O: Os> Engine<O> {
         Some(self.heaps.lock().add(&self.region, first, usize::MAX).unit())
     }
 
-    /// What this thread does, and by which calls.
+    /// Records the calling thread and its stack of calls.
     #[inline(always)]
     fn event(&self) -> Event {
         let mut calls = [0; STACK_CALLS_MAX];
-        let known = self.os.calls(&mut calls);
-        self.check_table.lock().event(&self.os, &calls[..known])
+        let depth = self.os.calls(&mut calls);
+        self.check_table.lock().event(&self.os, &calls[..depth])
     }
 
-    /// A block of this heap, and whether it reads as zero; `None` if memory is short. Each function more between here and
-    /// [`Engine::event`] costs the unwinder a quarter of a microsecond, so they are inlined.
+    /// Allocates a block from this heap. Returns also whether it reads as zero; `None` without
+    /// memory, or beyond the heap's limit. If need be, it empties the quarantine.
+    ///
+    /// Each frame between here and [`Engine::event`] costs the unwinder a quarter of a microsecond,
+    /// so these functions are inlined.
     #[inline(always)]
     pub(crate) fn alloc_checked(
         &self,
@@ -62,15 +66,15 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Option<(*mut u8, bool)> {
-        for last in [false, true] {
-            if last {
+        for is_retry in [false, true] {
+            if is_retry {
                 let padded = size.checked_add(CANARY_BYTES_MIN);
                 if !padded.is_some_and(|padded| self.could_hold_in_heap(heap, padded, align)) {
                     break;
                 }
-                self.leave_quarantine(0);
+                self.shrink_quarantine(0);
             }
-            let granted = self.alloc_noted(heap, size, align, replaced);
+            let granted = self.alloc_recorded(heap, size, align, replaced);
             if granted.is_some() {
                 return granted;
             }
@@ -78,9 +82,9 @@ impl<O: Os> Engine<O> {
         None
     }
 
-    /// The same, without giving up what is in quarantine.
+    /// Allocates a block, fills its canaries and records it. Leaves the quarantine as it is.
     #[inline(always)]
-    fn alloc_noted(
+    fn alloc_recorded(
         &self,
         heap: UnitIndex,
         size: usize,
@@ -90,36 +94,38 @@ impl<O: Os> Engine<O> {
         let padded = size.checked_add(CANARY_BYTES_MIN)?;
         let (block, zeroed) = self.alloc_unchecked(heap, padded, align, replaced)?;
         let class = self.heap_block(block).and_then(|found| found.class);
-        // Before the block is in the table, where others look at it.
+        // Filled before the block is in the table: from then on, other threads check them.
         for (from, to) in self.canaries(block, size) {
-            // SAFETY: the block is ours yet, and has as many bytes.
+            // SAFETY: no program has the block yet, and both ranges end at its usable size or
+            // before.
             unsafe { block.add(from).write_bytes(CANARY, to - from) };
         }
         let by = self.event();
         let list = (heap, self.record_of(heap).checked());
-        let noted = (block, size, class.map_or(0, SizeClass::index));
-        if !self.check_table.lock().insert(&self.os, noted, list, by) {
+        let new = (block, size, class.map_or(0, SizeClass::index));
+        if !self.check_table.lock().insert(&self.os, new, list, by) {
             self.free_at_once(block);
             return None;
         }
         Some((block, zeroed))
     }
 
-    /// What is looked at behind a block of this size, from where to where: its first bytes, and its last, which are in front of
-    /// the next block.
+    /// The canaries of a block of this size, as ranges of offsets from its start: right after its
+    /// end, and right before the next block.
     fn canaries(&self, block: *mut u8, size: usize) -> [(usize, usize); 2] {
         let usable = self.heap_block(block).map_or(size, |found| found.usable).max(size);
         let end = usable.min(size.saturating_add(CANARY_BYTES_MAX));
         [(size, end), (end.max(usable.saturating_sub(CANARY_BYTES_MAX)), usable)]
     }
 
-    /// Frees a block, if with a size, then with this one.
+    /// Frees a block, and puts it in quarantine unless it is too large. A `given` size is compared
+    /// with the block's.
     #[inline(never)]
     pub(crate) fn free_checked(&self, block: *mut u8, given: Option<usize>, operation: &str) {
         let by = self.event();
         let mut table = self.check_table.lock();
         let found = table.find(block);
-        let (place, record) = match self.judge(found, given) {
+        let (reference, record) = match self.judge(found, given) {
             Ok(found) => found,
             Err((fault, record)) => {
                 drop(table);
@@ -127,26 +133,29 @@ impl<O: Os> Engine<O> {
             }
         };
         if record.size <= CHECK_QUARANTINED_BLOCK_BYTES_MAX {
-            // SAFETY: the program has given it up, and nobody else has it yet.
+            // SAFETY: the program has freed the block, and it is in use until it leaves the
+            // quarantine.
             unsafe { block.write_bytes(FREED, record.size) };
-            table.retire(place, by, State::Quarantined);
+            table.retire(reference, by, State::Quarantined);
             drop(table);
-            self.leave_quarantine(CHECK_QUARANTINE_BYTES);
+            self.shrink_quarantine(CHECK_QUARANTINE_BYTES);
         } else {
-            table.retire(place, by, State::Gone);
+            table.retire(reference, by, State::Gone);
             drop(table);
             self.free_at_once(block);
         }
     }
 
-    /// What may be freed or resized, or what is wrong with that.
+    /// Checks a block that is about to be freed or resized, `given` its size if the caller passed
+    /// one. Returns its record, or the fault.
     fn judge(
         &self,
         found: Option<(Ref, Record)>,
         given: Option<usize>,
     ) -> Result<(Ref, Record), (Fault, Option<Record>)> {
-        let Some((place, record)) = found else {
-            // A block begins there by the map: it was freed so long ago that nothing else is known.
+        let Some((reference, record)) = found else {
+            // The map says that a block begins there. It was freed so long ago that its record is
+            // gone.
             return Err((Fault::Freed, None));
         };
         let fault = match given {
@@ -154,51 +163,52 @@ impl<O: Os> Engine<O> {
             Some(given) if given != record.size => Some(Fault::Size(given)),
             _ => self.damage(&record),
         };
-        fault.map_or(Ok((place, record)), |fault| Err((fault, Some(record))))
+        fault.map_or(Ok((reference, record)), |fault| Err((fault, Some(record))))
     }
 
-    /// What was written in a block where nobody may.
+    /// The first damaged byte of a block: in its canaries, or in its contents if it is in
+    /// quarantine.
     fn damage(&self, record: &Record) -> Option<Fault> {
         let &Record { block, size, state, .. } = record;
         if state == State::Gone {
             return None;
         }
         for (from, to) in self.canaries(block, size) {
-            // SAFETY: the block has as many bytes.
+            // SAFETY: a block that is not gone is in use, and both ranges end at its usable size.
             if let Some((at, found)) = unsafe { damage(block, from, to, CANARY) } {
                 return Some(Fault::Overflow(at, found));
             }
         }
-        let freed = if state == State::Quarantined { size } else { 0 };
-        // SAFETY: as above.
-        unsafe { damage(block, 0, freed, FREED) }.map(|(at, found)| Fault::Written(at, found))
+        let freed_bytes = if state == State::Quarantined { size } else { 0 };
+        // SAFETY: as before; the block has `size` bytes.
+        unsafe { damage(block, 0, freed_bytes, FREED) }.map(|(at, found)| Fault::Written(at, found))
     }
 
-    /// Lets blocks out of the quarantine until it holds no more than `most` bytes.
+    /// Checks and frees the oldest blocks in quarantine until it holds at most `max_bytes`.
     #[inline(never)]
-    fn leave_quarantine(&self, most: usize) {
+    fn shrink_quarantine(&self, max_bytes: usize) {
         loop {
             let mut table = self.check_table.lock();
-            let Some(record) = table.leave(most) else {
+            let Some(record) = table.leave(max_bytes) else {
                 return;
             };
             let fault = self.damage(&record);
             drop(table);
             if let Some(fault) = fault {
-                self.report(fault, record.block, Some(record), "a look at freed blocks");
+                self.report(fault, record.block, Some(record), "a check of freed blocks");
             }
             self.free_at_once(record.block);
         }
     }
 
-    /// Frees a block for good, of which there is no record, or which is gone by that.
+    /// Returns a block to its heap. It has no record, or one that says it is gone.
     fn free_at_once(&self, block: *mut u8) {
         if let Some(found) = self.heap_block(block) {
             self.free_unchecked(found, "free");
         }
     }
 
-    /// Bytes of a block that were asked for. One that is not in use, or was written behind its end, stops the
+    /// The requested size of a block. A fault, such as a freed block or a damaged canary, stops the
     /// program.
     pub(crate) fn size_checked(&self, block: *mut u8, operation: &str) -> usize {
         let found = self.check_table.lock().find(block);
@@ -208,7 +218,7 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Resizes a block, which always moves: whoever still uses the old one is found.
+    /// Resizes a block. It always moves, so that uses of the old address are found.
     pub(crate) fn realloc_checked(
         &self,
         block: HeapBlock,
@@ -219,53 +229,53 @@ impl<O: Os> Engine<O> {
         let old = self.size_checked(block.address, operation);
         let (new, _) = self.or_null(self.alloc_checked(block.heap, size, align, block.usable));
         if !new.is_null() {
-            // SAFETY: both blocks are as large, and distinct.
+            // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
             unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
             self.free_checked(block.address, None, operation);
-            // The limit did not count the old block, which is in quarantine now.
+            // The limit did not count the old block. It counts now, in quarantine.
             let contents = self.contents_of(block.heap);
-            let beyond = contents.used > contents.limit;
+            let exceeds_limit = contents.used > contents.limit;
             drop(contents);
-            if beyond {
-                self.leave_quarantine(0);
+            if exceeds_limit {
+                self.shrink_quarantine(0);
             }
         }
         new
     }
 
-    /// Looks at all blocks of a heap that goes with all of them.
+    /// Checks all blocks of a heap that is about to be deleted, and retires their records.
     pub(crate) fn delete_checked(&self, id: HeapId, operation: &str) {
         let list = self.record_of(id.unit()).checked();
-        let damaged = self.check_table.lock().find_map_of(list, self.damaged());
-        self.stop_if(damaged, operation);
+        let damaged = self.check_table.lock().find_map_of(list, self.find_damage());
+        self.abort_on_damage(damaged, operation);
         let by = self.event();
         self.check_table.lock().retire_heap(list, by);
     }
 
-    /// Looks at all blocks, in use or in quarantine. Damage stops the program.
+    /// Checks all blocks, in use or in quarantine. Damage stops the program.
     pub(crate) fn verify_all(&self, operation: &str) {
-        let damaged = self.check_table.lock().find_map(self.damaged());
-        self.stop_if(damaged, operation);
+        let damaged = self.check_table.lock().find_map(self.find_damage());
+        self.abort_on_damage(damaged, operation);
     }
 
-    /// What finds damage in blocks, one by one.
-    fn damaged(&self) -> impl Fn(&Record) -> Option<(Fault, Record)> {
+    /// A function from a block's record to the block's damage, if it has some.
+    fn find_damage(&self) -> impl Fn(&Record) -> Option<(Fault, Record)> {
         |record| self.damage(record).map(|fault| (fault, *record))
     }
 
-    fn stop_if(&self, damaged: Option<(Fault, Record)>, operation: &str) {
+    fn abort_on_damage(&self, damaged: Option<(Fault, Record)>, operation: &str) {
         if let Some((fault, record)) = damaged {
             self.report(fault, record.block, Some(record), operation);
         }
     }
 
-    /// What check mode does when the process exits.
+    /// Checks all blocks when the process exits, and lists those that the program still holds.
     pub(crate) fn finish_check(&self) {
         self.verify_all("exit");
         if self.setup().options.check == CheckChoice::NoLeaks {
             return;
         }
-        // Under no lock of ours, as it takes the loader's.
+        // Called under no lock of the engine, since it takes the loader's.
         let library = self.os.c_library();
         let mut table = self.check_table.lock();
         table.reach(&library, &|address| self.block_around(address));
@@ -283,13 +293,13 @@ impl<O: Os> Engine<O> {
                 return;
             };
             let mut calls = [0; STACK_CALLS_MAX];
-            let known = table.calls(stack, &mut calls);
+            let depth = table.calls(stack, &mut calls);
             drop(table);
             self.say(format_args!(
                 "  {} bytes in {} blocks, allocated here:",
                 held.bytes, held.blocks
             ));
-            self.print_calls(&calls[..known]);
+            self.print_calls(&calls[..depth]);
             rest.bytes -= held.bytes;
             rest.blocks -= held.blocks;
         }

@@ -1,25 +1,25 @@
-//! What check mode says: one line as everywhere, then who allocated the block and who freed it, and at exit which
-//! blocks are still held.
+//! Reports a mistake that check mode found: one line, then the stacks that allocated and freed the
+//! block. Then it ends the process.
 
 use crate::engine::Engine;
 use crate::platform::os::Os;
 use crate::safety::check_table::Record;
 
-/// What a program did wrong with a block that is known.
+/// A mistake of the program with a block.
 #[derive(Clone, Copy)]
 pub(super) enum Fault {
-    /// Freed, or resized, when it was freed already.
+    /// A free or resize of a block that was freed before.
     Freed,
-    /// Freed with this size.
+    /// A sized free with this size, which is not the block's.
     Size(usize),
-    /// Written behind its end, at this offset from its start; what was found there.
+    /// A write past the block's end: the offset from its start, and the byte found there.
     Overflow(usize, u8),
-    /// Written after it was freed, at this offset.
+    /// A write after the block was freed: the offset from its start, and the byte found there.
     Written(usize, u8),
 }
 
 impl<O: Os> Engine<O> {
-    /// Says what was wrong with a block, and what is known of it, and ends the process.
+    /// Prints the mistake and the block's record, if it has one, and ends the process.
     #[cold]
     #[inline(never)]
     pub(super) fn report(
@@ -34,10 +34,12 @@ impl<O: Os> Engine<O> {
             Fault::Freed => self.say_fault("double free", block, operation),
             Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
             Fault::Overflow(at, found) => self.say(format_args!(
-                "overflow: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+                "overflow: {address:#x} has {size} bytes, and byte {at} was written \
+                 ({found:#04x}); seen by {operation}"
             )),
             Fault::Written(at, found) => self.say(format_args!(
-                "write after free: {address:#x} had {size} bytes, and byte {at} was written ({found:#04x}); seen by {operation}"
+                "write after free: {address:#x} had {size} bytes, and byte {at} was written \
+                 ({found:#04x}); seen by {operation}"
             )),
         }
         self.print_own_calls();

@@ -1,5 +1,8 @@
-//! Large blocks, hardened: from the end of a block's last page on its run is out of reach, and all of it once the block is
-//! freed, until the run leaves the quarantine. Where no guard could be placed, the block goes back at once.
+//! Implements large blocks in harden mode.
+//!
+//! The part of a block's run after its last page is inaccessible: it is the block's guard. Once the
+//! block is freed, the whole run is inaccessible until it leaves the quarantine. A block whose
+//! guard could not be placed skips the quarantine: its run goes back to the page heap at once.
 
 use super::report::Fault;
 use crate::backend::page_map::MapEntry;
@@ -10,84 +13,88 @@ use crate::engine::Engine;
 use crate::engine::large::Moved;
 use crate::engine::tuning::HARDENED_PURGE_BYTES_MIN;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
-use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
+use crate::engine::{careful::heap_blocks::AllocError, lookup::HeapBlock};
 use crate::platform::os::Os;
 use crate::safety::seal::{check_fill, fill};
 use crate::size_class::UNIT;
 
-/// How a large block lies in its run, counted from the run's start.
-struct Room {
-    /// Bytes that are in reach, where the block is guarded: whole pages.
-    reach: usize,
-    /// The block's size and that of its guard.
-    padded: usize,
+/// The layout of a large block in its run, in bytes from the run's start.
+struct Layout {
+    /// End of the accessible pages, if the block is guarded.
+    accessible_bytes: usize,
+    /// The block's size plus one page for the guard.
+    padded_bytes: usize,
     units: Units,
 }
 
 impl<O: Os> Engine<O> {
-    /// How a large block of this size lies in its run; `None` where no run is so long.
-    fn room_for(&self, size: usize) -> Option<Room> {
+    /// The layout of a large block of this size; `None` if no run is long enough.
+    fn layout_for(&self, size: usize) -> Option<Layout> {
         let page = self.os.page_size();
-        let padded = size.checked_add(page)?;
-        let units = Units::for_bytes(padded)?;
-        // Less than `padded`.
-        Some(Room { reach: size.next_multiple_of(page), padded, units })
+        let padded_bytes = size.checked_add(page)?;
+        let units = Units::for_bytes(padded_bytes)?;
+        // Cannot overflow: it is less than `padded_bytes`.
+        Some(Layout { accessible_bytes: size.next_multiple_of(page), padded_bytes, units })
     }
 
-    /// [`Room::reach`] of a block in use.
-    fn reach(&self, size: usize) -> usize {
-        self.room_for(size).map_or(0, |room| room.reach)
+    /// [`Layout::accessible_bytes`] of a block of this size.
+    fn accessible_bytes(&self, size: usize) -> usize {
+        self.layout_for(size).map_or(0, |layout| layout.accessible_bytes)
     }
 
-    /// Where the bytes end that are looked at behind a block's end.
+    /// End of the fill after a block's end, which is checked when the block is freed or resized.
+    /// Without a guard, the fill is a page longer.
     fn fill_end(&self, first: UnitIndex, size: usize) -> usize {
-        // SAFETY: a large block in use begins there.
+        // SAFETY: a large block in use begins at this unit, so its records are valid.
         let (guarded, units) =
             unsafe { ((*self.region.span(first)).guarded, (*self.region.run(first)).units) };
         let more = if guarded { 0 } else { self.os.page_size() };
-        (self.reach(size) + more).min(units as usize * UNIT)
+        (self.accessible_bytes(size) + more).min(units as usize * UNIT)
     }
 
-    /// A large block of a heap, and whether it reads as zero, which it does.
+    /// Allocates a large block from a heap. Returns also whether it reads as zero: always true.
     pub(super) fn alloc_large_hardened(
         &self,
         heap: UnitIndex,
         size: usize,
         align: usize,
         replaced: usize,
-    ) -> Result<(*mut u8, bool), Short> {
-        let Room { reach, padded, units } = self.room_for(size).ok_or(Short::OfMemory)?;
-        let room = units.bytes();
-        let mut contents = self.contents_for(heap, room, replaced)?;
-        let granted = self.large_run(padded, align, heap).ok_or(Short::OfMemory)?;
+    ) -> Result<(*mut u8, bool), AllocError> {
+        let Layout { accessible_bytes, padded_bytes, units } =
+            self.layout_for(size).ok_or(AllocError::OutOfMemory)?;
+        let run_bytes = units.bytes();
+        let guard_bytes = run_bytes - accessible_bytes;
+        let mut contents = self.contents_for(heap, run_bytes, replaced)?;
+        let granted = self.large_run(padded_bytes, align, heap).ok_or(AllocError::OutOfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));
-        // SAFETY: the run is ours yet, with its records.
+        // SAFETY: the run was just granted, with its records. No program has the block yet.
         unsafe {
             let mut pages = self.pages.lock();
-            let guarded = pages.guards.place(&self.os, block.add(reach), room - reach);
+            let guarded = pages.guards.place(&self.os, block.add(accessible_bytes), guard_bytes);
             pages.note(&self.region, first, size, heap);
             drop(pages);
             (*self.region.span(first)).guarded = guarded;
             if !granted.zeroed {
-                self.clear_run(block, if guarded { reach } else { room });
+                self.clear_run(block, if guarded { accessible_bytes } else { run_bytes });
             } else if !guarded {
-                self.clear_run(block.add(reach), room - reach); // Unspecified, where the kernel refused.
+                // The kernel refused the guard, which leaves these contents unspecified.
+                self.clear_run(block.add(accessible_bytes), guard_bytes);
             }
             fill(self.setup().secret, block, size, self.fill_end(first, size));
         }
         contents.link(&self.region, first);
-        contents.used += room;
+        contents.used += run_bytes;
         drop(contents);
         self.start_scavenger_if_due();
         Ok((block, true))
     }
 
-    /// Has whole pages read as zero.
+    /// Makes whole pages read as zero.
     ///
     /// # Safety
-    /// They are committed and the caller's.
+    /// The pages are committed, and the caller owns them.
     unsafe fn clear_run(&self, start: *mut u8, bytes: usize) {
-        // SAFETY: the caller's.
+        // SAFETY: the caller owns these committed pages.
         unsafe {
             if bytes < HARDENED_PURGE_BYTES_MIN || !self.os.purge(start, bytes) {
                 start.write_bytes(0, bytes);
@@ -95,9 +102,9 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The size of a large block, if nothing was written behind it.
+    /// The requested size of a large block, or the fault if a byte after its end was written.
     pub(super) fn open_large(&self, block: &HeapBlock) -> Result<usize, Fault> {
-        // SAFETY: the block is in use, and has as many bytes.
+        // SAFETY: the block is in use, and its run is accessible up to the end of the fill.
         unsafe {
             let size = (*self.region.run(block.first)).asked();
             let end = self.fill_end(block.first, size);
@@ -106,7 +113,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Puts a large block that was freed out of reach, where its pages have not `moved`, and in quarantine.
+    /// Makes a freed large block inaccessible, and puts it in quarantine. If its pages have `moved`
+    /// to another block, it is inaccessible already.
     pub(super) fn retire_large(
         &self,
         contents: &mut Contents,
@@ -118,26 +126,26 @@ impl<O: Os> Engine<O> {
         contents.unlink(&self.region, first);
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        let reach = if moved { 0 } else { self.reach(size) };
-        // SAFETY: the program has given it up.
+        let accessible_bytes = if moved { 0 } else { self.accessible_bytes(size) };
+        // SAFETY: the program has freed the block, and its accessible pages are committed.
         let hidden = unsafe {
             let guarded = (*self.region.span(first)).guarded;
-            guarded && (reach == 0 || self.os.decommit(block.address, reach))
+            guarded && (accessible_bytes == 0 || self.os.decommit(block.address, accessible_bytes))
         };
         if !hidden {
-            return self.give_back_large(first, reach, false);
+            return self.return_run(first, accessible_bytes, false);
         }
         loop {
             let oldest = contents.quarantine.leaving_large(units, |first| self.units_of(first));
             if oldest == 0 {
                 break;
             }
-            self.give_back_held(oldest);
+            self.return_quarantined(oldest);
         }
         contents.quarantine.push_large(first, units);
     }
 
-    /// Forgets a large block whose addresses cannot be used any more.
+    /// Removes a large block whose addresses cannot be used again. Its units count as lost.
     fn lose_large(&self, contents: &mut Contents, block: &HeapBlock) {
         let (first, units) = (block.first, (block.usable / UNIT) as u32);
         contents.unlink(&self.region, first);
@@ -150,28 +158,28 @@ impl<O: Os> Engine<O> {
         self.pages.lock().lose(&self.region, first, units);
     }
 
-    /// Gives all large blocks back that a heap holds back.
+    /// Returns the runs of all large blocks in a heap's quarantine to the page heap.
     pub(super) fn release_large(&self, contents: &mut Contents) {
         loop {
             let oldest = contents.quarantine.pop_large(|first| self.units_of(first));
             if oldest == 0 {
                 break;
             }
-            self.give_back_held(oldest);
+            self.return_quarantined(oldest);
         }
     }
 
-    /// Gives a large block back that was held back.
-    fn give_back_held(&self, first: UnitIndex) {
-        // SAFETY: nobody else has the run, whose record stays as it was.
+    /// Returns the run of a large block that left the quarantine to the page heap.
+    fn return_quarantined(&self, first: UnitIndex) {
+        // SAFETY: the run was in quarantine, so it is in use, and its record did not change.
         let size = unsafe { (*self.region.run(first)).asked() };
-        self.give_back_large(first, self.reach(size), true);
+        self.return_run(first, self.accessible_bytes(size), true);
     }
 
-    /// Gives the run of a large block back to the page heap, which is guarded from so many bytes on, if it is; they are `hidden` too
-    /// while it is held back.
+    /// Returns the run of a large block to the page heap. A guarded run has its guard after
+    /// `accessible_bytes`; if `hidden`, the bytes before it were decommitted too.
     #[inline(never)]
-    fn give_back_large(&self, first: UnitIndex, reach: usize, hidden: bool) {
+    fn return_run(&self, first: UnitIndex, accessible_bytes: usize, hidden: bool) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
         self.counters.remove_large(units);
@@ -179,14 +187,17 @@ impl<O: Os> Engine<O> {
             self.count_free(bytes);
         }
         let mut pages = self.pages.lock();
-        // SAFETY: nobody's any more, and out of reach from there on if it is guarded.
+        // SAFETY: the block is freed, so the caller owns the run. If it is guarded, the guard
+        // begins after `accessible_bytes`.
         unsafe {
             let guarded = (*self.region.span(first)).guarded;
             if guarded && hidden {
                 pages.record_mapping(&self.region, first..first + units, false);
             }
             let run = (first, units);
-            if guarded && !pages.guards.remove(&self.region, &self.os, run, reach, hidden) {
+            if guarded
+                && !pages.guards.remove(&self.region, &self.os, run, accessible_bytes, hidden)
+            {
                 self.region.set_entry(first, MapEntry::NONE);
                 return;
             }
@@ -197,24 +208,26 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Gives a large block back, whatever is in it: the end of its heap.
+    /// Returns the run of a large block whose heap is being deleted to the page heap, unchecked.
     pub(crate) fn delete_large(&self, first: UnitIndex) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
-        // SAFETY: a large block in use begins there.
+        // SAFETY: a large block in use begins at this unit, so its record is valid.
         let size = unsafe { (*self.region.run(first)).asked() };
-        self.give_back_large(first, self.reach(size), false);
+        self.return_run(first, self.accessible_bytes(size), false);
     }
 
-    /// Resizes a large block within its run, if it does not have less pages then. Its heap is locked.
+    /// Resizes a large block within its run, if it keeps all of its pages. The caller holds the
+    /// lock of its heap.
     pub(super) fn resize_large_hardened(&self, block: &HeapBlock, old: usize, size: usize) -> bool {
         let (first, address) = (block.first, block.address);
-        let Some(Room { reach: to, units, .. }) = self.room_for(size) else {
+        let Some(Layout { accessible_bytes: to, units, .. }) = self.layout_for(size) else {
             return false;
         };
-        let (from, same) = (self.reach(old), units.bytes() == block.usable);
-        // SAFETY: the block is the program's, which waits, and out of reach from there on if it is guarded.
+        let (from, is_same_run) = (self.accessible_bytes(old), units.bytes() == block.usable);
+        // SAFETY: the program owns the block, and waits for this call. Bytes from `from` on are its
+        // guard, which is checked first.
         unsafe {
-            if !same || to < from || !(*self.region.span(first)).guarded {
+            if !is_same_run || to < from || !(*self.region.span(first)).guarded {
                 return false;
             }
             if to > from && !self.os.show(address.add(from), to - from) {
@@ -227,8 +240,8 @@ impl<O: Os> Engine<O> {
         true
     }
 
-    /// Moves the pages of a large block to another that is larger, and frees it. False if that is not possible, or not worth
-    /// it.
+    /// Moves the pages of a large block to a larger one, and frees the old one. False if that is
+    /// not possible, or slower than copying.
     pub(super) fn move_contents(
         &self,
         block: &HeapBlock,
@@ -236,20 +249,21 @@ impl<O: Os> Engine<O> {
         new: *mut u8,
         size: usize,
     ) -> bool {
-        let bytes = self.reach(old);
-        let worth = size > old && bytes >= MOVED_BLOCK_UNITS as usize * UNIT;
+        let bytes = self.accessible_bytes(old);
+        let pays_off = size > old && bytes >= MOVED_BLOCK_UNITS as usize * UNIT;
         let first = (self.region.offset(new) / UNIT) as UnitIndex;
         let moved;
-        // SAFETY: two blocks in use, one of them ours yet and the other the program's, which waits.
+        // SAFETY: two distinct blocks in use. The program owns the old one, and waits for this
+        // call; no program has the new one yet.
         unsafe {
-            // All of a block that is guarded is out of reach once its pages are gone.
-            let worth = worth && (*self.region.span(block.first)).guarded;
-            if !worth {
+            // Only a guarded block is wholly inaccessible once its pages have moved.
+            let moves = pays_off && (*self.region.span(block.first)).guarded;
+            if !moves {
                 return false;
             }
-            moved = self.move_run((block.first, bytes), (first, self.reach(size)));
+            moved = self.move_run((block.first, bytes), (first, self.accessible_bytes(size)));
             if moved == Moved::No {
-                // What was there is lost.
+                // The attempt lost the contents of the new block, and with them its fill.
                 fill(self.setup().secret, new, size, self.fill_end(first, size));
                 return false;
             }

@@ -1,9 +1,10 @@
-//! Hardening (`EBB_HARDEN`): mistakes with blocks are made hard to exploit, and most stop the program. For programs in production,
-//! so it may cost, but not much.
+//! Implements harden mode (`EBB_HARDEN`): makes mistakes with blocks hard to exploit, and most of
+//! them stop the program. It is for programs in production, so it may cost a little.
 //!
-//! As in check mode all blocks are blocks of heaps, and no hot path knows. There are some heaps that programs did not make, a few for
-//! all threads, so that these seldom wait for each other's locks; everything that is known of a block lies in its span's record and, sealed,
-//! behind the block's end, and is looked at under the heap's lock.
+//! As in check mode, all blocks are blocks of heaps, so no hot path knows of this mode. Blocks of
+//! no heap of the program's come from a few default heaps that all threads share. There are
+//! several, so that threads seldom wait for each other's locks. All knowledge of a block lies in
+//! its span's record and in the seal after the block's end. Both are read under the heap's lock.
 
 mod report;
 mod large;
@@ -17,7 +18,7 @@ use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId};
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
-use crate::engine::{careful::heap_blocks::Short, lookup::HeapBlock};
+use crate::engine::{careful::heap_blocks::AllocError, lookup::HeapBlock};
 use crate::platform::os::Os;
 use crate::platform::sync::Guard;
 use crate::safety::quarantine::{RING_BYTES, RING_UNITS};
@@ -26,48 +27,49 @@ use crate::size_class::{SizeClass, UNIT};
 use report::Fault;
 pub(crate) use report::Mistake;
 
-/// Bytes of the smallest class with at most 2,048 blocks a span: `span/hardened.rs`.
-const LEAST: usize = 32;
+/// Size of the smallest class with at most 2,048 blocks per span: see `backend/span/hardened.rs`.
+const CLASS_BYTES_MIN: usize = 32;
 
-/// The class of a block of this size with its seal; `None` for a large one.
+/// The class of a block of this size with its seal; `None` for a large block.
 fn class_for(size: usize, align: usize) -> Option<SizeClass> {
-    SizeClass::of_aligned(size.saturating_add(SEAL).max(LEAST), align)
+    SizeClass::of_aligned(size.saturating_add(SEAL).max(CLASS_BYTES_MIN), align)
 }
 
 impl<O: Os> Engine<O> {
-    /// What set-up does for hardening: where the heaps' records lie of all blocks that are no other heap's; `None` while there
-    /// is no memory for them.
+    /// Sets harden mode up: makes the default heaps, for all blocks of no heap of the program's.
+    /// Returns where their records lie; `None` while there is no memory for them.
     pub(crate) fn set_up_harden(&self) -> Option<DefaultHeaps> {
-        let (units, most) = (1 + RING_UNITS, self.os.cpus().clamp(1, DEFAULT_HEAPS_MAX) as u32);
+        let units = 1 + RING_UNITS;
+        let heaps_max = self.os.cpus().clamp(1, DEFAULT_HEAPS_MAX) as u32;
         let alloc = |count| {
             let all = Units::new(units * count)?;
             let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
             Some((granted, count))
         };
-        let (Granted { first, zeroed }, count) = alloc(most).or_else(|| alloc(1))?;
-        for home in 0..count {
-            self.add_hardened(first + home * units, zeroed, usize::MAX);
+        let (Granted { first, zeroed }, count) = alloc(heaps_max).or_else(|| alloc(1))?;
+        for nth in 0..count {
+            self.add_hardened(first + nth * units, zeroed, usize::MAX);
         }
-        // Behind the last of them come blocks, which programs write before, too.
+        // Blocks follow the last heap's rings. The guard stops programs that write before a block.
         let end = units as usize * UNIT;
         let used = (UNIT + RING_BYTES).next_multiple_of(self.os.page_size());
         if used < end {
             let mut pages = self.pages.lock();
-            // SAFETY: nothing else is in the last of these units.
+            // SAFETY: the units were just granted, and the rings of the last heap end at `used`.
             unsafe {
-                let behind = self.region.address(first + (count - 1) * units).add(used);
-                pages.guards.set_up(&self.os, behind);
-                pages.guards.place(&self.os, behind, end - used);
+                let guard = self.region.address(first + (count - 1) * units).add(used);
+                pages.guards.set_up(&self.os, guard);
+                pages.guards.place(&self.os, guard, end - used);
             }
         }
         Some(DefaultHeaps { first, count, units })
     }
 
-    /// Makes a hardened heap in these units.
+    /// Makes a hardened heap whose record and rings lie in the caller's units from `first` on.
     #[inline(never)]
     pub(crate) fn add_hardened(&self, first: UnitIndex, zeroed: bool, limit: usize) -> HeapId {
         if !zeroed {
-            // SAFETY: the caller's units.
+            // SAFETY: the caller owns these units: a heap's record, then its rings.
             unsafe {
                 self.region.address(first + 1).write_bytes(0, RING_UNITS as usize * UNIT);
             }
@@ -80,9 +82,11 @@ impl<O: Os> Engine<O> {
         id
     }
 
-    /// New random numbers, in the child of a fork: its parent and others of its children have the old.
+    /// Gives all heaps new random numbers in the child of a fork. Its parent, and other children,
+    /// have the old ones.
     pub(crate) fn reseed(&self) {
-        // A lock that is taken is taken below the signal handler that forked, by this very thread.
+        // A taken lock is this thread's own: it forked in a signal handler that interrupted the
+        // engine.
         let Some(heaps) = self.heaps.try_lock() else { return };
         for heap in heaps.each(&self.region) {
             if let Some(mut contents) = heap.contents().try_lock() {
@@ -91,7 +95,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// A block of this heap, and whether it reads as zero; `None` if memory is short.
+    /// Allocates a block from this heap. Returns also whether it reads as zero; `None` without
+    /// memory, or beyond the heap's limit.
     #[inline(never)]
     pub(crate) fn alloc_hardened(
         &self,
@@ -100,22 +105,22 @@ impl<O: Os> Engine<O> {
         align: usize,
         replaced: usize,
     ) -> Option<(*mut u8, bool)> {
-        // Nothing may be read or written where nothing was asked for: all of a large block's run is out of reach then.
-        let nothing = size == 0 && self.pages.lock().guards.are_left();
-        let class = if nothing { None } else { class_for(size, align) };
+        // The program may access no byte of a block of size 0. So it is a large block, with all of
+        // its run inaccessible.
+        let is_inaccessible = size == 0 && self.pages.lock().guards.are_left();
+        let class = if is_inaccessible { None } else { class_for(size, align) };
         let alloc = || match class {
             Some(class) => self.alloc_small_hardened(heap, class, size, replaced),
             None => self.alloc_large_hardened(heap, size, align, replaced),
         };
-        let granted = alloc().or_else(|short| {
-            // A small block has its class, whatever is behind it.
+        let granted = alloc().or_else(|error| {
             let padded = size.checked_add(if class.is_some() { SEAL } else { self.os.page_size() });
-            match short {
+            match error {
                 _ if !padded.is_some_and(|padded| self.could_hold_in_heap(heap, padded, align)) => {
-                    return Err(short);
+                    return Err(error);
                 }
-                Short::OfMemory => self.empty_quarantines(),
-                Short::ByLimit => {
+                AllocError::OutOfMemory => self.empty_quarantines(),
+                AllocError::OverLimit => {
                     let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
                     self.abort_on_mistake(emptied);
                 }
@@ -131,19 +136,19 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         size: usize,
         replaced: usize,
-    ) -> Result<(*mut u8, bool), Short> {
+    ) -> Result<(*mut u8, bool), AllocError> {
         let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let random = contents.random.next();
         let spans = &mut contents.spans[class.index()];
-        let before = spans.counts.spans;
+        let spans_before = spans.counts.spans;
         let claimed = spans.claim_random(&self.region, &self.os, &self.pages, class, random);
-        let claimed = claimed.ok_or(Short::OfMemory)?;
-        let (block, has_grown) = (claimed.block, spans.counts.spans > before);
+        let claimed = claimed.ok_or(AllocError::OutOfMemory)?;
+        let (block, has_grown) = (claimed.block, spans.counts.spans > spans_before);
         contents.used += class.size();
         if self.counting() {
             self.count_alloc(class.size());
         }
-        // SAFETY: the block is ours yet, and of this class.
+        // SAFETY: the block was just claimed, is of this class, and no program has it yet.
         let written = match claimed.fresh {
             true => None,
             false => unsafe { first_written(block, class.size()) },
@@ -152,24 +157,26 @@ impl<O: Os> Engine<O> {
             drop(contents);
             self.report_mistake(Mistake { block, fault: Fault::Written(at) }, "malloc");
         }
-        // SAFETY: as above.
+        // SAFETY: as before; the class was chosen for `size` plus the seal.
         unsafe { seal(self.setup().secret, block, size, class.size()) };
         drop(contents);
         if has_grown {
             self.start_scavenger_if_due();
         }
-        Ok((block, !claimed.fresh))
+        Ok((block, true))
     }
 
-    /// The heap of a block that seems to be one's, locked; if it still is.
-    pub(super) fn owner_of(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
+    /// Locks the heap that a block seemed to belong to. `None` if it does not belong to it any
+    /// more.
+    pub(super) fn lock_owner(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
         let contents = self.heap_at(block.heap)?.contents().lock();
         let now = self.heap_block(block.address)?;
         let same = (now.heap, now.first, now.class) == (block.heap, block.first, block.class);
         same.then_some(contents)
     }
 
-    /// The size of a block that may be freed or resized, or what is wrong with that.
+    /// Checks a block that is about to be freed or resized, `given` its size if the caller passed
+    /// one. Returns its size, or the fault.
     fn judge_hardened(
         &self,
         contents: &Contents,
@@ -187,20 +194,20 @@ impl<O: Os> Engine<O> {
                     Owner::Nobody => return Err(Fault::Freed),
                     Owner::Missing => return Err(Fault::Foreign),
                 }
-                // SAFETY: the block has as many bytes.
+                // SAFETY: a block of this class has as many bytes.
                 let size = unsafe { open(secret, address, class.size()) }?;
-                // Whoever writes before a block writes behind the one before it.
+                // A write before this block breaks the end of the block before: a seal, or zeros.
                 let bytes = class.size();
-                // SAFETY: so is there one before it, of the same class.
-                let whole = before == Owner::Missing
+                // SAFETY: unless it is missing, a block of the same class lies before this one.
+                let is_intact_before = before == Owner::Missing
                     || unsafe {
-                        let before_it = address.sub(bytes);
+                        let block_before = address.sub(bytes);
                         match before {
-                            Owner::Program => sealed_size(secret, before_it, bytes).is_some(),
-                            _ => before_it.add(bytes - SEAL).cast::<u64>().read() == 0,
+                            Owner::Program => sealed_size(secret, block_before, bytes).is_some(),
+                            _ => block_before.add(bytes - SEAL).cast::<u64>().read() == 0,
                         }
                     };
-                if !whole {
+                if !is_intact_before {
                     return Err(Fault::Before);
                 }
                 size
@@ -212,15 +219,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The heap of a block, locked, and the block's size. What may not be freed or resized stops the program.
+    /// Locks the heap of a block that is about to be freed or resized, and checks the block.
+    /// Returns the guard and the block's size. A fault stops the program.
     #[inline(never)]
-    pub(super) fn judged(
+    pub(super) fn lock_and_judge(
         &self,
         block: &HeapBlock,
         given: Option<usize>,
         operation: &str,
     ) -> (Guard<'_, Contents>, usize) {
-        let fault = match self.owner_of(block) {
+        let fault = match self.lock_owner(block) {
             None => Fault::Freed,
             Some(contents) => match self.judge_hardened(&contents, block, given) {
                 Ok(size) => return (contents, size),
@@ -230,57 +238,60 @@ impl<O: Os> Engine<O> {
         self.report_mistake(Mistake { block: block.address, fault }, operation)
     }
 
-    /// Frees a block, if with a size, then with this one.
+    /// Frees a block, and puts it in quarantine. A `given` size is compared with the block's.
     #[inline(never)]
     pub(crate) fn free_hardened(&self, block: HeapBlock, given: Option<usize>, operation: &str) {
-        let (mut contents, size) = self.judged(&block, given, operation);
+        let (mut contents, size) = self.lock_and_judge(&block, given, operation);
         let Some(class) = block.class else {
             self.retire_large(&mut contents, &block, size, false);
             drop(contents);
             return self.wake_scavenger();
         };
-        // SAFETY: the program has given it up, and nobody else has it yet.
+        // SAFETY: the program has freed the block, and it cannot be handed out again before it is
+        // released. A block of this class has as many bytes.
         unsafe { block.address.write_bytes(0, class.size()) };
         let contents_of_heap = &mut *contents;
         let spans = &mut contents_of_heap.spans[class.index()];
         spans.hold(&self.region, class, block.first, block.address);
         let random = contents_of_heap.random.next();
-        let leaves = contents_of_heap.quarantine.push(
+        let oldest = contents_of_heap.quarantine.push(
             &self.region,
             block.heap,
             class,
             block.address,
             random,
         );
-        let released = match leaves.is_null() {
+        let released = match oldest.is_null() {
             true => Ok(false),
-            false => self.release_held(&mut contents, class, leaves),
+            false => self.release_quarantined(&mut contents, class, oldest),
         };
         drop(contents);
-        // Looking at the time takes longer than all the rest.
+        // Only for whole spans: reading the clock takes longer than all the rest of this call.
         if self.abort_on_mistake(released) {
             self.wake_scavenger();
         }
     }
 
-    /// Releases a block that was held back. True if a span went with it.
+    /// Returns a block that left the quarantine to its span. True if the span went back to the page
+    /// heap, as it was idle.
     #[inline(never)]
-    fn release_held(
+    fn release_quarantined(
         &self,
         contents: &mut Contents,
         class: SizeClass,
         block: *mut u8,
     ) -> Result<bool, Mistake> {
-        // SAFETY: the block is in quarantine, so nobody's.
+        // SAFETY: the block comes from the quarantine, so no program has it, and it is of this
+        // class.
         if let Some(at) = unsafe { first_written(block, class.size()) } {
             return Err(Mistake { block, fault: Fault::Written(at) });
         }
         let spans = &mut contents.spans[class.index()];
-        let before = spans.counts.spans;
+        let spans_before = spans.counts.spans;
         spans.release_held(&self.region, class, block);
         let released = spans.release(&self.region, &self.os, &self.pages, class, &[block]);
         released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
-        let has_shrunk = spans.counts.spans < before;
+        let has_shrunk = spans.counts.spans < spans_before;
         contents.used -= class.size();
         if self.counting() {
             self.count_free(class.size());
@@ -288,7 +299,7 @@ impl<O: Os> Engine<O> {
         Ok(has_shrunk)
     }
 
-    /// Releases all that a heap, of which the record lies at this unit, holds back.
+    /// Releases all blocks in the quarantine of the heap whose record lies at this unit.
     pub(crate) fn empty_quarantine(
         &self,
         contents: &mut Contents,
@@ -300,14 +311,14 @@ impl<O: Os> Engine<O> {
                 if block.is_null() {
                     break;
                 }
-                self.release_held(contents, class, block)?;
+                self.release_quarantined(contents, class, block)?;
             }
         }
         self.release_large(contents);
         Ok(())
     }
 
-    /// The same for all heaps.
+    /// Releases all blocks in the quarantines of all heaps.
     fn empty_quarantines(&self) {
         let heaps = self.heaps.lock();
         let emptied = heaps
@@ -317,12 +328,12 @@ impl<O: Os> Engine<O> {
         self.abort_on_mistake(emptied);
     }
 
-    /// What a block was asked for with. One that is none of the program's stops the program.
+    /// The requested size of a block. A fault stops the program.
     pub(crate) fn size_hardened(&self, block: &HeapBlock, operation: &str) -> usize {
-        self.judged(block, None, operation).1
+        self.lock_and_judge(block, None, operation).1
     }
 
-    /// Resizes a block; null if memory is short.
+    /// Resizes a block. Returns null without memory, or beyond the heap's limit.
     pub(crate) fn realloc_hardened(
         &self,
         block: &HeapBlock,
@@ -330,12 +341,13 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        let (contents, old) = self.judged(block, None, operation);
+        let (contents, old) = self.lock_and_judge(block, None, operation);
         let class = class_for(size, align);
         if let Some(class) = class
             && block.class == Some(class)
         {
-            // SAFETY: the block is the program's, which waits; what was behind its end is in it now.
+            // SAFETY: the program owns the block, and waits for this call. The class has room for
+            // `size` bytes and the seal. The bytes cleared are those that the block gains.
             unsafe {
                 block.address.add(old.min(size)).write_bytes(0, size.saturating_sub(old));
                 seal(self.setup().secret, block.address, size, class.size());
@@ -354,22 +366,23 @@ impl<O: Os> Engine<O> {
         if new.is_null() || both_large && self.move_contents(block, old, new, size) {
             return new;
         }
-        // SAFETY: both blocks are as large, and distinct.
+        // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
         unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
         self.free_hardened(*block, None, operation);
         new
     }
 
-    /// Looks at all blocks that are held back. One that was written to stops the program.
+    /// Checks all blocks in quarantine, at exit. A write to one stops the program.
     pub(crate) fn finish_harden(&self) {
         let heaps = self.heaps.lock();
         let mut written = None;
         for heap in heaps.each(&self.region) {
             let contents = &mut *heap.contents().lock();
             for class in SizeClass::all() {
-                let mut held = contents.quarantine.each(&self.region, heap.unit(), class);
-                // SAFETY: in quarantine, so nobody's, and all zero since it was put there.
-                let found = held.find_map(|block| {
+                let mut quarantined = contents.quarantine.each(&self.region, heap.unit(), class);
+                // SAFETY: the block is in quarantine, so no program has it, and it is of this
+                // class.
+                let found = quarantined.find_map(|block| {
                     let at = unsafe { first_written(block, class.size()) }?;
                     Some(Mistake { block, fault: Fault::Written(at) })
                 });

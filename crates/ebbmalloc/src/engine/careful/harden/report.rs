@@ -1,23 +1,23 @@
-//! What hardening says: one line, and the process ends.
+//! Reports a mistake that harden mode found, in one line, and ends the process.
 
 use crate::engine::Engine;
 use crate::platform::os::Os;
 use crate::safety::seal::Broken;
 
-/// What a program did wrong with a block.
+/// A mistake of the program with a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
-    /// Freed, or resized, when it was freed already.
+    /// A free or resize of a block that was freed before.
     Freed,
-    /// Freed, and never handed out.
+    /// A free at an address of a span at which no block begins.
     Foreign,
-    /// Freed with the first size, and it has the second.
+    /// A sized free: the size given, and the block's size.
     Size(usize, usize),
-    /// Written behind its end.
+    /// A write past the block's end.
     Behind(Broken),
-    /// Written before its start, or behind the end of the block before it.
+    /// A write before its start, or past the end of the block before it.
     Before,
-    /// Written after it was freed, at this offset.
+    /// A write after the block was freed, at this offset.
     Written(usize),
 }
 
@@ -27,19 +27,19 @@ impl From<Broken> for Fault {
     }
 }
 
-/// Something that is to be reported once no lock is held.
+/// A fault of a block, to be reported once the caller holds no lock.
 pub(crate) struct Mistake {
     pub(super) block: *mut u8,
     pub(super) fault: Fault,
 }
 
 impl<O: Os> Engine<O> {
-    /// Stops the program if there was a mistake.
+    /// Ends the process if there was a mistake.
     pub(crate) fn abort_on_mistake<T>(&self, result: Result<T, Mistake>) -> T {
-        result.unwrap_or_else(|mistake| self.report_mistake(mistake, "a look at freed blocks"))
+        result.unwrap_or_else(|mistake| self.report_mistake(mistake, "a check of freed blocks"))
     }
 
-    /// Says what was wrong with a block and ends the process.
+    /// Prints the mistake and ends the process.
     #[cold]
     #[inline(never)]
     pub(super) fn report_mistake(&self, mistake: Mistake, operation: &str) -> ! {
@@ -50,10 +50,12 @@ impl<O: Os> Engine<O> {
             Fault::Foreign => self.fault("invalid free", block, operation),
             Fault::Size(given, size) => self.say_wrong_size(block, given, size, operation),
             Fault::Behind(Broken::Byte(at, size)) => self.say(format_args!(
-                "overflow: {address:#x} has {size} bytes, and byte {at} was written; seen by {operation}"
+                "overflow: {address:#x} has {size} bytes, and byte {at} was written; \
+                 seen by {operation}"
             )),
             Fault::Behind(Broken::Size) => self.say(format_args!(
-                "overflow: {address:#x} was written far behind its end; seen by {operation}"
+                "overflow: {address:#x} was written past its end, over its seal; \
+                 seen by {operation}"
             )),
             Fault::Before => self.say(format_args!(
                 "overflow: bytes before {address:#x} were written; seen by {operation}"

@@ -1,5 +1,5 @@
-//! The statistics, each declared once: what it is, of what kind and in which unit. The structs,
-//! every way to write them, and `docs/stats.md` come from here.
+//! Declares each statistic once: its meaning, kind and unit. The structs, the formats and
+//! `docs/stats.md` are made from these declarations.
 
 use core::fmt::{self, Write};
 use core::marker::PhantomData;
@@ -8,7 +8,7 @@ use core::mem::offset_of;
 use crate::engine::mode::Choice;
 use crate::size_class::CLASSES;
 
-/// Whether a number goes up and down, or only grows.
+/// Whether a number goes up and down (gauge), or only grows (counter).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Gauge,
@@ -22,14 +22,15 @@ pub(super) enum Unit {
     Micros,
 }
 
-/// What is declared of one number in an `S`, and how to get it.
+/// The declaration of one number in an `S`, and how to read it.
 pub(super) struct Statistic<S> {
     pub name: &'static str,
     pub kind: Kind,
     pub unit: Unit,
     pub help: &'static str,
-    /// Where it lies in an `S`: a function for each would take more room than all else that is declared.
-    at: u16,
+    /// Offset of the number in an `S`. A function per number would take more memory than the rest
+    /// of the declaration.
+    offset: u16,
     of: PhantomData<fn(&S)>,
 }
 
@@ -56,11 +57,11 @@ macro_rules! statistics {
                 kind: Kind::$kind,
                 unit: Unit::$unit,
                 help: concat!($($doc),+),
-                at: offset_of!(Self, $name) as u16,
+                offset: offset_of!(Self, $name) as u16,
                 of: PhantomData,
             }),+];
 
-            /// Name and meaning of each number, for the types that other languages have of them.
+            /// Name and meaning of each number, from which the types of other languages are made.
             #[doc(hidden)]
             pub fn declared() -> impl Iterator<Item = (&'static str, &'static str)> {
                 Self::DECLARED.iter().map(|statistic| (statistic.name, statistic.help()))
@@ -183,13 +184,13 @@ impl Kind {
 }
 
 impl<S> Statistic<S> {
-    /// Its value.
+    /// The number's value in `of`.
     pub fn value(&self, of: &S) -> u64 {
-        // SAFETY: a field of this type lies there.
-        unsafe { (&raw const *of).byte_add(self.at as usize).cast::<u64>().read() }
+        // SAFETY: `statistics!` sets `offset` to that of a `u64` field of `S`.
+        unsafe { (&raw const *of).byte_add(self.offset as usize).cast::<u64>().read() }
     }
 
-    /// What the declaration says, without the space around it.
+    /// The declared meaning, without the space around it.
     pub fn help(&self) -> &'static str {
         self.help.trim()
     }
@@ -210,7 +211,7 @@ impl<S> Statistic<S> {
 }
 
 impl Stats {
-    /// The tables in `docs/stats.md`: numbers of all, and numbers of a class.
+    /// Writes the tables of `docs/stats.md`: the statistics, and those of each size class.
     pub fn document(out: &mut impl Write) -> fmt::Result {
         Statistic::document(Self::DECLARED, out)?;
         out.write_str("\nFor each size class in use:\n\n")?;

@@ -1,4 +1,4 @@
-//! Statistics as JSON.
+//! Writes statistics as JSON.
 
 use core::fmt::{self, Write};
 
@@ -6,7 +6,8 @@ use super::declaration::{ClassStats, Stats};
 use crate::engine::mode::Choice;
 
 impl Stats {
-    /// The statistics as a JSON object, in one line: every name as declared, and `classes`, a list.
+    /// Writes the statistics as a JSON object, in one line: a member for each declared name, and
+    /// `classes`, a list.
     pub fn write_json(&self, out: &mut impl Write) -> fmt::Result {
         self.json_to(out)
     }

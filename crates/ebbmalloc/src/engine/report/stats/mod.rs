@@ -1,5 +1,4 @@
-//! Statistics: gathered here, and printed; declared in `declaration`, which every way to write
-//! them is made from.
+//! Gathers statistics and prints them. `declaration` declares them, and the formats use it.
 
 mod declaration;
 mod json;
@@ -20,8 +19,8 @@ use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::ledger::rounding_most;
 
 impl<O: Os> Engine<O> {
-    /// What is where right now. Parts are read one after the other, so while other threads
-    /// work they may disagree by a few batches. Does not allocate.
+    /// A snapshot of all statistics. Its parts are read one after the other: while other threads
+    /// work, they may disagree by a few batches. Does not allocate.
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats_of_heap();
         if stats.choice.mode.is_empty() {
@@ -36,15 +35,16 @@ impl<O: Os> Engine<O> {
         stats
     }
 
-    /// The same but for what the kernel accounts to the process, and which kernel this is: makes no system call.
+    /// A snapshot without the kernel's figures for the process, and without its version. Makes no
+    /// system call.
     #[inline(never)]
     pub fn stats_of_heap(&self) -> Stats {
         let mut stats = Stats::EMPTY;
-        // Not for its own sake: what set-up decides may not be read while another thread is at it.
+        // The engine's set-up may not be read while another thread performs it.
         if !self.ready() {
             return stats;
         }
-        let totals = self.counters.read();
+        let counters = self.counters.read();
         let setup = self.setup();
         stats.choice = setup.choice.unwrap_or(Choice::UNSET);
 
@@ -76,26 +76,26 @@ impl<O: Os> Engine<O> {
             stats.flushes += row.flushes;
             stats.classes[class.index()] = row;
         }
-        stats.large_blocks = totals.large_blocks as u64;
-        stats.large_bytes = (totals.large_units * UNIT) as u64;
+        stats.large_blocks = counters.large_blocks as u64;
+        stats.large_bytes = (counters.large_units * UNIT) as u64;
         stats.rounding_bytes += (stats.large_blocks * UNIT as u64).min(stats.large_bytes);
         stats.live_bytes += stats.large_bytes;
-        stats.peak_bytes = totals.peak;
-        stats.allocated_bytes = totals.allocated;
-        stats.freed_bytes = totals.freed;
-        stats.dug_bytes += totals.purged;
+        stats.peak_bytes = counters.peak;
+        stats.allocated_bytes = counters.allocated;
+        stats.freed_bytes = counters.freed;
+        stats.dug_bytes += counters.purged;
         {
             let slots = self.samples.slots.lock();
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
         }
 
-        let (counts, limit, memory, wanted) = {
+        let (counts, limit, memory_bytes, refault_units) = {
             let pages = self.pages.lock();
             let retention = &pages.retention;
             (pages.counts, pages.limit, retention.limit_bytes, retention.refaults.units())
         };
-        stats.memory_bytes = memory as u64;
-        stats.wanted_bytes = (wanted * UNIT) as u64;
+        stats.memory_bytes = memory_bytes as u64;
+        stats.wanted_bytes = (refault_units * UNIT) as u64;
         let in_blocks =
             stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
         stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);
@@ -105,14 +105,15 @@ impl<O: Os> Engine<O> {
         let committed = self.region.committed();
         stats.committed_bytes = (counts.mapped(committed / UNIT) * UNIT) as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
-        stats.slab_bytes = self.slab_places().iter().map(|&(_, bytes)| bytes as u64).sum();
+        stats.slab_bytes = self.slab_ranges().iter().map(|&(_, bytes)| bytes as u64).sum();
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;
         stats.purged_bytes = (counts.purged * UNIT) as u64;
         stats.purges = counts.purges as u64;
         stats
     }
 
-    /// Counts heaps and what is in their blocks; and by class, what their spans hold.
+    /// Adds heaps and the bytes of their blocks to `stats`. Returns the counts of their spans by
+    /// class.
     fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
         let mut sums = [CentralCounts::default(); CLASSES];
         let heaps = self.heaps.lock();
@@ -129,8 +130,9 @@ impl<O: Os> Engine<O> {
         sums
     }
 
-    /// By class, bytes of free blocks that are not resident. To count them where they come and go would cost those
-    /// who allocate; a look at each span, alone, costs two milliseconds for each GiB, and nobody waits for it.
+    /// By class, bytes of free blocks that are not resident. Counting them as they change would
+    /// slow allocation down. Reading each span takes two milliseconds per GiB, one span at a time,
+    /// so no thread waits for it.
     fn sum_of_holes(&self) -> [u64; CLASSES] {
         let (mut sums, page) = ([0; CLASSES], self.os.page_size());
         for unit in self.region.units_in(0..self.region.committed() / UNIT) {
@@ -144,7 +146,8 @@ impl<O: Os> Engine<O> {
         sums
     }
 
-    /// Prints the statistics to standard error, as the options say; else as text, and then where resident memory is.
+    /// Prints the statistics to standard error, in the format that `EBB_STATS` names. As text,
+    /// which is the default, lines about resident memory follow.
     #[cold]
     pub fn print_stats(&self) {
         let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
@@ -159,7 +162,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Not inlined: a thread with a small stack may end the program, and has no room for this and the ledger at once.
+    /// Not inlined: a thread with a small stack may end the program. Its stack cannot hold this
+    /// frame and that of the ledger at once.
     #[inline(never)]
     fn write_stats(&self, choice: StatsChoice, out: &mut Stream<O>) -> fmt::Result {
         let stats = self.stats();
@@ -171,11 +175,11 @@ impl<O: Os> Engine<O> {
     }
 }
 
-/// Standard error with a small buffer, by lines: each ends in a write of its own, so that other
-/// processes do not write into the midst of a short one.
+/// Standard error with a small buffer, flushed after each line, so that other processes do not
+/// write into the middle of a short line.
 struct Stream<'a, O: Os> {
     os: &'a O,
-    /// What every line starts with.
+    /// The start of every line.
     prefix: &'static str,
     buffer: [u8; 512],
     length: usize,

@@ -1,8 +1,8 @@
-//! Statistics as OpenMetrics text, version 1.0: what Prometheus and its kin read.
+//! Writes statistics as OpenMetrics text, version 1.0, which Prometheus and similar programs read.
 //!
-//! A name is that of the declaration after `ebbmalloc_`, or `ebbmalloc_class_` with the label
-//! `block_bytes`. Times are in seconds, as the format wants all base units. What is declared must
-//! need no escape in a quoted string or in a line of help; a test sees to it.
+//! A name is the declared one with the prefix `ebbmalloc_`, or `ebbmalloc_class_` and the label
+//! `block_bytes`. Times are in seconds, since the format demands base units. Declarations must need
+//! no escapes in quoted strings and lines of help; a test checks that.
 
 use core::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ use super::declaration::{ClassStats, Kind, Statistic, Stats, Unit};
 use crate::engine::mode::Choice;
 
 impl Stats {
-    /// The statistics as OpenMetrics text, to its `# EOF`.
+    /// Writes the statistics as OpenMetrics text, including the final `# EOF`.
     pub fn write_openmetrics(&self, out: &mut impl Write) -> fmt::Result {
         self.openmetrics_to(out)
     }
@@ -25,7 +25,7 @@ impl Stats {
             family.head(out)?;
             family.sample(out, format_args!(""), self)?;
         }
-        // The first only names the class.
+        // The first, `block_bytes`, is the label of the others.
         for statistic in &ClassStats::DECLARED[1..] {
             let family = Family { prefix: "ebbmalloc_class", statistic };
             family.head(out)?;
@@ -38,14 +38,14 @@ impl Stats {
     }
 }
 
-/// A statistic under the name that it has in the format, without what tells a sample's kind.
+/// A metric family: a statistic under its name in the format, without the suffix of its samples.
 struct Family<'a, S> {
     prefix: &'static str,
     statistic: &'a Statistic<S>,
 }
 
 impl<S> Family<'_, S> {
-    /// The lines before the samples.
+    /// Writes the lines before the samples.
     fn head(&self, out: &mut dyn Write) -> fmt::Result {
         writeln!(out, "# TYPE {self} {}", self.statistic.kind.name())?;
         match self.statistic.unit {
@@ -56,6 +56,7 @@ impl<S> Family<'_, S> {
         writeln!(out, "# HELP {self} {}", self.statistic.help())
     }
 
+    /// Writes one sample.
     fn sample(&self, out: &mut dyn Write, labels: fmt::Arguments, of: &S) -> fmt::Result {
         let total = if self.statistic.kind == Kind::Counter { "_total" } else { "" };
         let value = self.statistic.value(of);
@@ -105,7 +106,8 @@ mod tests {
             "# TYPE ebbmalloc info\n",
             "ebbmalloc_info{version=\"",
             ",mode=\"slot\",why=\"a reason\",id=\"\",care=\"harden\"} 1\n",
-            "# TYPE ebbmalloc_live_bytes gauge\n# UNIT ebbmalloc_live_bytes bytes\n# HELP ebbmalloc_live_bytes In ",
+            "# TYPE ebbmalloc_live_bytes gauge\n# UNIT ebbmalloc_live_bytes bytes\n\
+             # HELP ebbmalloc_live_bytes In ",
             "\nebbmalloc_live_bytes 4096\n",
             "# TYPE ebbmalloc_purged_bytes counter\n",
             "\nebbmalloc_purged_bytes_total 1099511627776\n",

@@ -1,4 +1,4 @@
-//! Statistics for people.
+//! Writes statistics as text for people.
 
 use core::fmt::{self, Display, Write};
 
@@ -6,7 +6,7 @@ use super::declaration::{ClassStats, Stats, Unit};
 use crate::platform::message::{Bytes, Decimal};
 
 impl Stats {
-    /// The statistics as text, a line for each, and a table of the size classes in use.
+    /// Writes the statistics as text: one line each, and a table of the size classes in use.
     pub fn write_text(&self, out: &mut impl Write) -> fmt::Result {
         self.text_to(out)
     }
@@ -35,14 +35,14 @@ impl Stats {
     }
 }
 
-/// Characters in a column of the table.
+/// Width of a column of the table, in characters.
 const WIDTH: usize = 11;
 
 fn space(column: usize) -> &'static str {
     if column > 0 { " " } else { "" }
 }
 
-/// A value with its unit.
+/// Shows a value with its unit.
 struct Shown(Unit, u64);
 
 impl Display for Shown {

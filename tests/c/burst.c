@@ -1,0 +1,50 @@
+// After a burst of frees most of the memory goes back, though the program does nothing more: with
+// one thread, and with another that only waits, so that no scavenger runs.
+// expect: exit 0
+// check: no resident memory counts what check mode holds back
+// ways: dynamic static
+#include "statistic.h"
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BLOCKS = 100 << 10, BLOCK = 2000, KEEP = 100 };
+
+static void *blocks[BLOCKS];
+
+static void *wait_forever(void *unused) {
+    sigset_t none;
+    sigemptyset(&none);
+    for (;;) sigsuspend(&none);
+    return unused;
+}
+
+static void burst(void) {
+    for (int i = 0; i < BLOCKS; i++) {
+        blocks[i] = malloc(BLOCK);
+        CHECK(blocks[i] != NULL);
+        fill(blocks[i], BLOCK, (unsigned)i);
+    }
+    size_t before = statistic("\"resident_bytes\":");
+    for (int i = 0; i < BLOCKS; i++)
+        if (i % KEEP) free(blocks[i]);
+    CHECK(statistic("\"resident_bytes\":") < before / 3);
+    for (int i = 0; i < BLOCKS; i += KEEP) {
+        CHECK(intact(blocks[i], BLOCK, (unsigned)i));
+        free(blocks[i]);
+    }
+}
+
+int main(void) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child != 0) {
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, wait_forever, NULL) == 0);
+    }
+    burst();
+    return 0;
+}

@@ -1,0 +1,101 @@
+//! Checks the rules of `docs/style.md` that a program can check: lines of at most 100 columns, and
+//! no words that leave a reader guessing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const COLUMNS_MAX: usize = 100;
+/// Files with these endings are checked.
+const ENDINGS: [&str; 10] = ["rs", "md", "c", "h", "cpp", "hpp", "py", "pyi", "sh", "zig"];
+/// Folders of build outputs, and of other tools.
+const SKIPPED: [&str; 6] = ["target", ".git", "node_modules", ".zig-cache", "zig-out", "corpus"];
+/// Pages that are generated from texts in the source.
+const GENERATED: [&str; 3] = ["docs/options.md", "docs/stats.md", "docs/tuning.md"];
+/// Words that say neither who nor how much.
+const IDIOMS: [&str; 9] = [
+    "somebody",
+    "nobody",
+    "anybody",
+    "whoever",
+    "so many",
+    "so much",
+    "as above",
+    "by and by",
+    "lest",
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            if !SKIPPED.contains(&name.as_str()) && !path.is_symlink() {
+                files(&path, found);
+            }
+        } else if ENDINGS.iter().any(|ending| name.ends_with(&format!(".{ending}"))) {
+            found.push(path);
+        }
+    }
+}
+
+/// The part of a line that people read as prose: all of a document, the comment of a source.
+fn prose<'a>(line: &'a str, ending: &str) -> &'a str {
+    match ending {
+        "md" => line,
+        "py" | "pyi" | "sh" => line.split_once('#').map_or("", |(_, comment)| comment),
+        _ => line.split_once("//").map_or("", |(_, comment)| comment),
+    }
+}
+
+/// What is wrong with a line of a file with this ending.
+fn fault(line: &str, ending: &str, is_generated: bool) -> Option<String> {
+    let is_table = ending == "md" && line.trim_start().starts_with('|');
+    let is_code = ending == "md" && (line.starts_with("    ") || line.starts_with("[target"));
+    let columns = line.chars().count();
+    if columns > COLUMNS_MAX && !is_table && !is_code && !is_generated && !line.contains("://") {
+        return Some(format!("{columns} columns"));
+    }
+    let words = format!(" {} ", prose(line, ending).to_lowercase())
+        .replace(|c: char| !c.is_alphanumeric(), " ");
+    let idiom = IDIOMS.iter().find(|idiom| words.contains(&format!(" {idiom} ")))?;
+    Some(format!("`{idiom}`: say who, or how much"))
+}
+
+#[test]
+fn files_keep_to_the_rules() {
+    let root = root();
+    let mut all = Vec::new();
+    files(&root, &mut all);
+    assert!(all.len() > 300, "only {} files were found", all.len());
+    let mut faults = Vec::new();
+    for path in all {
+        let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+        // It says which words these are.
+        if ["docs/style.md", "xtask/tests/style.rs"].contains(&name) {
+            continue;
+        }
+        let ending = name.rsplit_once('.').unwrap().1;
+        let text = fs::read_to_string(&path).unwrap();
+        for (number, line) in text.lines().enumerate() {
+            if let Some(fault) = fault(line, ending, GENERATED.contains(&name)) {
+                faults.push(format!("{name}:{}: {fault}", number + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{} lines:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn faults_are_seen() {
+    let long = "x".repeat(101);
+    assert!(fault(&long, "rs", false).is_some());
+    assert!(fault(&format!("| {long} |"), "md", false).is_none());
+    assert!(fault("// Nobody knows.", "rs", false).is_some());
+    assert!(fault("let nobody = 1;", "rs", false).is_none());
+    assert!(fault("Frees so many blocks.", "md", false).is_some());
+    assert!(fault("Frees the molested block.", "md", false).is_none());
+}
