@@ -82,7 +82,7 @@ impl<O: Os> Engine<O> {
         let published = reserved && self.publish_beacon(mode.name(), slab_count);
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
-            self.pages.lock().retention.pressure.set_limit(memory_bytes);
+            self.pages.lock().retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
             self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {
