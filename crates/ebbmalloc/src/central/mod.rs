@@ -18,11 +18,7 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{
-    FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
-};
-use crate::frontend::miss_history::Asked;
-use crate::frontend::transfer_cache::Route;
+use crate::central::tuning::{POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
@@ -76,8 +72,6 @@ pub(crate) struct CentralCounts {
     pub refills: usize,
     /// Calls that emptied a cache.
     pub flushes: usize,
-    /// Bytes of new spans that were purged at once (decisions/0016).
-    pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
     /// Bytes of such that became resident by claims, since the start.
@@ -107,10 +101,6 @@ pub(crate) struct ClassSpans {
     /// Harden mode: see `hardened.rs`.
     hardened: bool,
     pub counts: CentralCounts,
-    /// Value of `counts.refills` at the last call of [`ClassSpans::is_abandoned`].
-    refills_before: usize,
-    /// Spans that must retire before a class's only span begins small again.
-    skips: u8,
     /// The span that blocks were last claimed from, 0 for none.
     current: UnitIndex,
 }
@@ -119,26 +109,21 @@ pub(crate) struct ClassSpans {
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
-    /// The thread that last asked for a large batch of this class in a streak.
-    pub asked: Asked,
 }
 
 impl Central {
     const_fn! {
         pub fn new() -> Self {
-            Self { lock: Lock::new(ClassSpans::new(0)), asked: Asked::new() }
+            Self { lock: Lock::new(ClassSpans::new(0)) }
         }
     }
 
-    /// Locks the spans, as far as the batch goes there. The flag tells whether that took waiting
-    /// for another thread.
-    pub fn lock_spans(&self, route: Route) -> Option<(Guard<'_, ClassSpans>, bool)> {
-        if route == Route::Past {
-            return None;
-        }
+    /// Locks the spans. Returns `None` if another thread holds the lock and the caller does not
+    /// wait. The flag tells whether it did.
+    pub fn lock_spans(&self, waits: bool) -> Option<(Guard<'_, ClassSpans>, bool)> {
         match self.lock.try_lock() {
             Some(spans) => Some((spans, false)),
-            None => (route == Route::Wait).then(|| (self.lock.lock(), true)),
+            None => waits.then(|| (self.lock.lock(), true)),
         }
     }
 
@@ -157,20 +142,10 @@ impl ClassSpans {
             blocks: 0,
             refills: 0,
             flushes: 0,
-            purged: 0,
             holes: 0,
             refilled: 0,
         };
-        Self {
-            heap,
-            heads: [0; LISTS + 1],
-            filled: 0,
-            hardened: false,
-            counts,
-            refills_before: 0,
-            skips: 0,
-            current: 0,
-        }
+        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts, current: 0 }
     }
 
     /// Claims free blocks and writes them to the *end* of `blocks`, the first of each span last.
@@ -309,33 +284,6 @@ impl ClassSpans {
         purged
     }
 
-    /// Whether no cache was filled since the last call.
-    pub fn is_abandoned(&mut self) -> bool {
-        let refills = self.counts.refills;
-        core::mem::replace(&mut self.refills_before, refills) == refills
-    }
-
-    /// Calls [`ClassSpans::purge_free_pages`] on spans with free blocks, the emptiest first, until
-    /// at least `target_bytes` are purged.
-    pub fn purge_free_pages_up_to(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        class: SizeClass,
-        target_bytes: usize,
-    ) -> usize {
-        let mut purged = 0;
-        for list in (0..LISTS).rev() {
-            let mut unit = self.heads[list];
-            while unit != 0 && purged < target_bytes {
-                purged += self.purge_free_pages(region, os, class, unit, false);
-                // SAFETY: a listed unit heads a span of this class, whose lock we hold.
-                unit = unsafe { (*region.span(unit)).next };
-            }
-        }
-        purged
-    }
-
     /// For models: whether these are the spans of this heap.
     #[cfg(loom)]
     pub fn is_of(&self, heap: UnitIndex) -> bool {
@@ -465,43 +413,12 @@ impl ClassSpans {
         }
         // SAFETY: the run and its records are ours alone.
         let span = unsafe { &mut *region.span(first) };
-        if !granted.zeroed {
-            self.begin_small(region, os, class, first, span);
-        }
         let populate = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
         Some((first, if populate { Growth::SpanToPopulate } else { Growth::Span }))
-    }
-
-    /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out
-    /// first.
-    ///
-    /// In small programs most classes have a few blocks in use, and a span each, cut from resident
-    /// memory. If the last such span came to use all of its pages, the span stays as it is
-    /// (decisions/0016).
-    fn begin_small(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        class: SizeClass,
-        first: UnitIndex,
-        span: &mut Span,
-    ) {
-        let is_only_span = self.counts.spans == 0 && self.heap == 0;
-        if !is_only_span || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
-            return;
-        }
-        let kept_bytes = FIRST_SPAN_BYTES.max(os.page_size());
-        let rest_bytes = span.bytes().saturating_sub(kept_bytes);
-        // SAFETY: whole pages of a span in which no block is in use yet.
-        if rest_bytes > 0 && unsafe { os.purge(region.address(first).add(kept_bytes), rest_bytes) }
-        {
-            self.counts.purged += rest_bytes;
-            span.set_hole(kept_bytes..kept_bytes + rest_bytes);
-        }
     }
 
     /// Whether the class has enough spans that it will probably fill the next one too.
@@ -518,10 +435,6 @@ impl ClassSpans {
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
-        self.skips = match self.skips {
-            0 if !span.has_holes() => FULL_BEGINNINGS,
-            skips => skips.saturating_sub(1),
-        };
         let units = span.units as u32;
         if self.current == first {
             self.current = 0;

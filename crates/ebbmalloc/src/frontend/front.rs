@@ -40,6 +40,4 @@ pub(crate) trait Front {
     fn is_own(&self) -> bool {
         false
     }
-    /// Halves the capacity of the class's stack, but keeps enough for the blocks in it.
-    fn shrink(&self, class: SizeClass);
 }

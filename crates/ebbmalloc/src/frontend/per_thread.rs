@@ -177,6 +177,4 @@ impl<O: Os> Front for Thread<'_, O> {
     fn is_own(&self) -> bool {
         true
     }
-
-    fn shrink(&self, _: SizeClass) {}
 }

@@ -59,10 +59,6 @@ impl<O: Os> Front for PerCpu<'_, O> {
         let grow = |observed| self.change(class, observed, |header| header.grown(class));
         grow(observed).or_else(|| if self.join() { grow(Header::default()) } else { None })
     }
-
-    fn shrink(&self, class: SizeClass) {
-        self.change(class, Header::default(), |header| header.shrunk(class));
-    }
 }
 
 impl<O: Os> PerCpu<'_, O> {

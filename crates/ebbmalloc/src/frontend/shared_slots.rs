@@ -118,8 +118,4 @@ impl Front for Slots<'_> {
     fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
         Some(self.change(class, |header| header.grown(class)))
     }
-
-    fn shrink(&self, class: SizeClass) {
-        self.change(class, |header| header.shrunk(class));
-    }
 }

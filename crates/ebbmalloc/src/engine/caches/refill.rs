@@ -1,10 +1,8 @@
 //! Refills caches from the central free lists in batches, and sets the capacity of each stack.
 //! `flush.rs` has the way back.
 //!
-//! Capacity is bounded for each class and for a cache as a whole. It moves to the classes that
-//! miss. A stack whose miss shows that its capacity is too small gets more. Where the cache has no
-//! more to give, other classes give some of theirs, in rotation. The idea is tcmalloc's, whose
-//! per-CPU caches "steal" from size classes in rotation.
+//! Capacity is bounded for each class and for a cache as a whole. A stack whose miss shows that its
+//! capacity is too small gets more, while the cache has some to give. Drains return it.
 
 use core::ptr;
 
@@ -15,18 +13,16 @@ use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain;
 use crate::engine::tuning::SMALL_BATCH_BLOCKS;
 use crate::engine::tuning::{
-    CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, PREFETCHED_BLOCKS_MAX, STEAL_CLASSES,
-    STEAL_INTERVAL, STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
+    CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL, PREFETCHED_BLOCKS_MAX,
 };
 use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
-use crate::frontend::tuning::FLOW_MISSES;
 use crate::frontend::tuning::STREAK_MISSES;
 use crate::platform::os::Os;
 use crate::platform::prefetch;
 use crate::platform::sync::{Guard, Ordering};
-use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::size_class::{SizeClass, UNIT};
 
 /// The outcome of a miss: how the stack has changed, and how many such misses came before.
 #[derive(Default)]
@@ -38,28 +34,11 @@ struct Miss {
     after: Header,
     /// Number of equal misses in a row before this one.
     streak: u8,
-    /// Whether the cache is the thread's own.
-    is_own: bool,
 }
 
 impl Miss {
     fn is_in_streak(&self) -> bool {
         self.streak >= STREAK_MISSES
-    }
-
-    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
-    /// begin one.
-    ///
-    /// With one block more it then has as many bytes as most spans. In a thread's own cache, half
-    /// as many bytes are enough, since it has no capacity for more. But there each class has that
-    /// capacity from the start, so only large blocks count, of which a span has few
-    /// (decisions/0029).
-    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
-        let (block_bytes_min, batch_bytes_min) =
-            if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
-        let is_large =
-            class.size() >= block_bytes_min && (blocks + 1) * class.size() >= batch_bytes_min;
-        is_large && self.streak >= FLOW_MISSES
     }
 }
 
@@ -80,16 +59,12 @@ impl<O: Os> Engine<O> {
         if let Some(Observed { slab, header }) = observed {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
+            (miss.slab, miss.streak) = (Some(slab), history.note(class, kind));
             if !is_own {
                 let capacity = header.room(class);
                 let added = header.grown(class).room(class).saturating_sub(capacity);
                 let added_bytes = added * class.size();
-                let large_in_streak =
-                    miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
-                if capacity > 0
-                    && (added == 0 || !self.may_grow(slab, class, added_bytes, large_in_streak))
-                {
+                if capacity > 0 && (added == 0 || !self.may_grow(slab, added_bytes)) {
                     (miss.before, miss.after) = (header, header);
                     return miss;
                 }
@@ -106,64 +81,25 @@ impl<O: Os> Engine<O> {
         miss
     }
 
-    /// Whether the cache may have `added_bytes` more capacity. If not, now and then other classes
-    /// give some of theirs, for the next time.
-    ///
-    /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
-    /// stack grows only now and then, within half of the cache's bound, and takes nothing from
-    /// other classes.
-    fn may_grow(
-        &self,
-        slab: *mut Slab,
-        class: SizeClass,
-        added_bytes: usize,
-        large_in_streak: bool,
-    ) -> bool {
+    /// Whether the cache may have `added_bytes` more capacity. After a refusal, the next misses get
+    /// none without a look.
+    fn may_grow(&self, slab: *mut Slab, added_bytes: usize) -> bool {
         // SAFETY: a front end's slabs live as long as the engine.
         let history = unsafe { cache::history_of(slab) };
-        let misses = history.misses.load(Ordering::Relaxed);
-        let due = match large_in_streak {
-            true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
-            false => misses.is_multiple_of(STEAL_INTERVAL),
-        };
-        if due {
+        let refused = history.refused.load(Ordering::Relaxed);
+        if refused.is_multiple_of(CAPACITY_CHECK_INTERVAL) {
             let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
-            let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
-                .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
-                >> large_in_streak as u32;
+            let max_bytes =
+                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
             // their full places.
             if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
                 return true;
             }
         }
-        if large_in_streak {
-            return false;
-        }
-        // Counted only where growth is refused: while the cache may grow, each miss checks the
-        // bound. After a refusal the next misses get nothing, until one finds what other classes
-        // give now.
-        history.misses.store(misses.wrapping_add(1), Ordering::Relaxed);
-        if due {
-            for step in 0..STEAL_CLASSES {
-                let index = (misses / STEAL_INTERVAL * STEAL_CLASSES + step) % (CLASSES - 1) + 1;
-                if let Some(victim) = SizeClass::from_index(index).filter(|&other| other != class) {
-                    self.shrink_stack(victim);
-                }
-            }
-        }
+        history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
         false
-    }
-
-    /// Halves the capacity of a class's stack, and flushes half of its blocks.
-    fn shrink_stack(&self, class: SizeClass) {
-        let observed = self.front(|front| front.observe(class));
-        let header = observed.map_or(Header::default(), |observed| observed.header);
-        if header.extra_capacity(class) > 0 {
-            self.flush(class, header.held(class).div_ceil(2), false);
-            self.front(|front| front.shrink(class));
-        }
     }
 
     /// Fills the class's stack to half of its capacity, or fully in a streak, and returns one block
@@ -175,7 +111,6 @@ impl<O: Os> Engine<O> {
         let miss = self.grow_stack(class, MissKind::Underflow);
         let capacity = miss.after.room(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
-        let is_flow = miss.is_flow(class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
@@ -183,7 +118,7 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, batch);
         let block = with_batch(needed, refill);
         if let Some(slab) = miss.slab
             && !block.is_null()
@@ -204,7 +139,7 @@ impl<O: Os> Engine<O> {
             // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
             let goes = after.held(class).saturating_sub(stays);
-            self.flush(class, goes, miss.is_flow(class, goes));
+            self.flush(class, goes);
         }
         if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
     }
@@ -249,20 +184,16 @@ impl<O: Os> Engine<O> {
         claimed
     }
 
-    /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
-    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
+    /// Locks the class's spans, or takes blocks from a transfer cache if another thread holds the
+    /// lock. The flag tells whether the lock took waiting; `Err` has
     /// the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
-        is_flow: bool,
         batch: &mut [*mut u8],
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        if is_flow {
-            central.asked.note(transfers.key);
-        }
-        match central.lock_spans(transfers.route(is_flow)) {
+        match central.lock_spans(transfers.count == 0) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok((central.spans().lock(), true)),
@@ -290,7 +221,6 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         mut needed: usize,
         order: Order,
-        is_flow: bool,
         batch: &mut [*mut u8],
     ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
@@ -298,7 +228,7 @@ impl<O: Os> Engine<O> {
         loop {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
-            let claimed = match self.spans_or_transferred(class, is_flow, batch) {
+            let claimed = match self.spans_or_transferred(class, batch) {
                 Ok((spans, waited)) => {
                     if waited && block.is_null() {
                         // Another thread of this CPU may have waited for the lock too, and filled

@@ -3,10 +3,9 @@
 use super::layout::{DIGESTS_END, MARKS_AT, SLAB_SHIFT, SlabStart};
 use crate::frontend::tuning::SLAB_GAP_BYTES;
 use crate::frontend::tuning::{
-    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES,
-    STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
-    STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN,
-    TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
+    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN,
+    STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES,
+    THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
 use crate::size_class::{CLASSES, SizeClass};
 
@@ -82,15 +81,8 @@ impl Header {
         self.limit == 0
     }
 
-    /// True if the stack has no capacity yet. Its limit then lies below its bottom, by a slot for
-    /// each miss that is still to come.
-    pub fn waits(self, class: SizeClass) -> bool {
-        let bottom = Extent::of(FULL, class).bottom;
-        !self.is_closed() && (bottom - 8 * LATE_MISSES..bottom).contains(&self.limit)
-    }
-
-    /// The header after a miss. A new stack is set up in its full extent, one that waits comes a
-    /// step nearer to its first capacity, and any other gets a step more, up to the class's bound.
+    /// The header after a miss. A new stack is set up in its full extent, any other gets a step more,
+    /// up to the class's bound.
     #[inline(never)] // Seldom needed, but called from several functions.
     pub fn grown(self, class: SizeClass) -> Self {
         let full = Extent::of(FULL, class);
@@ -98,15 +90,8 @@ impl Header {
             return self;
         }
         let top = if self.is_new() { full.bottom } else { self.top };
-        let limit = if self.is_new() && class.size() > LATE_BLOCK_BYTES {
-            full.bottom - 8 * LATE_MISSES
-        } else if self.waits(class) {
-            self.limit + 8
-        } else {
-            let capacity = (self.room(class) + first_capacity(class)) as u32;
-            full.bottom + 8 * capacity.min(full.max_blocks)
-        };
-        Self { top, limit }
+        let capacity = (self.room(class) + first_capacity(class)) as u32;
+        Self { top, limit: full.bottom + 8 * capacity.min(full.max_blocks) }
     }
 
     /// The header with half the capacity, but enough for the blocks in the stack, and no less than
@@ -147,7 +132,7 @@ impl Header {
     #[inline(never)] // Called from a dozen functions, none of them hot.
     pub(super) fn extent_index(self, class: SizeClass) -> usize {
         let found = (0..EXTENTS).rfind(|&index| Extent::of(index, class).contains(self.limit));
-        found.unwrap_or(if self.waits(class) { FULL } else { 0 })
+        found.unwrap_or(0)
     }
 
     fn extent(self, class: SizeClass) -> Extent {
@@ -216,11 +201,6 @@ static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
             let mut max_blocks = stack_blocks_max(class);
             if index < FULL && max_blocks > EXTENT_BLOCKS[index] {
                 max_blocks = EXTENT_BLOCKS[index];
-            }
-            // The limit of a stack that waits lies between its full extent and its smaller ones.
-            if index == FULL {
-                let Extent { bottom, max_blocks } = extents[index - 1][i];
-                assert!(offset as u32 > bottom + 8 * (max_blocks + LATE_MISSES));
             }
             extents[index][i] = Extent { bottom: offset as u32, max_blocks: max_blocks as u32 };
             let coloured = index == FULL && max_blocks >= COLOURED_BLOCKS_MIN;
