@@ -4,6 +4,7 @@
 
 int main(int count, char **arguments) {
     Py_Initialize();
-    int failed = PyRun_SimpleString(count > 1 ? arguments[1] : "import ebbmalloc; print(ebbmalloc.is_active())");
+    int failed = PyRun_SimpleString(count > 1 ? arguments[1]
+                                              : "import ebbmalloc; print(ebbmalloc.is_active())");
     return Py_FinalizeEx() < 0 || failed ? 1 : 0;
 }

@@ -35,9 +35,12 @@ int main(void) {
     if (sqlite3_open(":memory:", &database) != SQLITE_OK) return 1;
     if (sqlite3_exec(database, query, NULL, NULL, NULL) != SQLITE_OK) return 1;
     sqlite3_stmt *count;
-    if (sqlite3_prepare_v2(database, "select count(*), sum(count) from words", -1, &count, NULL) != SQLITE_OK) return 1;
+    if (sqlite3_prepare_v2(database, "select count(*), sum(count) from words", -1, &count, NULL) !=
+        SQLITE_OK)
+        return 1;
     if (sqlite3_step(count) != SQLITE_ROW) return 1;
-    printf("SQLite: %d words, %d in all\n", sqlite3_column_int(count, 0), sqlite3_column_int(count, 1));
+    printf("SQLite: %d words, %d in all\n", sqlite3_column_int(count, 0),
+           sqlite3_column_int(count, 1));
     sqlite3_finalize(count);
     sqlite3_close(database);
 

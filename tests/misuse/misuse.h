@@ -18,7 +18,12 @@
 enum { BAD_ARGUMENT = 2, EXPLOITABLE = 42, LEAK = 43, SECRET = 0x53, LIVE_MOST = 1 << 14 };
 
 /* Hides from the compiler where a value comes from, so that it neither warns nor optimises. */
-#define OPAQUE(value) ({ __typeof__(value) hidden_ = (value); __asm__ volatile("" : "+r"(hidden_) : : "memory"); hidden_; })
+#define OPAQUE(value) \
+    ({ \
+        __typeof__(value) hidden_ = (value); \
+        __asm__ volatile("" : "+r"(hidden_) : : "memory"); \
+        hidden_; \
+    })
 
 /* What an attacker would like to have as a block, or to have written to. */
 __attribute__((aligned(64))) static uintptr_t target[512];
@@ -42,8 +47,10 @@ __attribute__((unused)) static void own(void *memory, size_t size) {
     pthread_mutex_lock(&live_lock);
     for (int i = 0; i < live_count; i++) {
         if (start >= live[i].end || live[i].start >= end) continue;
-        if (live[i].start == (uintptr_t)target) proved(EXPLOITABLE, "a block at an address of the attacker's choice\n");
-        proved(EXPLOITABLE, start == live[i].start ? "a block with two owners\n" : "a block that overlaps another\n");
+        if (live[i].start == (uintptr_t)target)
+            proved(EXPLOITABLE, "a block at an address of the attacker's choice\n");
+        proved(EXPLOITABLE, start == live[i].start ? "a block with two owners\n"
+                                                   : "a block that overlaps another\n");
     }
     if (live_count < LIVE_MOST) live[live_count].start = start, live[live_count++].end = end;
     pthread_mutex_unlock(&live_lock);
@@ -110,7 +117,8 @@ __attribute__((unused)) static int nearest(void) {
 __attribute__((unused)) static void look_for_secret(const volatile char *block, size_t size) {
     int found = 0;
     for (size_t i = 0; i < size; i++)
-        if ((found = block[i] == SECRET ? found + 1 : 0) == 8) proved(LEAK, "what was in a block before\n");
+        if ((found = block[i] == SECRET ? found + 1 : 0) == 8)
+            proved(LEAK, "what was in a block before\n");
 }
 
 /* C23's free with a size; where a library lacks it, C++'s delete with one, and else plain free. */
@@ -126,7 +134,8 @@ __attribute__((unused)) static void free_with_size(void *block, size_t size) {
 static void stay(int after) {
     static cpu_set_t all;
     static int first = -1;
-    if (first < 0 && (sched_getaffinity(0, sizeof all, &all) || (first = sched_getcpu()) < 0)) return;
+    if (first < 0 && (sched_getaffinity(0, sizeof all, &all) || (first = sched_getcpu()) < 0))
+        return;
     int cpu = first;
     if (after) do cpu = (cpu + 1) % CPU_SETSIZE;
         while (!CPU_ISSET(cpu, &all));
@@ -145,6 +154,7 @@ int main(int count, char **arguments) {
     own(target, sizeof target);
     misuse(size);
     for (size_t i = 0; i < sizeof target / sizeof *target; i++)
-        if (*OPAQUE(&target[i])) proved(EXPLOITABLE, "a write to an address of the attacker's choice\n");
+        if (*OPAQUE(&target[i]))
+            proved(EXPLOITABLE, "a write to an address of the attacker's choice\n");
     return 0;
 }
