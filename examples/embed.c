@@ -1,5 +1,6 @@
-/* A program that contains Python and runs on ebbmalloc. Linked first, libebbmalloc.so or libebbmalloc.a is the
- * malloc of the program, of Python and of all extensions; docs/python.md tells how. */
+/* A program that embeds Python and runs on ebbmalloc.
+   * Link libebbmalloc.so or libebbmalloc.a first: then it is the malloc of the program, of Python
+   and of * all extensions (docs/python.md). */
 #include <Python.h>
 
 int main(int count, char **arguments) {

@@ -1,7 +1,8 @@
-// A program with libraries of others in it: an interpreter (Lua) and a database (SQLite), linked statically with
-// ebbmalloc.o first. Neither knows of ebbmalloc.
+// A program with other people's libraries: an interpreter (Lua) and a database (SQLite).
+// It is linked statically, ebbmalloc.o first. Neither library knows of ebbmalloc.
 //
-//     cc -I/usr/include/lua5.4 embed.c PREFIX/lib/ebbmalloc.o -o embed -static -llua5.4 -lsqlite3 -lm
+//     cc -I/usr/include/lua5.4 embed.c PREFIX/lib/ebbmalloc.o -o embed -static \
+//         -llua5.4 -lsqlite3 -lm
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>

@@ -1,4 +1,4 @@
-// Any C++ program: new and delete are ebbmalloc's as well, whatever the standard library does with them.
+// Any C++ program: `new` and `delete` use ebbmalloc too, whichever the standard library.
 #include <cstddef>
 #include <cstdio>
 #include <map>

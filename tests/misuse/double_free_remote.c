@@ -11,8 +11,8 @@ static char *block;
 
 static void *other(void *copy) {
     stay(1);
-    if (copy == NULL)
-        return NULL; // The first thread is there for what the C library allocates for one, and keeps.
+    // The first thread only makes the C library allocate what it keeps for a thread.
+    if (copy == NULL) return NULL;
     free(block);
     free(copy);
     return NULL;

@@ -1,4 +1,4 @@
-// Free of what came from mmap.
+// Free of a mapping that mmap returned.
 // threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"
