@@ -42,7 +42,7 @@ class CustomBuildHook(BuildHookInterface):
 
 
 def glibc(folder):
-    """Returns the oldest glibc 2.x with all symbols that the files need, from their string tables."""
+    """Returns the oldest glibc 2.x that has all symbols of the files, from their string tables."""
     names = (
         name
         for file in FILES

@@ -65,7 +65,7 @@ class Misuse(unittest.TestCase):
             free(tell(ctypes.addressof(buffer)))
         """)
 
-    # With --objects the buffer is in a block of malloc. An address inside it is not a block's start.
+    # With --objects the buffer is a block of malloc, and this address is inside it.
     def test_inside_a_buffer_of_python(self):
         self.stopped("interior pointer: {} passed to free", """
             buffer = ctypes.create_string_buffer(100)

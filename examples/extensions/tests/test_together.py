@@ -1,6 +1,7 @@
 """Tests several copies of ebbmalloc in one process: in extensions, and a preloaded one.
 
-EXTENSIONS is the folder where `cargo xtask examples` builds; RELEASE has the command and the library.
+EXTENSIONS is the folder that `cargo xtask examples` builds into; RELEASE has the command and the
+library.
 """
 
 import json
@@ -74,7 +75,7 @@ class Together(unittest.TestCase):
             LOAD + THREADS + "for _ in range(10): [thread.join() for thread in together(6)]"
         )
 
-    # More copies than glibc reserves thread-local memory for, and less address space than the copies
+    # More copies than glibc reserves thread-local memory for, in less address space than the copies
     # would need if each took a share for itself.
     def test_ten_copies_in_8_gb(self):
         for name in range(8):

@@ -49,8 +49,8 @@ def is_active() -> bool:
 def stats() -> Optional[Stats]:
     """All current statistics (docs/stats.md explains them); None if ebbmalloc is not active.
 
-    ``peak_bytes``, ``allocated_bytes`` and ``freed_bytes`` are counted only if ``EBB_STATS`` was set
-    at the start.
+    ``peak_bytes``, ``allocated_bytes`` and ``freed_bytes`` are counted only if ``EBB_STATS`` was
+    set at the start.
     """
     if _library.loaded is None:
         return None
@@ -68,8 +68,8 @@ def trim() -> bool:
 def idle() -> bool:
     """For programs without threads: an event loop calls it before it waits.
 
-    Returns some memory that was not needed recently. True if another call is worthwhile after a fifth
-    of a second; False if there is nothing more to return, or the library's scavenger does it.
+    Returns some memory that was not needed recently. True if another call is worthwhile after a
+    fifth of a second; False if there is nothing more to return, or the library's scavenger does it.
     """
     return _library.loaded is not None and bool(_library.loaded.ebb_idle())
 
@@ -116,7 +116,7 @@ def why() -> Why:
     return Why(told + arenas.sentence, lines, conclusions, arenas.pymalloc)
 
 
-# The format of a line of `ebb_why`: "    63.2 MiB  93.0 %  pinned free blocks: Free blocks that ...".
+# Lines of `ebb_why`: "    63.2 MiB  93.0 %  pinned free blocks: Free blocks that ...".
 _LINE = re.compile(r" *([\d.]+) (B|KiB|MiB) +([\d.]+) %  ([^:]+?)(?:: (.*))?")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 

@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _split(words: list[str], known: dict[str, int]) -> tuple[list[str], list[str]]:
-    """Splits options, each with the number of values that `known` says, from the program after them."""
+    """Splits options, with as many values as `known` says, from the program after them."""
     at = 0
     while at < len(words):
         name, has_value, _ = words[at].partition("=")

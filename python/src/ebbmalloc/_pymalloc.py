@@ -1,4 +1,4 @@
-"""Reads how much memory Python's allocator for small objects (pymalloc) has: arenas beside malloc."""
+"""Reads how much memory pymalloc has, Python's allocator of small objects in arenas of its own."""
 
 from __future__ import annotations
 
