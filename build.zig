@@ -15,10 +15,12 @@ pub fn build(b: *std.Build) void {
         .root_source_file = b.path("zig/ebbmalloc.zig"),
         .target = target,
         .optimize = optimize,
-        // The library gets its memory by way of libc, and registers with it for forks and threads that exit.
+        // The library maps memory by libc calls, and registers hooks for fork and thread exit
+        // there.
         .link_libc = true,
     });
-    module.addObjectFile(if (library) |path| b.graph.cwdRelativePath(path) else built(b, target.result));
+    const object = if (library) |path| b.graph.cwdRelativePath(path) else built(b, target.result);
+    module.addObjectFile(object);
 
     const tests = b.addTest(.{
         .root_module = b.createModule(.{
@@ -32,13 +34,14 @@ pub fn build(b: *std.Build) void {
     b.step("test", "Run the tests of the package").dependOn(&run_tests.step);
 }
 
-/// The library as cargo builds it for a target. What it was made of is known from the dependency file that cargo
-/// leaves, so that it is built again only if something has changed.
+/// Builds the library for a target by cargo. Cargo's dependency file lists its sources, so that it
+/// is built again only if one of them has changed.
 fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
     if (target.os.tag != .linux or !target.abi.isGnu()) return refused(b, target);
     const script =
         \\set -e
-        \\cargo build --release --locked --package ebbmalloc-capi-static --manifest-path "$1" --target "$2" --target-dir "$3"
+        \\cargo build --release --locked --package ebbmalloc-capi-static \
+        \\    --manifest-path "$1" --target "$2" --target-dir "$3"
         \\cp "$3/$2/release/libebbmalloc.a" "$4"
         \\cp "$3/$2/release/libebbmalloc.d" "$5"
     ;
@@ -55,6 +58,7 @@ fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
 fn refused(b: *std.Build, target: std.Target) std.Build.LazyPath {
     const run = b.addSystemCommand(&.{ "sh", "-c", "echo \"$1\" >&2; exit 1", "ebbmalloc" });
     run.setName("ebbmalloc");
-    run.addArg(b.fmt("ebbmalloc is for Linux with glibc, not for {t}-{t}", .{ target.os.tag, target.abi }));
+    const os = target.os.tag;
+    run.addArg(b.fmt("ebbmalloc is for Linux with glibc, not for {t}-{t}", .{ os, target.abi }));
     return run.addOutputFileArg("none");
 }

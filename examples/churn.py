@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A small shop's night batch: import orders, index them, report on them, archive them, forget most.
 
-Python serves requests of up to 512 bytes itself, but documents, long texts, buffers, tables that
-grow and SQLite's pages are larger: they come from malloc, with many sizes and lifetimes mixed. Live
-memory grows to somewhat under 200 MiB and shrinks again. The same data in every run, nothing to install:
+Python serves requests of up to 512 bytes itself. Documents, long texts, buffers, growing tables and
+SQLite's pages are larger and come from malloc, with many sizes and lifetimes mixed. Live memory
+grows to just under 200 MiB and shrinks again. Each run uses the same data and needs no packages:
 
     ebb compare -- python3 examples/churn.py
 """
@@ -38,7 +38,9 @@ def make_order(rng, number):
         for _ in range(min(24, int(rng.paretovariate(1.0))))
     ]
     note = prose(rng, int(60 * rng.paretovariate(1.1)) % 4000)
-    return json.dumps({"number": number, "customer": rng.randrange(3000), "note": note, "lines": lines})
+    return json.dumps(
+        {"number": number, "customer": rng.randrange(3000), "note": note, "lines": lines}
+    )
 
 
 def import_day(database, day, texts):
@@ -51,14 +53,17 @@ def import_day(database, day, texts):
         order["words"] = re.findall(r"\w+", order["note"])[:400]
         orders.append(order)
         packed += archive.compress(text.encode())
-        database.execute("INSERT INTO orders VALUES (?, ?, ?, ?)", (order["number"], day, order["customer"], text))
+        database.execute(
+            "INSERT INTO orders VALUES (?, ?, ?, ?)",
+            (order["number"], day, order["customer"], text),
+        )
     packed += archive.flush()
     database.commit()
     return orders, bytes(packed)
 
 
 def index(orders):
-    """Postings of descriptions and notes, as a search would use them."""
+    """Indexes the words of descriptions and notes for a search."""
     postings = defaultdict(list)
     for order in orders:
         number = order["number"]
@@ -71,18 +76,24 @@ def index(orders):
 
 
 def report(orders):
-    """A page per customer, joined into one document."""
+    """One page for each customer, joined into one document."""
     pages = defaultdict(list)
     for order in orders:
         total = sum(line["count"] * line["price"] for line in order["lines"])
-        pages[order["customer"]].append(f"{order['number']:>9} {total / 100:>12.2f}  {order['note'].upper()}")
-    return "\f".join("\n".join([f"customer {customer}", *rows]) for customer, rows in sorted(pages.items()))
+        pages[order["customer"]].append(
+            f"{order['number']:>9} {total / 100:>12.2f}  {order['note'].upper()}"
+        )
+    return "\f".join(
+        "\n".join([f"customer {customer}", *rows]) for customer, rows in sorted(pages.items())
+    )
 
 
 def main():
     rng = random.Random(20240229)
     database = sqlite3.connect(":memory:")
-    database.execute("CREATE TABLE orders (number INTEGER PRIMARY KEY, day INTEGER, customer INTEGER, text TEXT)")
+    database.execute(
+        "CREATE TABLE orders (number INTEGER PRIMARY KEY, day INTEGER, customer INTEGER, text TEXT)"
+    )
     database.execute("CREATE INDEX by_customer ON orders (customer, day)")
     live = {}
     archives = []
@@ -98,10 +109,13 @@ def main():
             del live[oldest]
             database.execute("DELETE FROM orders WHERE day = ?", (oldest,))
             database.commit()
-        busiest = database.execute("SELECT customer, group_concat(text) FROM orders GROUP BY customer ORDER BY length(group_concat(text)) DESC LIMIT 3")
+        busiest = database.execute(
+            "SELECT customer, group_concat(text) FROM orders GROUP BY customer "
+            "ORDER BY length(group_concat(text)) DESC LIMIT 3"
+        )
         check = zlib.crc32(" ".join(text for _, text in busiest).encode(), check)
 
-    # The night is over: yesterday stays, the rest goes.
+    # At the end of the night only yesterday's data stays.
     for day in range(DAYS - 1):
         live.pop(day, None)
     database.execute("DELETE FROM orders WHERE day < ?", (DAYS - 1,))

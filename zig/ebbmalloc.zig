@@ -2,18 +2,19 @@
 //!
 //!     const gpa = @import("ebbmalloc").allocator;
 //!
-//! Thread-safe, and any thread may free what another has allocated. Every block is aligned to 16 at least.
+//! Thread-safe: any thread may free blocks of another one. Blocks are aligned to at least 16 bytes.
 //!
-//! In Debug and ReleaseSafe builds a wrong size or alignment given to `free` stops the program with one line, if it is
-//! one of another size class. In other builds both are relied upon, as `std.mem.Allocator` allows. A wrong one is
-//! noticed there of blocks above 64 KiB, where a cache is full, and always with `EBB_STATS=1` in the environment.
+//! In Debug and ReleaseSafe builds, a `free` with a wrong size or alignment stops the program with
+//! one line, if the size belongs to another size class. Other builds rely on both, as
+//! `std.mem.Allocator` allows. They notice a wrong one only for blocks above 64 KiB, where a cache
+//! is full, and always with `EBB_STATS=1` in the environment.
 
 const std = @import("std");
 const Alignment = std.mem.Alignment;
 
 pub const allocator: std.mem.Allocator = .{ .ptr = undefined, .vtable = &vtable };
 
-/// The functions behind `allocator`, which use no context.
+/// The functions of `allocator`, which use no context.
 pub const vtable: std.mem.Allocator.VTable = .{
     .alloc = alloc,
     .resize = resize,
@@ -21,29 +22,30 @@ pub const vtable: std.mem.Allocator.VTable = .{
     .free = free,
 };
 
-/// Gives free memory back to the kernel, that in the calling thread's cache included; true if there was any.
-/// Needless as a habit: free memory goes back by itself.
+/// Returns free memory to the kernel, also that in the calling thread's cache; true if there was
+/// any.
+/// Seldom needed: the library returns free memory by itself.
 pub fn trim() bool {
     return ebb_malloc_trim(0) != 0;
 }
 
-/// For programs without threads, when they have nothing else to do; an event loop calls it before it waits.
-/// Gives some memory back that nobody has needed of late. True if it is worth calling again after a
-/// fifth of a second; false if there is nothing more to give back, or a thread of the library looks after it.
+/// For programs without threads: an event loop calls it before it waits. Returns some memory that
+/// was not needed recently. True if another call is worthwhile after a fifth of a second; false if
+/// there is nothing more to return, or the scavenger does it.
 pub fn idle() bool {
     return ebb_idle() != 0;
 }
 
-/// How statistics are written.
+/// The formats of statistics.
 pub const Format = enum(c_int) { text = 1, json = 2, openmetrics = 3 };
 
-/// Statistics (`docs/stats.md`): as much as fits into the buffer, with a zero byte at the end, and the length of the
-/// whole without that byte. Allocates nothing.
+/// Writes statistics (`docs/stats.md`), cut to the buffer, with a zero byte at the end. Returns the
+/// full length without that byte. Allocates nothing.
 pub fn stats(format: Format, buffer: []u8) usize {
     return ebb_stats(@backingInt(format), buffer.ptr, buffer.len);
 }
 
-/// What every block is aligned to.
+/// The alignment of every block.
 const min_align: Alignment = .@"16";
 
 extern fn ebb_malloc(size: usize) ?[*]u8;
@@ -67,13 +69,14 @@ fn resize(_: *anyopaque, memory: []u8, alignment: Alignment, new_len: usize, _: 
     return ebb_resize(memory.ptr, alignment.toByteUnits(), new_len);
 }
 
-/// Null where only copying is left: the caller knows better how much of the block is worth it.
+/// Null where only a copy would do: the caller knows which part of the block it needs.
 fn remap(_: *anyopaque, memory: []u8, alignment: Alignment, new_len: usize, _: usize) ?[*]u8 {
     return ebb_remap(memory.ptr, alignment.toByteUnits(), new_len);
 }
 
-/// C23's functions look the block up and check what they are told; the library's own rely on it. The mode is the
-/// program's, which `std` has: a project may have asked for the package in another.
+/// C23's functions look up the block and check size and alignment; the library's own rely on them.
+/// This follows the program's build mode, from `std`: a project may build the package in another
+/// mode.
 const frees = if (std.debug.runtime_safety) .{
     .sized = free_sized,
     .aligned_sized = free_aligned_sized,

@@ -19,7 +19,11 @@ test "contents survive each way to grow and shrink, at each alignment" {
         var block = try allocator.alignedAlloc(u8, .fromByteUnits(alignment), 1);
         block[0] = 7;
         for ([_]usize{ 15, 100, 70_000, 1 << 20, 3 << 20, 65_536, 40_000, 17, 1 }) |len| {
-            if (allocator.resize(block, len)) block.len = len else block = try allocator.realloc(block, len);
+            if (allocator.resize(block, len)) {
+                block.len = len;
+            } else {
+                block = try allocator.realloc(block, len);
+            }
             try testing.expect(std.mem.isAligned(@intFromPtr(block.ptr), alignment));
             try testing.expectEqual(7, block[0]);
             block[len - 1] = 7;
@@ -33,7 +37,7 @@ test "in place: within a class, and not beyond it" {
     try testing.expect(allocator.resize(small, 97));
     try testing.expect(allocator.resize(small[0..97], 112));
     try testing.expect(!allocator.resize(small.ptr[0..112], 113));
-    // It would hold more than it needs.
+    // In place, the block would keep more than it needs.
     try testing.expect(!allocator.resize(small.ptr[0..112], 96));
     try testing.expectEqual(null, allocator.remap(small.ptr[0..112], 10));
     allocator.free(small.ptr[0..112]);
@@ -50,7 +54,7 @@ test "large blocks shrink in place, and grow or move without copying" {
     try testing.expect(allocator.resize(block, 1 << 20));
     block = block[0 .. 1 << 20];
     const start = block.ptr;
-    // Something stands in the way sooner or later.
+    // At some length another block is in the way.
     var others: [64][]u8 = undefined;
     for (&others) |*other| other.* = try allocator.alloc(u8, 100_000);
     while (block.ptr == start and block.len < 1 << 30)
@@ -71,7 +75,7 @@ test "too much is refused" {
 }
 
 // Sizes and alignments that no process can have, around each power of two from 2^47 on, and around
-// each place where arithmetic on a size and the place of a block would wrap.
+// each value where the sum of a size and an address would wrap.
 test "what no process can have is refused, and blocks stay as they were" {
     const unit = 64 << 10;
     for ([_]u6{ 0, 4, 12, 17 }) |log2| {
@@ -110,7 +114,7 @@ fn refused(block: Block, len: usize) !void {
     try testing.expectEqual(null, allocator.rawRemap(block.memory, block.alignment, len, 0));
 }
 
-/// A block as the allocator sees it, filled with a byte of its own.
+/// A block with the slice that the allocator knows, filled with a byte of its own.
 const Block = struct {
     memory: []u8,
     alignment: Alignment,
@@ -129,7 +133,7 @@ const Block = struct {
     }
 };
 
-/// Random calls of all four functions, and blocks passed from thread to thread.
+/// Calls all four functions at random, and passes blocks between threads.
 fn work(seed: u64, shared: *[64]std.atomic.Value(?*Block), failed: *std.atomic.Value(bool)) void {
     tryWork(seed, shared) catch failed.store(true, .monotonic);
 }
@@ -188,7 +192,9 @@ test "threads free and resize what others have allocated" {
     var shared: [64]std.atomic.Value(?*Block) = @splat(.init(null));
     var failed: std.atomic.Value(bool) = .init(false);
     var threads: [4]std.Thread = undefined;
-    for (&threads, 1..) |*thread, seed| thread.* = try .spawn(.{}, work, .{ seed, &shared, &failed });
+    for (&threads, 1..) |*thread, seed| {
+        thread.* = try .spawn(.{}, work, .{ seed, &shared, &failed });
+    }
     for (threads) |thread| thread.join();
     try testing.expect(!failed.load(.monotonic));
     for (&shared) |*slot| if (slot.load(.monotonic)) |block| {

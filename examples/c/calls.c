@@ -1,5 +1,5 @@
-// The functions of ebbmalloc.h by their own names: sizes that the program knows, a block that grows where it is, and
-// a look at the statistics.
+// Calls the functions of ebbmalloc.h by their own names.
+// It frees with known sizes, grows a block in place, and prints statistics.
 #include <ebbmalloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,14 +13,14 @@ int main(void) {
     // Shrinks in place: the rest of its memory is free again.
     if (ebb_resize(buffer, 1, size / 4)) size /= 4;
     printf("%zu bytes, at the same place\n", size);
-    // Grows, and if it has to move, its pages move: nothing is copied.
+    // Grows. If the block must move, its pages move, and nothing is copied.
     char *grown = ebb_remap(buffer, 1, 64 << 20);
     if (grown != NULL) {
         buffer = grown;
         size = 64 << 20;
     }
     printf("%zu bytes, the first is still %c\n", size, buffer[0]);
-    // Whoever knows the size saves the library the search for it.
+    // A free with the size saves the library a lookup.
     ebb_free_sized(buffer, size);
 
     char page[1 << 14];

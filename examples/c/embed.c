@@ -1,7 +1,8 @@
-// A program with libraries of others in it: an interpreter (Lua) and a database (SQLite), linked statically with
-// ebbmalloc.o first. Neither knows of ebbmalloc.
+// A program with other people's libraries: an interpreter (Lua) and a database (SQLite).
+// It is linked statically, ebbmalloc.o first. Neither library knows of ebbmalloc.
 //
-//     cc -I/usr/include/lua5.4 embed.c PREFIX/lib/ebbmalloc.o -o embed -static -llua5.4 -lsqlite3 -lm
+//     cc -I/usr/include/lua5.4 embed.c PREFIX/lib/ebbmalloc.o -o embed -static \
+//         -llua5.4 -lsqlite3 -lm
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -35,9 +36,12 @@ int main(void) {
     if (sqlite3_open(":memory:", &database) != SQLITE_OK) return 1;
     if (sqlite3_exec(database, query, NULL, NULL, NULL) != SQLITE_OK) return 1;
     sqlite3_stmt *count;
-    if (sqlite3_prepare_v2(database, "select count(*), sum(count) from words", -1, &count, NULL) != SQLITE_OK) return 1;
+    if (sqlite3_prepare_v2(database, "select count(*), sum(count) from words", -1, &count, NULL) !=
+        SQLITE_OK)
+        return 1;
     if (sqlite3_step(count) != SQLITE_ROW) return 1;
-    printf("SQLite: %d words, %d in all\n", sqlite3_column_int(count, 0), sqlite3_column_int(count, 1));
+    printf("SQLite: %d words, %d in all\n", sqlite3_column_int(count, 0),
+           sqlite3_column_int(count, 1));
     sqlite3_finalize(count);
     sqlite3_close(database);
 

@@ -1,9 +1,9 @@
-// Any C program. It says whether ebbmalloc serves it; README.md in this directory has the ways to make it so.
+// Any C program: it prints whether ebbmalloc serves it. README.md lists the ways to use ebbmalloc.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Of ebbmalloc.h, but weak: this program can also be built and run without ebbmalloc.
+// From ebbmalloc.h, but weak: this program can be built and run without ebbmalloc, too.
 extern size_t ebb_stats(int format, char *buffer, size_t bytes) __attribute__((weak));
 
 int main(void) {

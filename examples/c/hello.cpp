@@ -1,4 +1,4 @@
-// Any C++ program: new and delete are ebbmalloc's as well, whatever the standard library does with them.
+// Any C++ program: `new` and `delete` use ebbmalloc too, whichever the standard library.
 #include <cstddef>
 #include <cstdio>
 #include <map>
@@ -19,6 +19,7 @@ int main() {
     std::string text(200, '\0');
     if (ebb_stats != nullptr) ebb_stats(1, text.data(), text.size()); // 1: EBB_STATS_TEXT
     text.resize(text.find_first_of(std::string("\n\0", 2)));
-    std::printf("served by %s\n", text.empty() ? "the C library's malloc" : ("ebbmalloc " + text).c_str());
+    std::printf("served by %s\n",
+                text.empty() ? "the C library's malloc" : ("ebbmalloc " + text).c_str());
     return lists.size() == 100 ? 0 : 1;
 }

@@ -1,2 +1,2 @@
-// What a program adds that wants delete to rely on sizes: one file with this line (docs/c.md).
+// Makes `delete` rely on sizes: a program needs one file with this line (docs/c.md).
 #include <ebbmalloc_new.hpp>

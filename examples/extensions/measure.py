@@ -1,6 +1,6 @@
-"""Measures the extensions without and with ebbmalloc: medians of interleaved runs, as a table.
+"""Measures the extensions without and with ebbmalloc, as a table of medians of interleaved runs.
 
-    python3 measure.py FOLDER [ROUNDS]     the folder that `cargo xtask examples` builds into
+    python3 measure.py FOLDER [ROUNDS]     FOLDER is where `cargo xtask examples` builds
 """
 
 import os
@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Each prints milliseconds of the fastest of three rounds, then peaks of resident and of virtual memory in KiB.
+# Each program prints milliseconds of the fastest of three rounds, then peak resident and virtual
+# memory in KiB.
 PYTHON = """
 import time, words_python
 text = words_python.sample(300_000)
@@ -24,7 +25,11 @@ print(best, *(status[name].split()[0] for name in ("VmHWM", "VmPeak")))
 NODE = """
 const words = require('./words_node.node');
 const text = words.sample(300000);
-const once = () => { const start = performance.now(); words.followers(text); return performance.now() - start; };
+const once = () => {
+    const start = performance.now();
+    words.followers(text);
+    return performance.now() - start;
+};
 const best = Math.min(...Array.from({ length: 3 }, once));
 const status = require('fs').readFileSync('/proc/self/status', 'utf8');
 const peak = (name) => status.match(new RegExp(name + ':\\\\s*(\\\\d+)'))[1];
@@ -44,20 +49,32 @@ def spread(values, unit, digits):
 
 def main():
     folder, rounds = Path(sys.argv[1]), int((*sys.argv[2:], "7")[0])
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("EBB_", "LD_PRELOAD"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("EBB_", "LD_PRELOAD"))
+    }
     print("| | without | with ebbmalloc |\n|---|---:|---:|")
     for name, (file, command) in PROGRAMS.items():
         runs = {"without": [], "with": []}
         for number in range(rounds):
             for variant in list(runs)[:: 1 if number % 2 else -1]:
-                done = subprocess.run(command, cwd=folder / variant, env=environment, capture_output=True, check=True)
+                done = subprocess.run(
+                    command, cwd=folder / variant, env=environment, capture_output=True, check=True
+                )
                 runs[variant].append([float(word) for word in done.stdout.split()])
         sizes = [f"{(folder / variant / file).stat().st_size / 1024:.0f} KiB" for variant in runs]
         print(f"| {name}: on disk | {sizes[0]} | {sizes[1]} |")
-        for column, (what, unit, scale, digits) in enumerate([
-            ("time", "ms", 1, 0), ("peak resident", "MiB", 1024, 1), ("peak virtual", "GiB", 1 << 20, 2),
-        ]):
-            told = [spread([run[column] / scale for run in of], unit, digits) for of in runs.values()]
+        for column, (what, unit, scale, digits) in enumerate(
+            [
+                ("time", "ms", 1, 0),
+                ("peak resident", "MiB", 1024, 1),
+                ("peak virtual", "GiB", 1 << 20, 2),
+            ]
+        ):
+            told = [
+                spread([run[column] / scale for run in of], unit, digits) for of in runs.values()
+            ]
             print(f"| {name}: {what} | {told[0]} | {told[1]} |")
 
 

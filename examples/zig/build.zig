@@ -1,4 +1,4 @@
-//! A project that uses ebbmalloc: two lines of it say so.
+//! Builds a project that uses ebbmalloc: two lines add it.
 
 const std = @import("std");
 

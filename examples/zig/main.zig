@@ -1,4 +1,4 @@
-//! A program on ebbmalloc. In Zig an allocator is passed on; this one can also be the first.
+//! A program on ebbmalloc. Zig passes allocators as arguments; this one needs no other allocator.
 
 const std = @import("std");
 const ebbmalloc = @import("ebbmalloc");

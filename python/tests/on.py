@@ -1,4 +1,4 @@
-"""Runs programs in processes of their own, on ebbmalloc as the wheel installed it. Nothing here is told where it is."""
+"""Runs programs in separate processes, on ebbmalloc as the wheel installed it, without its path."""
 
 import json
 import os
@@ -6,34 +6,44 @@ import subprocess
 import sys
 import textwrap
 
-CLEAN = {name: value for name, value in os.environ.items() if name not in ("LD_PRELOAD", "PYTHONMALLOC", "PYTHONPATH")}
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if name not in ("LD_PRELOAD", "PYTHONMALLOC", "PYTHONPATH")
+}
 
 
 def command(*words, **variables):
-    """A command's result; it may take two minutes, lest a hanging one hangs the tests."""
+    """Runs a command and returns its result. After two minutes it fails, so a hang ends."""
     return subprocess.run(
-        [str(word) for word in words], env=CLEAN | variables, capture_output=True, text=True, timeout=120, check=False
+        [str(word) for word in words],
+        env=CLEAN | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
 
 
 def module(*words, **variables):
-    """`python -m ebbmalloc WORDS`."""
+    """Runs `python -m ebbmalloc WORDS`."""
     return command(sys.executable, "-m", "ebbmalloc", *words, **variables)
 
 
 def succeed(result):
-    """What it printed."""
-    assert result.returncode == 0, f"{result.args} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
+    """Checks that the command succeeded, and returns what it printed."""
+    failure = f"{result.args} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
+    assert result.returncode == 0, failure
     return result.stdout
 
 
 def exit_statistics(result):
-    """What the library of the process that ended last printed, by EBB_STATS=json."""
+    """Returns the statistics (EBB_STATS=json) of the process that ended last."""
     found = [line for line in result.stderr.splitlines() if line.startswith('{"version"')]
     assert found, f"no statistics: {result.stderr}"
     return json.loads(found[-1])
 
 
 def run(code, *options, **variables):
-    """What a program prints that is run on ebbmalloc."""
+    """Runs a program on ebbmalloc and returns what it prints."""
     return succeed(module("run", *options, "-c", textwrap.dedent(code), **variables))

@@ -9,7 +9,7 @@ from pathlib import Path
 from on import command, exit_statistics, succeed
 
 SOURCE = Path(__file__).parents[2] / "examples/embed.c"
-# What `cargo xtask install --prefix` left.
+# The prefix of `cargo xtask install --prefix`.
 PREFIX = os.environ.get("EBB_PREFIX")
 # The embedded Python finds the module there.
 PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
@@ -20,7 +20,7 @@ assert ebbmalloc.is_active() and ebbmalloc.stats()["live_bytes"] > len(kept)
 """
 
 
-# As docs/python.md has it.
+# The commands of docs/python.md.
 @unittest.skipIf(PREFIX is None, "EBB_PREFIX names no installed tree")
 class Embedding(unittest.TestCase):
     def test_one_object_linked_first(self):
@@ -31,11 +31,15 @@ class Embedding(unittest.TestCase):
 
     def test_the_shared_library_linked_first(self):
         library = f"{PREFIX}/lib"
-        self.link("-Wl,--no-as-needed", SOURCE, f"-L{library}", f"-Wl,-rpath,{library}", "-lebbmalloc")
+        self.link(
+            "-Wl,--no-as-needed", SOURCE, f"-L{library}", f"-Wl,-rpath,{library}", "-lebbmalloc"
+        )
 
     def link(self, *words):
         config = ["/usr/bin/python3-config", "--embed", "--includes", "--ldflags"]
-        flags = shlex.split(subprocess.run(config, capture_output=True, text=True, check=True).stdout)
+        flags = shlex.split(
+            subprocess.run(config, capture_output=True, text=True, check=True).stdout
+        )
         with tempfile.TemporaryDirectory() as work:
             program = Path(work) / "embed"
             succeed(command("cc", *words, "-o", program, *flags))

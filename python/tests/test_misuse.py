@@ -1,4 +1,4 @@
-"""Mistakes with memory, as an extension might make them: ctypes calls the malloc that the installed command brought."""
+"""Misuse of memory, as an extension might do it: ctypes calls malloc of the installed library."""
 
 import signal
 import textwrap
@@ -6,7 +6,8 @@ import unittest
 
 from on import module
 
-# A program keeps to one CPU: there a small block that is freed twice is seen at once. No core is left behind.
+# The program stays on one CPU, where the double free of a small block is seen at once. It leaves no
+# core dump.
 START = """
 import ctypes, os, resource
 
@@ -33,7 +34,7 @@ def run(code, *options):
 
 
 class Misuse(unittest.TestCase):
-    # What the others do, without the mistake: it is not the calls that stop a program.
+    # The calls of the other tests, used correctly: the calls themselves do not stop a program.
     def test_what_is_right_goes_on(self):
         result = run("""
             for size in (1000, 3_000_000):
@@ -57,14 +58,14 @@ class Misuse(unittest.TestCase):
             free(block)
         """)
 
-    # Python holds so small a buffer in an arena of its own, which malloc does not know.
+    # Python allocates a buffer of this size in its own arena, which malloc does not know.
     def test_a_buffer_of_python(self):
         self.stopped("invalid free: {} passed to free", """
             buffer = ctypes.create_string_buffer(100)
             free(tell(ctypes.addressof(buffer)))
         """)
 
-    # With --objects it is a block, and so its beginning looks like any other; an address in it does not.
+    # With --objects the buffer is a block of malloc, and this address is inside it.
     def test_inside_a_buffer_of_python(self):
         self.stopped("interior pointer: {} passed to free", """
             buffer = ctypes.create_string_buffer(100)
@@ -85,7 +86,7 @@ class Misuse(unittest.TestCase):
         wrong = "wrong size: {} passed to free as a block of 64 bytes; it has 1024"
         self.stopped(wrong, "free_sized(tell(malloc(1024)), 64)\n")
 
-    # The program tells an address and misuses it. One line about that very address is the last that it does.
+    # The program prints an address and misuses it. Its last output is one line about that address.
     def stopped(self, fault, code, *options):
         result = run(code, *options)
         self.assertEqual(result.returncode, -signal.SIGABRT, result.stdout + result.stderr)

@@ -36,7 +36,8 @@ class Module(unittest.TestCase):
             assert small.bytes > 50_000_000 and small.percent > 50 and small.meaning
             assert why.lines[-1].label == "not ebbmalloc's"
             assert 95 < sum(line.percent for line in why.lines) < 105
-            assert "50,0" in why.conclusions[0] and "1152 bytes" in why.conclusions[0], why.conclusions
+            first = why.conclusions[0]
+            assert "50,0" in first and "1152 bytes" in first, why.conclusions
             assert str(why).startswith(str(why.text)) and "pymalloc" in why.text
         """)
 
@@ -48,7 +49,8 @@ class Module(unittest.TestCase):
             assert {}, arenas
         """
         run(hoard.format("arenas.arena_bytes >= arenas.object_bytes > 24_000_000"))
-        run(hoard.format("arenas is None and 'no pymalloc arenas' in ebbmalloc.why().text"), "--objects")
+        without = "arenas is None and 'no pymalloc arenas' in ebbmalloc.why().text"
+        run(hoard.format(without), "--objects")
 
     def test_standard_error_survives_a_look(self):
         look = "import ebbmalloc, sys; ebbmalloc.why(); print('still there', file=sys.stderr)"
@@ -63,7 +65,7 @@ class Module(unittest.TestCase):
             "assert why.lines == () and 'python -m ebbmalloc run' in why.text and why.pymalloc",
         ))))
 
-    # As a library of another allocator's functions would: its symbols are there, but malloc is not its own.
+    # The library's symbols are present, but malloc is not the library's.
     def test_it_is_not_active_behind_another_malloc(self):
         library = succeed(command(sys.executable, "-m", "ebbmalloc", "library")).strip()
         succeed(command(sys.executable, "-c", "\n".join((

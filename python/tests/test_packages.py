@@ -4,7 +4,7 @@ import unittest
 
 from on import command, exit_statistics, module, succeed
 
-# Prints what must be the same on any allocator.
+# The program prints results that must be the same on any allocator.
 NUMPY = """
 import numpy, threading
 def work(seed):
@@ -27,10 +27,12 @@ source = numpy.random.default_rng(1)
 table = pandas.DataFrame({
     "customer": [f"customer {n}" for n in source.integers(0, 3000, rows)],
     "amount": source.integers(1, 1000, rows),
-    "day": pandas.Timestamp("2024-01-01") + pandas.to_timedelta(source.integers(0, 365, rows), unit="D"),
+    "day": pandas.Timestamp("2024-01-01")
+        + pandas.to_timedelta(source.integers(0, 365, rows), unit="D"),
 })
 table = pandas.read_csv(io.StringIO(table.to_csv(index=False)), parse_dates=["day"])
-best = table.groupby("customer")["amount"].agg(["sum", "count"]).sort_values(["sum", "count"]).tail(3)
+best = table.groupby("customer")["amount"].agg(["sum", "count"])
+best = best.sort_values(["sum", "count"]).tail(3)
 months = table.set_index("day")["amount"].resample("MS").sum()
 joined = table.merge(best, left_on="customer", right_index=True)
 print(best.to_string(), months.tolist(), len(joined), table["customer"].str.upper().nunique())
@@ -44,7 +46,7 @@ class Packages(unittest.TestCase):
     def test_pandas(self):
         self.compare("pandas", PANDAS)
 
-    # The same result as without, and the arrays came from ebbmalloc.
+    # The result is the same as without ebbmalloc, and ebbmalloc served the arrays.
     def compare(self, package, program):
         if importlib.util.find_spec(package) is None:
             self.skipTest(f"{package} is not installed")

@@ -30,7 +30,8 @@ class Processes(unittest.TestCase):
                 child = os.fork()
                 if child == 0:
                     kept = [bytearray(1000) for _ in range(1000)]
-                    os._exit(0 if ebbmalloc.is_active() and ebbmalloc.stats() and ebbmalloc.why().lines else 1)
+                    works = ebbmalloc.is_active() and ebbmalloc.stats() and ebbmalloc.why().lines
+                    os._exit(0 if works else 1)
                 assert os.waitpid(child, 0)[1] == 0
             stop.set()
         """)
@@ -44,12 +45,14 @@ class Processes(unittest.TestCase):
     def test_multiprocessing_by_spawn(self):
         self.multiprocessing("spawn")
 
-    # What children call must be in a module: of a `-c` they know nothing.
+    # Children can call only functions of a module: they do not know the code of `-c`.
     def multiprocessing(self, method):
         run(f"""
             import ebbmalloc, multiprocessing
             with multiprocessing.get_context("{method}").Pool(2) as pool:
                 assert all(pool.starmap(ebbmalloc.is_active, [()] * 8))
-                assert all(statistics["live_bytes"] for statistics in pool.starmap(ebbmalloc.stats, [()] * 8))
-                assert sum(map(len, pool.map(bytes, range(100_000, 100_100)))) == sum(range(100_000, 100_100))
+                found = pool.starmap(ebbmalloc.stats, [()] * 8)
+                assert all(statistics["live_bytes"] for statistics in found)
+                sizes = range(100_000, 100_100)
+                assert sum(map(len, pool.map(bytes, sizes))) == sum(sizes)
         """)

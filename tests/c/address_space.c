@@ -1,4 +1,5 @@
-// A process takes as much address space as it uses, and gives it back: its limit, its core dumps and locked memory go by that.
+// A process maps little more than it uses, and unmaps what it no longer uses.
+// Limits, core dumps and locked memory count mapped addresses.
 // expect: exit 0
 // ways: preload
 // harden: too
@@ -7,7 +8,7 @@
 
 enum { LARGE = 256, SMALL = 1 << 20 };
 
-// The most that it may be beside what is resident, in MiB.
+// Checks that mapped memory exceeds resident memory by at most an eighth and 64 MiB.
 static void check_size(const char *when, long before) {
     long size = status_mib("VmSize"), resident = status_mib("VmRSS");
     long most = resident + (resident > before ? resident : before) / 8 + 64;

@@ -1,4 +1,4 @@
-// aligned_alloc, memalign, valloc, pvalloc: what each accepts, and alignments from 8 bytes to 1 GiB.
+// aligned_alloc, memalign, valloc and pvalloc: alignments from 8 bytes to 1 GiB, and invalid ones.
 // expect: exit 0
 // harden: too
 #include "check.h"
@@ -21,7 +21,7 @@ int main(void) {
     fill(odd, 65, 1);
     free(odd);
 
-    // memalign rounds an alignment that is no power of two up.
+    // memalign rounds up an alignment that is no power of two.
     for (size_t alignment = 1; alignment <= 5000; alignment += 37) {
         size_t power = 1;
         while (power < alignment) power *= 2;
@@ -38,20 +38,22 @@ int main(void) {
         char *blocks[4][3];
         for (int s = 0; s < 4; s++)
             for (int k = 0; k < 3; k++) {
-                char *block = blocks[s][k] = k == 2 ? memalign(alignment, sizes[s]) : aligned_alloc(alignment, sizes[s]);
+                char *block = blocks[s][k] =
+                    k == 2 ? memalign(alignment, sizes[s]) : aligned_alloc(alignment, sizes[s]);
                 CHECK(block != NULL && aligned_to(block, alignment));
-                // The ends are enough: a gigabyte each need not be touched.
+                // Writing both ends is enough; touching whole gigabytes would take too long.
                 block[sizes[s] - 1] = (char)(s + 10 * k);
                 block[0] = (char)(s + 10 * k);
             }
         for (int s = 0; s < 4; s++)
             for (int k = 0; k < 3; k++) {
-                CHECK(blocks[s][k][0] == (char)(s + 10 * k) && blocks[s][k][sizes[s] - 1] == (char)(s + 10 * k));
+                CHECK(blocks[s][k][0] == (char)(s + 10 * k) &&
+                      blocks[s][k][sizes[s] - 1] == (char)(s + 10 * k));
                 free(blocks[s][k]);
             }
     }
 
-    // What cannot be: no crash, no half-aligned block.
+    // Impossible requests neither crash nor return a block with a smaller alignment.
     for (int bits = 48; bits < 64; bits++) {
         errno = 0;
         CHECK(aligned_alloc(OPAQUE((size_t)1 << bits), 16) == NULL);

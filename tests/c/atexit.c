@@ -1,4 +1,4 @@
-// Handlers at exit allocate, free, register further handlers, and find their memory as it was.
+// Exit handlers allocate, free and register further handlers, and their memory is intact.
 // expect: exit 0
 #include "check.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-// A throwing new that cannot have its memory throws std::bad_alloc through frames with destructors.
+// A throwing `new` that gets no memory throws std::bad_alloc through frames with destructors.
 // expect: exit 0
 // build: g++
 // build: g++ -static-libstdc++ -static-libgcc

@@ -1,4 +1,4 @@
-// calloc gives zeroed memory, also where dirty memory is used again; all that malloc_usable_size tells, as most allocators do.
+// calloc zeroes all of malloc_usable_size, also in memory that was used before.
 // expect: exit 0
 // harden: too
 #include "check.h"
@@ -20,7 +20,7 @@ int main(void) {
             unsigned char *blocks[AT_ONCE];
             size_t size = sizes[i];
             for (int k = 0; k < AT_ONCE; k++) {
-                // Several ways to say the same size.
+                // Both orders of the arguments.
                 blocks[k] = k % 2 ? calloc(size, 1) : calloc(1, size);
                 CHECK(blocks[k] != NULL);
                 CHECK(aligned_to(blocks[k], 16));
@@ -36,7 +36,7 @@ int main(void) {
             free(other);
         }
 
-    // Freed memory that was given back to the system and taken again.
+    // Memory that was freed, returned to the kernel and allocated again.
     unsigned char *big = malloc(16 << 20);
     CHECK(big != NULL);
     memset(big, 0xee, 16 << 20);

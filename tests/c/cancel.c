@@ -1,4 +1,4 @@
-// malloc and its relatives are no cancellation points: a thread that is to be cancelled comes back from them.
+// malloc, realloc, free and malloc_trim are no cancellation points.
 // expect: exit 0
 #define _GNU_SOURCE
 #include "check.h"
@@ -13,7 +13,7 @@ static void *worker(void *none) {
     CHECK(pthread_cancel(pthread_self()) == 0);
     void *first = malloc(100);
     CHECK(first != NULL);
-    // Enough at once that the engine asks the system how much memory there is, and gives some back.
+    // Large enough that the engine asks the kernel how much memory there is, and returns some.
     enum { LARGE = 64 };
     static void *large[LARGE];
     for (int round = 0; round < 3; round++) {

@@ -1,5 +1,6 @@
-// Address space is taken as it is used also where each block is checked or hardened, or some are sampled: an eighth more than what is
-// resident and 64 MiB at most, with few blocks and with many. Under a limit as many blocks may be had again as before.
+// Check, harden and sample mode also map at most an eighth and 64 MiB more than is resident.
+// That holds with few blocks and with many. After a limit is reached and all blocks are freed, as
+// many fit again.
 // expect: exit 0
 // env: EBB_SCAVENGER=0
 // ways: preload
@@ -11,7 +12,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* A line of /proc/self/status, in bytes. */
+/* Returns a value of /proc/self/status, in bytes. */
 static long told(const char *name) {
     static char text[8192];
     FILE *file = fopen("/proc/self/status", "r");
@@ -55,7 +56,8 @@ static int child(void) {
         CHECK(setrlimit(limits[i], &limit) == 0);
         long first = blocks_until_none_is_left(5000);
         CHECK(first > 1000);
-        for (int round = 0; round < 2; round++) CHECK(blocks_until_none_is_left(5000) >= first - first / 16);
+        for (int round = 0; round < 2; round++)
+            CHECK(blocks_until_none_is_left(5000) >= first - first / 16);
         limit.rlim_cur = RLIM_INFINITY;
         CHECK(setrlimit(limits[i], &limit) == 0);
     }

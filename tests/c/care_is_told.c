@@ -1,4 +1,4 @@
-// Whether blocks are checked, hardened or sampled is told as the program starts and in each form of statistics.
+// The banner and each format of the statistics name check, harden and sample mode.
 // expect: exit 0
 // check: no it sets EBB_CHECK by itself
 // ways: preload static
@@ -8,7 +8,7 @@
 
 static char said[1 << 16];
 
-/* What this program says on standard error as it runs with these two variables. */
+/* Runs this program with these two variables, and reads its standard error into `said`. */
 static void run(const char *care, const char *value, const char *form, const char *in_form) {
     int pipes[2];
     CHECK(pipe(pipes) == 0);
@@ -23,7 +23,8 @@ static void run(const char *care, const char *value, const char *form, const cha
     }
     close(pipes[1]);
     size_t length = 0;
-    for (ssize_t more; (more = read(pipes[0], said + length, sizeof said - 1 - length)) > 0;) length += (size_t)more;
+    for (ssize_t more; (more = read(pipes[0], said + length, sizeof said - 1 - length)) > 0;)
+        length += (size_t)more;
     said[length] = 0;
     close(pipes[0]);
     int status;

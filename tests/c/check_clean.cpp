@@ -1,4 +1,4 @@
-// Correct code of many kinds runs through; what may be used of a block is what was asked for.
+// Correct code of many kinds runs to its end; the usable size of a block is the requested size.
 // expect: exit 0
 // check: only
 #include "check.h"

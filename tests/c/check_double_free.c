@@ -1,4 +1,4 @@
-// Free of a block twice, where most allocators see nothing: after many others. Who allocated it is said, and who freed it.
+// A double free, 10,000 frees later: the report says who allocated and who freed the block.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "100 bytes, of size class 128, allocated by thread"
 // says: "first freed by thread"

@@ -1,4 +1,4 @@
-// Free of a block twice that is too large for the quarantine.
+// A double free of a block that is too large for the quarantine.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "first freed by thread"
 // check: only

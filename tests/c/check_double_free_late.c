@@ -1,4 +1,4 @@
-// The same when it has long left the quarantine.
+// A double free of a block that left the quarantine long ago.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "first freed by thread"
 // check: only

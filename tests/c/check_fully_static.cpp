@@ -1,5 +1,5 @@
-// A double free in an executable that is static as a whole, whose unwinder is not ready before constructors run, and allocates
-// when it is first asked: found, with all stacks.
+// A double free in a fully static executable is reported with all stacks.
+// There the unwinder is not ready before constructors run, and allocates when it is first called.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "100 bytes, of size class 128, allocated by thread"
 // says: "first freed by thread"

@@ -1,4 +1,4 @@
-// A byte past the end of a block of a heap: seen at the heap's delete.
+// A byte past the end of a heap's block, seen when the heap is deleted.
 // expect: report "ebbmalloc: overflow: 0x"
 // says: "10 bytes, and byte 10 was written (0x07); seen by ebb_heap_delete"
 // ways: dynamic static

@@ -1,4 +1,4 @@
-// A block freed after its heap's delete, and a heap used after it.
+// A block is freed after its heap was deleted.
 // expect: report "ebbmalloc: "
 // says: "passed to free"
 // says: "first freed by thread"

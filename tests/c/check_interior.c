@@ -1,4 +1,4 @@
-// Free of an address within a block: which block that is, is said.
+// Free of an address within a block: the report says which block.
 // expect: report "ebbmalloc: interior pointer: 0x"
 // says: "16 bytes into the block at 0x"
 // says: "100 bytes, of size class 128, allocated by thread"

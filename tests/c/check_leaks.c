@@ -1,4 +1,4 @@
-// What is still held at exit is listed by who allocated it, the most bytes first; the exit code stays.
+// A list of blocks still in use at exit, by call stack, most bytes first; the exit code stays.
 // expect: exit 3
 // says: "ebbmalloc: still held at exit: "
 // says: "  50000 bytes in 5 blocks, allocated here:"

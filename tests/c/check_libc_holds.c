@@ -1,5 +1,6 @@
-// What the C library holds at exit is no leak of the program: buffers of streams, a locale, names of its environment, exit handlers,
-// values of keys, texts of errors, what the loader knows. What the program got by it is one: the copy that strdup made.
+// Memory that the C library holds at exit is not reported as a leak of the program.
+// That is stream buffers, a locale, environment names, exit handlers, values of keys, texts of
+// errors, and data of the loader. A copy by strdup belongs to the program, so it is a leak.
 // expect: exit 0
 // check: only
 // build: gcc -pthread
@@ -23,7 +24,7 @@ static void *waits(void *unused) { return pause(), unused; }
 static void *keeps(void *unused) { return kept = strdup("a copy that the program keeps"), unused; }
 
 static int child(void) {
-    free(OPAQUE(malloc(10))); // Or the static library would not be linked.
+    free(OPAQUE(malloc(10))); // Without a call the static library would not be linked.
     setlocale(LC_ALL, "C.UTF-8");
     printf("hello\n");
     getpwnam("root");
@@ -32,7 +33,8 @@ static int child(void) {
     localtime(&now);
     setenv("A_NAME", "a value", 1);
     for (int i = 0; i < 100; i++) atexit(nothing);
-    for (int i = 0; i < 100; i++) CHECK(pthread_key_create(keys + i, NULL) == 0 && pthread_setspecific(keys[i], keys) == 0);
+    for (int i = 0; i < 100; i++)
+        CHECK(pthread_key_create(keys + i, NULL) == 0 && pthread_setspecific(keys[i], keys) == 0);
     CHECK(strerror(12345) != NULL && strsignal(1000) != NULL);
     CHECK(dlopen("no such library", RTLD_NOW) == NULL);
     pthread_t thread;
@@ -55,9 +57,11 @@ int main(int count, char **arguments) {
     close(pipes[1]);
     static char text[1 << 16];
     size_t length = 0;
-    for (ssize_t more; (more = read(pipes[0], text + length, sizeof text - 1 - length)) > 0;) length += (size_t)more;
+    for (ssize_t more; (more = read(pipes[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)more;
     int status;
-    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+          WEXITSTATUS(status) == 0);
     if (write(STDERR_FILENO, text, length) < 0) return 3;
     CHECK(strstr(text, "still held at exit: 30 bytes in 1 blocks\n") != NULL);
     return 0;

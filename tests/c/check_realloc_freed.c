@@ -1,4 +1,4 @@
-// realloc always moves, so a pointer from before it is seen.
+// Use of a pointer from before a realloc is seen, because realloc always moves in check mode.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "passed to realloc"
 // check: only

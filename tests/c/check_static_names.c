@@ -1,4 +1,4 @@
-// Functions that the program does not export are named, and the engine's own are not shown, however it got into the program.
+// Reports name functions that the program does not export, and hide the engine's own frames.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "ebbmalloc:     #0 0x"
 // says: "(frees_it+0x"

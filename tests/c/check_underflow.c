@@ -1,4 +1,4 @@
-// A byte written before a block's start: seen as damage behind the end of the block before it.
+// A byte before a block's start, seen as damage behind the end of the previous block.
 // expect: report "ebbmalloc: overflow: 0x"
 // says: "seen by exit"
 // check: only

@@ -1,4 +1,4 @@
-// A write to a block that was freed, seen when someone asks for a look.
+// A write to a freed block, seen when the program calls malloc_trim.
 // expect: report "ebbmalloc: write after free: 0x"
 // says: "100 bytes, and byte 40 was written (0x07); seen by malloc_trim"
 // check: only

@@ -1,4 +1,4 @@
-// The same, seen at exit. A read after free is not: it gets the pattern that freed blocks are filled with.
+// A write to a freed block, seen at exit. A read after free goes unseen: it gets the fill pattern.
 // expect: report "ebbmalloc: write after free: 0x"
 // says: "seen by exit"
 // check: only

@@ -1,4 +1,4 @@
-// A sized free that is wrong by one byte within the same size class.
+// A sized free with a size that is wrong by one byte but within the same size class.
 // expect: report "ebbmalloc: wrong size: 0x"
 // says: "passed to free as a block of 98 bytes; it has 99"
 // ways: dynamic static

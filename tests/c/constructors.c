@@ -1,5 +1,5 @@
-// Allocation before main: in the earliest constructors of the program and of a library that it links to.
-// The block that a constructor made is still good in main, and in the last destructor.
+// Allocation before main, in the earliest constructors of the program and of a linked library.
+// A block that the constructor allocated is intact in main and in the last destructor.
 // expect: exit 0
 // plugin: link
 #include "check.h"

@@ -1,4 +1,4 @@
-// The containers, strings and shared pointers of the standard library, in several threads that hand over.
+// Containers, strings and shared pointers of libstdc++ and libc++, passed between threads.
 // expect: exit 0
 // check: no takes 16 s in check mode; check_clean.cpp is a shorter one
 // build: g++
@@ -20,7 +20,9 @@ using Shared = std::shared_ptr<std::vector<std::string>>;
 static std::mutex lock;
 static std::deque<Shared> exchange;
 
-static std::string word(unsigned number) { return std::string(number % 90, char('a' + number % 26)) + std::to_string(number); }
+static std::string word(unsigned number) {
+    return std::string(number % 90, char('a' + number % 26)) + std::to_string(number);
+}
 
 static std::size_t work(unsigned seed) {
     std::map<std::string, unsigned> ordered;

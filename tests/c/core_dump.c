@@ -1,5 +1,5 @@
-// Processes that are killed at work: nobody else is harmed, and a core dump has the size of what is in use, not of what
-// is reserved.
+// A core dump has the size of memory in use, not of reserved addresses.
+// Killing processes while they allocate harms no other process.
 // expect: exit 0
 // ways: preload static
 #include "check.h"
@@ -41,7 +41,7 @@ static void killed_at_work(void) {
     }
 }
 
-// Bytes of the maps that a core dump has whole: anonymous ones in which anything was ever stored.
+// Returns how many bytes of the maps a core dump has: anonymous maps in which anything was stored.
 static long dumped(void) {
     FILE *maps = fopen("/proc/self/smaps", "r");
     CHECK(maps != NULL);
@@ -50,7 +50,8 @@ static long dumped(void) {
     while (fgets(line, sizeof line, maps)) {
         sscanf(line, "Size: %ld kB", &size);
         sscanf(line, "Anonymous: %ld kB", &anonymous);
-        if (strncmp(line, "VmFlags:", 8) == 0 && anonymous > 0 && strstr(line, " dd") == NULL) sum += size * 1024;
+        if (strncmp(line, "VmFlags:", 8) == 0 && anonymous > 0 && strstr(line, " dd") == NULL)
+            sum += size * 1024;
     }
     fclose(maps);
     return sum;
@@ -58,7 +59,8 @@ static long dumped(void) {
 
 static void work_and_abort(void) {
     struct rlimit most = {RLIM_INFINITY, RLIM_INFINITY};
-    if (getrlimit(RLIMIT_CORE, &most) == 0) most.rlim_cur = most.rlim_max, setrlimit(RLIMIT_CORE, &most);
+    if (getrlimit(RLIMIT_CORE, &most) == 0)
+        most.rlim_cur = most.rlim_max, setrlimit(RLIMIT_CORE, &most);
     for (int i = 0; i < 20; i++) {
         char *block = malloc(MIB);
         CHECK(block != NULL);
@@ -72,7 +74,7 @@ static void work_and_abort(void) {
     abort();
 }
 
-// Whether cores become files here; else only the maps are looked at.
+// Returns whether cores become files here. Otherwise the test looks only at the maps.
 static int cores_are_files(void) {
     char pattern[256] = "";
     int file = open("/proc/sys/kernel/core_pattern", O_RDONLY);
@@ -98,8 +100,8 @@ int main(void) {
         struct stat file;
         if (stat(core, &file) == 0) {
             found = 1;
-            fprintf(stderr, "a core of %ld MiB, %ld MiB of them on disk\n", (long)file.st_size / MIB,
-                    (long)file.st_blocks * 512 / MIB);
+            fprintf(stderr, "a core of %ld MiB, %ld MiB of them on disk\n",
+                    (long)file.st_size / MIB, (long)file.st_blocks * 512 / MIB);
             CHECK(file.st_size > 20L * MIB && file.st_size < 256L * MIB);
             CHECK(unlink(core) == 0);
         }

@@ -1,4 +1,4 @@
-// The library keeps no file open, but for one copy of standard error where statistics are to be printed at exit.
+// The library keeps no file open, except a copy of standard error to print statistics at exit.
 // expect: exit 0
 // harden: too
 // check: no its messages need that copy as well
@@ -9,7 +9,8 @@
 
 static int open_files(void) {
     int count = 0;
-    for (int descriptor = 3; descriptor < 1024; descriptor++) count += fcntl(descriptor, F_GETFD) != -1;
+    for (int descriptor = 3; descriptor < 1024; descriptor++)
+        count += fcntl(descriptor, F_GETFD) != -1;
     return count;
 }
 

@@ -1,4 +1,4 @@
-// Libraries that allocate when loaded and unloaded, again and again, in several threads.
+// Several threads open and close libraries that allocate in constructors and destructors.
 // expect: exit 0
 // plugin: load
 #include "check.h"

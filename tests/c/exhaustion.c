@@ -1,4 +1,4 @@
-// Under a limit of address space memory runs out with NULL and ENOMEM, and comes back when freed.
+// Under RLIMIT_AS memory runs out with NULL and ENOMEM, and freed memory can be allocated again.
 // expect: exit 0
 // ways: preload static
 // check: no what is reserved for check mode is missing from the address space that it measures
@@ -11,7 +11,7 @@
 
 enum { MOST = 2 << 20 };
 
-// Takes blocks until there are no more, then frees them all. Returns how many bytes there were.
+// Allocates until it fails, then frees all blocks. Returns how many bytes there were.
 static size_t exhaust(size_t size) {
     static void *blocks[MOST];
     size_t count = 0;
@@ -59,8 +59,8 @@ int main(void) {
             size_t got = exhaust(sizes[i]);
             if (first == 0) first = got;
             CHECK(first >= 40 << 20);
-            // Whatever the size, a good part of what there was must be there again. Not all: the last
-            // blocks in caches pin spans, and what is allocated between those stays apart.
+            // For each size, a good part of the memory must be available again. Not all of it: the
+            // last blocks in caches pin spans, and memory between those cannot join.
             CHECK(got >= first / 3 * 2);
         }
     pthread_t thread;

@@ -1,7 +1,8 @@
-// Each system call that gives memory is refused once, or from then on: NULL and ENOMEM, and no block is harmed.
+// Each system call that gives memory is refused, once or from then on.
+// malloc then returns NULL and ENOMEM, and all blocks stay intact.
 // expect: exit 0
 // ways: preload static
-// A seccomp filter traps these calls, and the handler of its signal makes them again or refuses them. No root is needed.
+// A seccomp filter traps these calls; its signal handler repeats or refuses them. No root needed.
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -17,10 +18,11 @@
 #include <sys/wait.h>
 #include <ucontext.h>
 
-// The filter lets through what comes from here.
+// The filter allows calls from this function.
 __asm__(".text\n"
         ".globl again\n"
-        "again: mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n mov %r8, %r10\n mov %r9, %r8\n"
+        "again: mov %rdi, %rax\n mov %rsi, %rdi\n mov %rdx, %rsi\n mov %rcx, %rdx\n"
+        "mov %r8, %r10\n mov %r9, %r8\n"
         "mov 8(%rsp), %r9\n syscall\n"
         ".globl again_end\n"
         "again_end: ret\n");
@@ -38,11 +40,12 @@ static void trapped(int signal, siginfo_t *info, void *context) {
         registers[REG_RAX] = -ENOMEM;
         return;
     }
-    registers[REG_RAX] = again(info->si_syscall, registers[REG_RDI], registers[REG_RSI], registers[REG_RDX],
-                               registers[REG_R10], registers[REG_R8], registers[REG_R9]);
+    registers[REG_RAX] =
+        again(info->si_syscall, registers[REG_RDI], registers[REG_RSI], registers[REG_RDX],
+              registers[REG_R10], registers[REG_R8], registers[REG_R9]);
 }
 
-// Traps the calls of all threads that there are.
+// Installs the filter in all threads.
 static void set_trap(void) {
     struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSYS, &action, NULL) == 0);
@@ -51,7 +54,11 @@ static void set_trap(void) {
 #define IF(value, then, otherwise) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, then, otherwise)
     struct sock_filter filter[] = {
         LOAD(nr),
-        IF(SYS_mmap, 4, 0), IF(SYS_munmap, 3, 0), IF(SYS_mprotect, 2, 0), IF(SYS_madvise, 1, 0), IF(SYS_mremap, 0, 4),
+        IF(SYS_mmap, 4, 0),
+        IF(SYS_munmap, 3, 0),
+        IF(SYS_mprotect, 2, 0),
+        IF(SYS_madvise, 1, 0),
+        IF(SYS_mremap, 0, 4),
         LOAD(instruction_pointer),
         IF((uint32_t)end, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer) + 4),
@@ -66,7 +73,7 @@ static void set_trap(void) {
 
 enum { KEPT = 48, STEPS = 150, THREADS = 2 };
 
-// A block, or NULL for a reason: that a call was refused.
+// Checks that a block is NULL only after a call was refused.
 static void *checked(void *block, size_t size) {
     if (block == NULL && size) {
         CHECK(errno == ENOMEM);
@@ -92,7 +99,9 @@ static void work(uint32_t state) {
         case 2:
             new = checked(realloc(old, size), size);
             if (new == NULL) continue;
-            if (old) CHECK(intact_sample(new, size < kept[slot].size ? size : kept[slot].size, kept[slot].size, slot));
+            if (old)
+                CHECK(intact_sample(new, size < kept[slot].size ? size : kept[slot].size,
+                                    kept[slot].size, slot));
             break;
         case 3:
             new = checked(calloc(1, size), size);
@@ -108,7 +117,8 @@ static void work(uint32_t state) {
         kept[slot].bytes = new, kept[slot].size = size;
     }
     for (unsigned slot = 0; slot < KEPT; slot++) {
-        if (kept[slot].bytes) CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
+        if (kept[slot].bytes)
+            CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
         errno = 4321;
         free(kept[slot].bytes);
         CHECK(errno == 4321);
@@ -121,7 +131,7 @@ static void *thread(void *number) {
     pthread_barrier_wait(&trap_is_set);
     work(7 + (uint32_t)(uintptr_t)number);
     pthread_barrier_wait(&done);
-    // The C library ends threads with signals blocked, which a trap cannot be.
+    // The C library ends threads with signals blocked, and a trap needs its signal.
     pause();
     return NULL;
 }
@@ -137,14 +147,15 @@ static void child(int threaded) {
     if (threaded) pthread_barrier_wait(&trap_is_set);
     work(5);
     if (threaded) pthread_barrier_wait(&done);
-    // Nothing is refused any more: what was tried in vain goes now, and all can be had.
+    // Nothing is refused any more: the calls that failed succeed now, and all memory is available.
     to = 0;
     malloc_trim(0);
     refused = 0;
     work(9);
 }
 
-// How many calls there were, and how many of them were refused, in a child that has these refused.
+// Runs a child in which calls `first` to `end` are refused. Returns how many calls were made and
+// refused.
 static long run(int threaded, long first, long end, long *hit) {
     static long *shared;
     if (!shared) {
@@ -162,7 +173,8 @@ static long run(int threaded, long first, long end, long *hit) {
     int status;
     CHECK(waitpid(pid, &status, 0) == pid);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fprintf(stderr, "calls %ld to %ld, %s threads: status %#x\n", first, end, threaded ? "with" : "without", status);
+        fprintf(stderr, "calls %ld to %ld, %s threads: status %#x\n", first, end,
+                threaded ? "with" : "without", status);
         exit(1);
     }
     *hit += 1;
@@ -171,7 +183,7 @@ static long run(int threaded, long first, long end, long *hit) {
 
 int main(int count, char **arguments) {
     (void)count;
-    // The calls of the scavenger would be counted too, when it happens to make them.
+    // The scavenger's calls would be counted too, and when it makes them depends on time.
     if (getenv("EBB_SCAVENGER") == NULL) {
         setenv("EBB_SCAVENGER", "0", 1);
         execv("/proc/self/exe", arguments);

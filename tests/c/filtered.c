@@ -1,6 +1,7 @@
-// Under a filter of system calls that knows only what allocators need, installed at any time and in any thread, the library makes no other
-// call. That holds while blocks come and go, while threads start and end, and in the library's own thread. It also starts and works under the
-// list of systemd's `SystemCallFilter=@system-service`.
+// The library makes only the system calls that allocators need.
+// A seccomp filter checks this. It is installed at any time and in any thread: while blocks come
+// and go, while threads start and end, and in the scavenger. The library also starts and works
+// under systemd's list `SystemCallFilter=@system-service`.
 // expect: exit 0
 // ways: preload
 // check: no it asks for the number of each new thread
@@ -22,46 +23,66 @@
 #include <sys/wait.h>
 #include <time.h>
 
-enum { THREADS = 3, BLOCKS = 300, ROUNDS = 4, MIX = 300000, LARGE = 3 << 20, PAUSE_MS = 450, CALLS_MAX = 400 };
+enum {
+    THREADS = 3,
+    BLOCKS = 300,
+    ROUNDS = 4,
+    MIX = 300000,
+    LARGE = 3 << 20,
+    PAUSE_MS = 450,
+    CALLS_MAX = 400
+};
 #define KEPT (20 << 20)
 #define ERRNO(error) (SECCOMP_RET_ERRNO | (error))
 
 /* What allocators need, and what ends a thread or a process. */
-static const int own[] = {SYS_mmap, SYS_munmap, SYS_mremap, SYS_mprotect, SYS_madvise, SYS_futex, SYS_exit, SYS_exit_group, SYS_write,
-                          SYS_rt_sigreturn};
-/* What the C library does to start a thread, and to end one. */
-static const int threads[] = {SYS_clone, SYS_clone3, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_rt_sigaction};
-/* And to fork; harden mode has new random numbers in the child. */
-static const int forks[] = {SYS_clone, SYS_wait4, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_getrandom};
+static const int own[] = {SYS_mmap,  SYS_munmap, SYS_mremap,     SYS_mprotect, SYS_madvise,
+                          SYS_futex, SYS_exit,   SYS_exit_group, SYS_write,    SYS_rt_sigreturn};
+/* The C library's calls to start and end a thread. */
+static const int threads[] = {SYS_clone, SYS_clone3,         SYS_set_robust_list,
+                              SYS_rseq,  SYS_rt_sigprocmask, SYS_rt_sigaction};
+/* The calls for a fork; in harden mode the child reads new random numbers. */
+static const int forks[] = {SYS_clone, SYS_wait4,          SYS_set_robust_list,
+                            SYS_rseq,  SYS_rt_sigprocmask, SYS_getrandom};
 
-/* systemd.exec(5): the group and those in it, as far as they have numbers in all architectures, or here. */
+/* systemd.exec(5): @system-service and its groups, without calls that have no number here. */
 static const int service[] = {
     /* @default */
-    SYS_brk, SYS_clock_getres, SYS_clock_gettime, SYS_clock_nanosleep, SYS_execve, SYS_exit, SYS_exit_group, SYS_futex, SYS_get_robust_list,
-    SYS_getegid, SYS_geteuid, SYS_getgid, SYS_getgroups, SYS_getpgid, SYS_getpid, SYS_getppid, SYS_getrandom, SYS_getresgid, SYS_getresuid,
-    SYS_getsid, SYS_gettid, SYS_gettimeofday, SYS_getuid, SYS_membarrier, SYS_mmap, SYS_mprotect, SYS_munmap, SYS_nanosleep, SYS_prlimit64,
-    SYS_restart_syscall, SYS_rseq, SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_set_robust_list, SYS_set_tid_address,
+    SYS_brk, SYS_clock_getres, SYS_clock_gettime, SYS_clock_nanosleep, SYS_execve, SYS_exit,
+    SYS_exit_group, SYS_futex, SYS_get_robust_list, SYS_getegid, SYS_geteuid, SYS_getgid,
+    SYS_getgroups, SYS_getpgid, SYS_getpid, SYS_getppid, SYS_getrandom, SYS_getresgid,
+    SYS_getresuid, SYS_getsid, SYS_gettid, SYS_gettimeofday, SYS_getuid, SYS_membarrier, SYS_mmap,
+    SYS_mprotect, SYS_munmap, SYS_nanosleep, SYS_prlimit64, SYS_restart_syscall, SYS_rseq,
+    SYS_rt_sigreturn, SYS_sched_getaffinity, SYS_sched_yield, SYS_set_robust_list,
+    SYS_set_tid_address,
     /* @aio, @basic-io, @file-system, @io-event */
-    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_lseek, SYS_close, SYS_dup, SYS_dup3, SYS_openat, SYS_fstat,
-    SYS_newfstatat, SYS_statx, SYS_faccessat, SYS_faccessat2, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl, SYS_mkdirat, SYS_unlinkat,
-    SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait, SYS_eventfd2,
+    SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_pread64, SYS_pwrite64, SYS_lseek, SYS_close,
+    SYS_dup, SYS_dup3, SYS_openat, SYS_fstat, SYS_newfstatat, SYS_statx, SYS_faccessat,
+    SYS_faccessat2, SYS_readlinkat, SYS_getdents64, SYS_getcwd, SYS_fcntl, SYS_mkdirat,
+    SYS_unlinkat, SYS_ppoll, SYS_pselect6, SYS_epoll_create1, SYS_epoll_ctl, SYS_epoll_pwait,
+    SYS_eventfd2,
     /* @ipc, @memlock, @network-io, @process, @resources, @setuid, @signal, @sync, @timer */
-    SYS_pipe2, SYS_memfd_create, SYS_mlock, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_socket, SYS_connect, SYS_sendto, SYS_recvfrom,
-    SYS_clone, SYS_clone3, SYS_kill, SYS_tgkill, SYS_tkill, SYS_wait4, SYS_waitid, SYS_prctl, SYS_getrusage, SYS_setrlimit, SYS_sched_setaffinity,
-    SYS_sched_setscheduler, SYS_sched_setparam, SYS_setpriority, SYS_setuid, SYS_setgid, SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_sigaltstack,
-    SYS_rt_sigpending, SYS_rt_sigtimedwait, SYS_fsync, SYS_timer_create, SYS_timer_settime, SYS_setitimer,
-    /* And what is in the group by itself. */
-    SYS_capget, SYS_copy_file_range, SYS_fadvise64, SYS_flock, SYS_getcpu, SYS_getpriority, SYS_ioctl, SYS_madvise, SYS_mremap, SYS_personality,
-    SYS_readahead, SYS_sched_getparam, SYS_sched_getscheduler, SYS_sysinfo, SYS_umask, SYS_uname,
+    SYS_pipe2, SYS_memfd_create, SYS_mlock, SYS_munlock, SYS_mlockall, SYS_munlockall, SYS_socket,
+    SYS_connect, SYS_sendto, SYS_recvfrom, SYS_clone, SYS_clone3, SYS_kill, SYS_tgkill, SYS_tkill,
+    SYS_wait4, SYS_waitid, SYS_prctl, SYS_getrusage, SYS_setrlimit, SYS_sched_setaffinity,
+    SYS_sched_setscheduler, SYS_sched_setparam, SYS_setpriority, SYS_setuid, SYS_setgid,
+    SYS_rt_sigaction, SYS_rt_sigprocmask, SYS_sigaltstack, SYS_rt_sigpending, SYS_rt_sigtimedwait,
+    SYS_fsync, SYS_timer_create, SYS_timer_settime, SYS_setitimer,
+    /* Calls that @system-service names itself. */
+    SYS_capget, SYS_copy_file_range, SYS_fadvise64, SYS_flock, SYS_getcpu, SYS_getpriority,
+    SYS_ioctl, SYS_madvise, SYS_mremap, SYS_personality, SYS_readahead, SYS_sched_getparam,
+    SYS_sched_getscheduler, SYS_sysinfo, SYS_umask, SYS_uname,
 #ifdef __x86_64__
-    SYS_arch_prctl, SYS_access, SYS_open, SYS_stat, SYS_poll, SYS_pipe, SYS_vfork, SYS_fork, SYS_getrlimit, SYS_time, SYS_dup2, SYS_readlink,
+    SYS_arch_prctl, SYS_access, SYS_open, SYS_stat, SYS_poll, SYS_pipe, SYS_vfork, SYS_fork,
+    SYS_getrlimit, SYS_time, SYS_dup2, SYS_readlink,
 #endif
 };
 
 /* Adds calls to a filter. */
 static size_t allow(struct sock_filter *filter, size_t length, const int *calls, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+        filter[length++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
         filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
     CHECK(length + 1 < CALLS_MAX);
@@ -71,16 +92,18 @@ static size_t allow(struct sock_filter *filter, size_t length, const int *calls,
 
 enum calls { OWN, AND_THREADS, AND_FORKS, SERVICE };
 
-/* Installs a filter that does this with all other calls: of the calling thread, or of all. */
+/* Installs a filter that answers all other calls with `otherwise`, in this thread or in all. */
 static void install(enum calls which, unsigned otherwise, int all) {
-    struct sock_filter filter[CALLS_MAX] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    struct sock_filter filter[CALLS_MAX] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     size_t length = which == SERVICE ? ALLOW(filter, 1, service) : ALLOW(filter, 1, own);
     if (which == AND_THREADS) length = ALLOW(filter, length, threads);
     if (which == AND_FORKS) length = ALLOW(filter, length, forks);
     filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, otherwise);
     struct sock_fprog program = {(unsigned short)length, filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, all ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program) != 0) {
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, all ? SECCOMP_FILTER_FLAG_TSYNC : 0,
+                &program) != 0) {
         fprintf(stderr, "no filters of system calls here: %s\n", strerror(errno));
         _exit(77);
     }
@@ -98,10 +121,11 @@ static void told(int signal_number, siginfo_t *info, void *context) {
 /* Sleeps by a call that all filters here allow. */
 static void pause_ms(int ms) {
     static atomic_int word;
-    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){.tv_nsec = ms * 1000000L}, NULL, 0);
+    syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &(struct timespec){.tv_nsec = ms * 1000000L},
+            NULL, 0);
 }
 
-/* Blocks of all sizes, vectors that grow, and blocks that other threads free. */
+/* Allocates blocks of all sizes, grows vectors, and frees blocks of other threads. */
 static void work(unsigned seed) {
     static _Atomic(void *) shared[BLOCKS];
     uint32_t state = seed * 2654435761u + 1;
@@ -162,19 +186,23 @@ static void run(enum when when, unsigned otherwise) {
         break;
     case BEFORE_THREADS:
         install(AND_THREADS, otherwise, 0);
-        for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&started[i], NULL, work_now, (void *)i) == 0);
+        for (uintptr_t i = 0; i < THREADS; i++)
+            CHECK(pthread_create(&started[i], NULL, work_now, (void *)i) == 0);
         break;
     case AFTER_THREADS:
     case AFTER_THREADS_ALL:
-        CHECK(pthread_barrier_init(&ready, NULL, THREADS + 1) == 0 && pthread_barrier_init(&installed, NULL, THREADS + 1) == 0);
-        for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&started[i], NULL, work_later, (void *)i) == 0);
+        CHECK(pthread_barrier_init(&ready, NULL, THREADS + 1) == 0 &&
+              pthread_barrier_init(&installed, NULL, THREADS + 1) == 0);
+        for (uintptr_t i = 0; i < THREADS; i++)
+            CHECK(pthread_create(&started[i], NULL, work_later, (void *)i) == 0);
         pthread_barrier_wait(&ready);
         install(AND_THREADS, otherwise, when == AFTER_THREADS_ALL);
         pthread_barrier_wait(&installed);
         break;
     case ONE_THREAD:
         for (int i = 0; i < THREADS; i++)
-            CHECK(pthread_create(&started[i], NULL, i ? work_now : work_alone, (void *)(uintptr_t)otherwise) == 0);
+            CHECK(pthread_create(&started[i], NULL, i ? work_now : work_alone,
+                                 (void *)(uintptr_t)otherwise) == 0);
         break;
     default: {
         install(AND_FORKS, otherwise, 0);
@@ -187,7 +215,7 @@ static void run(enum when when, unsigned otherwise) {
     }
     if (when != ALONE && when != FORKS)
         for (int i = 0; i < THREADS; i++) CHECK(pthread_join(started[i], NULL) == 0);
-    /* Until the library's thread, or a round within a free, has looked after what is left. */
+    /* Waits until the scavenger, or a round within a free, has purged. */
     free(kept);
     pause_ms(PAUSE_MS);
     work(3);
@@ -196,20 +224,26 @@ static void run(enum when when, unsigned otherwise) {
     end(0);
 }
 
-/* What the filter does with other calls, and how many of the ways to install it are tried with that. */
-static const struct { const char *name; unsigned otherwise, whens; } actions[] = {
-    {"trap", SECCOMP_RET_TRAP, WHENS}, {"kill the process", SECCOMP_RET_KILL_PROCESS, WHENS},
-    {"kill the thread", SECCOMP_RET_KILL_THREAD, BEFORE_THREADS}, {"EPERM", ERRNO(EPERM), AFTER_THREADS},
-    {"ENOSYS", ERRNO(ENOSYS), AFTER_THREADS}};
+/* How the filter answers other calls, and how many of the ways to install it are tried. */
+static const struct {
+    const char *name;
+    unsigned otherwise, whens;
+} actions[] = {
+    {"trap", SECCOMP_RET_TRAP, WHENS},
+    {"kill the process", SECCOMP_RET_KILL_PROCESS, WHENS},
+    {"kill the thread", SECCOMP_RET_KILL_THREAD, BEFORE_THREADS},
+    {"EPERM", ERRNO(EPERM), AFTER_THREADS},
+    {"ENOSYS", ERRNO(ENOSYS), AFTER_THREADS},
+};
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
-/* Runs this in a child. */
+/* Runs this part in a child. */
 static pid_t start(enum when when, unsigned otherwise, char *self) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child != 0) return child;
     if (self == NULL) run(when, otherwise);
-    /* Statistics make calls of their own, at the end. */
+    /* Statistics would make further calls at exit. */
     unsetenv("EBB_STATS");
     install(SERVICE, otherwise, 0);
     execl("/proc/self/exe", self, "service", (char *)NULL);
@@ -228,7 +262,8 @@ static void wait_for(pid_t child, const char *name, unsigned when) {
 int main(int argc, char **argv) {
     if (argc > 1) {
         pthread_t thread;
-        CHECK(pthread_create(&thread, NULL, work_now, NULL) == 0 && pthread_join(thread, NULL) == 0);
+        CHECK(pthread_create(&thread, NULL, work_now, NULL) == 0 &&
+              pthread_join(thread, NULL) == 0);
         work(1);
         return 0;
     }
@@ -236,9 +271,11 @@ int main(int argc, char **argv) {
     CHECK(sigaction(SIGSYS, &action, NULL) == 0);
     pid_t children[ACTIONS][WHENS], service_child = start(WHENS, SECCOMP_RET_KILL_PROCESS, argv[0]);
     for (int i = 0; i < ACTIONS; i++)
-        for (unsigned when = 0; when < actions[i].whens; when++) children[i][when] = start(when, actions[i].otherwise, NULL);
+        for (unsigned when = 0; when < actions[i].whens; when++)
+            children[i][when] = start(when, actions[i].otherwise, NULL);
     wait_for(service_child, "as a service", WHENS);
     for (int i = 0; i < ACTIONS; i++)
-        for (unsigned when = 0; when < actions[i].whens; when++) wait_for(children[i][when], actions[i].name, when);
+        for (unsigned when = 0; when < actions[i].whens; when++)
+            wait_for(children[i][when], actions[i].name, when);
     return 0;
 }

@@ -1,4 +1,4 @@
-// What other threads had cached at a fork is not lost in the child: trimming, or its own threads, find it.
+// Blocks in other threads' caches at a fork are not lost: the child's trim or threads find them.
 // expect: exit 0
 // harden: too
 #include "check.h"
@@ -12,7 +12,8 @@ static pthread_barrier_t cached, end;
 
 static void use(void) {
     static __thread void *blocks[BLOCKS];
-    for (int i = 0; i < BLOCKS; i++) CHECK((blocks[i] = malloc((size_t)(100 + i % SIZES * 50))) != NULL);
+    for (int i = 0; i < BLOCKS; i++)
+        CHECK((blocks[i] = malloc((size_t)(100 + i % SIZES * 50))) != NULL);
     for (int i = 0; i < BLOCKS; i++) free(blocks[i]);
 }
 
@@ -35,8 +36,8 @@ static void child(void) {
     for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     use();
     malloc_trim(0);
-    // Caches per thread: all of them are empty, so there are only free blocks beside those in use. Caches that
-    // threads share may be other threads' by now, in which case nobody trims them.
+    // With a cache for each thread, all are empty: only free blocks beside those in use remain.
+    // Caches that threads share may belong to other threads by now, and are not trimmed then.
     const char *mode = getenv("EBB_MODE");
     if (mode != NULL && strcmp(mode, "thread") == 0) CHECK(mallinfo2().fordblks < 1 << 20);
     use();

@@ -1,5 +1,5 @@
-// A process with one thread forks in a signal handler that interrupted malloc or free: both processes go on with that. (glibc
-// allows it; POSIX no longer does since 2024.)
+// A process with one thread forks in a signal handler that interrupted malloc or free.
+// Both processes continue that call. glibc allows it; POSIX.1-2024 no longer does.
 // expect: exit 0
 // ways: preload static
 // harden: too
@@ -40,7 +40,7 @@ int main(void) {
         int i = (int)(random32(&seed) % BLOCKS);
         CHECK(blocks[i] == NULL || intact(blocks[i], sizes[i] < 64 ? sizes[i] : 64, (unsigned)i));
         free(blocks[i]);
-        /* Mostly what goes past caches. */
+        /* Mostly sizes that bypass the caches. */
         sizes[i] = random32(&seed) % 4 ? 1 + random32(&seed) % 200000 : 1 + random32(&seed) % 500;
         blocks[i] = malloc(sizes[i]);
         CHECK(blocks[i] != NULL);

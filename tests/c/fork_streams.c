@@ -1,5 +1,6 @@
-// fork while others read streams, which allocates, and flush all of them: nobody waits for ever. A fork needs the locks
-// of the streams' list and of the allocator, and fflush(NULL) waits for streams whose readers wait for memory.
+// fork does not deadlock with threads that read and flush streams, which allocates.
+// A fork takes the locks of the stream list and of the allocator, and fflush(NULL) waits for
+// streams whose readers wait for memory.
 // expect: exit 0
 #define _GNU_SOURCE
 #include "check.h"
@@ -16,9 +17,10 @@ static void *fork_often(void *none) {
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            // The child may use the streams as well.
+            // The child may use the streams too.
             FILE *file = fopen("/dev/null", "w");
-            CHECK(file != NULL && fputs("child", file) >= 0 && fclose(file) == 0 && fflush(NULL) == 0);
+            CHECK(file != NULL && fputs("child", file) >= 0 && fclose(file) == 0 &&
+                  fflush(NULL) == 0);
             _exit(0);
         }
         int status;
@@ -43,7 +45,7 @@ static void *read_lines(void *none) {
 }
 
 static void *flush(void *none) {
-    // The locks are not fair: leaves them to others now and then.
+    // The locks are not fair: this thread pauses so that others get them.
     for (; !__atomic_load_n(&stop, __ATOMIC_RELAXED); usleep(100)) CHECK(fflush(NULL) == 0);
     return none;
 }
@@ -55,8 +57,10 @@ int main(void) {
     int file = mkstemp(name);
     CHECK(file >= 0 && write(file, line, LINE) == LINE && close(file) == 0);
     pthread_t forkers[FORKERS], others[READERS + 1];
-    for (int i = 0; i <= READERS; i++) CHECK(pthread_create(&others[i], NULL, i ? read_lines : flush, NULL) == 0);
-    for (int i = 0; i < FORKERS; i++) CHECK(pthread_create(&forkers[i], NULL, fork_often, NULL) == 0);
+    for (int i = 0; i <= READERS; i++)
+        CHECK(pthread_create(&others[i], NULL, i ? read_lines : flush, NULL) == 0);
+    for (int i = 0; i < FORKERS; i++)
+        CHECK(pthread_create(&forkers[i], NULL, fork_often, NULL) == 0);
     for (int i = 0; i < FORKERS; i++) CHECK(pthread_join(forkers[i], NULL) == 0);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     for (int i = 0; i <= READERS; i++) CHECK(pthread_join(others[i], NULL) == 0);

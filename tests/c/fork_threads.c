@@ -1,4 +1,4 @@
-// fork while other threads allocate: parent and child both go on, the child with threads of its own.
+// fork while other threads allocate: both processes continue, the child with new threads.
 // expect: exit 0
 // check: no takes 14 s in check mode; fork_caches.c is a shorter one
 #include "check.h"
@@ -18,7 +18,7 @@ static void churn(uint32_t seed, int steps) {
     for (int step = 0; step < steps; step++) {
         unsigned slot = random32(&state) % KEPT;
         if (kept[slot].bytes) CHECK(intact(kept[slot].bytes, kept[slot].size, slot));
-        // Never none: realloc would free.
+        // Never 0 bytes, for which realloc frees.
         size_t size = 1 + random_size(&state) % 20000;
         if (step % 5 == 0) {
             CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
@@ -42,12 +42,13 @@ static void *briefly(void *seed) {
 }
 
 static void child(int number) {
-    // A hang in the child must not leave it behind.
+    // If the child hangs, it must not outlive the test.
     alarm(20);
     churn((uint32_t)number + 77, 150);
     if (number % 4 == 0) {
         pthread_t threads[3];
-        for (uintptr_t i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, briefly, (void *)(i + 5)) == 0);
+        for (uintptr_t i = 0; i < 3; i++)
+            CHECK(pthread_create(&threads[i], NULL, briefly, (void *)(i + 5)) == 0);
         for (int i = 0; i < 3; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     }
     if (number % 50 == 0) {
@@ -63,7 +64,8 @@ static void child(int number) {
 
 int main(void) {
     pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
     int forks = getenv("LONG") ? LONG_FORKS : FORKS;
     for (int i = 0; i < forks; i++) {
         churn((uint32_t)i + 1, 20);

@@ -1,5 +1,5 @@
-// Memory is given back from under threads at work, by several at once, while the process forks; each child finds its heap
-// whole, and gives back too.
+// Several threads trim while others allocate and the process forks.
+// Each child finds its heap intact, and trims too.
 // expect: exit 0
 // ways: preload static
 // check: no takes a minute in check mode on a busy machine
@@ -31,7 +31,8 @@ static void *work(void *number) {
     uint32_t state = (uint32_t)(uintptr_t)number * 7919 + 1;
     void **kept = calloc(KEPT, sizeof *kept);
     CHECK(kept != NULL);
-    while (!__atomic_load_n(&over, __ATOMIC_RELAXED)) churn(kept, &state, (unsigned)(uintptr_t)number);
+    while (!__atomic_load_n(&over, __ATOMIC_RELAXED))
+        churn(kept, &state, (unsigned)(uintptr_t)number);
     for (int i = 0; i < KEPT; i++) free(kept[i]);
     free(kept);
     return NULL;

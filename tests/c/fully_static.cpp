@@ -1,4 +1,4 @@
-// The containers again, in an executable that is static as a whole, C library included.
+// containers.cpp in a fully static executable, C library included.
 // expect: exit 0
 // build: g++ -static
 // ways: static

@@ -1,6 +1,7 @@
-// Near the limit of its control group a program gives free memory back, rather than being killed: what is free here lies
-// in pieces too small for what is asked for next. By version 2 of control groups the limit may be one beyond which the kernel
-// does not kill, but slows down. Needs root, and groups whose memory can be limited.
+// Near its control group's limit a process returns free memory to the kernel, and is not killed.
+// The free memory lies in pieces smaller than the next requests. In version 2 of control groups the
+// limit may be one above which the kernel slows the process down instead. Needs root, and control
+// groups with a memory controller.
 // expect: exit 0
 // check: no what check mode holds back counts as well
 // ways: preload
@@ -11,7 +12,14 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-enum { LIMIT_MIB = 64, PIECES = 450, PIECE = 100 << 10, LARGE = 80, LARGER = 300 << 10, ROUNDS = 10 };
+enum {
+    LIMIT_MIB = 64,
+    PIECES = 450,
+    PIECE = 100 << 10,
+    LARGE = 80,
+    LARGER = 300 << 10,
+    ROUNDS = 10
+};
 
 static int first; /* version 1 */
 static char group[100];
@@ -54,7 +62,7 @@ static void work(void) {
     }
 }
 
-/* How often the group has been slowed down. */
+/* Returns how often the kernel has throttled the group. */
 static int slowed_down(void) {
     char path[300], line[100];
     int times = -1;
@@ -68,7 +76,8 @@ static int slowed_down(void) {
 
 static void test(char *self, const char *which) {
     int slow = !strcmp(which, "slow");
-    snprintf(group, sizeof group, "/sys/fs/cgroup/%sebbmalloc-%d", first ? "memory/" : "", (int)getpid());
+    snprintf(group, sizeof group, "/sys/fs/cgroup/%sebbmalloc-%d", first ? "memory/" : "",
+             (int)getpid());
     if (mkdir(group, 0755) != 0) skip(group);
     int limited = limit_to(slow ? "memory.high" : "memory.max", LIMIT_MIB);
     write_file(group, first ? "memory.swappiness" : "memory.swap.max", "0");
@@ -81,7 +90,7 @@ static void test(char *self, const char *which) {
     int status = 0, times = 0;
     CHECK(child < 0 || waitpid(child, &status, 0) == child);
     if (limited && slow) times = slowed_down();
-    /* The kernel may take a moment to see that nobody is there any more. */
+    /* The kernel may take a moment to see that the group is empty. */
     for (int tries = 0; rmdir(group) != 0 && tries < 100; tries++) usleep(10000);
     if (!limited) skip("no limit may be set");
     fprintf(stderr, "%s: status %x, slowed down %d times\n", which, status, times);

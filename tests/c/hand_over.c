@@ -1,4 +1,4 @@
-// Producers allocate, consumers check and free: no block's memory ever belongs to both sides.
+// Producers allocate, consumers check and free: no block ever belongs to both.
 // expect: exit 0
 #include "check.h"
 #include <pthread.h>

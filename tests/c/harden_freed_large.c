@@ -1,4 +1,4 @@
-// A large block that was freed is out of reach, and so is what follows the last page of one in use.
+// Neither a freed large block nor memory behind the last page of a live one is accessible.
 // expect: exit 0
 // harden: only
 // ways: preload

@@ -1,5 +1,5 @@
-// One byte written past the end of a block of many sizes, small and large, or before its start where another block lies: each is
-// seen when the block is freed, or stopped at once by a guard page.
+// A byte past the end or before the start of a block is seen when the block is freed.
+// Or a guard page stops the write at once. Sizes are small and large.
 // expect: exit 0
 // harden: only
 // ways: preload
@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* How the child ends that writes at this offset of a block of this size: a signal, or 0. */
+/* Returns the signal that ends the child that writes at offset `at` of a block of `size` bytes,
+   or 0. */
 static int signal_of(size_t size, long at) {
     int status;
     pid_t child = fork();
@@ -28,7 +29,8 @@ static int signal_of(size_t size, long at) {
 }
 
 int main(void) {
-    const size_t sizes[] = {0, 1, 16, 24, 25, 100, 1000, 1024, 4088, 4096, 20000, 65528, 65529, 100000, 1 << 17, 3 << 20};
+    const size_t sizes[] = {0,    1,    16,    24,    25,    100,    1000,    1024,
+                            4088, 4096, 20000, 65528, 65529, 100000, 1 << 17, 3 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t size = sizes[i];
         int behind = signal_of(size, (long)size);

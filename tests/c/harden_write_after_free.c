@@ -1,4 +1,4 @@
-// A write to a block that was freed: seen at exit at the latest, as the block is still held back.
+// A write to a freed block, seen at exit at the latest, because the block is still quarantined.
 // expect: abort "ebbmalloc: write after free: byte 50 of 0x"
 // harden: only
 #include "misuse.h"

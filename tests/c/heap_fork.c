@@ -1,4 +1,4 @@
-// fork while other threads make, use and delete heaps: the child goes on with those it has, and makes others.
+// fork while other threads make, use and delete heaps: the child uses these heaps and makes others.
 // expect: exit 0
 // ways: dynamic static
 #include "check.h"
@@ -39,7 +39,8 @@ static void *forever(void *seed) {
 
 int main(void) {
     pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
     ebb_heap *heap = ebb_heap_new(0);
     unsigned char *block = ebb_heap_malloc(heap, 1000);
     fill(block, 1000, 3);
@@ -48,7 +49,7 @@ int main(void) {
         pid_t pid = fork();
         CHECK(pid >= 0);
         if (pid == 0) {
-            // A hang in the child must not leave it behind.
+            // If the child hangs, it must not outlive the test.
             alarm(20);
             CHECK(intact(block, 1000, 3));
             free(block);

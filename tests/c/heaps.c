@@ -1,4 +1,4 @@
-// Heaps: blocks with a common end and a limit, which all functions of malloc.h take.
+// Heaps delete their blocks together and have a limit; the functions of malloc.h take their blocks.
 // expect: exit 0
 // check: no used bytes and limits count what check mode adds
 // ways: dynamic static
@@ -18,12 +18,13 @@ static void contract(void) {
     CHECK(block != NULL && malloc_usable_size(block) >= 100 && aligned_to(block, 16));
     CHECK(ebb_heap_used(heap) == malloc_usable_size(block));
     fill(block, 100, 1);
-    // Resized by either function it stays the heap's: small, large, in place, and back.
+    // Resized by either function, a block stays in its heap: small, large, in place, and back.
     size_t sizes[] = {5000, 70000, 3000000, 200000, 100};
     for (int i = 0; i < 5; i++) {
         block = i % 2 ? realloc(block, sizes[i]) : ebb_heap_realloc(heap, block, sizes[i]);
         CHECK(block != NULL && intact(block, 100, 1));
-        CHECK(ebb_heap_used(heap) == malloc_usable_size(block) && malloc_usable_size(block) >= sizes[i]);
+        CHECK(ebb_heap_used(heap) == malloc_usable_size(block) &&
+              malloc_usable_size(block) >= sizes[i]);
     }
     CHECK(ebb_heap_realloc(heap, block, 0) == NULL && ebb_heap_used(heap) == 0);
 
@@ -33,7 +34,8 @@ static void contract(void) {
     CHECK((block = ebb_heap_realloc(heap, NULL, 10)) != NULL);
     ebb_free(block);
     for (size_t alignment = 1; alignment <= 1 << 21; alignment *= 2) {
-        CHECK((block = ebb_heap_aligned_alloc(heap, alignment, 10)) != NULL && aligned_to(block, alignment));
+        CHECK((block = ebb_heap_aligned_alloc(heap, alignment, 10)) != NULL &&
+              aligned_to(block, alignment));
         ebb_free(block);
     }
     void *empty[] = {ebb_heap_malloc(heap, 0), ebb_heap_malloc(heap, 0)};
@@ -54,7 +56,8 @@ static void contract(void) {
 static void limit(void) {
     ebb_heap *heap = ebb_heap_new(1000000), *other = ebb_heap_new(0);
     void *last = NULL;
-    for (void *block; (errno = 0, block = ebb_heap_malloc(heap, 1000)) != NULL; last = block) memset(block, 1, 1000);
+    for (void *block; (errno = 0, block = ebb_heap_malloc(heap, 1000)) != NULL; last = block)
+        memset(block, 1, 1000);
     CHECK(errno == ENOMEM && ebb_heap_used(heap) <= 1000000);
     CHECK(ebb_heap_used(heap) + malloc_usable_size(last) > 1000000);
     CHECK(ebb_heap_malloc(other, 2000000) != NULL && ebb_malloc_usable_size(last) >= 1000);
@@ -63,13 +66,14 @@ static void limit(void) {
     ebb_heap_delete(heap);
     ebb_heap_delete(other);
 
-    // In a full heap blocks may still shrink, and what fails leaves the block as it was.
+    // In a full heap blocks may still shrink, and a failed call leaves the block unchanged.
     CHECK((heap = ebb_heap_new(200000)) != NULL);
     unsigned char *block = ebb_heap_malloc(heap, 150000);
     CHECK(block != NULL);
     fill(block, 100, 5);
     errno = 0;
-    CHECK(ebb_heap_realloc(heap, block, 300000) == NULL && errno == ENOMEM && intact(block, 100, 5));
+    CHECK(ebb_heap_realloc(heap, block, 300000) == NULL && errno == ENOMEM &&
+          intact(block, 100, 5));
     CHECK((block = realloc(block, 100)) != NULL && intact(block, 100, 5));
     CHECK(ebb_heap_used(heap) == malloc_usable_size(block));
     CHECK(ebb_heap_aligned_alloc(heap, 1 << 20, 200000) == NULL);
@@ -89,13 +93,13 @@ static void *free_half(void *argument) {
         CHECK(intact(work->blocks[i], 50 + i, i));
         free(work->blocks[i]);
     }
-    // In the meantime others free theirs; this deletes only what is this heap's.
+    // Meanwhile other threads free their blocks; this deletes only this heap's.
     for (int i = 1; i < BLOCKS; i += 2) CHECK(intact(work->blocks[i], 50 + i, i));
     ebb_heap_delete(work->heap);
     return NULL;
 }
 
-// Blocks are freed, and heaps deleted, by threads that did not make them.
+// Threads free blocks and delete heaps that other threads made.
 static void threads(void) {
     static struct work works[THREADS];
     pthread_t ids[THREADS];
@@ -117,7 +121,7 @@ int main(void) {
     contract();
     limit();
     threads();
-    // What the C library keeps of the threads is little; the heaps had megabytes.
+    // The C library keeps little for each thread; the heaps had megabytes.
     CHECK(ebb_mallinfo2().hblkhd + ebb_mallinfo2().uordblks < before + (1 << 20));
     return 0;
 }

@@ -1,5 +1,5 @@
-// ebb_idle: a program without threads that says when it has nothing to do gives back what it does not need, and is
-// told when there is nothing more.
+// ebb_idle returns memory in steps, for a program without threads that has nothing else to do.
+// Its result says when there is nothing more to return.
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
 // ways: dynamic static
@@ -16,7 +16,7 @@ int main(void) {
         CHECK(blocks[i] != NULL);
         fill(blocks[i], BLOCK, (unsigned)i);
     }
-    /* On a slow machine some of it goes back in the course of these. */
+    /* On a slow machine some memory is already purged during these calls. */
     size_t before = statistic("\"resident_bytes\":");
     for (int i = 0; i < BLOCKS; i++)
         if (i % KEEP) free(blocks[i]);
@@ -26,7 +26,7 @@ int main(void) {
         nanosleep(&(struct timespec){.tv_nsec = 100 * 1000000L}, NULL);
     }
     CHECK(calls >= 3);
-    /* What stays lies in a page each. */
+    /* The remaining blocks each occupy a page. */
     CHECK(statistic("\"resident_bytes\":") < before - 50 * 1000 * 1000);
     CHECK(statistic("\"dug_bytes\":") > 10 * 1000 * 1000 && statistic("\"dirty_bytes\":") == 0);
     for (int i = 0; i < BLOCKS; i += KEEP) {

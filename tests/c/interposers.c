@@ -1,36 +1,41 @@
-// Another preloaded library may stand in for any function of the C library, find the real one by dlsym, and allocate
-// meanwhile, as glibc's own malloc lets it: from set-up to exit nothing hangs or crashes, whichever of the two
-// libraries comes first. Each function in turn is one that allocates, in a process of its own.
+// A preloaded library may replace any function of the C library by one that allocates.
+// It finds the real function by dlsym and allocates there too, as glibc's malloc allows. From
+// set-up to exit nothing hangs or crashes, whichever of the two libraries comes first. Each
+// function in turn is one that allocates, in a process of its own.
 // expect: exit 0
 // ways: preload
 // plugin: load
 // harden: too
 #define _GNU_SOURCE
-// What an allocator calls most likely, all that the engine does call among it.
+// Functions that an allocator probably calls, among them all that the engine calls.
 #define LIKELY(F) \
-    F(mmap) F(munmap) F(mprotect) F(madvise) F(mremap) F(open) F(read) F(write) F(close) F(fcntl) F(syscall) F(sysconf) \
-    F(getauxval) F(getenv) F(getpid) F(prctl) F(getrlimit) F(clock_gettime) F(nanosleep) F(sched_getaffinity) F(abort) \
-    F(sigaction) F(pthread_sigmask) F(pthread_self) F(pthread_create) F(pthread_key_create) F(pthread_key_delete) \
-    F(pthread_setspecific) F(pthread_attr_init) F(pthread_attr_destroy) F(pthread_attr_setstacksize) \
-    F(pthread_attr_getstacksize) F(pthread_attr_setdetachstate) F(pthread_join) F(pthread_setcancelstate) F(__cxa_atexit) F(__register_atfork) F(__errno_location) F(dlopen) F(dlsym) \
-    F(dladdr) F(dl_iterate_phdr) F(fwrite)
-// With LONG in the environment, these too.
+    F(mmap) F(munmap) F(mprotect) F(madvise) F(mremap) F(open) F(read) F(write) F(close) \
+    F(fcntl) F(syscall) F(sysconf) F(getauxval) F(getenv) F(getpid) F(prctl) F(getrlimit) \
+    F(clock_gettime) F(nanosleep) F(sched_getaffinity) F(abort) F(sigaction) F(pthread_sigmask) \
+    F(pthread_self) F(pthread_create) F(pthread_key_create) F(pthread_key_delete) \
+    F(pthread_setspecific) F(pthread_attr_init) F(pthread_attr_destroy) \
+    F(pthread_attr_setstacksize) F(pthread_attr_getstacksize) F(pthread_attr_setdetachstate) \
+    F(pthread_join) F(pthread_setcancelstate) F(__cxa_atexit) F(__register_atfork) \
+    F(__errno_location) F(dlopen) F(dlsym) F(dladdr) F(dl_iterate_phdr) F(fwrite)
+// Further functions, with LONG in the environment.
 #define UNLIKELY(F) \
-    F(mincore) F(mlock) F(brk) F(sbrk) F(open64) F(openat) F(pread64) F(writev) F(fcntl64) F(fstat) F(stat) F(statx) \
-    F(fstatat) F(access) F(readlink) F(fputs) F(fflush) F(getpagesize) F(secure_getenv) F(gettid) F(getuid) F(uname) \
-    F(sysinfo) F(getrlimit64) F(prlimit) F(prlimit64) F(getrusage) F(getrandom) F(kill) F(raise) F(sched_getcpu) \
-    F(sched_yield) F(sched_setscheduler) F(get_nprocs) F(get_nprocs_conf) F(sigfillset) F(sigemptyset) F(sigaddset) \
-    F(sigdelset) F(sigprocmask) F(sigaltstack) F(__cxa_finalize) F(gettimeofday) F(time) F(clock_nanosleep) F(usleep) \
-    F(pthread_getspecific) F(pthread_mutex_lock) F(pthread_mutex_unlock) F(pthread_once) \
-    F(pthread_kill)
-// These are written anew, as the loader needs them to find the real ones.
+    F(mincore) F(mlock) F(brk) F(sbrk) F(open64) F(openat) F(pread64) F(writev) F(fcntl64) \
+    F(fstat) F(stat) F(statx) F(fstatat) F(access) F(readlink) F(fputs) F(fflush) F(getpagesize) \
+    F(secure_getenv) F(gettid) F(getuid) F(uname) F(sysinfo) F(getrlimit64) F(prlimit) \
+    F(prlimit64) F(getrusage) F(getrandom) F(kill) F(raise) F(sched_getcpu) F(sched_yield) \
+    F(sched_setscheduler) F(get_nprocs) F(get_nprocs_conf) F(sigfillset) F(sigemptyset) \
+    F(sigaddset) F(sigdelset) F(sigprocmask) F(sigaltstack) F(__cxa_finalize) F(gettimeofday) \
+    F(time) F(clock_nanosleep) F(usleep) F(pthread_getspecific) F(pthread_mutex_lock) \
+    F(pthread_mutex_unlock) F(pthread_once) F(pthread_kill)
+// Written here again, because the loader needs them to find the real functions.
 #define BYTES(F) F(memcpy) F(memmove) F(memset) F(memcmp) F(bcmp) F(bzero) F(strlen)
 
 #ifdef PLUGIN
 
 typedef unsigned long word;
 extern void *__libc_stack_end;
-void *malloc(word), *realloc(void *, word), *calloc(word, word), *dlvsym(void *, const char *, const char *);
+void *malloc(word), *realloc(void *, word), *calloc(word, word),
+    *dlvsym(void *, const char *, const char *);
 void free(void *);
 #define BARE __attribute__((optimize("no-tree-loop-distribute-patterns")))
 
@@ -39,7 +44,8 @@ BARE static int same(const char *a, const char *b) {
     return *a == *b;
 }
 
-// The value of INTERPOSED, from the stack that the kernel made: the C library may not know it yet.
+// Reads INTERPOSED from the stack that the kernel made: the C library may not have set `environ`
+// yet.
 BARE static const char *chosen(void) {
     char **word = (char **)__libc_stack_end + 1;
     while (*word++) {}
@@ -52,7 +58,7 @@ BARE static const char *chosen(void) {
 }
 
 static void churn(const char *name) {
-    // Some are called for each call on a stack, or byte by byte: after the first 500 times, at every 16th.
+    // Some are called for each stack frame or byte: after the first 500 calls, only at every 16th.
     static unsigned calls;
     static __thread int within;
     if (within || !same(name, chosen())) return;
@@ -75,11 +81,12 @@ typedef word any(word, word, word, word, word, word, word, word);
 static any *find(const char *name) {
     static void *(*look)(void *, const char *);
     const char *versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
-    for (int i = 0; !look; i++) look = (void *(*)(void *, const char *))dlvsym((void *)-1, "dlsym", versions[i]);
+    for (int i = 0; !look; i++)
+        look = (void *(*)(void *, const char *))dlvsym((void *)-1, "dlsym", versions[i]);
     return (any *)look((void *)-1, name);
 }
 
-// Arguments and results are words, of which there may be too many.
+// Arguments and results are words; passing more than the function takes is harmless.
 #define STAND_IN(NAME) \
     any in_place_of_##NAME __asm__(#NAME); \
     word in_place_of_##NAME(word a, word b, word c, word d, word e, word f, word g, word h) { \
@@ -117,7 +124,9 @@ BARE static int compare(const unsigned char *a, const unsigned char *b, word byt
     for (word i = 0; i < bytes; i++) if (a[i] != b[i]) return a[i] - b[i];
     return 0;
 }
-int memcmp(const void *a, const void *b, word bytes) { return churn("memcmp"), compare(a, b, bytes); }
+int memcmp(const void *a, const void *b, word bytes) {
+    return churn("memcmp"), compare(a, b, bytes);
+}
 int bcmp(const void *a, const void *b, word bytes) { return churn("bcmp"), compare(a, b, bytes); }
 BARE word strlen(const char *text) {
     churn("strlen");
@@ -144,7 +153,7 @@ enum { QUICK = 0 LIKELY(ONE) BYTES(ONE) };
 static void *work(void *number) {
     char *kept[KEPT];
     unsigned seed = (long)number;
-    // Each call notes a stack of calls there.
+    // Each call records a call stack in these modes.
     int kept_now = getenv("EBB_CHECK") ? 20 : KEPT;
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < kept_now; i++) {
@@ -162,7 +171,7 @@ static void *work(void *number) {
 }
 
 static int run_interposed(void) {
-    // As much as a scavenger starts for.
+    // Enough that a scavenger starts.
     char *large = malloc(1), *aligned;
     pthread_t threads[3];
     for (long i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)i) == 0);
@@ -183,12 +192,12 @@ static int run_interposed(void) {
     return 0;
 }
 
-// With options or without, both libraries in turn being the first.
+// With and without options, and with each of the libraries first.
 static pid_t start(char *self, const char *name, const char *preload, int told) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child) return child;
-    // What hangs ends.
+    // A hang ends here.
     alarm(30);
     setenv("INTERPOSED", name, 1);
     setenv("LD_PRELOAD", preload, 1);
@@ -212,7 +221,8 @@ int main(int count, char **arguments) {
     char preload[2][8192];
     snprintf(preload[0], sizeof preload[0], "%s:%s", PLUGIN_PATH, library);
     snprintf(preload[1], sizeof preload[1], "%s:%s", library, PLUGIN_PATH);
-    // Two at a time. In a quick run each function has one of two orders, and options at every second.
+    // Two at a time. A quick run tries one of the two orders for each function, options at every
+    // second.
     int runs = getenv("LONG") ? 4 * ALL : QUICK;
     for (int i = 0; i < runs; i += 2) {
         pid_t children[2] = {0};
@@ -229,7 +239,8 @@ int main(int count, char **arguments) {
                 return fputs("programs that are run from here do not start\n", stderr), 77;
             }
             if (status) {
-                fprintf(stderr, "%s allocates%s: %#x\n", name[k], k ? ", and options are set" : "", status);
+                fprintf(stderr, "%s allocates%s: %#x\n", name[k], k ? ", and options are set" : "",
+                        status);
                 failures++;
             }
         }

@@ -1,5 +1,5 @@
-// A limit of address space that the program sets itself, as vsftpd and Python's resource module do: the rest is there for
-// threads and mappings, and memory ends with NULL and ENOMEM.
+// The program sets RLIMIT_AS while it runs, as vsftpd and Python's resource module do.
+// The rest stays available to threads and mappings; beyond it, malloc returns NULL and ENOMEM.
 // expect: exit 0
 // ways: preload
 // check: no the memory that check mode takes counts against the limit
@@ -27,7 +27,7 @@ static void others_have_room(size_t bytes) {
     CHECK(mapping != MAP_FAILED && munmap(mapping, bytes) == 0);
 }
 
-// Takes blocks until there are no more, and frees them. How many MiB there were.
+// Allocates until it fails, then frees all blocks. Returns how many MiB there were.
 static long exhaust(size_t size) {
     struct node { struct node *next; } *all = NULL;
     long bytes = 0;
@@ -65,7 +65,7 @@ int main(void) {
             CHECK(most >= ROOM * 2 / 3);
         }
     }
-    // What was freed is for others again.
+    // Other sizes can use freed memory.
     others_have_room((size_t)ROOM / 2 * MIB);
     return 0;
 }

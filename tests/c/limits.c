@@ -1,4 +1,4 @@
-// Sizes that cannot be, and the corners of free and realloc.
+// Impossible sizes, and the corner cases of free and realloc.
 // expect: exit 0
 #include "check.h"
 #include <errno.h>
@@ -11,11 +11,13 @@
 #define FAILS_WITH(error, call) (errno = 0, (call) == NULL && errno == (error))
 
 int main(void) {
-    // Zero bytes: a pointer of its own each time.
+    // Zero bytes: each call returns a different pointer.
     enum { EMPTY = 1000 };
     static char *empty[EMPTY];
     for (int i = 0; i < EMPTY; i++) {
-        empty[i] = i % 3 == 0 ? malloc(OPAQUE((size_t)0)) : i % 3 == 1 ? calloc(0, 5) : calloc(5, 0);
+        empty[i] = i % 3 == 0   ? malloc(OPAQUE((size_t)0))
+                   : i % 3 == 1 ? calloc(0, 5)
+                                : calloc(5, 0);
         CHECK(empty[i] != NULL);
         if (i) CHECK(empty[i] != empty[i - 1]);
         CHECK(aligned_to(empty[i], 8));
@@ -25,8 +27,9 @@ int main(void) {
     for (int i = 0; i < EMPTY; i++) free(empty[i]);
 
     // Too much.
-    static size_t absurd[] = {(size_t)PTRDIFF_MAX + 1, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX - 15, SIZE_MAX - 4095,
-                                    SIZE_MAX - 65535, PTRDIFF_MAX, (size_t)1 << 60, (size_t)1 << 48};
+    static size_t absurd[] = {
+        (size_t)PTRDIFF_MAX + 1, SIZE_MAX,    SIZE_MAX - 1,    SIZE_MAX - 15,  SIZE_MAX - 4095,
+        SIZE_MAX - 65535,        PTRDIFF_MAX, (size_t)1 << 60, (size_t)1 << 48};
     char *kept = malloc(300);
     CHECK(kept != NULL);
     fill(kept, 300, 6);
@@ -47,22 +50,24 @@ int main(void) {
     CHECK(FAILS_WITH(ENOMEM, calloc(OPAQUE(SIZE_MAX), 2)));
     CHECK(intact(kept, 300, 6));
 
-    // A large block survives a failed realloc too.
+    // A large block too survives a failed realloc.
     char *large = malloc(1 << 20);
     CHECK(large != NULL);
     fill(large, 1 << 20, 7);
     CHECK(FAILS_WITH(ENOMEM, realloc(large, OPAQUE((size_t)1 << 60))));
     CHECK(intact(large, 1 << 20, 7));
 
-    // free keeps errno, whatever it does.
-    void *blocks[] = {NULL, malloc(1), malloc(1000), malloc(40000), malloc(3 << 20), malloc(100 << 20), large, kept};
+    // free preserves errno.
+    void *blocks[] = {
+        NULL,  malloc(1), malloc(1000), malloc(40000), malloc(3 << 20), malloc(100 << 20),
+        large, kept};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         errno = 4321;
         free(blocks[i]);
         CHECK(errno == 4321);
     }
 
-    // realloc(p, 0) frees and returns NULL: nothing may pile up.
+    // realloc(p, 0) frees and returns NULL: memory must not grow.
     for (int i = 0; i < 3000; i++) {
         char *block = malloc(1 << 20);
         CHECK(block != NULL);

@@ -1,4 +1,4 @@
-// A program that opens the library itself, while it has threads already, and calls it by its prefixed names.
+// A program with threads opens the library with dlopen and calls its prefixed functions.
 // expect: exit 0
 // ways: load
 #include "check.h"

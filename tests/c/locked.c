@@ -1,4 +1,4 @@
-// mlockall(2): what is allocated is locked, what is freed goes back, and calloc gives zeros.
+// Under mlockall(2) allocated memory is locked, freed memory is returned, and calloc gives zeros.
 // expect: exit 0
 // check: no what is freed stays for a while there
 #include "maps.h"
@@ -16,7 +16,7 @@ static void zeros(size_t bytes) {
 }
 
 int main(void) {
-    // Often a process may lock 8 MiB: that is enough.
+    // RLIMIT_MEMLOCK is often 8 MiB, which is enough.
     if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) {
         fprintf(stderr, "memory may not be locked here\n");
         return 77;
@@ -30,7 +30,8 @@ int main(void) {
         CHECK(mapping_of(block).end != 0 && status_mib("VmLck") >= 1);
         memset(OPAQUE(block), 1, MIB);
         char *small[SMALL];
-        for (int k = 0; k < SMALL; k++) memset(OPAQUE(small[k] = malloc(SMALL_BYTES)), 1, SMALL_BYTES);
+        for (int k = 0; k < SMALL; k++)
+            memset(OPAQUE(small[k] = malloc(SMALL_BYTES)), 1, SMALL_BYTES);
         free(block);
         for (int k = 0; k < SMALL; k++) free(small[k]);
         zeros(MIB + 100000);

@@ -1,4 +1,4 @@
-// Every small size and a choice of larger ones: alignment, contents, no overlap, reuse.
+// Every small size and some larger ones: alignment, contents, no overlap, reuse.
 // expect: exit 0
 // harden: too
 #include "check.h"
@@ -32,7 +32,7 @@ int main(void) {
         }
     }
 
-    // Many blocks of one size at once, freed in another order than they came in.
+    // Many blocks of one size, freed in a different order.
     enum { MANY = 100000 };
     static uint32_t *many[MANY];
     for (uint32_t i = 0; i < MANY; i++) {

@@ -1,4 +1,4 @@
-/* What the contract programs ask about their own address space. */
+/* Helpers that read the process's own address space: /proc/self/status and /proc/self/maps. */
 #pragma once
 
 #include "check.h"
@@ -7,7 +7,7 @@
 
 enum { MIB = 1 << 20 };
 
-/* A value of /proc/self/status, in MiB; -1 where it is not there. */
+/* Returns a value of /proc/self/status in MiB, or -1 if it is missing. */
 __attribute__((unused)) static long status_mib(const char *name) {
     char line[256];
     long kib = -1024;
@@ -19,7 +19,7 @@ __attribute__((unused)) static long status_mib(const char *name) {
     return kib / 1024;
 }
 
-/* The mapping that an address lies in. */
+/* Returns the mapping that contains an address. */
 struct mapping {
     unsigned long start, end;
 };
@@ -31,8 +31,8 @@ __attribute__((unused)) static struct mapping mapping_of(const void *address) {
     CHECK(maps != NULL);
     while (fgets(line, sizeof line, maps)) {
         struct mapping one;
-        if (sscanf(line, "%lx-%lx", &one.start, &one.end) == 2 && one.start <= (unsigned long)address &&
-            (unsigned long)address < one.end)
+        if (sscanf(line, "%lx-%lx", &one.start, &one.end) == 2 &&
+            one.start <= (unsigned long)address && (unsigned long)address < one.end)
             found = one;
     }
     fclose(maps);

@@ -1,4 +1,4 @@
-// EBB_LIMIT: beyond it NULL and ENOMEM, realloc leaves the block, what is freed can be had again, in children too.
+// Beyond EBB_LIMIT: NULL and ENOMEM, realloc leaves its block, freed memory is available again.
 // expect: exit 0
 // check: no takes 11 s in check mode
 #include "check.h"
@@ -19,7 +19,7 @@ static size_t resident(void) {
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-// Takes blocks until there are no more. Returns how many.
+// Allocates until it fails. Returns how many blocks there were.
 static size_t take_all(size_t size) {
     for (size_t count = 0; count < MOST; count++) {
         errno = 0;
@@ -51,7 +51,7 @@ static int limited(void) {
     static const size_t sizes[] = {3 << 20, 100000, 20000, 1000, 100};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t count = take_all(sizes[i]);
-        // A block of 100 bytes is 112, one of 100,000 two units of 64 KiB.
+        // A block of 100 bytes takes 112, one of 100,000 takes two units of 64 KiB.
         CHECK(count * sizes[i] <= LIMIT && count * sizes[i] >= LIMIT / 100 * 65);
         size_t more = i < 3 ? LIMIT : sizes[i] * 10000;
         fill(blocks[count - 1], sizes[i], 5);
@@ -62,10 +62,10 @@ static int limited(void) {
         CHECK(calloc(1, LIMIT) == NULL && errno == ENOMEM);
         free_all(count);
     }
-    // The list of blocks is the program's own: 8 MiB; tables and caches are the rest.
+    // 8 MiB for the list of blocks of this program; tables and caches are the rest.
     CHECK(resident() < before + LIMIT + (12 << 20));
 
-    // A child is under the same limit, at which it was born, and what it frees it has again.
+    // A child has the same limit, has reached it at the fork, and can reuse what it frees.
     size_t count = take_all(50000);
     pid_t child = fork();
     CHECK(child >= 0);
@@ -91,7 +91,7 @@ static int limited(void) {
 int main(int count, char **arguments) {
     (void)count;
     if (getenv("EBB_LIMIT") != NULL) return limited();
-    // No limit: more than it will be.
+    // Without a limit, twice as much can be allocated.
     void *block = malloc(2 * (size_t)LIMIT);
     CHECK(block != NULL);
     memset(block, 1, 2 * (size_t)LIMIT);

@@ -1,4 +1,4 @@
-// A process that has as many memory maps as it may have goes on allocating, freeing and giving back.
+// A process at the limit of memory maps goes on allocating, freeing and returning memory.
 // expect: exit 0
 // ways: preload static
 // check: no every realloc copies there, which takes too long
@@ -10,16 +10,18 @@
 
 enum { PAGE = 4096, MOST = 1 << 20, KEPT = 1000, STEPS = 30000 };
 
-// Makes maps until there are no more: every second page of a range is one of its own, and so are those between.
+// Makes maps up to the limit: protects every second page of a range, so each page is its own map.
 static void use_up_maps(void) {
-    char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(range != MAP_FAILED);
     long maps = 0;
     for (long page = 1; page < MOST; page += 2, maps += 2)
         if (mprotect(range + page * PAGE, PAGE, PROT_READ) != 0) break;
     CHECK(errno == ENOMEM && maps > 1000);
-    // The last single one, where there is room for one and not for two.
-    while (mmap(NULL, PAGE, maps++ % 2 ? PROT_READ : PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {}
+    // The last one, where there is one map left but not two.
+    while (mmap(NULL, PAGE, maps++ % 2 ? PROT_READ : PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                0) != MAP_FAILED) {}
     CHECK(errno == ENOMEM);
 }
 
@@ -34,7 +36,8 @@ int main(void) {
     for (int step = 0; step < STEPS; step++) {
         unsigned slot = random32(&state) % KEPT;
         size_t size = step % 32 == 0 ? 1 + random32(&state) % (4 << 20) : random_size(&state);
-        if (kept[slot].bytes) CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
+        if (kept[slot].bytes)
+            CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
         if (step % 3 == 0) {
             size_t old = kept[slot].size;
             CHECK((kept[slot].bytes = realloc(kept[slot].bytes, size)) != NULL);
@@ -48,7 +51,8 @@ int main(void) {
         if (step % 1000 == 0) malloc_trim(0);
     }
     for (unsigned slot = 0; slot < KEPT; slot++) {
-        if (kept[slot].bytes) CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
+        if (kept[slot].bytes)
+            CHECK(intact_sample(kept[slot].bytes, kept[slot].size, kept[slot].size, slot));
         free(kept[slot].bytes);
     }
     malloc_trim(0);

@@ -1,4 +1,4 @@
-// Threads change their CPU all the time while allocating; every block has one owner at a time.
+// Threads change CPUs constantly while they allocate; each block has one owner at a time.
 // expect: exit 0
 // ways: preload static
 // check: no takes minutes in check mode, whose blocks go past what it tests
@@ -20,7 +20,9 @@ static void *own(void *number) {
     } *kept[KEPT] = {0};
     uint64_t self = (uint64_t)(uintptr_t)number;
     uint32_t state = (uint32_t)self;
-    for (uint64_t step = 0; step < STEPS || (step < 50ul * STEPS && __atomic_load_n(&moves, __ATOMIC_RELAXED) < WANTED); step++) {
+    for (uint64_t step = 0; step < STEPS || (step < 50ul * STEPS &&
+                                             __atomic_load_n(&moves, __ATOMIC_RELAXED) < WANTED);
+         step++) {
         uint32_t slot = random32(&state) % KEPT;
         if (kept[slot]) {
             CHECK(kept[slot]->owner >> 32 == self && kept[slot]->twin == ~kept[slot]->owner);
@@ -36,7 +38,7 @@ static void *own(void *number) {
     return NULL;
 }
 
-// Moves every thread from CPU to CPU.
+// Moves each thread from CPU to CPU.
 static void *shake(void *unused) {
     cpu_set_t all;
     CHECK(sched_getaffinity(0, sizeof all, &all) == 0);
@@ -49,7 +51,7 @@ static void *shake(void *unused) {
             CPU_ZERO(&one);
             CPU_SET(cpus[(turn + (unsigned)i) % (unsigned)count], &one);
             int error = pthread_setaffinity_np(threads[i], sizeof one, &one);
-            // One that has done its work may be gone by now.
+            // A thread that has finished may not exist any more.
             CHECK(error == 0 || error == ESRCH);
             __atomic_add_fetch(&moves, 1, __ATOMIC_RELAXED);
         }
@@ -57,10 +59,11 @@ static void *shake(void *unused) {
 }
 
 int main(void) {
-    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, own, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, own, (void *)(i + 1)) == 0);
     pthread_t shaker;
     CHECK(pthread_create(&shaker, NULL, shake, NULL) == 0);
-    // A thread is not joined while it may still be moved.
+    // A thread that may still be moved must not be joined.
     while (__atomic_load_n(&finished, __ATOMIC_RELAXED) < THREADS) usleep(1000);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     CHECK(pthread_join(shaker, NULL) == 0);

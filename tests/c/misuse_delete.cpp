@@ -1,4 +1,4 @@
-// delete of an address within an array.
+// `delete` of an address within an array.
 // expect: abort "ebbmalloc: interior pointer: 0x"
 // build: g++
 // build: clang++ -stdlib=libc++

@@ -1,4 +1,4 @@
-// free of the same small block twice in a row.
+// free of a small block twice in a row.
 // expect: abort "ebbmalloc: double free: 0x"
 // harden: too
 #include "misuse.h"

@@ -1,4 +1,4 @@
-// free of a block that was freed long before, and many others after it.
+// free of a block that was freed long ago, with many frees since.
 // expect: abort "ebbmalloc: double free: 0x"
 // harden: too
 #include "misuse.h"

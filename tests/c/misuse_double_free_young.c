@@ -1,5 +1,7 @@
-// free of a small block twice by a thread that is new, on a cache that has had no block of its size: the first comes to lie under
-// others there (docs/decisions/0022), where the second must find it before anybody gets the block twice.
+// A new thread frees a small block twice, in a cache that has had no block of its size.
+// The first free buries the block under others (docs/decisions/0022). The second must find it
+// there,
+// before the cache hands the block out twice.
 // expect: abort "ebbmalloc: double free: 0x"
 // harden: too
 #include "misuse.h"
@@ -17,6 +19,6 @@ int main(void) {
     pthread_t thread;
     CHECK((block = malloc(40)) != NULL);
     CHECK(pthread_create(&thread, NULL, other, OPAQUE(block)) == 0);
-    // At work meanwhile, so that this thread's virtual CPU is not the other's.
+    // This thread works meanwhile, so that the new thread runs on another virtual CPU.
     for (;;) {}
 }

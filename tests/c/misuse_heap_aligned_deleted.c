@@ -1,4 +1,4 @@
-// A heap used after its delete, by a call that would fail for its alignment anyway.
+// Use of a deleted heap, by a call that would fail because of its alignment anyway.
 // expect: abort "ebbmalloc: deleted heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// A block freed after its heap was deleted.
+// free of a block whose heap was deleted.
 // expect: abort "ebbmalloc: invalid free: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

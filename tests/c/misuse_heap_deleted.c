@@ -1,4 +1,4 @@
-// A heap used after its delete.
+// Use of a deleted heap.
 // expect: abort "ebbmalloc: deleted heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// The same where another heap has taken its place.
+// Use of a deleted heap whose memory another heap now has.
 // expect: abort "ebbmalloc: deleted heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// No heap at all.
+// A null pointer as a heap.
 // expect: abort "ebbmalloc: invalid heap: 0x0 passed to ebb_heap_malloc"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// A block of another heap.
+// A function of a heap gets a block of another heap.
 // expect: abort "ebbmalloc: not a block of this heap: 0x"
 // harden: too
 // ways: dynamic static

@@ -1,4 +1,4 @@
-// A block of a heap freed with its size, for which blocks of heaps are not: seen where sizes are checked.
+// A sized free of a heap's block, which is not allowed: seen where sizes are checked.
 // expect: abort "ebbmalloc: block of a heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// A heap deleted twice.
+// Delete of a heap twice.
 // expect: abort "ebbmalloc: deleted heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

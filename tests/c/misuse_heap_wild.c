@@ -1,4 +1,4 @@
-// A pointer to something else.
+// A pointer to something else as a heap.
 // expect: abort "ebbmalloc: invalid heap: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// free of an address a whole number of units into a large block.
+// free of an address that is a whole number of units into a large block.
 // expect: abort "ebbmalloc: interior pointer: 0x"
 #include "misuse.h"
 

@@ -1,4 +1,4 @@
-// free of the address one past the start of a block.
+// free of the address one byte past the start of a block.
 // expect: abort "ebbmalloc: interior pointer: 0x"
 #include "misuse.h"
 

@@ -1,4 +1,4 @@
-// An address that is no block, freed with a size.
+// A sized free of an address that is no block.
 // expect: abort "ebbmalloc: invalid free: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// A large block freed as a larger one.
+// A sized free of a large block with a larger size.
 // expect: abort "ebbmalloc: wrong size: 0x"
 // ways: dynamic static
 #include "ebbmalloc.h"

@@ -1,4 +1,4 @@
-// malloc_usable_size of an address that no allocator gave.
+// malloc_usable_size of an address that no allocator returned.
 // expect: abort "ebbmalloc: invalid free: 0x"
 #include "misuse.h"
 

@@ -1,5 +1,5 @@
-// A request for more than the machine could ever give fails at once, as the kernel tells where overcommit is as usual; it does
-// not end in a kill later.
+// A request for more memory than the machine has fails at once, instead of a kill later.
+// The kernel says so where its overcommit policy is the default.
 // expect: exit 0
 #include "check.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
-// Pages that the program has locked, or given advice on, may not move to where a block grows: then it is copied, and nothing is
-// reported in any mode.
+// Pages that are locked, or have advice, may not move: a block that grows is then copied.
+// No mode reports an error.
 // expect: exit 0
 // harden: too
 // ways: preload static
@@ -13,14 +13,24 @@
 
 enum { MIB = 1 << 20, PAGE = 4096, ROUNDS = 4 };
 
-static char *page_in(char *block, size_t offset) { return (char *)(((uintptr_t)block + offset + PAGE - 1) / PAGE * PAGE); }
+static char *page_in(char *block, size_t offset) {
+    return (char *)(((uintptr_t)block + offset + PAGE - 1) / PAGE * PAGE);
+}
 
-static void lock(char *block, size_t size) { CHECK(mlock(page_in(block, 0), size / PAGE * PAGE - PAGE) == 0); }
-static void lock_part(char *block, size_t size) { CHECK(mlock(page_in(block, size / 2), 3 * PAGE) == 0); }
-static void keep_from_children(char *block, size_t size) { CHECK(madvise(page_in(block, size / 3), 5 * PAGE, MADV_DONTFORK) == 0); }
-static void keep_from_dumps(char *block, size_t size) { CHECK(madvise(page_in(block, size / 2), 9 * PAGE, MADV_DONTDUMP) == 0); }
+static void lock(char *block, size_t size) {
+    CHECK(mlock(page_in(block, 0), size / PAGE * PAGE - PAGE) == 0);
+}
+static void lock_part(char *block, size_t size) {
+    CHECK(mlock(page_in(block, size / 2), 3 * PAGE) == 0);
+}
+static void keep_from_children(char *block, size_t size) {
+    CHECK(madvise(page_in(block, size / 3), 5 * PAGE, MADV_DONTFORK) == 0);
+}
+static void keep_from_dumps(char *block, size_t size) {
+    CHECK(madvise(page_in(block, size / 2), 9 * PAGE, MADV_DONTDUMP) == 0);
+}
 
-/* A block that has grown, as realloc moved or copied it, is whole, and may be freed and resized like any other. */
+/* Checks that a block that realloc moved or copied is intact, and can be freed and resized. */
 static void grow(void (*prepare)(char *, size_t), int rounds) {
     for (int round = 0; round < rounds; round++) {
         size_t size = 6 * MIB + 123 + (size_t)round * 4001, more = 2 * size + 77;
@@ -40,10 +50,10 @@ static void grow(void (*prepare)(char *, size_t), int rounds) {
 }
 
 int main(void) {
-    /* Less than two such blocks. */
+    /* Less than the size of two such blocks. */
     CHECK(setrlimit(RLIMIT_MEMLOCK, &(struct rlimit){8 * MIB, 8 * MIB}) == 0);
     if (geteuid() == 0) CHECK(setgid(65534) == 0 && setuid(65534) == 0);
-    /* What a child has from its parent does not join what it maps itself. */
+    /* Mappings from a parent do not join the process's own mappings. */
     char *block = malloc(6 * MIB + 123);
     CHECK(block != NULL);
     fill(block, 6 * MIB + 123, 3);
@@ -56,7 +66,7 @@ int main(void) {
     free(block);
     int status = 0;
     if (child > 0) CHECK(waitpid(child, &status, 0) == child && status == 0);
-    /* Once: an allocator may keep what was locked. */
+    /* Once only: an allocator may keep memory that was locked. */
     grow(lock, 1);
     grow(lock_part, ROUNDS);
     grow(keep_from_children, ROUNDS);

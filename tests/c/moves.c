@@ -1,5 +1,6 @@
-// Large blocks that grow move with their pages, whatever they have been through before, on any kernel, and also after tens of
-// thousands of moves; and the mappings that they take are back when they are freed.
+// Large blocks that grow move with their pages, whatever calls they went through before.
+// That holds on any kernel, also after tens of thousands of moves, and free unmaps all their
+// mappings.
 // expect: exit 0
 // check: no a realloc copies there
 #include "check.h"
@@ -26,7 +27,7 @@ static int mappings(void) {
     return lines;
 }
 
-// Page faults of growing, of which copying takes one a page, beside those of what is filled.
+// Counts page faults while a block grows, minus those of filling it. Copying causes one a page.
 static long grow_in_turn(void) {
     unsigned char *vectors[VECTORS];
     size_t sizes[VECTORS];
@@ -53,7 +54,7 @@ int main(void) {
     long page = sysconf(_SC_PAGESIZE);
     free(malloc(100));
     int before = mappings();
-    // 30 moves of some 100 pages to 2,000 each.
+    // 30 moves, of about 100 to 2,000 pages each.
     CHECK(grow_in_turn() < VECTORS * ROUNDS * 20);
     malloc_trim(0);
     CHECK(mappings() < before + 20);

@@ -1,4 +1,4 @@
-// Other mappings lie where the heap would grow, and where it has given addresses back: both go on.
+// Other mappings lie where the heap would grow, or where it has unmapped memory: both stay intact.
 // expect: exit 0
 // ways: preload
 #include "maps.h"
@@ -7,9 +7,10 @@
 
 enum { BLOCKS = 400, BEHIND = 64 };
 
-// Maps `bytes` bytes at an address where nothing is. Null where something is.
+// Maps `bytes` bytes at an address, or returns NULL if something is mapped there.
 static char *map_at(unsigned long address, size_t bytes) {
-    char *mapped = mmap((void *)address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *mapped =
+        mmap((void *)address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(mapped != MAP_FAILED);
     if ((unsigned long)mapped == address) return mapped;
     CHECK(munmap(mapped, bytes) == 0);
@@ -35,7 +36,7 @@ static void free_all(size_t size) {
 int main(void) {
     char *first = malloc(MIB);
     memset(first, 1, MIB);
-    // Right behind what the heap has, or nearly; and further on.
+    // At the heap's end or near it, and further on.
     char *behind = map_at(mapping_of(first).end, (size_t)BEHIND * MIB);
     char *further = map_at(mapping_of(first).end + 900ul * MIB, MIB);
     if (behind) memset(behind, 7, (size_t)BEHIND * MIB);
@@ -45,7 +46,7 @@ int main(void) {
     CHECK(grown != NULL && grown[MIB - 1] == 1);
     free_all(MIB);
     free(grown);
-    // What was given back may be another's now.
+    // Others may have mapped the unmapped addresses.
     for (unsigned i = 0; i < BLOCKS; i++) {
         unsigned long address = (unsigned long)blocks[i];
         char *mapped = i % 16 == 0 ? map_at(address & ~0xffful, 4096) : NULL;

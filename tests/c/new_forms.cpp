@@ -1,4 +1,4 @@
-// Every form of operator new and delete, called by name and by expression.
+// Every form of `operator new` and `operator delete`, called by name and by expression.
 // expect: exit 0
 // ways: preload static
 // harden: too
@@ -34,11 +34,16 @@ int main() {
         for (std::size_t bits = 0; bits <= 17; bits++) {
             std::size_t alignment = std::size_t(1) << bits;
             auto align = std::align_val_t(alignment);
-            check(block = ::operator new(size, align), size, alignment), ::operator delete(block, align);
-            check(block = ::operator new(size, align), size, alignment), ::operator delete(block, size, align);
-            check(block = ::operator new(size, align, quiet), size, alignment), ::operator delete(block, align, quiet);
-            check(block = ::operator new[](size, align), size, alignment), ::operator delete[](block, align);
-            check(block = ::operator new[](size, align), size, alignment), ::operator delete[](block, size, align);
+            check(block = ::operator new(size, align), size, alignment),
+                ::operator delete(block, align);
+            check(block = ::operator new(size, align), size, alignment),
+                ::operator delete(block, size, align);
+            check(block = ::operator new(size, align, quiet), size, alignment),
+                ::operator delete(block, align, quiet);
+            check(block = ::operator new[](size, align), size, alignment),
+                ::operator delete[](block, align);
+            check(block = ::operator new[](size, align), size, alignment),
+                ::operator delete[](block, size, align);
             check(block = ::operator new[](size, align, quiet), size, alignment),
                 ::operator delete[](block, align, quiet);
         }
@@ -51,8 +56,9 @@ int main() {
     ::operator delete[](nothing, std::size_t(8), std::align_val_t(64));
     ::operator delete(nothing, quiet);
 
-    // Zero bytes: a pointer of its own.
-    void *one = ::operator new(OPAQUE(std::size_t(0))), *two = ::operator new(OPAQUE(std::size_t(0)));
+    // Zero bytes: each call returns a different pointer.
+    void *one = ::operator new(OPAQUE(std::size_t(0))),
+         *two = ::operator new(OPAQUE(std::size_t(0)));
     CHECK(one != nullptr && two != nullptr && one != two);
     ::operator delete(one);
     ::operator delete(two, std::size_t(0));
@@ -66,7 +72,7 @@ int main() {
     std::vector<Wide> vector(20);
     CHECK(aligned_to(vector.data(), 256));
 
-    // What new gives is what malloc gives: libraries rely on it, wrong as it is.
+    // Memory of `new` may be passed to free: it is wrong, but libraries do it.
     std::free(::operator new(100));
     return 0;
 }

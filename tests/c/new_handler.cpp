@@ -1,4 +1,4 @@
-// new calls the new-handler until there is memory or the handler throws or takes itself away.
+// `new` calls the new-handler until memory is available, the handler throws or removes itself.
 // expect: exit 0
 // build: g++
 // build: g++ -static-libstdc++ -DCXX_LIBRARY_IN_PROGRAM
@@ -38,10 +38,11 @@ template <class Allocate> static void counts_three(Allocate allocate) {
 }
 
 int main() {
-    // Any form calls the handler; nothrow too, before it returns null.
+    // Each form calls the handler, also a nothrow form before it returns null.
     counts_three([] { CHECK(::operator new(absurd, std::nothrow) == nullptr); });
     counts_three([] { CHECK(::operator new[](absurd, std::nothrow) == nullptr); });
-    counts_three([] { CHECK(::operator new(absurd, std::align_val_t(128), std::nothrow) == nullptr); });
+    counts_three(
+        [] { CHECK(::operator new(absurd, std::align_val_t(128), std::nothrow) == nullptr); });
     counts_three([] {
         try {
             std::free(::operator new(absurd));
@@ -55,7 +56,7 @@ int main() {
         }
     });
 
-    // What the handler throws comes out; a nothrow form swallows it.
+    // An exception from the handler passes through `new`; a nothrow form catches it.
     calls = 0;
     std::set_new_handler(throw_mine);
     bool mine = false;
@@ -66,11 +67,11 @@ int main() {
     }
     CHECK(mine && calls == 1);
 #ifndef CXX_LIBRARY_IN_PROGRAM
-    // There the library has no C++ code to catch with: what is thrown passes.
+    // Without C++ code the library cannot catch, so the exception passes through.
     CHECK(::operator new(absurd, std::nothrow) == nullptr && calls == 2);
 #endif
 
-    // Memory that the handler frees makes new succeed: nothing is thrown here.
+    // If the handler frees memory, `new` succeeds and throws nothing.
     calls = 0;
     CHECK((reserve = std::malloc(std::size_t(100) << 20)) != nullptr);
     std::set_new_handler(give_up_reserve);

@@ -1,4 +1,4 @@
-// posix_memalign: results are the return value alone; failing leaves pointer and errno untouched.
+// posix_memalign reports by its return value only; a failure changes neither pointer nor errno.
 // expect: exit 0
 #include "check.h"
 #include <errno.h>

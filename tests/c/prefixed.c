@@ -1,4 +1,4 @@
-// The same functions under the prefix `ebb_`, as ebbmalloc.h declares them.
+// The functions of malloc.h under the prefix `ebb_`, as ebbmalloc.h declares them.
 // expect: exit 0
 // ways: dynamic static
 #include "check.h"
@@ -34,7 +34,7 @@ int main(void) {
     CHECK((block = ebb_pvalloc(0)) != NULL && ebb_malloc_usable_size(block) >= 4096);
     ebb_free(block);
 
-    // They share one heap with the plain names.
+    // They use the same heap as the plain names.
     CHECK((block = malloc(500)) != NULL);
     ebb_free(block);
     CHECK((block = ebb_malloc(500)) != NULL);

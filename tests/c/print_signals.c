@@ -1,5 +1,5 @@
-// What the library writes at exit raises no signal: where nobody reads (SIGPIPE), and where the file may not grow (SIGXFSZ, by
-// RLIMIT_FSIZE). A signal that waited before is still there afterwards.
+// Output at exit raises no signal: neither SIGPIPE (no reader) nor SIGXFSZ (file size limit).
+// A signal that was pending before stays pending.
 // expect: exit 0
 // harden: too
 // ways: preload dynamic static
@@ -13,7 +13,8 @@
 
 extern char **environ;
 
-/* How a program ends that only leaves a block behind, with this as its standard error. */
+/* Returns how a program ends that leaves one block behind, with this descriptor as standard
+   error. */
 static int ends(const char *self, int errors, int no_files) {
     pid_t child = fork();
     if (child == 0) {

@@ -1,4 +1,4 @@
-// realloc keeps the contents, growing and shrinking across all ranges of size up to 64 MiB.
+// realloc keeps the contents while it grows and shrinks blocks of all sizes up to 64 MiB.
 // expect: exit 0
 // ways: preload static
 // harden: too
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 int main(void) {
-    // Up and down in steps, checking everything each time for small blocks and samples for large ones.
+    // Up and down in steps. Small blocks are checked whole, large ones by samples.
     for (size_t factor = 5; factor <= 9; factor += 2) {
         size_t size = 1;
         char *block = realloc(NULL, size);
@@ -30,8 +30,9 @@ int main(void) {
         free(block);
     }
 
-    // Every pair of sizes: from any to any, with a neighbour in the way.
-    static const size_t sizes[] = {1, 15, 16, 17, 64, 100, 500, 1024, 3000, 4096, 8000, 16384, 32768, 32769,
+    // From each size to each size, with a neighbour that blocks growth in place.
+    static const size_t sizes[] = {1,     15,    16,     17,      64,     100,   500,
+                                   1024,  3000,  4096,   8000,    16384,  32768, 32769,
                                    65536, 65537, 200000, 1 << 20, 3 << 20};
     enum { COUNT = sizeof sizes / sizeof *sizes };
     for (int from = 0; from < COUNT; from++)
@@ -49,7 +50,7 @@ int main(void) {
             free(neighbour);
         }
 
-    // A block that asked for a large alignment is an ordinary block to realloc.
+    // To realloc, a block with a large alignment is an ordinary block.
     char *aligned = NULL;
     CHECK(posix_memalign((void **)&aligned, 1 << 16, 1000) == 0);
     fill(aligned, 1000, 9);

@@ -1,4 +1,4 @@
-// A product that overflows gives reallocarray ENOMEM and leaves the block alone; else it is realloc.
+// If the product overflows, reallocarray returns ENOMEM and leaves the block; else it is realloc.
 // expect: exit 0
 // harden: too
 #include "check.h"

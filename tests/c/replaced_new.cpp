@@ -1,4 +1,4 @@
-// A program's own base operators stay in charge: every other form must come to them, as with libstdc++.
+// A program that replaces the basic operators gets calls from every other form, as with libstdc++.
 // expect: exit 0
 // harden: too
 // build: g++
@@ -24,7 +24,8 @@ void *operator new(std::size_t size, std::align_val_t alignment) {
     aligned_news++;
     void *block = nullptr;
     std::size_t at_least = sizeof(void *);
-    if (posix_memalign(&block, std::size_t(alignment) < at_least ? at_least : std::size_t(alignment), size))
+    if (posix_memalign(&block,
+                       std::size_t(alignment) < at_least ? at_least : std::size_t(alignment), size))
         throw std::bad_alloc();
     return block;
 }
@@ -35,8 +36,10 @@ void operator delete(void *block, std::align_val_t) noexcept {
 
 static void expect(int plain, int aligned, int line) {
     if (news != plain || deletes != plain || aligned_news != aligned || aligned_deletes != aligned)
-        fprintf(stderr, "line %d: new %d, delete %d, aligned new %d, aligned delete %d; expected %d and %d\n", line,
-                news, deletes, aligned_news, aligned_deletes, plain, aligned),
+        fprintf(
+            stderr,
+            "line %d: new %d, delete %d, aligned new %d, aligned delete %d; expected %d and %d\n",
+            line, news, deletes, aligned_news, aligned_deletes, plain, aligned),
             _exit(1);
     news = deletes = aligned_news = aligned_deletes = 0;
 }
@@ -61,11 +64,11 @@ int main() {
     ::operator delete(::operator new(size, align), size, align), expect(0, 1, __LINE__);
     ::operator delete[](::operator new[](size, align), size, align), expect(0, 1, __LINE__);
 
-    // What size is a matter of theirs too: this library does not compare it, in no mode.
+    // These operators may use any size: the library does not compare sizes in any mode.
     ::operator delete(::operator new(size), size - 1), expect(1, 0, __LINE__);
     ::operator delete[](::operator new[](size, align), size - 1, align), expect(0, 1, __LINE__);
 
-    // A replacement that throws: the nothrow forms turn that into null.
+    // If a replacement throws, the nothrow forms return null.
     const std::size_t absurd = OPAQUE(~std::size_t(0) - 100);
     CHECK(::operator new(absurd, quiet) == nullptr);
     CHECK(::operator new[](absurd, quiet) == nullptr);

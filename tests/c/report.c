@@ -1,4 +1,4 @@
-// malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats, mallopt: callable, and plausible.
+// malloc_trim, mallinfo, mallinfo2, malloc_info, malloc_stats and mallopt return plausible results.
 // expect: exit 0
 // check: no its sums count what check mode adds
 #define _GNU_SOURCE

@@ -1,11 +1,11 @@
-// mallinfo2, malloc_info and malloc_trim follow what is allocated and freed to the byte.
+// mallinfo2, malloc_info and malloc_trim are exact to the byte after each allocation and free.
 // expect: exit 0
 // check: no its sums count what check mode adds
 #define _GNU_SOURCE
 #include "xml.h"
 #include <sched.h>
 
-// What malloc_info says of all sizes together; of one only where `size` is not 0.
+// Reads a value of malloc_info for all sizes together, or for `size` if it is not 0.
 static size_t xml_sum(const char *attribute, size_t size) {
     char *text = malloc_info_text();
     size_t sum = 0;
@@ -22,7 +22,7 @@ static size_t xml_sum(const char *attribute, size_t size) {
 enum { SMALL = 4096, COUNT = 400, LARGE = 5 << 20 };
 
 int main(void) {
-    // One CPU, and so one cache, of which malloc_trim takes everything.
+    // One CPU has one cache, and malloc_trim empties it.
     cpu_set_t one_cpu;
     CPU_ZERO(&one_cpu);
     CPU_SET(sched_getcpu(), &one_cpu);
@@ -32,7 +32,7 @@ int main(void) {
     struct mallinfo2 start = mallinfo2();
     CHECK(start.keepcost == 0);
 
-    // Large blocks, exactly: each is rounded up to 64 KiB.
+    // Large blocks are exact too: each is rounded up to 64 KiB.
     void *one = malloc(LARGE), *two = malloc(LARGE + 1);
     CHECK(one != NULL && two != NULL);
     memset(one, 1, LARGE);
@@ -49,7 +49,7 @@ int main(void) {
     CHECK(mallinfo2().hblks == start.hblks && mallinfo2().hblkhd == start.hblkhd);
 
     static void *blocks[COUNT];
-    // 1.6 MiB in small blocks: what was freed goes from one side to the other.
+    // 1.6 MiB of small blocks: freed bytes move from `uordblks` to `fordblks`.
     start = mallinfo2();
     size_t live = xml_sum(" live=\"", SMALL), all_live = xml_sum(" live=\"", 0);
     for (int i = 0; i < COUNT; i++) {
@@ -70,7 +70,7 @@ int main(void) {
     for (int i = 1; i < COUNT; i += 2) free(blocks[i]);
     CHECK(mallinfo2().uordblks == start.uordblks);
 
-    // A few MiB of free runs stay resident for a while; malloc_trim gives them back.
+    // A few MiB of free runs stay resident for a while; malloc_trim purges them.
     for (int i = 0; i < COUNT / 10; i++) CHECK((blocks[i] = malloc(80000)) != NULL);
     for (int i = 0; i < COUNT / 10; i++) free(blocks[i]);
     CHECK(mallinfo2().keepcost > 0);

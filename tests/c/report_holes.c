@@ -1,5 +1,5 @@
-// What went back to the kernel in the midst of spans does not count as memory that is held: mallinfo2 and the statistics
-// say what mincore says.
+// Purged pages inside spans do not count as memory of the heap.
+// mallinfo2 and the statistics agree with mincore.
 // expect: exit 0
 // check: no its sums count what check mode adds
 // ways: dynamic static
@@ -14,7 +14,7 @@ enum { COUNT = 1 << 17, SIZE = 512, KEEP = 100 };
 
 static char *blocks[COUNT];
 
-// Of what malloc_info says: the number behind `before`.
+// Reads the number behind `before` in the output of malloc_info.
 static size_t told(const char *before) {
     char *text = malloc_info_text(), *at = strstr(text, before);
     CHECK(at != NULL);
@@ -23,7 +23,7 @@ static size_t told(const char *before) {
     return number;
 }
 
-// Bytes of all units in which a block lies that are resident.
+// Counts the resident bytes of all units that contain a block.
 static size_t resident(void) {
     enum { UNIT = 64 << 10 };
     static unsigned char pages[UNIT / 4096];
@@ -40,7 +40,7 @@ static size_t resident(void) {
 }
 
 int main(void) {
-    // One CPU, and so one cache, of which malloc_trim takes everything.
+    // One CPU has one cache, and malloc_trim empties it.
     cpu_set_t one_cpu;
     CPU_ZERO(&one_cpu);
     CPU_SET(sched_getcpu(), &one_cpu);
@@ -56,13 +56,15 @@ int main(void) {
     CHECK(malloc_trim(0) == 1);
 
     struct mallinfo2 info = mallinfo2();
-    size_t holes = statistic("\"hole_bytes\":"), pinned = statistic("\"pinned_bytes\":"), there = resident();
-    // A page for each block that was kept; some other blocks of the program lie elsewhere.
+    size_t holes = statistic("\"hole_bytes\":"), pinned = statistic("\"pinned_bytes\":"),
+           there = resident();
+    // A page for each kept block; some other blocks of the program lie elsewhere.
     CHECK(there < full / 4);
     CHECK(info.arena + 4096 >= there && info.arena < there + (1 << 20));
-    CHECK(info.arena == info.uordblks + info.fordblks && info.fordblks == pinned + statistic("\"cached_bytes\":"));
+    CHECK(info.arena == info.uordblks + info.fordblks &&
+          info.fordblks == pinned + statistic("\"cached_bytes\":"));
     CHECK(holes + there >= (size_t)COUNT * SIZE - (1 << 20) && holes + there < full + (1 << 20));
-    // As malloc_info has it: what is free of the size, and of all sizes.
+    // malloc_info counts the free bytes of this size and of all sizes.
     char *text = malloc_info_text(), *size = strstr(text, "to=\"512\" total=\"");
     CHECK(size != NULL);
     size_t of_size = strtoull(size + strlen("to=\"512\" total=\""), NULL, 10);
@@ -72,7 +74,7 @@ int main(void) {
     CHECK(told("<aspace type=\"total\" size=\"") >= full);
     CHECK(told("<system type=\"current\" size=\"") < there + (4 << 20));
 
-    // Handed out again they are no holes any more.
+    // When the blocks are allocated again, the holes are gone.
     for (int i = 0; i < COUNT; i++)
         if (i % KEEP) CHECK((blocks[i] = malloc(SIZE)) != NULL);
     CHECK(statistic("\"hole_bytes\":") < (4 << 20));

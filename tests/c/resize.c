@@ -1,4 +1,4 @@
-// ebb_resize and ebb_remap: in place or by moving pages, else not at all; errno stays.
+// ebb_resize and ebb_remap work in place or move pages, else they fail; errno stays.
 // expect: exit 0
 // check: no nothing is resized in place in check mode
 // ways: dynamic static
@@ -14,7 +14,8 @@ int main(void) {
             unsigned char *block = ebb_aligned_alloc(alignment, size), *moved;
             CHECK(block != NULL);
             fill(block, size, 1);
-            size_t now = size, wanted[] = {size + 1, size * 2, size / 2 + 1, size + (1 << 20), SIZE_MAX};
+            size_t now = size,
+                   wanted[] = {size + 1, size * 2, size / 2 + 1, size + (1 << 20), SIZE_MAX};
             for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
                 size_t kept = now < wanted[i] ? now : wanted[i];
                 if (ebb_resize(block, alignment, wanted[i])) {
@@ -30,11 +31,11 @@ int main(void) {
             }
             ebb_free_aligned_sized(block, alignment, now);
         }
-    // Rounding has left 12 bytes; one more is another class, and so is half of it.
+    // Rounding leaves 12 bytes. One more byte is another size class, and so is half of it.
     void *small = ebb_malloc(100);
     CHECK(ebb_resize(small, 1, 112) && !ebb_resize(small, 1, 113) && !ebb_resize(small, 1, 50));
     ebb_free_sized(small, 112);
-    // A large block gives back what it does not need.
+    // A large block returns the memory beyond its new size.
     void *large = ebb_malloc(1 << 20);
     CHECK(ebb_resize(large, 1, 100000) && ebb_malloc_usable_size(large) < 200000);
     ebb_free_sized(large, 100000);

@@ -1,4 +1,4 @@
-// A correct program runs through, with sampled blocks of all sizes among others: in threads, across forks, resized.
+// A correct program runs to its end with sampled blocks of all sizes: threads, forks, realloc.
 // expect: exit 0
 // says: "sampled_blocks"
 // env: EBB_SAMPLE=1
@@ -17,13 +17,16 @@ static void work(unsigned seed) {
     uint32_t state = seed;
     for (unsigned i = 0; i < 3000; i++) {
         size_t size = random_size(&state) % 5000, align = (size_t)16 << random32(&state) % 5;
-        auto block = static_cast<unsigned char *>(i % 3 ? aligned_alloc(align, size) : calloc(1, size));
-        CHECK(block && (i % 3 == 0 || aligned_to(block, align)) && malloc_usable_size(block) >= size);
+        auto block =
+            static_cast<unsigned char *>(i % 3 ? aligned_alloc(align, size) : calloc(1, size));
+        CHECK(block && (i % 3 == 0 || aligned_to(block, align)) &&
+              malloc_usable_size(block) >= size);
         if (i % 3 == 0)
             for (size_t at = 0; at < size; at++) CHECK(block[at] == 0);
         fill(block, size, i);
         if (i % 5 == 0) {
-            CHECK((block = static_cast<unsigned char *>(realloc(block, 2 * size + 1))) && intact(block, size, i));
+            CHECK((block = static_cast<unsigned char *>(realloc(block, 2 * size + 1))) &&
+                  intact(block, size, i));
             size = 2 * size + 1;
             fill(block, size, i);
         }

@@ -1,4 +1,4 @@
-// A sampled block freed twice, and others between.
+// A double free of a sampled block, with other frees between.
 // expect: report "ebbmalloc: double free: 0x"
 // says: "sampled block of 100 bytes, allocated by thread"
 // says: "first freed by thread"

@@ -1,4 +1,4 @@
-// A handler from before the library was there: it is called after the report, and goes on as ever.
+// A signal handler from before the library's is called after the report, and works as before.
 // expect: exit 0
 // says: "ebbmalloc: use after free: 0x"
 // env: EBB_SAMPLE=1

@@ -1,4 +1,4 @@
-// An address inside a sampled block.
+// free of an address inside a sampled block.
 // expect: report "ebbmalloc: interior pointer: 0x"
 // says: "sampled block of 100 bytes, allocated by thread"
 // env: EBB_SAMPLE=1

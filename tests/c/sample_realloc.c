@@ -1,4 +1,4 @@
-// A sampled block that moved, used where it was.
+// Use of a sampled block at its old address after realloc moved it.
 // expect: fault "ebbmalloc: use after free: 0x"
 // says: "had 100 bytes, and byte 0 was accessed"
 // env: EBB_SAMPLE=1

@@ -1,4 +1,4 @@
-// What SIGSEGV does is as it was, but for the report: signals that are sent, null pointers, and handlers of the program.
+// SIGSEGV works as before, except for the report: sent signals, null pointers, other handlers.
 // expect: exit 0
 // env: EBB_SAMPLE=1
 #include "sample.h"
@@ -23,7 +23,13 @@ static void dies(void (*how)(void)) {
 static void raises(void) { raise(SIGSEGV); }
 static void is_sent(void) { kill(getpid(), SIGSEGV); }
 static void dereferences(void) { reads(NULL); }
-static void overflows(void) { volatile char room[1 << 16]; room[0] = 0; OPAQUE(&room); overflows(); room[1] = 0; }
+static void overflows(void) {
+    volatile char room[1 << 16];
+    room[0] = 0;
+    OPAQUE(&room);
+    overflows();
+    room[1] = 0;
+}
 static void reads_freed(void) {
     char *block = sampled(1);
     frees(block);

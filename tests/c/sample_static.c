@@ -1,4 +1,4 @@
-// A write to a freed block in a program that is linked statically.
+// A write to a freed sampled block in a statically linked program.
 // expect: fault "ebbmalloc: use after free: 0x"
 // says: "had 100 bytes, and byte 99 was accessed"
 // says: "first freed by thread"

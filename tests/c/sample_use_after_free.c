@@ -1,4 +1,4 @@
-// A read of a freed block that was sampled: who allocated it is said, who freed it, and who reads.
+// A read of a freed sampled block: the report says who allocated, who freed and who read it.
 // expect: fault "ebbmalloc: use after free: 0x"
 // says: "had 100 bytes, and byte 5 was accessed"
 // says: "#0 0x"

@@ -1,4 +1,4 @@
-// A write behind a sampled block, in its page: seen when the block is freed.
+// A write behind a sampled block, within its page: seen when the block is freed.
 // expect: report "ebbmalloc: overflow: 0x"
 // says: "has 100 bytes, and byte 100 was written (0x07); seen by free"
 // says: "here, in thread"

@@ -1,4 +1,4 @@
-// A sampled block freed with another size than it was asked for.
+// A sized free of a sampled block with a size that was not requested.
 // expect: report "ebbmalloc: wrong size: 0x"
 // says: "passed to free as a block of 101 bytes; it has 100"
 // env: EBB_SAMPLE=1

@@ -1,5 +1,5 @@
-// Memory that is free goes back while a program that has threads does nothing: by a thread of the library's own, which
-// no signal interrupts, and which is there only as long as there is something to give back.
+// The scavenger thread purges free memory while a program with threads is idle.
+// It takes no signals, and exists only as long as there is memory to purge.
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
 // ways: preload
@@ -14,7 +14,8 @@
 
 enum { BLOCKS = 64 << 10, BLOCK = 1000, STEP_MS = 20, PATIENCE_MS = 30000 };
 
-/* What may be left: tables, and where huge pages are `always` one of 2 MiB for the stack of a thread. */
+/* Bytes that may remain: tables, and a huge page of 2 MiB for a thread's stack if THP is
+   `always`. */
 enum { REST_KIB = 5 << 10 };
 
 static int block_pipe[2];
@@ -30,7 +31,7 @@ static void read_file(const char *path, char *text, size_t size) {
 
 static long page_kib(void) { return sysconf(_SC_PAGESIZE) / 1024; }
 
-/* Of files not: of a library some kernels map a page at a time, as it is used. */
+/* Without file pages: some kernels map a library page by page, as it is used. */
 static long resident_kib(void) {
     char text[128];
     long total = 0, resident = 0, files = 0;
@@ -41,7 +42,8 @@ static long resident_kib(void) {
 
 struct task { uint64_t inode, offset; uint16_t length; uint8_t type; char name[]; };
 
-/* How many threads there are, that of the library included. Allocates nothing, which would count as work. */
+/* Counts all threads, the scavenger included. Allocates nothing, because that would count as
+   work. */
 static int threads(void) {
     static char tasks[4096] __attribute__((aligned(8)));
     int found = 0, file = open("/proc/self/task", O_RDONLY | O_DIRECTORY);
@@ -70,7 +72,7 @@ static void *allocate(void *unused) {
     return unused;
 }
 
-/* In the child of a fork, that there is one is how the library knows of threads. */
+/* In the child of a fork, only a thread that allocates tells the library that there are threads. */
 static void allocate_in_thread(void) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, allocate, NULL) == 0 && pthread_join(thread, NULL) == 0);
@@ -88,14 +90,16 @@ static void release_rest(void) {
     }
 }
 
-/* Only threads that allocate count, and where none does there is no need of the library's. */
+/* Only threads that allocate count; without any, the library starts no scavenger. */
 static void *wait_for_end(void *unused) {
     char byte;
     free(OPAQUE(malloc(1 << 20)));
     return read(block_pipe[0], &byte, 1) < 0 ? NULL : unused;
 }
 
-static void wanted_on(int signal_number) { (void)signal_number, check_failed(__FILE__, __LINE__, "no thread takes the signal"); }
+static void wanted_on(int signal_number) {
+    (void)signal_number, check_failed(__FILE__, __LINE__, "no thread takes the signal");
+}
 
 static void in_threads(int scavenged, int patiently) {
     pthread_t thread;
@@ -104,34 +108,34 @@ static void in_threads(int scavenged, int patiently) {
     CHECK(resident_kib() > before + BLOCKS / 1024 * BLOCK * 9 / 10);
     if (scavenged) {
         WAIT_UNTIL(threads() == 3);
-        /* All other threads block this signal: it stays pending. */
+        /* All other threads block this signal, so it stays pending. */
         CHECK(kill(getpid(), SIGUSR1) == 0);
         sigset_t pending;
         nanosleep(&(struct timespec){.tv_nsec = 300 * 1000000L}, NULL);
         CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1));
-        /* Every 100th block stays, each in a page of its own, and nothing else does. */
+        /* Keeps only every 100th block, each in a page of its own. */
         release(100);
         WAIT_UNTIL(resident_kib() < before + BLOCKS / 100 * page_kib() + 4096);
         release_rest();
         WAIT_UNTIL(resident_kib() < before + REST_KIB);
         WAIT_UNTIL(threads() == 2);
-        /* And again, if it is needed again. */
+        /* A second time, when it is needed again. */
         allocate_in_thread();
         WAIT_UNTIL(threads() == 3);
-        /* It stays while there is much that may be freed, long after anything last was: frees start no thread. */
+        /* It stays while much could be freed, long after the last free: a free starts no thread. */
         if (patiently) nanosleep(&(struct timespec){.tv_sec = 4}, NULL);
         release_rest();
         WAIT_UNTIL(resident_kib() < before + REST_KIB);
     } else {
         nanosleep(&(struct timespec){.tv_nsec = 500 * 1000000L}, NULL);
         allocate_in_thread();
-        /* A thread that was waited for may be listed for a moment longer. */
+        /* /proc may list a joined thread for a moment longer. */
         WAIT_UNTIL(threads() == 2);
         release_rest();
     }
     CHECK(write(block_pipe[1], "", 1) == 1 && pthread_join(thread, NULL) == 0);
     close(block_pipe[0]), close(block_pipe[1]);
-    /* One that was waited for may be listed for a moment longer. */
+    /* /proc may list a joined thread for a moment longer. */
     WAIT_UNTIL(threads() == 1);
 }
 
@@ -145,12 +149,12 @@ int main(int argc, char **argv) {
     sigset_t blocked;
     sigemptyset(&blocked), sigaddset(&blocked, SIGUSR1);
     CHECK(sigprocmask(SIG_BLOCK, &blocked, NULL) == 0 && signal(SIGUSR1, wanted_on) != SIG_ERR);
-    /* As long as a program has no threads, the library starts none. */
+    /* While a program has no threads, the library starts none. */
     allocate(NULL);
     release_rest();
     CHECK(threads() == 1);
     in_threads(1, 1);
-    /* Allocate in a child: what was the parent's is not there any more. */
+    /* Allocates in a child, which has no scavenger from its parent. */
     allocate(NULL);
     pid_t child = fork();
     CHECK(child >= 0);

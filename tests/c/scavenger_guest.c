@@ -1,4 +1,4 @@
-// The library's own thread changes nothing that a program can do or sees happen: each part in a child of its own.
+// The scavenger changes nothing that a program can do or observe; each part runs in its own child.
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
 // ways: preload static
@@ -24,9 +24,11 @@ enum { BLOCKS = 16 << 10, BLOCK = 1000, PATIENCE_MS = 20000, MOMENT_MS = 2000, S
 static void *blocks[BLOCKS];
 static pthread_barrier_t barrier;
 
-static void sleep_ms(long ms) { nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL); }
+static void sleep_ms(long ms) {
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
+}
 
-/* The threads there are, by number, and how many. */
+/* Lists the threads by number. Returns how many there are. */
 static int threads(pid_t *found, int most) {
     DIR *tasks = opendir("/proc/self/task");
     int n = 0;
@@ -50,7 +52,8 @@ static void fill_heap(void) {
     }
 }
 
-/* Allocates in bulk, again and again, for about so long: threads that do this at the same time are what a scavenger is for. */
+/* Allocates in bulk for `ms`. Threads that do this at the same time make the library start a
+   scavenger. */
 static void work_ms(int ms) {
     struct timespec begin, now;
     clock_gettime(CLOCK_MONOTONIC, &begin);
@@ -76,15 +79,16 @@ static void *work_and_wait(void *ms) {
 enum { COMPANY = 2 };
 static pthread_t company[COMPANY];
 
-/* Threads that have allocated, and the library's beside them: its number. The threads wait at the barrier. */
+/* Starts threads that allocate, then wait at the barrier. Returns the scavenger's number. */
 static pid_t in_company(void) {
     pid_t all[16];
     int n = 0;
     CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
     fill_heap();
-    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)40) == 0);
+    for (int i = 0; i < COMPANY; i++)
+        CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)40) == 0);
     WAIT_UNTIL((work_ms(5), n = threads(all, 16)) == COMPANY + 2);
-    /* It was started last, unless numbers have begun anew. */
+    /* It started last, unless thread numbers have wrapped. */
     pid_t last = 0;
     for (int i = 0; i < n; i++) last = all[i] > last ? all[i] : last;
     return last;
@@ -95,7 +99,7 @@ static void leave_company(void) {
     for (int i = 0; i < COMPANY; i++) CHECK(pthread_join(company[i], NULL) == 0);
 }
 
-/* Whether this process has one thread: the kernel refuses otherwise. */
+/* Returns whether this process has one thread. The kernel refuses this call otherwise. */
 static int is_alone(void) {
     int result = unshare(CLONE_SIGHAND);
     CHECK(result == 0 || errno == EINVAL);
@@ -107,17 +111,17 @@ static void *yield(void *unused) {
     return unused;
 }
 
-/* When a program has waited for its threads it has one thread, with much memory in use. */
+/* After a program has joined its threads it has one thread, even with much memory in use. */
 static int alone_at_once(void) {
     if (unshare(CLONE_SIGHAND) != 0) return 77;
     for (int round = 0; round < 2; round++) {
         in_company();
         CHECK(!is_alone());
         leave_company();
-        /* The kernel takes a moment to let go of a thread that was waited for; a busy one may take longer. */
+        /* The kernel takes a moment to remove a joined thread, longer on a busy machine. */
         for (int waited_ms = 0; !is_alone(); waited_ms++) CHECK(waited_ms < MOMENT_MS), sleep_ms(1);
     }
-    /* Nor does it get another one while it has no threads that allocate. */
+    /* No scavenger starts while the program has no threads that allocate. */
     pid_t all[4];
     work_ms(50);
     CHECK(threads(all, 4) == 1);
@@ -152,16 +156,17 @@ static void *exit_early(void *unused) {
     pthread_exit(unused);
 }
 
-/* Exit handlers run on the program's last thread, as soon as it ends, also where there is no /proc. */
+/* Exit handlers run on the program's last thread as soon as it ends, also without /proc. */
 static int ends_with_the_last_thread(void) {
     static pthread_t main_thread, thread;
     main_thread = pthread_self();
     CHECK(atexit(at_end) == 0);
-    /* For this glibc loads a library. */
+    /* glibc loads a library for this. */
     CHECK(pthread_create(&thread, NULL, exit_early, NULL) == 0 && pthread_join(thread, NULL) == 0);
     in_company();
     char empty[] = "/tmp/ebb-empty-XXXXXX";
-    if (mkdtemp(empty) == NULL || chroot(empty) != 0) fprintf(stderr, "no other root directory: %s\n", strerror(errno));
+    if (mkdtemp(empty) == NULL || chroot(empty) != 0)
+        fprintf(stderr, "no other root directory: %s\n", strerror(errno));
     rmdir(empty);
     CHECK(pthread_create(&thread, NULL, end_last, &main_thread) == 0);
     pthread_exit(NULL);
@@ -187,8 +192,8 @@ static void *send_each_thread(void *ours) {
     return NULL;
 }
 
-/* Handlers run on our thread of the signals that instructions raise, and of no others. Some programs send one of these to
-   each thread and wait for it. */
+/* On the scavenger, handlers run only for signals that instructions raise. Some programs send such
+   a signal to each thread and wait for it. */
 static int hears_its_own_signals(void) {
     static const int all[] = {SIGSYS, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -203,7 +208,7 @@ static int hears_its_own_signals(void) {
     return 0;
 }
 
-/* All threads have the user that the program has become. */
+/* All threads have the user that the program has changed to. */
 static int becomes_another_user(void) {
     if (geteuid() != 0) return 77;
     pid_t all[16];
@@ -218,7 +223,8 @@ static int becomes_another_user(void) {
         CHECK(status != NULL);
         while (fgets(line, sizeof line, status)) {
             int user[4];
-            if (sscanf(line, "Uid: %d %d %d %d", &user[0], &user[1], &user[2], &user[3]) != 4) continue;
+            if (sscanf(line, "Uid: %d %d %d %d", &user[0], &user[1], &user[2], &user[3]) != 4)
+                continue;
             for (int j = 0; j < 4; j++) CHECK(user[j] == 65534);
             found++;
         }
@@ -246,7 +252,8 @@ static void *work_on_one_cpu(void *ms) {
     return work_and_wait(ms);
 }
 
-/* Whether a thread of the library's has CPUs and priority of the first thread; -1 if there is none. */
+/* Returns whether the scavenger has the CPUs and priority of the first thread, or -1 without one.
+   */
 static int is_like_first(int others) {
     pid_t all[16], last = 0;
     cpu_set_t first, set;
@@ -255,17 +262,20 @@ static int is_like_first(int others) {
     for (int i = 0; i < n; i++) last = all[i] > last ? all[i] : last;
     CHECK(sched_getaffinity(getpid(), sizeof first, &first) == 0);
     if (sched_getaffinity(last, sizeof set, &set) != 0) return -1;
-    return CPU_EQUAL(&set, &first) && getpriority(PRIO_PROCESS, (id_t)last) == getpriority(PRIO_PROCESS, (id_t)getpid());
+    return CPU_EQUAL(&set, &first) &&
+           getpriority(PRIO_PROCESS, (id_t)last) == getpriority(PRIO_PROCESS, (id_t)getpid());
 }
 
-/* Threads that have a CPU for themselves do not give it to ours: one starts none, and of several the first thread takes it over. */
+/* Threads that have a CPU for themselves do not share it with the scavenger.
+   One such thread starts no scavenger; with several, the first thread takes over its work. */
 static int has_the_cpus_of_the_process(void) {
     cpu_set_t set;
     if (!narrow(&set)) return 77;
     for (int many = 1; many <= COMPANY; many++) {
         CHECK(pthread_barrier_init(&barrier, NULL, (unsigned)many + 1) == 0);
         fill_heap();
-        for (int i = 0; i < many; i++) CHECK(pthread_create(&company[i], NULL, work_on_one_cpu, (void *)60) == 0);
+        for (int i = 0; i < many; i++)
+            CHECK(pthread_create(&company[i], NULL, work_on_one_cpu, (void *)60) == 0);
         sleep_ms(80);
         if (many == 1) CHECK(is_like_first(many) != 0);
         WAIT_UNTIL((work_ms(5), is_like_first(many)) == 1);
@@ -275,13 +285,26 @@ static int has_the_cpus_of_the_process(void) {
     return 0;
 }
 
-/* A filter installed after the start, that kills for what starting a thread and allocating do not need. */
+/* A filter, installed after the start, that kills for calls that threads and malloc do not need. */
 static int makes_no_forbidden_calls(void) {
-#define KILL(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
+#define KILL(name) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), \
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS)
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        KILL(prctl), KILL(sched_setscheduler), KILL(sched_setaffinity), KILL(setpriority), KILL(newfstatat), KILL(statx), KILL(gettid),
-        KILL(tgkill), KILL(nanosleep), KILL(sched_yield), KILL(seccomp), KILL(sched_getscheduler), KILL(sched_setparam),
+        KILL(prctl),
+        KILL(sched_setscheduler),
+        KILL(sched_setaffinity),
+        KILL(setpriority),
+        KILL(newfstatat),
+        KILL(statx),
+        KILL(gettid),
+        KILL(tgkill),
+        KILL(nanosleep),
+        KILL(sched_yield),
+        KILL(seccomp),
+        KILL(sched_getscheduler),
+        KILL(sched_setparam),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
@@ -289,13 +312,14 @@ static int makes_no_forbidden_calls(void) {
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 77;
     CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
     fill_heap();
-    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)250) == 0);
+    for (int i = 0; i < COMPANY; i++)
+        CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)250) == 0);
     work_ms(50);
     leave_company();
     return 0;
 }
 
-/* Where there can be no thread, the program's goes on. */
+/* Where no thread can start, the program continues. */
 static int works_without(void) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -307,9 +331,11 @@ static int works_without(void) {
     struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
     pid_t all[16];
     CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
-    for (int i = 0; i < COMPANY; i++) CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)50) == 0);
+    for (int i = 0; i < COMPANY; i++)
+        CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)50) == 0);
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) return 77;
+    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+        return 77;
     fill_heap();
     errno = 4321;
     work_ms(50);

@@ -1,5 +1,5 @@
-// Who ends the library's own thread waits for it: that is no point of cancellation, and the child of a raw clone(2), which has no such
-// thread, does not wait.
+// A thread that ends the scavenger waits for it, and that wait is no cancellation point.
+// The child of a raw clone(2) has no scavenger, and does not wait.
 // expect: exit 0
 // check: no nothing is freed at once there
 // ways: preload static
@@ -47,7 +47,7 @@ static int threads(void) {
     return n;
 }
 
-/* Works until the library's thread is there, if it comes. */
+/* Works until the scavenger is there, if it starts. */
 static void *work(void *number) {
     for (long end = now_ms() + PATIENCE_MS; now_ms() < end && threads() < WORKERS + 2;) work_ms(10);
     pthread_barrier_wait(&barrier);
@@ -59,11 +59,12 @@ static pthread_t workers[WORKERS];
 
 static void start_workers(void) {
     CHECK(pthread_barrier_init(&barrier, NULL, WORKERS + 1) == 0);
-    for (long i = 0; i < WORKERS; i++) CHECK(pthread_create(&workers[i], NULL, work, (void *)(i + 1)) == 0);
+    for (long i = 0; i < WORKERS; i++)
+        CHECK(pthread_create(&workers[i], NULL, work, (void *)(i + 1)) == 0);
     pthread_barrier_wait(&barrier);
 }
 
-/* They were canceled, but come by no point of cancellation any more: neither they nor the library. */
+/* The threads are canceled but reach no cancellation point any more, nor does the library. */
 static void canceled(void) {
     start_workers();
     for (int i = 0; i < WORKERS; i++) CHECK(pthread_cancel(workers[i]) == 0);

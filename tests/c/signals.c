@@ -1,5 +1,5 @@
-// Timer signals interrupt allocation in several threads at any instruction; all contents stay whole.
-// The handler only counts, as a handler may.
+// Timer signals interrupt allocation at any instruction, in several threads; contents stay intact.
+// The handler only counts, because a handler may not allocate.
 // expect: exit 0
 // check: no takes minutes in check mode, whose blocks go past what it tests
 #include "check.h"
@@ -31,13 +31,16 @@ static void *thread(void *seed) {
     static __thread uint32_t *kept[KEPT];
     uint32_t state = (uint32_t)(uintptr_t)seed;
     timer_t timer = start_timer();
-    for (int step = 0; step < STEPS || (step < 50 * STEPS && __atomic_load_n(&ticks, __ATOMIC_RELAXED) < WANTED); step++) {
+    for (int step = 0;
+         step < STEPS || (step < 50 * STEPS && __atomic_load_n(&ticks, __ATOMIC_RELAXED) < WANTED);
+         step++) {
         uint32_t slot = random32(&state) % KEPT;
         uint32_t *block = kept[slot];
         if (block) {
             uint32_t words = block[0];
-            CHECK(block[1] == (slot ^ (uint32_t)(uintptr_t)seed << 16) && block[words - 1] == ~words);
-            // Marked as gone: another owner of the same block would notice.
+            CHECK(block[1] == (slot ^ (uint32_t)(uintptr_t)seed << 16) &&
+                  block[words - 1] == ~words);
+            // Overwrites the block before free: a second owner of the block would notice.
             block[1] = 0xdead;
             free(block);
         }
@@ -56,9 +59,10 @@ int main(void) {
     struct sigaction action = {.sa_handler = count, .sa_flags = SA_RESTART};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, thread, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, thread, (void *)(i + 1)) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-    // Without signals this would show nothing.
+    // Without signals this test would prove nothing.
     CHECK(ticks >= WANTED);
     return 0;
 }

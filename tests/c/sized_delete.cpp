@@ -1,4 +1,4 @@
-// A sized delete that is wrong by one byte stops the program where sizes are known, and passes elsewhere.
+// A sized `delete` wrong by one byte is stopped where sizes are known, and passes elsewhere.
 // expect: exit 0
 // harden: too
 // build: g++
@@ -12,7 +12,7 @@
 
 static const auto ALIGN = std::align_val_t(64);
 
-// Allocates and frees in one of the forms, with a size that is `off` by so many bytes.
+// Allocates and frees in one of the forms, with a size that is wrong by `off` bytes.
 static void run(int form, std::size_t size, int off) {
     std::size_t told = OPAQUE(size + off);
     switch (form) {
@@ -23,7 +23,7 @@ static void run(int form, std::size_t size, int off) {
     }
 }
 
-// The signal that ends a child which does that, or 0.
+// Returns the signal that ends a child that does this, or 0.
 static int signal_of(int form, std::size_t size, int off) {
     int status;
     pid_t child = fork();

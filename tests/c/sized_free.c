@@ -1,9 +1,9 @@
-// free_sized and free_aligned_sized (C23), which glibc 2.36 does not have.
+// free_sized and free_aligned_sized of C23, which glibc 2.36 does not have.
 // expect: exit 0
 #include "check.h"
 #include <stdlib.h>
 
-// Weak, so that a program that preloads the library can be linked without it.
+// Weak, so that a program that preloads the library links without it.
 extern void free_sized(void *block, size_t size) __attribute__((weak));
 extern void free_aligned_sized(void *block, size_t alignment, size_t size) __attribute__((weak));
 

@@ -1,6 +1,6 @@
-// Sizes and alignments that no process can have are refused, by each function of malloc.h and each
-// form of operator new: NULL and ENOMEM, or bad_alloc. Blocks of each sort stay as they were, and
-// nothing is given up.
+// Impossible sizes and alignments fail in each function of malloc.h and each form of `new`.
+// They give NULL and ENOMEM, or bad_alloc. Blocks stay unchanged, and no memory is returned to the
+// kernel because of them.
 // expect: exit 0
 // harden: too
 #include "sizes.h"
@@ -27,7 +27,7 @@ static void no_new(size_t size, void *) {
         CHECK(::operator new(OPAQUE(size), align, quiet) == nullptr);
         CHECK(::operator new[](OPAQUE(size), align, quiet) == nullptr);
     }
-    // Exceptions take their time.
+    // Exceptions are slow.
     if (size % 5 == 0) {
         CHECK(throws([=] { return ::operator new(OPAQUE(size)); }));
         CHECK(throws([=] { return ::operator new[](OPAQUE(size)); }));

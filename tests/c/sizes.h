@@ -1,17 +1,17 @@
-/* Sizes that no process can have, around each place where arithmetic on them could wrap or be cut
-   off: asked for new blocks, and for blocks of each sort that are resized. Each is refused, and
-   leaves the block as it was. */
+/* Tries sizes that no process can have, around each value where arithmetic could wrap or truncate.
+   It tries them for new blocks and to resize blocks of each kind. Each call must fail and leave the
+   block unchanged. */
 #pragma once
 
 #include "check.h"
 #include <errno.h>
 #include <stdlib.h>
 
-/* UNIT: what the page heap counts in, in bytes. Blocks of these programs lie in the first UNITS
+/* UNIT is the page heap's granule, in bytes. Blocks of these programs lie in the first UNITS
    units. */
 enum { UNIT = 64 << 10, UNITS = 90 };
 
-/* The functions of malloc(3), by whatever names. */
+/* The functions of malloc(3), under any names. */
 struct face {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
@@ -26,19 +26,19 @@ struct face {
     void (*free)(void *);
 };
 
-/* A block that is to stay as it is, filled. */
+/* A filled block that must stay unchanged. */
 struct kept {
     void *block;
     size_t size, usable, alignment;
 };
 
-/* Calls `work` with sizes that are beyond all address spaces, and with those by which a block at
-   this address would end around the end of one, or of what units count. */
+/* Calls `work` with sizes beyond all address spaces, and with sizes at which a block at this
+   address would end near the end of an address space or of the count of units. */
 __attribute__((unused)) static void each_absurd(const void *block, void (*work)(size_t, void *),
                                                 void *with) {
     static const size_t steps[] = {0, 1, 24, 4096, UNIT - 1, UNIT, UNIT + 1};
     for (unsigned step = 0; step < sizeof steps / sizeof *steps; step++) {
-        /* 2^47 to 2^64, which is 0 here. */
+        /* 2^47 to 2^64, which wraps to 0. */
         for (unsigned bit = 47; bit <= 64; bit++) {
             size_t power = bit < 64 ? (size_t)1 << bit : 0;
             if (bit > 47 && power != steps[step]) work(power - steps[step], with);
@@ -65,7 +65,7 @@ __attribute__((unused)) static struct kept keep(void *block, size_t size, size_t
 
 static const struct face *face;
 
-/* NULL and ENOMEM. */
+/* Checks for NULL and ENOMEM. */
 #define REFUSED(call) CHECK((errno = 0, (call) == NULL) && errno == ENOMEM)
 
 __attribute__((unused)) static void no_new_block(size_t size, void *with) {
@@ -95,7 +95,7 @@ __attribute__((unused)) static void no_resized_block(size_t size, void *with) {
     REFUSED(face->reallocarray(kept->block, size, 5));
 }
 
-/* Alignments that no block can have, which with small sizes are as impossible as sizes. */
+/* Alignments that no block can have: impossible even with small sizes. */
 __attribute__((unused)) static void no_alignment(void) {
     for (unsigned bit = 47; bit < 64; bit++) {
         const size_t alignment = (size_t)1 << bit;
@@ -112,7 +112,7 @@ __attribute__((unused)) static void no_alignment(void) {
     CHECK((errno = 0, face->memalign(SIZE_MAX, 1) == NULL) && errno == EINVAL);
 }
 
-/* A block of each sort: small, large, aligned, and, as the last, one that has moved. */
+/* A block of each kind: small, large, aligned, and last one that has moved. */
 enum { SORTS = 12 };
 
 __attribute__((unused)) static struct kept block_of(unsigned sort) {
@@ -136,12 +136,12 @@ __attribute__((unused)) static void still_there(const struct kept *kept) {
     CHECK(intact(kept->block, kept->size, 3) && face->usable_size(kept->block) == kept->usable);
 }
 
-/* All of it, by these functions. */
+/* Runs all checks on these functions. */
 __attribute__((unused)) static void test_face(const struct face *tested) {
     struct kept blocks[SORTS];
     face = tested;
     for (unsigned sort = 0; sort < SORTS; sort++) blocks[sort] = block_of(sort);
-    /* Something that could be given up. */
+    /* Free memory that the library could purge. */
     void *gap[] = {face->malloc(300000), face->malloc(300000), face->malloc(100)};
     face->free(gap[0]);
     face->free(gap[2]);
@@ -151,7 +151,7 @@ __attribute__((unused)) static void test_face(const struct face *tested) {
         each_absurd(blocks[sort].block, no_resized_block, &blocks[sort]);
         still_there(&blocks[sort]);
     }
-    /* And all goes on: blocks grow and go as if nothing had been. */
+    /* Everything works afterwards: blocks grow and are freed. */
     for (unsigned sort = 0; sort < SORTS; sort++) {
         struct kept *kept = &blocks[sort];
         still_there(kept);

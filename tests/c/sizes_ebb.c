@@ -1,6 +1,6 @@
-// Sizes that no process can have are refused by each function of ebbmalloc.h: NULL and ENOMEM, or
-// false, with errno as it was. So are those beyond a heap's limit. Blocks of each sort stay as they
-// were, those of heaps too.
+// Sizes that no process can have fail in each function of ebbmalloc.h.
+// They give NULL and ENOMEM, or false with errno unchanged. So do sizes beyond a heap's limit.
+// Blocks of each kind stay unchanged, also those of heaps.
 // expect: exit 0
 // ways: dynamic static
 // harden: too
@@ -13,7 +13,7 @@ struct of_heap {
     struct kept kept;
 };
 
-/* Neither in place nor elsewhere. */
+/* Fails both in place and by a move. */
 static void not_in_place(size_t size, void *with) {
     struct kept *kept = with;
     errno = 7;
@@ -86,7 +86,7 @@ int main(void) {
         ebb_free(behind);
     }
     heaps();
-    /* As with snprintf: no more is written than there is text. */
+    /* As with snprintf, it writes no more than the text. */
     size_t length = ebb_stats(EBB_STATS_JSON, NULL, 0) + 1024;
     char *text = ebb_malloc(length + 1);
     text[length] = 'x';

@@ -1,4 +1,4 @@
-// The same with sampled blocks among the others, small ones: as long as there are slots, each.
+// sizes.cpp with sampled blocks: small blocks are sampled while slots are free.
 // expect: exit 0
 // env: EBB_SAMPLE=1
 // ways: preload

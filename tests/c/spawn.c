@@ -1,4 +1,4 @@
-// vfork, posix_spawn, popen and system from a process whose other threads allocate.
+// vfork, posix_spawn, popen and system in a process whose other threads allocate.
 // expect: exit 0
 #define _GNU_SOURCE
 #include "check.h"

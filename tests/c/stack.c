@@ -1,4 +1,5 @@
-// A thread that allocates a little needs little more stack than one that does nothing: with thousands of threads, a page each counts.
+// A thread that allocates a little needs little more stack than one that does nothing.
+// With thousands of threads, each page counts.
 // expect: exit 0
 // harden: too
 // check: no a trace of the calls is taken on the stack
@@ -9,7 +10,7 @@
 
 enum { STACK = 256 << 10, UNTOUCHED = 0xa5, MOST = 3 << 10 };
 
-// A few blocks of many sizes, which reach the slow ways of malloc, realloc and free.
+// Allocates a few blocks of many sizes, which reach the slow paths of malloc, realloc and free.
 static void *allocate(void *unused) {
     for (size_t size = 8; size < 16 << 10; size += size / 3 + 8) {
         char *blocks[4];
@@ -22,14 +23,16 @@ static void *allocate(void *unused) {
 
 static void *rest(void *unused) { return unused; }
 
-// Bytes of its stack that a thread came to write to.
+// Counts the bytes of its stack that a thread has written to.
 static size_t used(void *(*work)(void *)) {
-    unsigned char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *stack =
+        mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(stack != MAP_FAILED);
     memset(stack, UNTOUCHED, STACK);
     pthread_attr_t attributes;
     pthread_t thread;
-    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstack(&attributes, stack, STACK) == 0);
+    CHECK(pthread_attr_init(&attributes) == 0 &&
+          pthread_attr_setstack(&attributes, stack, STACK) == 0);
     CHECK(pthread_create(&thread, &attributes, work, NULL) == 0 && pthread_join(thread, NULL) == 0);
     size_t untouched = 0;
     while (untouched < STACK && stack[untouched] == UNTOUCHED) untouched++;
@@ -38,7 +41,7 @@ static size_t used(void *(*work)(void *)) {
 }
 
 int main(void) {
-    // What happens once in a process is done here, and functions are found.
+    // One-time set-up and symbol lookup happen here.
     allocate(NULL);
     used(rest);
     size_t most = 0, least = used(rest);

@@ -1,4 +1,4 @@
-// Static and thread_local C++ objects that allocate when made and when destroyed.
+// Static and thread_local C++ objects allocate in constructors and destructors.
 // expect: exit 0
 #include "check.h"
 #include <map>

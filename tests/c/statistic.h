@@ -1,4 +1,4 @@
-// A single number of the statistics.
+// Reads a single number of the statistics.
 #ifndef STATISTIC_H
 #define STATISTIC_H
 
@@ -6,7 +6,7 @@
 #include "ebbmalloc.h"
 #include <stdlib.h>
 
-// The number behind `name`, which has its quotes and its colon.
+// Returns the number behind `name`, which includes its quotes and colon.
 static size_t statistic(const char *name) {
     static char line[64 << 10];
     CHECK(ebb_stats(EBB_STATS_JSON, line, sizeof line) < sizeof line);

@@ -1,4 +1,4 @@
-// ebb_stats: every format in full, cut to any length, counted without a buffer; an unknown format is refused.
+// ebb_stats: each format in full, cut to any length, or without a buffer; refuses unknown formats.
 // expect: exit 0
 // check: no its sums count what check mode adds
 // ways: dynamic static
@@ -17,7 +17,7 @@ static size_t number(const char *name) {
     return strtoull(at + strlen(name), NULL, 10);
 }
 
-// What comes before the first number does not change from one call to the next.
+// The text before the first number is the same in each call.
 static void check_cuts(int format) {
     size_t constant = strcspn(page, "\n");
     if (constant > 30) constant = 30;
@@ -42,7 +42,7 @@ int main(void) {
         CHECK(length < sizeof page && strlen(page) == length && errno == 77);
         CHECK(strcmp(page + length - strlen(ends[i]), ends[i]) == 0);
         CHECK(strstr(page, "live_bytes") != NULL);
-        // Only as long as the numbers in it: nearly the same again.
+        // The length changes only with the lengths of the numbers.
         size_t again = ebb_stats(formats[i], NULL, 0);
         CHECK(again + 200 > length && again < length + 200);
         check_cuts(formats[i]);
@@ -53,7 +53,7 @@ int main(void) {
         CHECK(ebb_stats(OPAQUE(unknown[i]), page, sizeof page) == 0 && errno == EINVAL);
     }
 
-    // The formats agree with each other and with mallinfo2, and follow what is allocated.
+    // The formats agree with each other and with mallinfo2, and follow each allocation and free.
     ebb_stats(EBB_STATS_JSON, page, sizeof page);
     CHECK(strncmp(page, "{\"version\":\"", 12) == 0);
     size_t large = number("\"large_bytes\":");

@@ -1,4 +1,4 @@
-// Random operations of every kind from many threads on one shared set of blocks, all contents checked.
+// Many threads do random operations of each kind on shared blocks, and check all contents.
 // expect: exit 0
 // ways: preload static
 #include "check.h"
@@ -14,7 +14,7 @@ struct head {
 };
 static struct head *slots[SLOTS];
 
-// Contents start behind the head and reach to the last usable byte.
+// Contents start behind the head and end at the last usable byte.
 static void stamp(struct head *block, size_t alignment, uint32_t seed) {
     block->size = malloc_usable_size(block) - sizeof *block;
     block->alignment = alignment;
@@ -65,7 +65,7 @@ static void *work(void *seed) {
     uint32_t state = (uint32_t)(uintptr_t)seed * 7919;
     for (int step = 0; step < STEPS; step++) {
         struct head **slot = &slots[random32(&state) % SLOTS];
-        // Whoever takes a block out of its slot owns it until it is put into another.
+        // The thread that takes a block out of its slot owns it until it puts it into another.
         struct head *block = __atomic_exchange_n(slot, NULL, __ATOMIC_ACQ_REL);
         if (block) verify(block);
         if (block == NULL) {
@@ -85,7 +85,8 @@ static void *work(void *seed) {
 
 int main(void) {
     pthread_t threads[THREADS];
-    for (uintptr_t i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
     for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     for (int i = 0; i < SLOTS; i++)
         if (slots[i]) verify(slots[i]), free(slots[i]);

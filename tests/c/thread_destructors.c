@@ -1,5 +1,5 @@
-// Destructors of thread-specific data that run before and after the allocator's own allocate in every
-// round; what they made is whole, and nothing is left behind by thousands of such threads.
+// Destructors of thread-specific data allocate in each round, before and after the allocator's.
+// Their blocks stay intact, and thousands of such threads leave nothing behind.
 // expect: exit 0
 // check: no its sums count what check mode holds back
 #include "check.h"
@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 enum { THREADS = 4000, KEYS = 40, ROUNDS = 4, BLOCKS = 12, SIZE = 240 };
-// The allocator makes its key when it is first called: some of these come before, most after it; those from
-// the 33rd on make glibc allocate in pthread_setspecific.
+// The allocator makes its key in its first call: a few of these come before, most after it. From
+// the 33rd on, glibc allocates in pthread_setspecific.
 static pthread_key_t keys[KEYS];
 static __thread int rounds[KEYS];
 static int destroyed;
@@ -45,12 +45,13 @@ static void destroy(void *value) {
     unsigned key = node->bytes[0];
     take(node, key);
     __atomic_add_fetch(&destroyed, 1, __ATOMIC_RELAXED);
-    // The last value is never destroyed, so there is none.
+    // The last value would never be destroyed, so there is none.
     if (++rounds[key] < ROUNDS) CHECK(pthread_setspecific(keys[key], list(key)) == 0);
 }
 
 static void *thread(void *unused) {
-    for (unsigned key = 0; key < KEYS; key += 13) CHECK(pthread_setspecific(keys[key], list(key)) == 0);
+    for (unsigned key = 0; key < KEYS; key += 13)
+        CHECK(pthread_setspecific(keys[key], list(key)) == 0);
     return unused;
 }
 

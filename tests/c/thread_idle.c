@@ -1,7 +1,7 @@
-// What threads have in their caches goes back while they sleep: by malloc_trim (not from the caches of other CPUs, which nobody can stop),
-// and by the library's own thread if nobody calls that.
-// They go on afterwards as if nothing had happened. So does what a thread had that ended behind the back of the C library, of which no
-// page is left to be looked at.
+// The caches of sleeping threads are emptied by malloc_trim, or by the scavenger without a call.
+// malloc_trim leaves the caches of other CPUs, which it cannot stop. The threads continue
+// undisturbed. The cache of a thread that ended behind the C library's back is emptied too,
+// although its pages are gone.
 // expect: exit 0
 // ways: preload static
 // check: no caches are not used in check mode
@@ -13,8 +13,17 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-enum { THREADS = 48, SIZES = 24, EACH = 40, LIVE = 12 << 10, LIVE_SIZE = 1000, LEAST = 128 << 10, STACK = 256 << 10, STEP_MS = 20,
-       PATIENCE_MS = 30000 };
+enum {
+    THREADS = 48,
+    SIZES = 24,
+    EACH = 40,
+    LIVE = 12 << 10,
+    LIVE_SIZE = 1000,
+    LEAST = 128 << 10,
+    STACK = 256 << 10,
+    STEP_MS = 20,
+    PATIENCE_MS = 30000
+};
 
 static pthread_barrier_t asleep, awake;
 
@@ -56,12 +65,13 @@ static void in_thread_that_vanishes(void) {
     void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(stack != MAP_FAILED && pthread_attr_init(&attributes) == 0);
     CHECK(pthread_attr_setstack(&attributes, stack, STACK) == 0);
-    CHECK(pthread_create(&thread, &attributes, vanish, NULL) == 0 && pthread_join(thread, NULL) == 0);
-    /* Its variables are there too. */
+    CHECK(pthread_create(&thread, &attributes, vanish, NULL) == 0 &&
+          pthread_join(thread, NULL) == 0);
+    /* Its thread-local variables are there too. */
     CHECK(munmap(stack, STACK) == 0);
 }
 
-/* Bytes that are free and resident. */
+/* Returns the free and resident bytes. */
 static size_t idle(void) { return mallinfo2().fordblks; }
 
 int main(void) {
@@ -69,7 +79,7 @@ int main(void) {
     pthread_t threads[THREADS];
     CHECK(pthread_barrier_init(&asleep, NULL, THREADS + 1) == 0);
     CHECK(pthread_barrier_init(&awake, NULL, THREADS + 1) == 0);
-    /* With less in use nobody looks for what could go back. */
+    /* With less memory in use, the library looks for no memory to purge. */
     for (int i = 0; i < LIVE; i++) {
         live[i] = malloc(LIVE_SIZE);
         CHECK(live[i] != NULL);
@@ -77,7 +87,7 @@ int main(void) {
     }
     in_thread_that_vanishes();
     malloc_trim(0);
-    /* What lies between the blocks in use. */
+    /* Free memory between the blocks in use. */
     size_t least = idle();
     int percpu = getenv("EBB_MODE") && !strcmp(getenv("EBB_MODE"), "percpu");
     CHECK(percpu || least < LEAST);
@@ -88,7 +98,8 @@ int main(void) {
     size_t before = idle();
     malloc_trim(0);
     size_t after = idle();
-    fprintf(stderr, "free and resident: %zu, then %zu after a trim, of which %zu were there\n", before, after, least);
+    fprintf(stderr, "free and resident: %zu, then %zu after a trim, of which %zu were there\n",
+            before, after, least);
     CHECK(percpu || after < least + (before - least) / 10);
     pthread_barrier_wait(&awake);
 

@@ -1,4 +1,4 @@
-// Threads exit and leave blocks to others, which free them meanwhile and later; nothing is lost.
+// Threads exit and leave blocks, which other threads free meanwhile and later; no memory is lost.
 // expect: exit 0
 // check: no its sums count what check mode holds back
 #include "check.h"
@@ -27,7 +27,8 @@ static void *make(void *number) {
         fill(parcel->bytes, size, state);
         unsigned at = __atomic_fetch_add(&put, 1, __ATOMIC_RELAXED) % RING;
         struct parcel *none = NULL;
-        while (!__atomic_compare_exchange_n(&ring[at], &none, parcel, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        while (!__atomic_compare_exchange_n(&ring[at], &none, parcel, 0, __ATOMIC_RELEASE,
+                                            __ATOMIC_RELAXED))
             none = NULL, sched_yield();
     }
     return NULL;
@@ -38,7 +39,8 @@ static void *release(void *unused) {
         unsigned at = __atomic_fetch_add(&taken, 1, __ATOMIC_RELAXED);
         if (at >= MAKERS * BLOCKS) return unused;
         struct parcel *parcel;
-        while ((parcel = __atomic_exchange_n(&ring[at % RING], NULL, __ATOMIC_ACQUIRE)) == NULL) sched_yield();
+        while ((parcel = __atomic_exchange_n(&ring[at % RING], NULL, __ATOMIC_ACQUIRE)) == NULL)
+            sched_yield();
         CHECK(intact(parcel->bytes, parcel->size, parcel->seed));
         free(parcel);
         __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);

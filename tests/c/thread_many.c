@@ -1,4 +1,4 @@
-// Thousands of threads alive at once, then gone: what each costs is bounded, and it comes back.
+// Thousands of threads at once: the cost of each is bounded, and is returned when they end.
 // expect: exit 0
 // check: no resident memory counts what check mode holds back
 #include "check.h"
@@ -20,7 +20,7 @@ static long resident_kib(void) {
 }
 
 static void *idle(void *unused) {
-    // Allocates in many sizes and frees all: only what the allocator keeps for the thread remains.
+    // Allocates many sizes and frees all: only the allocator's own memory for the thread remains.
     static __thread void *blocks[SIZES * BLOCKS];
     for (size_t i = 0; i < SIZES * BLOCKS; i++) {
         size_t size = 16 + i % SIZES * 40;
@@ -33,13 +33,14 @@ static void *idle(void *unused) {
     return unused;
 }
 
-// All threads at once; how much they add while they live, and how much remains after.
+// Runs all threads at once. Measures how much memory they add while they live, and afterwards.
 static void storm(const pthread_attr_t *attributes, long *alive, long *after) {
     static pthread_t threads[THREADS];
-    // Free memory goes back sooner or later: so that it is neither here nor there, all goes now.
+    // Free memory is purged at some time. It must not distort the result, so it is purged now.
     malloc_trim(0);
     long before = resident_kib();
-    for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], attributes, idle, NULL) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], attributes, idle, NULL) == 0);
     pthread_barrier_wait(&started);
     *alive = resident_kib() - before;
     pthread_barrier_wait(&finish);
@@ -57,8 +58,9 @@ int main(void) {
     long alive, after, rest;
     storm(&attributes, &alive, &after);
     storm(&attributes, &rest, &rest);
-    fprintf(stderr, "%ld KiB alive, %ld after, %ld more after the second time\n", alive, after, rest);
-    // Stacks take 12 to 20 KiB of each.
+    fprintf(stderr, "%ld KiB alive, %ld after, %ld more after the second time\n", alive, after,
+            rest);
+    // Stacks take 12 to 20 KiB for each thread.
     CHECK(alive < THREADS * 100L);
     // The C library keeps some stacks.
     CHECK(after < 40 * 1024 && after < alive);

@@ -1,5 +1,6 @@
-// Where there is no rseq, as here where glibc is told to leave it alone, the first threads have caches of their own, and those beyond
-// them share a few: all are served, also in children forked while others work, and by threads that come when others have gone.
+// Without rseq, which glibc is told not to register here, threads beyond a number share caches.
+// The first threads have caches of their own. All threads are served, also in children forked while
+// others work, and threads that come when others have gone.
 // expect: exit 0
 // ways: preload static
 #include "check.h"
@@ -37,7 +38,8 @@ static void *briefly(void *seed) {
 }
 
 static void start(pthread_t *threads, int count, void *(*work)(void *)) {
-    for (uintptr_t i = 0; i < (uintptr_t)count; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+    for (uintptr_t i = 0; i < (uintptr_t)count; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
 }
 
 static void join(pthread_t *threads, int count) {
@@ -46,20 +48,21 @@ static void join(pthread_t *threads, int count) {
 
 static void expect_success(pid_t pid) {
     int status;
-    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+          WEXITSTATUS(status) == 0);
 }
 
-// In a process that was started without rseq.
+// Runs in a process that was started without rseq.
 static int without(void) {
     static pthread_t threads[MOST], others[MOST];
-    // Of their own have as many as four for each CPU.
+    // Up to four threads for each CPU have caches of their own.
     long cpus = sysconf(_SC_NPROCESSORS_CONF);
     int count = cpus > 0 && 8 * cpus < MOST ? (int)(8 * cpus) : MOST;
     start(threads, count, forever);
     for (int i = 0; i < FORKS; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            // A hang in the child must not leave it behind.
+            // If the child hangs, it must not outlive the test.
             alarm(20);
             start(others, 3, briefly);
             join(others, 3);
@@ -68,7 +71,7 @@ static int without(void) {
         expect_success(pid);
         malloc_trim(0);
     }
-    // These find the caches taken, and those after them free ones.
+    // These threads find all caches taken; those after them find free ones.
     start(others, count, briefly);
     join(others, count);
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
@@ -86,7 +89,8 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     if (pid == 0) {
         CHECK(dup2(said[1], STDERR_FILENO) >= 0);
-        CHECK(setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1) == 0 && setenv("EBB_EXPLAIN", "1", 1) == 0);
+        CHECK(setenv("GLIBC_TUNABLES", "glibc.pthread.rseq=0", 1) == 0 &&
+              setenv("EBB_EXPLAIN", "1", 1) == 0);
         CHECK(unsetenv("EBB_MODE") == 0 && unsetenv("EBB_STATS") == 0);
         execv(argv[0], (char *[]){argv[0], "without", NULL});
         _exit(77);
@@ -94,17 +98,19 @@ int main(int argc, char **argv) {
     close(said[1]);
     char text[4096];
     size_t length = 0;
-    for (ssize_t more; (more = read(said[0], text + length, sizeof text - 1 - length)) > 0;) length += (size_t)more;
+    for (ssize_t more; (more = read(said[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)more;
     text[length] = 0;
     int status;
     CHECK(waitpid(pid, &status, 0) == pid);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-        // As in an emulator, for which the kernel would not start it.
+        // For example in an emulator, for which the kernel would not start it.
         fputs("another program cannot be started here\n", stderr);
         return 77;
     }
     int served = strstr(text, "mode thread (GLIBC_TUNABLES has glibc.pthread.rseq=0") != NULL;
-    int well = WIFEXITED(status) && WEXITSTATUS(status) == 0 && (served || !strstr(text, "ebbmalloc"));
+    int well =
+        WIFEXITED(status) && WEXITSTATUS(status) == 0 && (served || !strstr(text, "ebbmalloc"));
     if (!well) fputs(text, stderr);
     CHECK(well);
     return 0;

@@ -1,4 +1,4 @@
-// Threads that come and go by the thousand and leave blocks for others to free.
+// Thousands of threads start and end, and leave blocks that other threads free.
 // expect: exit 0
 // ways: preload static
 #include "check.h"
@@ -27,7 +27,7 @@ static void *thread(void *number) {
         CHECK(parcel != NULL);
         parcel->size = size, parcel->seed = seed;
         fill(parcel->bytes, size, seed);
-        // Whoever put a parcel there before, this thread frees it.
+        // This thread frees the parcel that another one put there.
         take(__atomic_exchange_n(&shelf[random32(&state) % SHELF], parcel, __ATOMIC_ACQ_REL));
     }
     return NULL;
@@ -41,7 +41,8 @@ int main(void) {
     for (uintptr_t round = 0; round < rounds; round++) {
         pthread_t threads[THREADS];
         for (uintptr_t i = 0; i < THREADS; i++)
-            CHECK(pthread_create(&threads[i], &attributes, thread, (void *)(round * THREADS + i + 1)) == 0);
+            CHECK(pthread_create(&threads[i], &attributes, thread,
+                                 (void *)(round * THREADS + i + 1)) == 0);
         for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     }
     for (int i = 0; i < SHELF; i++) take(shelf[i]);

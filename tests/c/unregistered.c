@@ -1,5 +1,6 @@
-// Threads that take their registration for restartable sequences back by hand, as another library might, while others go on: they
-// are served, and no block is handed out twice. The kernel leaves such a thread's mm_cid at 0, which is another's cache.
+// Threads unregister their rseq areas by hand, as another library might, while others continue.
+// They are served, and no block is handed out twice. The kernel leaves such a thread's mm_cid at 0,
+// which is the index of another thread's cache.
 // expect: exit 0
 // ways: preload static
 #include "check.h"
@@ -15,7 +16,7 @@ enum { SIGNATURE = (int)0xd428bc00 };
 #endif
 enum { UNREGISTER = 1, AREA_MOST = 256 };
 enum { THREADS = 3, KEPT = 100, SHARED = 64, STEPS = 50000, FORKS = 5 };
-// Of glibc, since 2.35.
+// glibc has these since 2.35.
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));
 
@@ -25,9 +26,11 @@ struct block {
 };
 static struct block *shared[SHARED];
 
-static uint32_t *area(void) { return (uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset); }
+static uint32_t *area(void) {
+    return (uint32_t *)((char *)__builtin_thread_pointer() + __rseq_offset);
+}
 
-// glibc does not say how many bytes it registered, 32 or more, and the kernel takes no other number.
+// glibc does not tell how many bytes it registered, 32 or more; the kernel takes only that number.
 static void unregister(void) {
     long refused = -1;
     for (size_t bytes = 32; refused && bytes <= AREA_MOST; bytes++)
@@ -51,7 +54,9 @@ static struct block *make(uint32_t *state) {
     return block;
 }
 
-static void check(const struct block *block) { CHECK(intact(block->bytes, block->size, block->seed)); }
+static void check(const struct block *block) {
+    CHECK(intact(block->bytes, block->size, block->seed));
+}
 
 static struct block *resize(struct block *block, uint32_t size) {
     uint32_t kept = block->size < size ? block->size : size;
@@ -62,7 +67,7 @@ static struct block *resize(struct block *block, uint32_t size) {
     return block;
 }
 
-// Marked as gone: another owner of the same block would notice.
+// Overwrites the block before free: a second owner of the block would notice.
 static void drop(struct block *block) {
     if (block == NULL) return;
     check(block);
@@ -76,7 +81,8 @@ static void work(uint32_t seed, int steps) {
     uint32_t state = seed;
     for (int step = 0; step < steps; step++) {
         struct block **own = &kept[random32(&state) % KEPT];
-        if (random32(&state) % 16 == 0) *own = __atomic_exchange_n(&shared[random32(&state) % SHARED], *own, __ATOMIC_ACQ_REL);
+        if (random32(&state) % 16 == 0)
+            *own = __atomic_exchange_n(&shared[random32(&state) % SHARED], *own, __ATOMIC_ACQ_REL);
         if (*own && random32(&state) % 8 == 0) {
             check(*own);
             *own = resize(*own, random32(&state) % 300);
@@ -117,7 +123,8 @@ static int skip(const char *why) {
 }
 
 int main(void) {
-    if (&__rseq_size == NULL || &__rseq_offset == NULL) return skip("this C library registers no rseq areas");
+    if (&__rseq_size == NULL || &__rseq_offset == NULL)
+        return skip("this C library registers no rseq areas");
     if (__rseq_size == 0) return skip("no rseq areas are registered here");
     pthread_t threads[2 * THREADS];
     for (uintptr_t i = 0; i < THREADS; i++) {

@@ -1,5 +1,5 @@
-// Memory that the program does not touch does not become resident, however often large blocks of zeros come and go, and whatever
-// was in their place before.
+// Memory that the program does not touch never becomes resident.
+// That holds however often large zeroed blocks come and go, and whatever was in their place before.
 // expect: exit 0
 // check: no what was freed waits there
 #include "check.h"
@@ -15,7 +15,7 @@ static long faults(void) {
     return usage.ru_minflt;
 }
 
-// A line of /proc/self/status, in KiB.
+// Returns a value of /proc/self/status, in KiB.
 static long status(const char *name) {
     char line[200];
     long value = -1;
@@ -35,7 +35,7 @@ static void take(size_t size) {
     free(zeros);
 }
 
-// One size again and again; growing; by turns; at random; several at once; beside blocks that are used.
+// One size again and again; growing; alternating; random; several at once; beside blocks in use.
 static void many(size_t size) {
     uint32_t state = 7;
     for (int turn = 0; turn < TURNS; turn++) take(size);
@@ -65,13 +65,13 @@ int main(void) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         long before = faults(), peak = status("VmHWM:");
         many(sizes[i]);
-        // One page a block is touched, and one more looked at.
+        // Touches one page of a block and reads one more.
         long most = (15 * TURNS + 50) * 2;
         CHECK(faults() - before < most);
         CHECK(status("VmHWM:") - peak < 4096);
     }
 
-    // A block that was used is in the way, once.
+    // A block in use is in the way, once.
     size_t size = 32 * MIB;
     char *used = malloc(size);
     CHECK(used != NULL);
@@ -80,17 +80,18 @@ int main(void) {
     long before = faults();
     many(size);
     CHECK(status("VmHWM:") < 64 * 1024 && status("VmRSS:") < 24 * 1024);
-    // As many as are resident already, at most.
+    // At most as many as are resident already.
     CHECK(faults() - before < 15 * TURNS * 2 + 8192);
 
     pthread_t threads[4];
-    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, thread, (void *)(size_t)(16 * MIB)) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&threads[i], NULL, thread, (void *)(size_t)(16 * MIB)) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
     CHECK(status("VmHWM:") < 64 * 1024);
 
-    // Blocks of zeros that are used as a whole keep their pages meanwhile.
+    // Zeroed blocks that are used as a whole keep their pages meanwhile.
     for (int turn = 0; turn < 600; turn++) {
-        // The program was known for not touching them.
+        // Before, the program was known for not touching them.
         if (turn == 300) before = faults();
         CHECK((used = calloc(1, MIB / 2)) != NULL);
         memset(OPAQUE(used), 1, MIB / 2);

@@ -1,4 +1,4 @@
-// malloc_usable_size: at least what was asked for, and all of it may be written.
+// malloc_usable_size returns at least the requested size, and all of it may be written.
 // expect: exit 0
 // ways: preload static
 #include "check.h"

@@ -1,4 +1,4 @@
-// ebb_why: names what was planted, every 100th block of 512 bytes kept.
+// ebb_why explains the planted case: every 100th block of 512 bytes is kept.
 // expect: exit 0
 // check: no free blocks are not free at once in check mode
 // ways: dynamic static

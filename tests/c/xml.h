@@ -1,11 +1,11 @@
-/* What malloc_info says, in memory. */
+/* Reads the output of malloc_info into memory. */
 #pragma once
 
 #include "check.h"
 #include <malloc.h>
 #include <stdlib.h>
 
-/* The whole of it, which the caller frees. */
+/* Returns the whole text, which the caller frees. */
 static char *malloc_info_text(void) {
     char *text = NULL;
     size_t length = 0;

@@ -1,4 +1,5 @@
-//! Containers of several crates in ebbmalloc and in a heap, in a program that otherwise has the system's allocator.
+//! Containers of several crates in ebbmalloc and in a heap, while the program uses the system's
+//! malloc.
 
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
@@ -35,7 +36,7 @@ fn main() {
     assert!(used >= 8_000 + 16_000 + 3, "{used} bytes in the heap");
     assert_eq!((words[999], lengths[&999]), (998_001, 999));
 
-    // The limit is all containers'.
+    // All containers share the limit.
     assert!(words.try_reserve(1 << 20).is_err() && lengths.try_reserve(1 << 20).is_err());
     assert_eq!(heap.used(), used);
     drop((bump, words, lengths));

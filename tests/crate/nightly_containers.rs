@@ -1,4 +1,4 @@
-//! What asks for more than the stable trait: maps, and clones of `Arc`.
+//! Containers that need more than the stable traits: maps, and clones of `Arc`.
 #![feature(btreemap_alloc, allocator_ext)]
 
 use std::collections::BTreeMap;

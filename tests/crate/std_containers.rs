@@ -1,4 +1,5 @@
-//! Containers of the standard library in ebbmalloc and in a heap, by traits that are stable since Rust 1.100.
+//! Containers of the standard library in ebbmalloc and in a heap, by traits stable since Rust
+//! 1.100.
 
 use ebbmalloc::{EbbMalloc, Heap};
 

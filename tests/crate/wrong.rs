@@ -1,4 +1,5 @@
-//! Wrong use by `unsafe` code, in the way that is named; and a request that nobody can fulfil, which is not wrong.
+//! Misuse by `unsafe` code, of the kind that the argument names.
+//! Without an argument: requests that cannot be fulfilled, which are no misuse.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::env;
@@ -9,7 +10,7 @@ static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 fn main() {
     let layout = Layout::new::<[u8; 100]>();
     let larger = Layout::new::<[u8; 200]>();
-    // SAFETY: none of these keeps to the contract, but for the last.
+    // SAFETY: all but the last violate the contract on purpose.
     unsafe {
         let block = alloc(layout);
         match env::args().nth(1).as_deref() {
@@ -23,7 +24,8 @@ fn main() {
             Some("foreign") => dealloc([0u8; 100].as_mut_ptr(), layout),
             _ => {
                 dealloc(block, layout);
-                let most = Layout::from_size_align(isize::MAX as usize - 4095, 4096).expect("a layout");
+                let most_bytes = isize::MAX as usize - 4095;
+                let most = Layout::from_size_align(most_bytes, 4096).expect("a layout");
                 assert!(alloc(most).is_null());
                 assert!(Vec::<u8>::new().try_reserve(isize::MAX as usize).is_err());
                 println!("Hello, world!");

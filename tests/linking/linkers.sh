@@ -1,6 +1,9 @@
-# clang with link-time optimization and each of the LINKERS: the object and the archive, linked dynamically and statically, serve
-# in the mode that the shared library has here. $P is the installed tree, $E has the program.
-mode() { EBB_MODE=percpu "$@" 2>&1 | sed -n 's/^served by ebbmalloc [0-9.]* mode \([a-z]*\) .*/\1/p'; }
+# Links the object and the archive by `clang -flto` and each of $LINKERS, and checks the mode.
+# Linked dynamically or statically, they must serve in the same mode as the shared library.
+# $P is the installed tree, $E has the program.
+mode() {
+    EBB_MODE=percpu "$@" 2>&1 | sed -n 's/^served by ebbmalloc [0-9.]* mode \([a-z]*\) .*/\1/p'
+}
 
 cc "$E/hello.c" -o plain
 expected=$(mode env LD_PRELOAD="$P/lib/libebbmalloc.so" ./plain)

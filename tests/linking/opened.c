@@ -1,4 +1,5 @@
-// Opens each library that it is told, and has all of them allocate in threads that are older and younger than the library.
+// Opens the libraries of its arguments, and allocates in each from older and from younger threads.
+// Older and younger means: started before or after the libraries were opened.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-// What a program does that is built with a sanitizer: threads that pass blocks on, and nothing wrong.
+// A correct program to build with a sanitizer: its threads allocate and pass blocks on.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// A block is freed twice, and its second word is written between, where glibc marks what is free.
+// A block is freed twice, and between its second word is cleared, where glibc marks free blocks.
 // threat: double free
 // default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000

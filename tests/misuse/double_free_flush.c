@@ -1,4 +1,4 @@
-// A block is freed twice, and so many others between that it has left every cache.
+// A block is freed twice, with enough frees between that it has left every cache.
 // threat: double free
 // default: exploitable for 16
 // default: abort "ebbmalloc: invalid free: N passed to free" for 100 1000 20000

@@ -1,4 +1,4 @@
-// A block is freed twice, and 20 others between.
+// A block is freed twice, with frees of 20 others between.
 // threat: double free
 // default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000

@@ -8,7 +8,8 @@
 static void misuse(size_t size) {
     char *block = malloc(size), *copy = OPAQUE(block);
     take(size);
-    for (size_t larger = size; block == copy && larger < 16 * size;) block = realloc(block, larger += size);
+    for (size_t larger = size; block == copy && larger < 16 * size;)
+        block = realloc(block, larger += size);
     if (block == copy) return;
     free(copy);
     harvest(size);

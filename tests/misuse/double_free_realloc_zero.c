@@ -1,4 +1,4 @@
-// A block is freed by realloc to nothing, and then by free.
+// A block is freed by realloc to size 0, then by free.
 // threat: double free
 // default: abort "ebbmalloc: double free: N passed to free" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
@@ -9,7 +9,7 @@
 
 static void misuse(size_t size) {
     char *block = malloc(size), *copy = OPAQUE(block);
-    if (realloc(block, 0)) return; // It is a block still, of no bytes.
+    if (realloc(block, 0)) return; // It is still a block, of 0 bytes.
     free(copy);
     harvest(size);
 }

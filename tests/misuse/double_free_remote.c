@@ -11,7 +11,8 @@ static char *block;
 
 static void *other(void *copy) {
     stay(1);
-    if (copy == NULL) return NULL; // The first thread is there for what the C library allocates for one, and keeps.
+    // The first thread only makes the C library allocate what it keeps for a thread.
+    if (copy == NULL) return NULL;
     free(block);
     free(copy);
     return NULL;
@@ -19,7 +20,8 @@ static void *other(void *copy) {
 
 static void elsewhere(void *argument) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, other, argument) || pthread_join(thread, NULL)) _exit(BAD_ARGUMENT);
+    if (pthread_create(&thread, NULL, other, argument) || pthread_join(thread, NULL))
+        _exit(BAD_ARGUMENT);
 }
 
 static void misuse(size_t size) {

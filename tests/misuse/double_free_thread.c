@@ -1,4 +1,4 @@
-// A block is freed twice, by two threads that run at the same time, and both allocate then.
+// A block is freed twice, by two threads that run at the same time, and both allocate afterwards.
 // threat: double free
 // default: exploitable or abort "ebbmalloc: double free: N passed to free" for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000
@@ -10,10 +10,10 @@
 
 static size_t wanted;
 static char *block;
-static int turn; // 0: the other thread starts; 1: this one frees; 2: the other one; 3: it is done
+static int turn; // 0: other thread starts; 1: this one frees; 2: the other frees; 3: done
 
 static void wait_for(int this_turn) {
-    // Without sleeping: where caches belong to virtual CPUs, each is to have one.
+    // Does not sleep: each thread must have a virtual CPU, to which caches may belong.
     while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) != this_turn) __asm__ volatile("" ::: "memory");
 }
 

@@ -1,4 +1,4 @@
-// Free of memory on the stack that looks as if it were a block of glibc, and another behind it.
+// Free of stack memory that looks like a block of glibc with another one behind it.
 // threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"

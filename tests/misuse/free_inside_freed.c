@@ -1,4 +1,4 @@
-// Free of an address inside of a block that is free already.
+// Free of an address inside a block that is already free.
 // threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free" for 16 100 1000
 // default: abort "ebbmalloc: invalid free: N passed to free" for 20000 200000 3000000

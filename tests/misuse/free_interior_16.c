@@ -1,4 +1,4 @@
-// Free of a block of 32 bytes more by an address 16 bytes into it, aligned as blocks are.
+// Free of an address 16 bytes into a block that is 32 bytes larger: aligned like a block.
 // threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"

@@ -1,4 +1,4 @@
-// Free of a block by an address 8 bytes into it.
+// Free of an address 8 bytes into a block.
 // threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"

@@ -1,4 +1,4 @@
-// Free of a block by an address in its middle.
+// Free of an address in the middle of a block.
 // threat: invalid free
 // default: abort "ebbmalloc: interior pointer: N passed to free"
 // check: abort "ebbmalloc: interior pointer: N passed to free"

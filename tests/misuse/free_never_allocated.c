@@ -1,4 +1,4 @@
-// Free of an address behind the last block, at which a block could begin that nobody has yet.
+// Free of an address behind the last block, where a block could begin but none was allocated yet.
 // threat: invalid free
 // default: exploitable for 16 100
 // default: abort "ebbmalloc: double free: N passed to free" for 1000

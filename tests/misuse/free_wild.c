@@ -1,4 +1,4 @@
-// Free of an address in the upper half, where no program has anything.
+// Free of an address in the upper half of the address space, where no program has memory.
 // threat: invalid free
 // default: abort "ebbmalloc: invalid free: N passed to free"
 // check: abort "ebbmalloc: invalid free: N passed to free"

@@ -1,5 +1,6 @@
-/* What the programs of the misuse matrix share. Each defines `misuse(size)`, which does something wrong with a block
-   of that size and then tries to profit from it. What it can prove ends the program: see README.md. */
+/* Shared by the programs of the misuse matrix: memory with owners, and proofs of an attack.
+   Each program defines `misuse(size)`, which misuses a block of that size and then tries to exploit
+   it. A proof ends the program: see README.md. */
 #pragma once
 
 #ifndef _GNU_SOURCE
@@ -17,10 +18,15 @@
 
 enum { BAD_ARGUMENT = 2, EXPLOITABLE = 42, LEAK = 43, SECRET = 0x53, LIVE_MOST = 1 << 14 };
 
-/* Hides from the compiler where a value comes from, so that it neither warns nor optimises. */
-#define OPAQUE(value) ({ __typeof__(value) hidden_ = (value); __asm__ volatile("" : "+r"(hidden_) : : "memory"); hidden_; })
+/* Hides from the compiler where a value comes from, so that it neither warns nor optimizes. */
+#define OPAQUE(value) \
+    ({ \
+        __typeof__(value) hidden_ = (value); \
+        __asm__ volatile("" : "+r"(hidden_) : : "memory"); \
+        hidden_; \
+    })
 
-/* What an attacker would like to have as a block, or to have written to. */
+/* Memory that an attacker would like to get as a block, or to have written. */
 __attribute__((aligned(64))) static uintptr_t target[512];
 
 /* All memory that has an owner: blocks and others. */
@@ -30,26 +36,28 @@ static pthread_mutex_t live_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void misuse(size_t size);
 
-/* Ends the program at once: nothing that runs at exit may get in the way. */
+/* Ends the program at once, because exit handlers could interfere. */
 __attribute__((noreturn)) static void proved(int outcome, const char *what) {
     if (write(STDOUT_FILENO, what, strlen(what)) < 0) _exit(BAD_ARGUMENT);
     _exit(outcome);
 }
 
-/* From here on this memory has an owner. It is a proof if it has one already. */
+/* Marks memory as owned. If it has an owner already, that is a proof. */
 __attribute__((unused)) static void own(void *memory, size_t size) {
     uintptr_t start = (uintptr_t)memory, end = start + size;
     pthread_mutex_lock(&live_lock);
     for (int i = 0; i < live_count; i++) {
         if (start >= live[i].end || live[i].start >= end) continue;
-        if (live[i].start == (uintptr_t)target) proved(EXPLOITABLE, "a block at an address of the attacker's choice\n");
-        proved(EXPLOITABLE, start == live[i].start ? "a block with two owners\n" : "a block that overlaps another\n");
+        if (live[i].start == (uintptr_t)target)
+            proved(EXPLOITABLE, "a block at an address of the attacker's choice\n");
+        proved(EXPLOITABLE, start == live[i].start ? "a block with two owners\n"
+                                                   : "a block that overlaps another\n");
     }
     if (live_count < LIVE_MOST) live[live_count].start = start, live[live_count++].end = end;
     pthread_mutex_unlock(&live_lock);
 }
 
-/* From here on nobody owns it. */
+/* Marks memory as not owned. */
 __attribute__((unused)) static void disown(void *memory) {
     pthread_mutex_lock(&live_lock);
     for (int i = 0; i < live_count; i++)
@@ -64,20 +72,20 @@ __attribute__((unused)) static char *take(size_t size) {
     return block;
 }
 
-/* Frees a block as programs should. */
+/* Frees a block correctly. */
 __attribute__((unused)) static void drop(void *block) {
     disown(block);
     free(OPAQUE(block));
 }
 
-/* Enough blocks of a size to fill what an allocator caches of them. */
+/* Returns how many blocks of a size fill the caches of an allocator. */
 __attribute__((unused)) static int many(size_t size) {
     size_t count = ((size_t)64 << 20) / size;
     return count > 2000 ? 2000 : (int)count;
 }
 
-/* Takes blocks until every free one should have come up; frees them, so that whoever looks then may see what is
-   wrong, and takes as many again. */
+/* Takes blocks until each free one should have appeared, frees them, and takes as many again.
+   The frees give the allocator a chance to notice the misuse. */
 __attribute__((unused)) static void harvest(size_t size) {
     static char *blocks[2000];
     for (int i = 0; i < many(size); i++) blocks[i] = take(size);
@@ -98,7 +106,7 @@ __attribute__((unused)) static void take_row(size_t size) {
     }
 }
 
-/* The one of a row whose follower is nearest. */
+/* Returns the index of the block of the row whose successor is nearest. */
 __attribute__((unused)) static int nearest(void) {
     int best = 0;
     for (int i = 1; i + 2 < ROW; i++)
@@ -106,14 +114,15 @@ __attribute__((unused)) static int nearest(void) {
     return best;
 }
 
-/* Whether eight bytes in a row are the secret still. */
+/* Looks for eight consecutive bytes of the secret. */
 __attribute__((unused)) static void look_for_secret(const volatile char *block, size_t size) {
     int found = 0;
     for (size_t i = 0; i < size; i++)
-        if ((found = block[i] == SECRET ? found + 1 : 0) == 8) proved(LEAK, "what was in a block before\n");
+        if ((found = block[i] == SECRET ? found + 1 : 0) == 8)
+            proved(LEAK, "what was in a block before\n");
 }
 
-/* C23's free with a size; where a library lacks it, C++'s delete with one, and else plain free. */
+/* Frees by C23's free_sized; without it, by C++'s sized delete; without that, by plain free. */
 void free_sized(void *, size_t) __attribute__((weak));
 void _ZdlPvm(void *, size_t) __attribute__((weak));
 __attribute__((unused)) static void free_with_size(void *block, size_t size) {
@@ -122,11 +131,13 @@ __attribute__((unused)) static void free_with_size(void *block, size_t size) {
     else free(block);
 }
 
-/* Stays on the CPU that the program began on, or on the one after it, so that what depends on CPUs is the same each time. */
+/* Stays on the CPU on which the program began, or on the next one.
+   So behavior that depends on the CPU is the same in each run. */
 static void stay(int after) {
     static cpu_set_t all;
     static int first = -1;
-    if (first < 0 && (sched_getaffinity(0, sizeof all, &all) || (first = sched_getcpu()) < 0)) return;
+    if (first < 0 && (sched_getaffinity(0, sizeof all, &all) || (first = sched_getcpu()) < 0))
+        return;
     int cpu = first;
     if (after) do cpu = (cpu + 1) % CPU_SETSIZE;
         while (!CPU_ISSET(cpu, &all));
@@ -145,6 +156,7 @@ int main(int count, char **arguments) {
     own(target, sizeof target);
     misuse(size);
     for (size_t i = 0; i < sizeof target / sizeof *target; i++)
-        if (*OPAQUE(&target[i])) proved(EXPLOITABLE, "a write to an address of the attacker's choice\n");
+        if (*OPAQUE(&target[i]))
+            proved(EXPLOITABLE, "a write to an address of the attacker's choice\n");
     return 0;
 }

@@ -1,4 +1,4 @@
-// 64 bytes are written past the end of a block over its free neighbour: addresses of the attacker.
+// The attacker's addresses are written 64 bytes past a block's end, over its freed neighbor.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" or abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"

@@ -1,4 +1,4 @@
-// The word behind a block is written, where glibc has the length of the next: that is twice as long then, and freed.
+// The word behind a block is written: glibc's length of the next block, which is doubled and freed.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"

@@ -1,4 +1,4 @@
-// A page is written past the end of a block, and all are freed.
+// A page is written past the end of a block, then all blocks are freed.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"

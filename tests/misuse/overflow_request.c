@@ -1,4 +1,4 @@
-// One byte is written past what was asked for, and the block is freed.
+// One byte is written past the requested size, then the block is freed.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"

@@ -1,4 +1,4 @@
-// One byte is written past what malloc_usable_size says, and the block and its neighbour are freed.
+// One byte is written past malloc_usable_size, then the block and its neighbor are freed.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by free"

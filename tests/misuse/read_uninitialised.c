@@ -1,4 +1,4 @@
-// A secret is read from a new block, where another one was before.
+// A secret is read from a new block that reuses the memory of another one.
 // threat: secrets
 // default: leak for 16 100 1000
 // default: leak or silent for 20000 200000 3000000

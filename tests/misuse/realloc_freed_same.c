@@ -1,4 +1,4 @@
-// A freed block is resized to the size that it had.
+// A freed block is resized to its old size.
 // threat: double free
 // default: abort "ebbmalloc: double free: N passed to realloc" for 16 100 1000 200000 3000000
 // default: abort "ebbmalloc: invalid free: N passed to realloc" for 20000

@@ -1,4 +1,4 @@
-// A block is freed with twice its size, after blocks that have it.
+// A block is freed with twice its size, after blocks that have that size.
 // threat: wrong size
 // default: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"
 // check: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N"

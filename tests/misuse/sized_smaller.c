@@ -1,4 +1,4 @@
-// A block is freed with half of its size, after blocks that have it.
+// A block is freed with half its size, after blocks that have that size.
 // threat: wrong size
 // default: silent for 16
 // default: abort "ebbmalloc: wrong size: N passed to free as a block of N bytes; it has N" for 100 1000 20000 200000 3000000

@@ -1,4 +1,4 @@
-// Two words in front of a block are written, where glibc has its length: that is twice as long then, and freed.
+// The words before a block are written, doubling its length in glibc, then the block is freed.
 // threat: overflow
 // default: silent
 // check: abort "ebbmalloc: overflow: N has N bytes, and byte N was written (N); seen by exit"

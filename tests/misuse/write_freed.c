@@ -1,4 +1,4 @@
-// An address of the attacker is written to the first word of freed blocks, where many allocators chain them.
+// The attacker's address is written to freed blocks' first words, where many allocators link them.
 // threat: write after free
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000

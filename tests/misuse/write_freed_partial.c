@@ -1,4 +1,4 @@
-// The lowest byte of freed blocks is changed, as an attacker would who knows no address.
+// The lowest byte of freed blocks is changed, as an attacker does who knows no address.
 // threat: write after free
 // default: silent
 // check: abort "ebbmalloc: write after free: N had N bytes, and byte N was written (N); seen by exit" for 16 100 1000

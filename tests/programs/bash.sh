@@ -30,5 +30,7 @@ for i in {1..60}; do
 done | sort -n | tail -n 1
 recurse() { (($1 == 0)) && echo bottom || recurse $(($1 - 1)); }
 recurse 400
-while read -r line; do echo "$line"; done < <(for i in {1..2000}; do echo "line $i $((i * i))"; done) | cksum
+while read -r line; do
+    echo "$line"
+done < <(for i in {1..2000}; do echo "line $i $((i * i))"; done) | cksum
 BASH

@@ -1,4 +1,4 @@
-# cargo and rustc build a small workspace, with generics, a macro and a build script, and run its tests.
+# cargo and rustc build a workspace with generics, a macro and a build script, and run its tests.
 # packages: cargo rustc
 # also: harden
 # version: rustc --version
@@ -22,7 +22,8 @@ lib = { path = "../lib" }' > app/Cargo.toml
 cat > app/build.rs <<'RS'
 fn main() {
     let out = std::env::var("OUT_DIR").unwrap();
-    let text: String = (0..300).map(|i| format!("pub fn f{i}(x: u64) -> u64 {{ x.wrapping_mul({i}) ^ {i} }}\n")).collect();
+    let line = |i| format!("pub fn f{i}(x: u64) -> u64 {{ x.wrapping_mul({i}) ^ {i} }}\n");
+    let text: String = (0..300).map(line).collect();
     std::fs::write(format!("{out}/made.rs"), text).unwrap();
 }
 RS

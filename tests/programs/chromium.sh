@@ -1,13 +1,14 @@
-# Chromium without a screen loads a page that builds a tree by script, fetches another and draws, and prints what became of it.
+# Chromium without a screen: a page that builds a tree, computes and draws by script; its DOM.
 # packages: chromium fonts-dejavu-core
 # version: chromium --version
 # timeout: 600
 # when: long
-# note: brings its own allocator (PartitionAlloc) and defines `malloc` itself: the library is loaded, and not one block comes from it
+# note: it defines `malloc` itself (PartitionAlloc): the library is loaded, but serves no block
 . "$(dirname "$0")/on.sh"
 
 cat > page.html <<'HTML'
-<!DOCTYPE html><html><body><canvas id=c width=200 height=100></canvas><pre id=out></pre><div id=list></div><script>
+<!DOCTYPE html><html><body>
+<canvas id=c width=200 height=100></canvas><pre id=out></pre><div id=list></div><script>
 const lines = [], list = document.getElementById('list');
 for (let i = 0; i < 3000; i++) {
     const row = document.createElement('p');
@@ -19,7 +20,10 @@ const map = new Map();
 for (let i = 0; i < 100000; i++) map.set('k' + i % 9001, { i, text: 'x'.repeat(i % 50) });
 lines.push('map ' + map.size + ' ' + JSON.stringify([...map]).length);
 const context = document.getElementById('c').getContext('2d');
-for (let i = 0; i < 100; i++) { context.fillStyle = `rgb(${i * 2},0,${255 - i})`; context.fillRect(i * 2, 0, 2, 100); }
+for (let i = 0; i < 100; i++) {
+    context.fillStyle = `rgb(${i * 2},0,${255 - i})`;
+    context.fillRect(i * 2, 0, 2, 100);
+}
 lines.push('canvas ' + context.getImageData(100, 50, 1, 1).data.join());
 list.style.width = '300px';
 lines.push('layout ' + list.offsetWidth + ' ' + (list.offsetHeight > 3000));
@@ -34,11 +38,14 @@ function round() {
 setTimeout(round, 10);
 </script></body></html>
 HTML
-on chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$PWD/profile" --no-first-run \
-    --virtual-time-budget=20000 --dump-dom "file://$PWD/page.html" > dom 2> err
+on chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+    --user-data-dir="$PWD/profile" --no-first-run --virtual-time-budget=20000 \
+    --dump-dom "file://$PWD/page.html" > dom 2> err
 cat err >&2
 sed -n 's/.*<pre id="out">//; /^rows/,/<\/pre>/p' dom
-# Shells around it allocate; its own processes must not, or the note above is out of date.
+# Shells around it use the library. If its own processes do too, the note above is out of date.
 case $LIBRARY in
-    *libebbmalloc.so) grep -q -E '^ebbmalloc: allocated_bytes +0 B' err || echo "blocks come from the library" ;;
+    *libebbmalloc.so)
+        grep -q -E '^ebbmalloc: allocated_bytes +0 B' err || echo "blocks come from the library"
+        ;;
 esac

@@ -1,4 +1,4 @@
-# The compiler on a C++ file with templates of the standard library: the same object file, byte for byte.
+# g++ on a C++ file with the standard library's templates: the same object file, byte for byte.
 # packages: g++
 # also: harden
 # version: g++ -dumpfullversion
@@ -11,7 +11,9 @@ headers="algorithm map string variant vector"
     echo 'template <> struct Sum<0> { static constexpr long value = 0; };'
     echo 'long sum() { return Sum<800>::value; }'
     for number in $(seq 1 3); do
-        echo "struct T$number { std::map<std::string, std::vector<int>> map; std::variant<int, std::string> either; };"
+        echo "struct T$number {"
+        echo "    std::map<std::string, std::vector<int>> map;"
+        echo "    std::variant<int, std::string> either; };"
         echo "std::size_t use$number(T$number &t, const std::string &s) {"
         echo "    if (s.size() > $number) t.map[s].push_back($number), t.either = s;"
         echo '    std::sort(t.map[s].begin(), t.map[s].end(), [](int a, int b) { return a > b; });'

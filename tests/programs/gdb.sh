@@ -1,4 +1,4 @@
-# gdb on the library debugs a program on the library: breakpoints, stacks, values, a call of malloc in it, a crash.
+# gdb and its program on the library: breakpoints, stacks, values, a call of malloc, a crash.
 # packages: gdb gcc libc6-dev
 # also: harden
 # version: gdb --version
@@ -32,18 +32,23 @@ int main(int count, char **words) {
 }
 C
 gcc -g -O0 -pthread program.c -o program
-# gdb 13 gives up ("Couldn't get registers: No such process") now and then where a program ends while it has other threads: on a
-# busy machine 12 of 40 runs of one whose second thread sleeps, without the library. The scavenger is such a thread.
+# gdb 13 sometimes fails with "Couldn't get registers: No such process" if a program ends while it
+# has other threads. Without the library that happened in 12 of 40 runs on a busy machine, of a
+# program whose second thread sleeps. The scavenger is such a thread.
 debug() {
     local tries=0
-    until on gdb -nx -batch -iex 'set debuginfod enabled off' -iex 'set auto-load safe-path /' -ex 'set startup-with-shell off' "$@" \
-        > gdb.out 2> gdb.err; do
+    until on gdb -nx -batch -iex 'set debuginfod enabled off' -iex 'set auto-load safe-path /' \
+        -ex 'set startup-with-shell off' "$@" > gdb.out 2> gdb.err; do
         grep -q 'No such process' gdb.err && (( ++tries < 20 )) || return 1
     done
     cat gdb.out
 }
-debug -ex 'break add if value == 49' -ex run -ex backtrace -ex 'print *list' -ex 'print list->next->next->value' \
-    -ex 'print ((char *(*)(const char *)) strdup)("in the program")' -ex 'delete' -ex continue ./program |
-    sed -e 's/0x[0-9a-f]*/ADDRESS/g' | grep -E '^(#|\$|sum|Breakpoint|\[Inferior)' | sed -e 's/process [0-9]*/process/'
-debug -ex run -ex backtrace --args ./program crash | grep -E '^(sum|Program|#|Thread)' | sed -e 's/0x[0-9a-f]*/ADDRESS/g'
+debug -ex 'break add if value == 49' -ex run -ex backtrace -ex 'print *list' \
+    -ex 'print list->next->next->value' \
+    -ex 'print ((char *(*)(const char *)) strdup)("in the program")' -ex 'delete' \
+    -ex continue ./program |
+    sed -e 's/0x[0-9a-f]*/ADDRESS/g' -e 's/process [0-9]*/process/' |
+    grep -E '^(#|\$|sum|Breakpoint|\[Inferior)'
+debug -ex run -ex backtrace --args ./program crash | grep -E '^(sum|Program|#|Thread)' |
+    sed -e 's/0x[0-9a-f]*/ADDRESS/g'
 grep '^ebbmalloc' gdb.err >&2 || true

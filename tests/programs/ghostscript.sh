@@ -1,4 +1,4 @@
-# Ghostscript: a PostScript program with graphics, text and patterns, as PDF, as a picture, and as text again.
+# Ghostscript: a PostScript program with graphics, text and patterns, as PDF, picture and text.
 # packages: ghostscript gsfonts
 # also: check harden
 # version: gs --version
@@ -13,7 +13,8 @@ cat > page.ps <<'PS'
         newpath 0 0 moveto 50 k add 20 200 n 20 mul add 100 200 0 curveto stroke grestore } for
     grestore
     /Times-Roman findfont 14 scalefont setfont
-    0 1 30 { /k exch def 72 740 k 20 mul sub moveto (Line ) show k 10 string cvs show ( of page ) show n 10 string cvs show } for
+    0 1 30 { /k exch def 72 740 k 20 mul sub moveto (Line ) show k 10 string cvs show
+        ( of page ) show n 10 string cvs show } for
     /d 200 dict def 0 1 400 { /k exch def d k 10 string cvs cvn k k mul put } for
     /a 2000 array def 0 1 1999 { a exch dup 2000 string pop put } for
     << /ShadingType 2 /ColorSpace /DeviceRGB /Coords [72 50 500 50] /Function

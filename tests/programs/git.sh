@@ -5,8 +5,10 @@
 . "$(dirname "$0")/on.sh"
 
 export GIT_CONFIG_NOSYSTEM=1
-export GIT_AUTHOR_NAME=Tester GIT_AUTHOR_EMAIL=tester@example.org GIT_AUTHOR_DATE='2020-02-02T02:02:02Z'
-export GIT_COMMITTER_NAME=Tester GIT_COMMITTER_EMAIL=tester@example.org GIT_COMMITTER_DATE='2020-02-02T02:02:02Z'
+export GIT_AUTHOR_NAME=Tester GIT_AUTHOR_EMAIL=tester@example.org
+export GIT_AUTHOR_DATE='2020-02-02T02:02:02Z'
+export GIT_COMMITTER_NAME=Tester GIT_COMMITTER_EMAIL=tester@example.org
+export GIT_COMMITTER_DATE='2020-02-02T02:02:02Z'
 
 mkdir -p source/{a,b,c}/{d,e}
 git -c init.defaultBranch=main init -q source

@@ -1,4 +1,4 @@
-# ImageMagick: pictures made, scaled, turned, blurred, put together, written in several formats and read back.
+# ImageMagick: pictures made, scaled, turned, blurred, joined, written in many formats, read back.
 # packages: imagemagick
 # also: check harden
 # version: convert --version
@@ -12,4 +12,6 @@ on convert a.png b.miff -gravity center -composite -contrast-stretch 1% c.tiff
 on convert a.png -quality 80 d.jpg
 on convert a.png \( +clone -flip \) \( +clone -negate \) -append -crop 100x100 +repage tile.png
 on montage tile-*.png -geometry 40x40+2+2 -tile 6x m.png
-for picture in a.png b.miff c.tiff d.jpg m.png; do on identify -format '%f %wx%h %#\n' $picture; done
+for picture in a.png b.miff c.tiff d.jpg m.png; do
+    on identify -format '%f %wx%h %#\n' $picture
+done

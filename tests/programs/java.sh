@@ -1,4 +1,4 @@
-# A Java virtual machine: javac compiles a program that collects, sorts, formats and compresses in many threads.
+# Java: javac compiles a program that collects, sorts, formats and compresses in many threads.
 # packages: openjdk-17-jdk-headless
 # also: harden
 # version: java -version
@@ -22,7 +22,8 @@ public class Load {
         Map<String, Item> items = new TreeMap<>();
         for (int i = 0; i < 10000; i++) {
             int at = i;
-            items.computeIfAbsent("word" + (long) i * seed % 2003, word -> new Item(at, word, new ArrayList<>())).places.add(i);
+            items.computeIfAbsent("word" + (long) i * seed % 2003,
+                word -> new Item(at, word, new ArrayList<>())).places.add(i);
         }
         String text = items.values().stream().map(Item::toString).collect(Collectors.joining("\n"));
         long matches = Pattern.compile("\\d+7\\b").matcher(text).results().count();
@@ -48,7 +49,8 @@ public class Load {
     public static void main(String[] args) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(16);
         List<Future<String>> results = new ArrayList<>();
-        for (int seed : new int[] {2, 3, 5, 7, 11, 13, 17, 19}) results.add(pool.submit(() -> work(seed)));
+        for (int seed : new int[] {2, 3, 5, 7, 11, 13, 17, 19})
+            results.add(pool.submit(() -> work(seed)));
         for (Future<String> result : results) System.out.println(result.get());
         pool.shutdown();
         List<Thread> threads = IntStream.range(0, 300).mapToObj(n -> new Thread(() -> {

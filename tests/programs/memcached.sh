@@ -23,10 +23,15 @@ store() {
 }
 store 1 2000 | ask | sort | uniq -c
 for n in $(seq 1 20); do printf 'get key%d\r\n' $((n * 97)); done | sed '$aquit\r' | ask | digest
-printf 'set n 0 0 1\r\n5\r\nincr n 37\r\ndecr n 2\r\nappend n 0 0 3\r\n!!!\r\nget n\r\ndelete n\r\nget n\r\nquit\r\n' | ask
-# Eight MiB hold only a part of these.
+{
+    printf 'set n 0 0 1\r\n5\r\nincr n 37\r\ndecr n 2\r\nappend n 0 0 3\r\n!!!\r\n'
+    printf 'get n\r\ndelete n\r\nget n\r\nquit\r\n'
+} | ask
+# Only a part of these fits into 8 MiB.
 store 1 12000 | ask | sort | uniq -c
 printf 'get key12000\r\nquit\r\n' | ask | digest
-printf 'stats\r\nquit\r\n' | ask | awk '$2 == "evictions" { print ($3 > 0) ? "evicted" : "kept" } $2 == "threads" { print $2, $3 }'
+printf 'stats\r\nquit\r\n' | ask | awk '
+    $2 == "evictions" { print ($3 > 0) ? "evicted" : "kept" }
+    $2 == "threads" { print $2, $3 }'
 kill "$(cat pid)"
 wait

@@ -4,7 +4,7 @@
 # version: nginx -v
 . "$(dirname "$0")/on.sh"
 
-port=$((20000 + $$ % 10000)) # ab knows no other sockets
+port=$((20000 + $$ % 10000)) # ab supports only TCP sockets
 mkdir -p www/sub
 seq 20000 > www/numbers.txt
 for n in $(seq 50); do echo "page $n $(seq -s ' ' $n)" > www/sub/$n.html; done
@@ -48,7 +48,8 @@ for n in $(seq 50); do get /front/sub/$n.html; done | digest
 get /numbers.txt --range 1000-1999 | digest
 get /missing 2>&1 || true
 ab -q -n 2000 -c 20 http://127.0.0.1:$port/sub/17.html | grep -E '^(Complete|Failed) requests'
-ab -q -n 300 -c 10 -H 'Accept-Encoding: gzip' http://127.0.0.1:$port/numbers.txt | grep -E '^(Complete|Failed) requests'
+ab -q -n 300 -c 10 -H 'Accept-Encoding: gzip' http://127.0.0.1:$port/numbers.txt |
+    grep -E '^(Complete|Failed) requests'
 kill -HUP "$(cat nginx.pid)"
 for n in $(seq 20); do get /front/sub/$n.html; done | digest
 kill -QUIT "$(cat nginx.pid)"

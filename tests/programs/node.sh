@@ -24,7 +24,8 @@ function work(seed) {
     for (let i = 0; i < 300; i++) buffers.push(Buffer.alloc(10000 + i * 100, i));
     const packed = zlib.deflateSync(Buffer.concat(buffers));
     const whole = zlib.inflateSync(packed).length;
-    return `${seed}: ${map.size} ${same} ${whole} ${crypto.createHash('sha256').update(text).digest('hex').slice(0, 16)}`;
+    const hash = crypto.createHash('sha256').update(text).digest('hex').slice(0, 16);
+    return `${seed}: ${map.size} ${same} ${whole} ${hash}`;
 }
 
 if (isMainThread) {

@@ -1,12 +1,12 @@
-# Read by every script here. `on PROGRAM ARGUMENTS...` runs a program on the library under test, which the
-# runner names in LIBRARY (empty: on none), together with the library's own settings.
+# Defines `on PROGRAM ARGUMENTS...`, by which every script here runs a program on the library.
+# The runner sets LIBRARY to the library under test (empty for none), and the library's settings.
 set -euo pipefail
 
 on() {
     LD_PRELOAD=$LIBRARY "$@"
 }
 
-# A checksum of standard input, for output that is too long to print.
+# Prints a checksum of standard input, for output that is too long to print.
 digest() {
     sha256sum | cut -c 1-16
 }

@@ -1,4 +1,4 @@
-# Statistics as OpenMetrics text, read by the parser of Prometheus' own Python client, which is strict.
+# Statistics as OpenMetrics text, read by the strict parser of Prometheus' own Python client.
 # packages: python3 python3-prometheus-client
 # version: sort --version
 . "$(dirname "$0")/on.sh"
@@ -8,7 +8,7 @@ on sort -r numbers | digest
 EBB_STATS=openmetrics on sort -r numbers 2> page | digest
 case $LIBRARY in
     *libebbmalloc.so) ;;
-    *) echo none > page ;; # nobody there to write it
+    *) echo none > page ;; # no library to write it
 esac
 /usr/bin/python3 - <<'PYTHON'
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -27,7 +27,8 @@ if page != "none\n":
     assert families["ebbmalloc_user_seconds"].unit == "seconds"
     assert 0 < sample("ebbmalloc_elapsed_seconds").value < 60
     blocks = sum(
-        int(each.labels["block_bytes"]) * each.value for each in families["ebbmalloc_class_live"].samples
+        int(each.labels["block_bytes"]) * each.value
+        for each in families["ebbmalloc_class_live"].samples
     )
     assert blocks + sample("ebbmalloc_large_bytes").value == sample("ebbmalloc_live_bytes").value
 print("understood")

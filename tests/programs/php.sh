@@ -1,11 +1,13 @@
-# PHP: arrays, strings, regular expressions, JSON, closures, generators, on its own allocator and on plain malloc.
+# PHP: arrays, strings, regular expressions, JSON, closures; on its own allocator and on malloc.
 # packages: php-cli
 # also: harden
 # version: php --version
 # when: long
-# note: with `-n` only: Debian's PHP loads its modules with RTLD_DEEPBIND, so they free with glibc what was allocated elsewhere, and crash at start on every preloaded allocator (jemalloc and mimalloc tried)
+# note: with `-n` only: with modules, Debian's PHP crashes at start on every preloaded allocator
 . "$(dirname "$0")/on.sh"
 
+# Debian's PHP loads modules with RTLD_DEEPBIND, so they call glibc's free on blocks of another
+# allocator. It crashes the same way on jemalloc and mimalloc.
 cat > script.php <<'PHP'
 <?php
 $counts = [];
@@ -17,7 +19,8 @@ for ($i = 0; $i < 20000; $i++) {
 }
 ksort($counts);
 $text = json_encode([$counts, $words]);
-echo count($counts), " ", json_encode(json_decode($text)) === $text ? "same" : "other", " ", md5($text), "\n";
+echo count($counts), " ", json_encode(json_decode($text)) === $text ? "same" : "other", " ";
+echo md5($text), "\n";
 echo preg_match_all('/key\d*7":(\d+)/', $text, $found), " ", array_sum($found[1]), "\n";
 echo strlen(preg_replace_callback('/\d+/', fn($m) => $m[0] * 2, $text)), "\n";
 function numbers($n) { for ($i = 0; $i < $n; $i++) yield $i => str_repeat("x", $i % 100); }
@@ -27,7 +30,13 @@ echo $sum, "\n";
 class Node { public $next, $prev, $text; }
 for ($round = 0; $round < 20; $round++) {
     $first = $last = new Node;
-    for ($i = 0; $i < 500; $i++) { $n = new Node; $n->prev = $last; $last->next = $n; $n->text = str_repeat("y", $i); $last = $n; }
+    for ($i = 0; $i < 500; $i++) {
+        $n = new Node;
+        $n->prev = $last;
+        $last->next = $n;
+        $n->text = str_repeat("y", $i);
+        $last = $n;
+    }
     $last->next = $first; $first->prev = $last;
 }
 unset($first, $last, $n);

@@ -5,7 +5,9 @@
 . "$(dirname "$0")/on.sh"
 
 mkdir -p from/{a,b,c}/{d,e}
-for n in $(seq 200); do seq "$n" $((n * 9)) > from/"$( ((n % 2)) && echo a/d || echo b/e)"/file"$n"; done
+for n in $(seq 200); do
+    seq "$n" $((n * 9)) > from/"$( ((n % 2)) && echo a/d || echo b/e)"/file"$n"
+done
 find from -exec touch -d @1500000000 {} +
 on rsync -a --stats from/ to/ | grep -E '^Number of (files|regular files transferred)'
 for n in $(seq 1 7 200); do [ -f from/a/d/file"$n" ] && echo changed >> from/a/d/file"$n"; done

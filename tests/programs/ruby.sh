@@ -28,7 +28,9 @@ GC.start
 GC.compact if GC.respond_to?(:compact)
 
 reader, writer = IO.pipe
-children = (1..4).map { |n| fork { reader.close; writer.puts "child #{n}: #{('x' * 1000 * n).scan(/xx/).size}"; exit!(0) } }
+children = (1..4).map do |n|
+  fork { reader.close; writer.puts "child #{n}: #{('x' * 1000 * n).scan(/xx/).size}"; exit!(0) }
+end
 writer.close
 children.each { |pid| Process.wait(pid) }
 puts reader.read.lines.sort

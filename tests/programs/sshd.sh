@@ -1,4 +1,4 @@
-# OpenSSH's server, whose child before authentication runs under a filter that kills for most system calls: logins with keys, a file by sftp, and a refused one.
+# OpenSSH's server under its own seccomp filter: logins with keys, a file by sftp, a refused login.
 # packages: openssh-server openssh-client
 # also: harden
 # version: sshd -V
@@ -6,7 +6,7 @@
 PATH=$PATH:/usr/sbin
 
 port=$((20000 + $$ % 10000))
-# It changes to this directory, before authentication.
+# The server changes to this directory before authentication.
 [ "$(id -u)" = 0 ] && mkdir -p /run/sshd
 ssh-keygen -q -t ed25519 -N '' -f host
 for type in ed25519 ecdsa; do
@@ -29,11 +29,12 @@ Compression yes
 AcceptEnv WORD
 Subsystem sftp internal-sftp
 CONF
-options=(-F /dev/null -o Port=$port -o StrictHostKeyChecking=no -o UserKnownHostsFile="$PWD/known" -o BatchMode=yes -o LogLevel=ERROR -o IdentitiesOnly=yes)
+options=(-F /dev/null -o Port=$port -o StrictHostKeyChecking=no
+    -o UserKnownHostsFile="$PWD/known" -o BatchMode=yes -o LogLevel=ERROR -o IdentitiesOnly=yes)
 login() { ssh -n "${options[@]}" -i "$1" "${@:2}"; }
 
-# By its whole path, as it starts itself anew for each connection. Without statistics, for which its children would make
-# system calls at their ends that the filter kills for; the client's show the mode.
+# By its absolute path, because it executes itself again for each connection. Without statistics,
+# whose system calls at exit the filter on its children would kill for; the client's show the mode.
 (
     unset EBB_STATS
     LD_PRELOAD=$LIBRARY exec "$(command -v sshd)" -D -e -f "$PWD/sshd_config"
@@ -43,7 +44,8 @@ for attempt in $(seq 100); do
     [ -e sshd.pid ] && break
     sleep 0.1
 done
-[ -z "$LIBRARY" ] || grep -q -F "$LIBRARY" "/proc/$(cat sshd.pid)/maps" || echo "the server is not on the library"
+[ -z "$LIBRARY" ] || grep -q -F "$LIBRARY" "/proc/$(cat sshd.pid)/maps" ||
+    echo "the server is not on the library"
 for type in ed25519 ecdsa; do
     login key_$type 127.0.0.1 echo "by $type" || echo "no login by $type"
 done

@@ -12,7 +12,8 @@ proc work {} {
         lappend list "item $i [string repeat x [expr {$i % 30}]]"
     }
     set text [join [lsort $list] ","]
-    list [dict size $counts] [string length $text] [regexp -all {7 x+} $text] [string length [string map {x yy} $text]]
+    list [dict size $counts] [string length $text] [regexp -all {7 x+} $text] \
+        [string length [string map {x yy} $text]]
 }
 puts [work]
 for {set n 0} {$n < 10} {incr n} {

@@ -4,7 +4,8 @@
 # version: sort --version
 . "$(dirname "$0")/on.sh"
 
-seq 1 60000 | on awk '{ print ($1 * 7919) % 1000003, "line", $1, substr("abcdefghijklmnop", $1 % 10, 5) }' > data
+seq 1 60000 | on awk '{
+    print ($1 * 7919) % 1000003, "line", $1, substr("abcdefghijklmnop", $1 % 10, 5) }' > data
 digest < data
 on sort --parallel=4 --buffer-size=1M -k4,4 -k1,1n data | digest
 on sort -n data > sorted

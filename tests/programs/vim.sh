@@ -1,4 +1,4 @@
-# vim as an editor without a screen: substitutions, macros, undo, its own language, syntax highlighting as HTML.
+# vim without a screen: substitutions, macros, undo, its own language, highlighting as HTML.
 # packages: vim
 # also: harden
 # version: vim --version

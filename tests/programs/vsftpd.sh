@@ -1,4 +1,4 @@
-# An FTP server that limits its address space and filters its system calls: logins, lists, downloads.
+# An FTP server with a limit of address space and a seccomp filter: logins, lists, downloads.
 # packages: vsftpd curl
 # also: harden
 # version: vsftpd -v 0>&1
@@ -31,7 +31,7 @@ CONF
 [ "$(id -u)" = 0 ] || echo run_as_launching_user=YES >> vsftpd.conf
 
 fetch=(curl --silent --show-error --max-time 60 --user anonymous:)
-# Speaks to the server by hand, and prints its answers from the second on.
+# Sends commands to the server without a client, and prints its answers from the second on.
 say() {
     exec 5<> "/dev/tcp/127.0.0.1/$port"
     for line in "USER anonymous" "PASS none" "$@" QUIT; do
@@ -43,7 +43,7 @@ say() {
     exec 5>&-
 }
 trap 'kill $server 2> /dev/null || true' EXIT
-# Without statistics, which its sessions would write at their ends to the connection.
+# Without statistics, which its sessions would write to the connection at exit.
 serve() {
     (
         unset EBB_STATS
@@ -54,14 +54,15 @@ serve() {
         (exec 5<> "/dev/tcp/127.0.0.1/$port") 2> /dev/null && break
         sleep 0.1
     done
-    [ -z "$LIBRARY" ] || grep -q -F "$LIBRARY" "/proc/$server/maps" || echo "the server is not on the library"
+    [ -z "$LIBRARY" ] || grep -q -F "$LIBRARY" "/proc/$server/maps" ||
+        echo "the server is not on the library"
 }
 stop() {
     kill $server
     wait $server || echo "ended with $?"
 }
 
-# Debian's own filter kills for what its glibc does at a download, on any allocator.
+# Debian's filter kills for calls that its glibc makes during a download, with any allocator.
 serve YES
 for attempt in $(seq 2); do
     say PWD "CWD deeper" PWD SYST "CWD /none" NOOP
@@ -73,5 +74,6 @@ on "${fetch[@]}" "ftp://127.0.0.1:$port/numbers" | digest
 for attempt in $(seq 3); do
     "${fetch[@]}" "ftp://127.0.0.1:$port/deeper/part-a[a-e]"
 done | digest
-"${fetch[@]}" --upload-file log "ftp://127.0.0.1:$port/new" 2> /dev/null || echo "nothing may be written"
+"${fetch[@]}" --upload-file log "ftp://127.0.0.1:$port/new" 2> /dev/null ||
+    echo "nothing may be written"
 stop

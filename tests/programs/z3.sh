@@ -10,7 +10,8 @@ for queens in 8 10; do
         for i in $(seq $queens); do echo "(declare-const q$i Int)(assert (<= 1 q$i $queens))"; done
         for i in $(seq $queens); do
             for j in $(seq $((i + 1)) $queens); do
-                echo "(assert (and (distinct q$i q$j) (distinct (- q$i q$j) $((j - i)) $((i - j)))))"
+                echo "(assert (and (distinct q$i q$j)"
+                echo "    (distinct (- q$i q$j) $((j - i)) $((i - j)))))"
             done
         done
         echo '(check-sat)'
@@ -30,7 +31,8 @@ cat > rest.smt2 <<'SMT'
 (assert (= (str.++ s "ab" t) "xxabyyabzz")) (assert (> (str.len s) 3)) (check-sat) (get-value (s t))
 (pop) (push)
 (declare-fun f (Int) Int)
-(assert (forall ((n Int)) (=> (> n 0) (> (f n) (f (- n 1)))))) (assert (= (f 0) 0)) (assert (< (f 5) 5)) (check-sat)
+(assert (forall ((n Int)) (=> (> n 0) (> (f n) (f (- n 1))))))
+(assert (= (f 0) 0)) (assert (< (f 5) 5)) (check-sat)
 (pop) (push)
 (declare-const p Real) (declare-const q Real)
 (assert (= (+ (* p p) (* q q)) 1.0)) (assert (= p (* 2.0 q))) (assert (> p 0.0)) (check-sat)
@@ -38,14 +40,16 @@ cat > rest.smt2 <<'SMT'
 SMT
 on z3 rest.smt2
 {
-    # Pigeons in too few holes: no solution, after a long search.
+    # More pigeons than holes: no solution, after a long search.
     for p in $(seq 7); do
         for h in $(seq 6); do echo "(declare-const p${p}h$h Bool)"; done
         echo "(assert (or $(seq -f "p${p}h%g" -s ' ' 6)))"
     done
     for h in $(seq 6); do
         for p in $(seq 7); do
-            for q in $(seq $((p + 1)) 7); do echo "(assert (or (not p${p}h$h) (not p${q}h$h)))"; done
+            for q in $(seq $((p + 1)) 7); do
+                echo "(assert (or (not p${p}h$h) (not p${q}h$h)))"
+            done
         done
     done
     echo '(check-sat)'

@@ -1,4 +1,4 @@
-//! Uses the allocator wrongly, as its argument says; coming back from that is a failure.
+//! Misuses the allocator as its argument says; returning from that is a failure.
 
 const std = @import("std");
 const gpa = @import("ebbmalloc").allocator;
@@ -32,8 +32,8 @@ pub fn main(init: std.process.Init.Minimal) !void {
     std.process.exit(1);
 }
 
-/// Makes room in the cache for blocks of this size. Where there is none yet, every free looks the block up, also one
-/// that relies on the size.
+/// Gives the cache capacity for blocks of this size. Without it, every free looks up the block,
+/// also one that relies on the size.
 fn warm(len: usize) !void {
     gpa.free(try gpa.alloc(u8, len));
 }

@@ -1,6 +1,7 @@
-"""Several copies of ebbmalloc in one process: those of extensions, and a preloaded one beside them.
+"""Tests several copies of ebbmalloc in one process: in extensions, and a preloaded one.
 
-EXTENSIONS names the folder that `cargo xtask examples` builds into, RELEASE that of the command and the library.
+EXTENSIONS is the folder that `cargo xtask examples` builds into; RELEASE has the command and the
+library.
 """
 
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 EXTENSIONS, RELEASE = Path(os.environ["EXTENSIONS"]), Path(os.environ["RELEASE"])
 PRELOADED = {"LD_PRELOAD": str(RELEASE / "libebbmalloc.so")}
 
-# Two extensions, each with an allocator of its own: copies of a file are different libraries.
+# Two extensions with separate allocators: copies of a file are different libraries.
 LOAD = """
 import importlib.util, os, sys, threading
 def load(folder):
@@ -50,13 +51,18 @@ class Together(unittest.TestCase):
             shutil.copy(EXTENSIONS / "with/words_python.so", self.folder / name)
         shutil.copy(EXTENSIONS / "with/words_node.node", self.folder)
 
-    # Starts a program that has the extensions; without the preloaded library and with it.
+    # Starts a program with the extensions, without and with the preloaded library.
     def programs(self, code, program=(sys.executable, "-c")):
         for environment in ({}, PRELOADED):
             with self.subTest(preloaded=bool(environment)):
                 yield subprocess.Popen(
-                    [*program, textwrap.dedent(code)], cwd=self.folder, env=os.environ | environment,
-                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                    [*program, textwrap.dedent(code)],
+                    cwd=self.folder,
+                    env=os.environ | environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
                 ), len(environment)
 
     def succeed(self, code, **how):
@@ -65,21 +71,28 @@ class Together(unittest.TestCase):
             self.assertEqual(running.returncode, 0, out + err)
 
     def test_threads_come_and_go(self):
-        self.succeed(LOAD + THREADS + "for _ in range(10): [thread.join() for thread in together(6)]")
+        self.succeed(
+            LOAD + THREADS + "for _ in range(10): [thread.join() for thread in together(6)]"
+        )
 
-    # More than glibc sets aside memory of threads for, and less address space than each would take for itself alone.
+    # More copies than glibc reserves thread-local memory for, in less address space than the copies
+    # would need if each took a share for itself.
     def test_ten_copies_in_8_gb(self):
         for name in range(8):
             (self.folder / str(name)).mkdir()
             shutil.copy(EXTENSIONS / "with/words_python.so", self.folder / str(name))
-        self.succeed("import resource; resource.setrlimit(resource.RLIMIT_AS, (8000000 << 10,) * 2)" + LOAD + """
+        self.succeed(
+            "import resource; resource.setrlimit(resource.RLIMIT_AS, (8000000 << 10,) * 2)"
+            + LOAD
+            + """
 others = [load(str(name)) for name in range(8)]
 def work():
     assert all(other.followers(text) == right for other in others)
 threads = [threading.Thread(target=work) for _ in range(4)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-""")
+"""
+        )
 
     def test_fork_while_threads_work(self):
         self.succeed(LOAD + THREADS + """
@@ -95,18 +108,22 @@ for _ in range(10):
 """)
 
     def test_every_heap_is_seen(self):
-        for running, preloaded in self.programs(LOAD + "print('ready', flush=True); sys.stdin.read()"):
+        for running, preloaded in self.programs(
+            LOAD + "print('ready', flush=True); sys.stdin.read()"
+        ):
             self.assertEqual(running.stdout.readline(), "ready\n")
             why = [RELEASE / "ebb", "why", "--json", str(running.pid)]
             seen = subprocess.run(why, capture_output=True, text=True, check=True)
             report = json.loads(seen.stdout)
             self.assertEqual(len(report["heaps"]), 2 + preloaded)
             self.assertLess(abs(report["accounted_bytes"] / report["resident_bytes"] - 1), 0.02)
-            text = subprocess.run(why[:2] + why[3:], capture_output=True, text=True, check=True).stdout
+            text = subprocess.run(
+                why[:2] + why[3:], capture_output=True, text=True, check=True
+            ).stdout
             self.assertEqual(text.count("ebbmalloc 0."), 2 + preloaded, text)
             running.communicate()
 
-    # Node may unload what only a worker had loaded when the worker ends.
+    # When a worker ends, Node may unload libraries that only this worker had loaded.
     def test_node_workers_load_and_unload(self):
         node = shutil.which("node")
         if node is None:

@@ -1,8 +1,8 @@
-"""A look at ebbmalloc from within a running program, and a word to it now and then.
+"""Statistics and control of ebbmalloc from within a running program.
 
 Start the program on it with ``python -m ebbmalloc run app.py``, ``ebb run -- python app.py`` or by
-``LD_PRELOAD``. Where it is not active every function here says so and does nothing, so a program can
-keep its calls.
+``LD_PRELOAD``. Where ebbmalloc is not active, every function here says so and does nothing, so a
+program can keep its calls.
 """
 
 from __future__ import annotations
@@ -17,25 +17,40 @@ from . import _library, _pymalloc
 from ._pymalloc import Pymalloc
 from ._statistics import ClassStats, Stats
 
-__all__ = ["ClassStats", "Line", "Pymalloc", "Stats", "Why", "idle", "is_active", "library", "stats", "trim", "why"]
+__all__ = [
+    "ClassStats",
+    "Line",
+    "Pymalloc",
+    "Stats",
+    "Why",
+    "idle",
+    "is_active",
+    "library",
+    "stats",
+    "trim",
+    "why",
+]
 
-_NOT_ACTIVE = "ebbmalloc is not active in this process: start it with `python -m ebbmalloc run app.py`.\n"
+_NOT_ACTIVE = (
+    "ebbmalloc is not active in this process: start it with `python -m ebbmalloc run app.py`.\n"
+)
 
 
 def library() -> Path:
-    """The library that this package brings, to preload."""
+    """The path of this package's library, for ``LD_PRELOAD``."""
     return Path(__file__).parent / "libebbmalloc.so"
 
 
 def is_active() -> bool:
-    """Whether malloc is ebbmalloc's in this process."""
+    """Whether ebbmalloc serves malloc in this process."""
     return _library.loaded is not None
 
 
 def stats() -> Optional[Stats]:
-    """All statistics of this moment (docs/stats.md tells what they mean); None if not active.
+    """All current statistics (docs/stats.md explains them); None if ebbmalloc is not active.
 
-    ``peak_bytes``, ``allocated_bytes`` and ``freed_bytes`` are counted if ``EBB_STATS`` was set at the start.
+    ``peak_bytes``, ``allocated_bytes`` and ``freed_bytes`` are counted only if ``EBB_STATS`` was
+    set at the start.
     """
     if _library.loaded is None:
         return None
@@ -43,30 +58,30 @@ def stats() -> Optional[Stats]:
 
 
 def trim() -> bool:
-    """Gives free memory back to the kernel at once. True if there was any.
+    """Returns free memory to the kernel at once. True if there was any.
 
-    Needless as a habit: free memory goes back by itself.
+    Seldom needed: the library returns free memory by itself.
     """
     return _library.loaded is not None and bool(_library.loaded.ebb_malloc_trim(0))
 
 
 def idle() -> bool:
-    """For programs without threads, when they have nothing else to do: an event loop calls it before it waits.
+    """For programs without threads: an event loop calls it before it waits.
 
-    Gives some memory back that nobody has needed of late. True if it is worth calling again after a fifth of
-    a second; False if there is nothing more to give back, or a thread of the library looks after it.
+    Returns some memory that was not needed recently. True if another call is worthwhile after a
+    fifth of a second; False if there is nothing more to return, or the library's scavenger does it.
     """
     return _library.loaded is not None and bool(_library.loaded.ebb_idle())
 
 
 @dataclass(frozen=True)
 class Line:
-    """One reason for which memory is resident."""
+    """One reason why memory is resident."""
 
     label: str
-    #: To a tenth of a KiB or MiB, as the text has it. :func:`stats` is exact.
+    #: Rounded to a tenth of a KiB or MiB, as in the text. :func:`stats` is exact.
     bytes: int
-    #: Of all that is resident in the process.
+    #: The share of all resident memory of the process.
     percent: float
     meaning: str
 
@@ -75,13 +90,13 @@ class Line:
 class Why:
     """Where the resident memory of this process is."""
 
-    #: For people; if ebbmalloc is not active, that it is not.
+    #: The report for people. It says so if ebbmalloc is not active.
     text: str
-    #: What ebbmalloc holds, and last what is not its own. Empty if it is not active.
+    #: Memory of ebbmalloc, and last other memory. Empty if ebbmalloc is not active.
     lines: tuple[Line, ...]
-    #: What follows from that, a sentence or two each.
+    #: Conclusions, of a sentence or two each.
     conclusions: tuple[str, ...]
-    #: What Python holds in arenas of its own; None if its objects are malloc's.
+    #: Memory in Python's own arenas; None if Python's objects come from malloc.
     pymalloc: Optional[Pymalloc]
 
     def __str__(self) -> str:
@@ -89,7 +104,7 @@ class Why:
 
 
 def why() -> Why:
-    """Looks at this process from within. ``ebb why PID`` tells more, from outside."""
+    """Explains the resident memory of this process. ``ebb why PID`` tells more, from outside."""
     arenas = _pymalloc.look()
     if _library.loaded is None:
         return Why(_NOT_ACTIVE + arenas.sentence, (), (), arenas.pymalloc)
@@ -101,7 +116,7 @@ def why() -> Why:
     return Why(told + arenas.sentence, lines, conclusions, arenas.pymalloc)
 
 
-# As `ebb_why` writes them: "    63.2 MiB  93.0 %  pinned free blocks: Free blocks that ...".
+# Lines of `ebb_why`: "    63.2 MiB  93.0 %  pinned free blocks: Free blocks that ...".
 _LINE = re.compile(r" *([\d.]+) (B|KiB|MiB) +([\d.]+) %  ([^:]+?)(?:: (.*))?")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 

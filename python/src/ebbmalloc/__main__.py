@@ -15,11 +15,13 @@ usage: python -m ebbmalloc run [--objects] [--stats] [--mode MODE] app.py ARGUME
        python -m ebbmalloc why [--objects] PID | app.py ARGUMENTS...
        python -m ebbmalloc library
 
-run      runs this Python on ebbmalloc; instead of app.py: whatever else Python takes, such as -m MODULE
+run      runs this Python on ebbmalloc; instead of app.py: whatever else Python takes, such as \
+-m MODULE
 why      says where the resident memory of a process is; or of app.py, at its peak
 library  prints where the library is, for LD_PRELOAD
 
---objects    Python's small objects too, which are otherwise in arenas of its own (PYTHONMALLOC=malloc)
+--objects    Python's small objects too, which are otherwise in arenas of its own \
+(PYTHONMALLOC=malloc)
 --stats      print ebbmalloc's statistics at the end
 --mode MODE  how caches are shared: auto, percpu, thread or slot
 
@@ -28,12 +30,12 @@ The command `ebb` does more: `ebb --help`.
 
 
 def ebb() -> NoReturn:
-    """The command `ebb`, as cargo built it. It finds the library beside itself."""
+    """Runs the command `ebb` that cargo built. It finds the library in its own folder."""
     _become(sys.argv[1:])
 
 
 def main() -> None:
-    """``python -m ebbmalloc``."""
+    """Runs ``python -m ebbmalloc``."""
     task, *rest = sys.argv[1:] or ["--help"]
     if task in ("-h", "--help"):
         sys.stdout.write(_USAGE)
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 def _split(words: list[str], known: dict[str, int]) -> tuple[list[str], list[str]]:
-    """Options, each with as many values as `known` says, and the program after them."""
+    """Splits options, with as many values as `known` says, from the program after them."""
     at = 0
     while at < len(words):
         name, has_value, _ = words[at].partition("=")
@@ -64,7 +66,7 @@ def _split(words: list[str], known: dict[str, int]) -> tuple[list[str], list[str
 
 
 def _without_objects(options: list[str]) -> list[str]:
-    """What `ebb` knows of the options; the other one is Python's own."""
+    """Returns the options of `ebb`, and applies `--objects`, which is Python's."""
     if "--objects" in options:
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
             _refuse("--objects: a Python without GIL keeps its objects in an allocator of its own")

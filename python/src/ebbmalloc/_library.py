@@ -1,4 +1,4 @@
-"""The library's functions, where it is the process's malloc."""
+"""Finds the library's functions in the process, if the library is the process's malloc."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class _Symbol(ctypes.Structure):
 
 
 def _find() -> Optional[ctypes.CDLL]:
-    """The process itself, if `ebb_stats` and the functions of malloc are of one library (or of the program, if linked).
+    """Returns the process itself, if `ebb_stats` and malloc are in one library (or in the program).
 
-    That is asked of a relative of malloc: malloc itself seems to be Python's own where Python is linked to fixed
-    addresses, as Debian's is, and takes its address.
+    It looks up posix_memalign instead of malloc: where Python is linked at fixed addresses, as on
+    Debian, and takes malloc's address, malloc itself seems to be in Python.
     """
     process = ctypes.CDLL(None, use_errno=True)
     try:
@@ -56,7 +56,7 @@ loaded = _find()
 
 
 def statistics(process: ctypes.CDLL) -> str:
-    """The statistics as JSON. Numbers get longer between two calls, so there is room to spare."""
+    """The statistics as JSON. Numbers may get longer between two calls, so the buffer is larger."""
     room = process.ebb_stats(_JSON, None, 0) + 4096
     buffer = ctypes.create_string_buffer(room)
     process.ebb_stats(_JSON, buffer, room)
@@ -64,7 +64,7 @@ def statistics(process: ctypes.CDLL) -> str:
 
 
 def why(process: ctypes.CDLL) -> str:
-    """What `ebb_why` writes."""
+    """Returns the text that `ebb_why` writes."""
     text, length = ctypes.c_void_p(), ctypes.c_size_t()
     stream = process.open_memstream(ctypes.byref(text), ctypes.byref(length))
     if not stream:

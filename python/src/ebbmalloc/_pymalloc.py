@@ -1,4 +1,4 @@
-"""What Python's own allocator for small objects (pymalloc) holds: arenas that it maps itself, past malloc."""
+"""Reads how much memory pymalloc has, Python's allocator of small objects in arenas of its own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import NamedTuple, Optional
 
 @dataclass(frozen=True)
 class Pymalloc:
-    """Memory of Python's arenas, in bytes. Requests of up to 512 bytes are served from there."""
+    """Memory of Python's arenas, in bytes. They serve requests of up to 512 bytes."""
 
     arena_bytes: int
-    #: In blocks that hold objects, as rounded up to pymalloc's sizes.
+    #: In blocks with objects, rounded up to pymalloc's sizes.
     object_bytes: int
 
 
 class Arenas(NamedTuple):
-    """What was found, and a sentence on it."""
+    """The result, and a sentence about it."""
 
     pymalloc: Optional[Pymalloc]
     sentence: str
@@ -31,13 +31,15 @@ _one_at_a_time = threading.Lock()
 
 
 def look() -> Arenas:
-    """Asks Python, which tells it on standard error only."""
+    """Asks Python, which answers on standard error only."""
     report = _captured()
     arenas = re.search(r"\d+ arenas \* \d+ bytes/arena += +([\d,]+)", report)
     objects = re.search(r"# bytes in allocated blocks += +([\d,]+)", report)
     if arenas is None or objects is None:
         if sysconfig.get_config_var("Py_GIL_DISABLED"):
-            return Arenas(None, "This Python has no GIL and keeps its objects in an allocator of its own.\n")
+            return Arenas(
+                None, "This Python has no GIL and keeps its objects in an allocator of its own.\n"
+            )
         return Arenas(None, "Python's objects are malloc's, like all else (no pymalloc arenas).\n")
     pymalloc = Pymalloc(_number(arenas), _number(objects))
     return Arenas(
@@ -49,8 +51,11 @@ def look() -> Arenas:
 
 
 def _captured() -> str:
-    """What ``sys._debugmallocstats`` prints. Its C stream has no buffer, and no other way out than descriptor 2:
-    what another thread writes there in these microseconds gets lost."""
+    """Returns what ``sys._debugmallocstats`` prints.
+
+    It prints by an unbuffered C stream to descriptor 2 only. Output of other threads to it in these
+    microseconds is lost.
+    """
     with _one_at_a_time, open(os.memfd_create("pymalloc"), "r") as file:
         error = os.dup(2)
         os.dup2(file.fileno(), 2)

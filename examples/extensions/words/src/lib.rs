@@ -1,16 +1,16 @@
-//! Which words a text has, and which word mostly follows each: the kind of work that allocates a lot of small
-//! strings and tables.
+//! Counts a text's words, and which word follows each most often.
+//! This kind of work allocates many small strings and tables.
 
 use std::collections::HashMap;
 
-/// What is known of a word.
+/// The counts of a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// In lower case.
     pub word: String,
     /// How often it occurs.
     pub count: usize,
-    /// What most often comes next, the first in the alphabet where several do; empty for a last word.
+    /// Its most frequent follower, the first in the alphabet of several; empty for a last word.
     pub follower: String,
 }
 
@@ -37,7 +37,7 @@ pub fn followers(text: &str) -> Vec<Word> {
     words
 }
 
-/// A text to work on: so many words of a language with few letters, always the same.
+/// A text of `words` words of a language with few letters, always the same.
 pub fn sample(words: usize) -> String {
     let mut state = 1u32;
     let mut text = String::new();

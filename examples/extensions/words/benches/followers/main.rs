@@ -1,4 +1,5 @@
-//! Milliseconds of the fastest of three rounds, then resident and virtual memory at their peaks in KiB.
+//! Prints milliseconds of the fastest of three rounds, then peak resident and virtual memory in
+//! KiB.
 
 #[cfg(all(
     feature = "ebbmalloc",
