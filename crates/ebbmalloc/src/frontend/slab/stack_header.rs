@@ -94,22 +94,6 @@ impl Header {
         Self { top, limit: full.bottom + 8 * capacity.min(full.max_blocks) }
     }
 
-    /// The header with half the capacity, but enough for the blocks in the stack, and no less than
-    /// its first capacity.
-    pub fn shrunk(self, class: SizeClass) -> Self {
-        if self.is_closed() {
-            return self;
-        }
-        let bottom = self.extent(class).bottom;
-        let capacity = (self.room(class) / 2).max(first_capacity(class)).max(self.held(class));
-        Self { top: self.top, limit: self.limit.min(bottom + 8 * capacity as u32) }
-    }
-
-    /// The stack's capacity beyond its first one, in blocks.
-    pub fn extra_capacity(self, class: SizeClass) -> usize {
-        self.room(class).saturating_sub(first_capacity(class))
-    }
-
     /// The stack's capacity in blocks; 0 while it is closed.
     #[inline(never)]
     pub fn room(self, class: SizeClass) -> usize {
@@ -319,7 +303,7 @@ mod tests {
     /// It grows in steps of its first capacity, so that little capacity is unused.
     #[test]
     fn a_stack_grows_by_what_it_begins_with() {
-        for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
+        for class in SizeClass::all() {
             let max_blocks = Extent::of(FULL, class).max_blocks as usize;
             let mut header = Header::default();
             for misses in 1.. {
