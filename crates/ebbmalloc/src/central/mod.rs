@@ -18,7 +18,9 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX};
+use crate::central::tuning::{
+    FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
+};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
@@ -72,6 +74,8 @@ pub(crate) struct CentralCounts {
     pub refills: usize,
     /// Calls that emptied a cache.
     pub flushes: usize,
+    /// Bytes of new spans that were purged at once (decisions/0016).
+    pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
     /// Bytes of such that became resident by claims, since the start.
@@ -101,6 +105,8 @@ pub(crate) struct ClassSpans {
     /// Harden mode: see `hardened.rs`.
     hardened: bool,
     pub counts: CentralCounts,
+    /// Spans that must retire before a class's only span begins small again.
+    skips: u8,
     /// The span that blocks were last claimed from, 0 for none.
     current: UnitIndex,
 }
@@ -142,10 +148,19 @@ impl ClassSpans {
             blocks: 0,
             refills: 0,
             flushes: 0,
+            purged: 0,
             holes: 0,
             refilled: 0,
         };
-        Self { heap, heads: [0; LISTS + 1], filled: 0, hardened: false, counts, current: 0 }
+        Self {
+            heap,
+            heads: [0; LISTS + 1],
+            filled: 0,
+            hardened: false,
+            counts,
+            skips: 0,
+            current: 0,
+        }
     }
 
     /// Claims free blocks and writes them to the *end* of `blocks`, the first of each span last.
@@ -413,12 +428,43 @@ impl ClassSpans {
         }
         // SAFETY: the run and its records are ours alone.
         let span = unsafe { &mut *region.span(first) };
+        if !granted.zeroed {
+            self.begin_small(region, os, class, first, span);
+        }
         let populate = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
         Some((first, if populate { Growth::SpanToPopulate } else { Growth::Span }))
+    }
+
+    /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out
+    /// first.
+    ///
+    /// In small programs most classes have a few blocks in use, and a span each, cut from resident
+    /// memory. If the last such span came to use all of its pages, the span stays as it is
+    /// (decisions/0016).
+    fn begin_small(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        class: SizeClass,
+        first: UnitIndex,
+        span: &mut Span,
+    ) {
+        let is_only_span = self.counts.spans == 0 && self.heap == 0;
+        if !is_only_span || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
+            return;
+        }
+        let kept_bytes = FIRST_SPAN_BYTES.max(os.page_size());
+        let rest_bytes = span.bytes().saturating_sub(kept_bytes);
+        // SAFETY: whole pages of a span in which no block is in use yet.
+        if rest_bytes > 0 && unsafe { os.purge(region.address(first).add(kept_bytes), rest_bytes) }
+        {
+            self.counts.purged += rest_bytes;
+            span.set_hole(kept_bytes..kept_bytes + rest_bytes);
+        }
     }
 
     /// Whether the class has enough spans that it will probably fill the next one too.
@@ -435,6 +481,10 @@ impl ClassSpans {
     fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
+        self.skips = match self.skips {
+            0 if !span.has_holes() => FULL_BEGINNINGS,
+            skips => skips.saturating_sub(1),
+        };
         let units = span.units as u32;
         if self.current == first {
             self.current = 0;

@@ -24,6 +24,10 @@ tunables! {
     STACK_STEP_BLOCKS_MAX: usize = 64, "blocks", 5;
     /// The fewest blocks in such a step.
     STACK_STEP_BLOCKS_MIN: usize = 2, "blocks", 5;
+    /// Stacks of larger blocks get no capacity at first: one cached block may keep a whole span.
+    LATE_BLOCK_BYTES: usize = 8 << 10, "bytes", 12;
+    /// Misses until such a stack gets capacity.
+    LATE_MISSES: u32 = 256, "misses", 12;
     /// The most blocks in one stack of a thread's own cache, in bytes.
     THREAD_STACK_BYTES_MAX: usize = 32 << 10, "bytes", 4;
     /// Blocks that such a stack may hold whatever the number of threads, in bytes.

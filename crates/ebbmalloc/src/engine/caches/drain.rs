@@ -302,7 +302,10 @@ fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLAS
         let used = set_up && stays();
         none_used &= !used;
         any_set_up |= set_up;
-        chosen[class.index()] = set_up && !used;
+        // A stack that waits for capacity starts to wait again with each round, so that rare misses
+        // do not add up (decisions/0012).
+        let restarts = matches!(scope, DrainScope::Unused) && header.waits(class);
+        chosen[class.index()] = set_up && (!used || restarts);
     }
     if none_used && any_set_up {
         // No stack is in use, so all slots can be purged. For that, all stacks must be closed.

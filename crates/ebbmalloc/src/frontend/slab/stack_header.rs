@@ -3,9 +3,10 @@
 use super::layout::{DIGESTS_END, MARKS_AT, SLAB_SHIFT, SlabStart};
 use crate::frontend::tuning::SLAB_GAP_BYTES;
 use crate::frontend::tuning::{
-    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN,
-    STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES,
-    THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
+    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES,
+    STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
+    STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN,
+    TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
 use crate::size_class::{CLASSES, SizeClass};
 
@@ -40,7 +41,9 @@ impl Header {
             return self;
         }
         let encoded = CLOSED_FROM[self.extent_index(class)] + self.held(class);
-        Self { top: CLOSED, limit: if self.is_new() { 0 } else { encoded as u32 } }
+        // A stack that waits for capacity begins to wait again: rare misses must not add up.
+        let begins_anew = self.is_new() || self.waits(class);
+        Self { top: CLOSED, limit: if begins_anew { 0 } else { encoded as u32 } }
     }
 
     /// True for a closed stack, and for one that a drainer has taken.
@@ -65,7 +68,7 @@ impl Header {
     }
 
     /// The header of a closed stack once it is open again: in the same extent, with capacity for
-    /// just the blocks in it. A stack that was never set up becomes new again.
+    /// just the blocks in it. A stack that was never set up, or that waited, becomes new again.
     pub fn opened(self, class: SizeClass) -> Self {
         if self.is_new() {
             return Self::default();
@@ -81,8 +84,15 @@ impl Header {
         self.limit == 0
     }
 
-    /// The header after a miss. A new stack is set up in its full extent, any other gets a step more,
-    /// up to the class's bound.
+    /// True if the stack has no capacity yet. Its limit then lies below its bottom, by a slot for
+    /// each miss that is still to come.
+    pub fn waits(self, class: SizeClass) -> bool {
+        let bottom = Extent::of(FULL, class).bottom;
+        !self.is_closed() && (bottom - 8 * LATE_MISSES..bottom).contains(&self.limit)
+    }
+
+    /// The header after a miss. A new stack is set up in its full extent, one that waits comes a
+    /// step nearer to its first capacity, and any other gets a step more, up to the class's bound.
     #[inline(never)] // Seldom needed, but called from several functions.
     pub fn grown(self, class: SizeClass) -> Self {
         let full = Extent::of(FULL, class);
@@ -90,8 +100,15 @@ impl Header {
             return self;
         }
         let top = if self.is_new() { full.bottom } else { self.top };
-        let capacity = (self.room(class) + first_capacity(class)) as u32;
-        Self { top, limit: full.bottom + 8 * capacity.min(full.max_blocks) }
+        let limit = if self.is_new() && class.size() > LATE_BLOCK_BYTES {
+            full.bottom - 8 * LATE_MISSES
+        } else if self.waits(class) {
+            self.limit + 8
+        } else {
+            let capacity = (self.room(class) + first_capacity(class)) as u32;
+            full.bottom + 8 * capacity.min(full.max_blocks)
+        };
+        Self { top, limit }
     }
 
     /// The stack's capacity in blocks; 0 while it is closed.
@@ -116,7 +133,7 @@ impl Header {
     #[inline(never)] // Called from a dozen functions, none of them hot.
     pub(super) fn extent_index(self, class: SizeClass) -> usize {
         let found = (0..EXTENTS).rfind(|&index| Extent::of(index, class).contains(self.limit));
-        found.unwrap_or(0)
+        found.unwrap_or(if self.waits(class) { FULL } else { 0 })
     }
 
     fn extent(self, class: SizeClass) -> Extent {
@@ -185,6 +202,11 @@ static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
             let mut max_blocks = stack_blocks_max(class);
             if index < FULL && max_blocks > EXTENT_BLOCKS[index] {
                 max_blocks = EXTENT_BLOCKS[index];
+            }
+            // The limit of a stack that waits lies between its full extent and its smaller ones.
+            if index == FULL {
+                let Extent { bottom, max_blocks } = extents[index - 1][i];
+                assert!(offset as u32 > bottom + 8 * (max_blocks + LATE_MISSES));
             }
             extents[index][i] = Extent { bottom: offset as u32, max_blocks: max_blocks as u32 };
             let coloured = index == FULL && max_blocks >= COLOURED_BLOCKS_MIN;
@@ -298,12 +320,16 @@ mod tests {
         let class = SizeClass::of(1).unwrap();
         assert!(new.closed(class).is_closed() && new.closed(class).is_new());
         assert_eq!(new.closed(class).opened(class), new);
+        let large = SizeClass::of(16 << 10).unwrap();
+        let waiting = new.grown(large).grown(large);
+        assert!(waiting.waits(large) && waiting.closed(large).is_closed());
+        assert_eq!(waiting.closed(large).opened(large), new);
     }
 
     /// It grows in steps of its first capacity, so that little capacity is unused.
     #[test]
     fn a_stack_grows_by_what_it_begins_with() {
-        for class in SizeClass::all() {
+        for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
             let max_blocks = Extent::of(FULL, class).max_blocks as usize;
             let mut header = Header::default();
             for misses in 1.. {

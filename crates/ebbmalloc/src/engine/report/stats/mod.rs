@@ -71,6 +71,7 @@ impl<O: Os> Engine<O> {
             stats.hole_bytes += row.hole_bytes;
             stats.rounding_bytes += rounding_most(class, row.live);
             stats.spans += row.spans;
+            stats.dug_bytes += counts.purged as u64;
             stats.refills += row.refills;
             stats.flushes += row.flushes;
             stats.classes[class.index()] = row;
@@ -82,7 +83,7 @@ impl<O: Os> Engine<O> {
         stats.peak_bytes = counters.peak;
         stats.allocated_bytes = counters.allocated;
         stats.freed_bytes = counters.freed;
-        stats.dug_bytes = counters.purged;
+        stats.dug_bytes += counters.purged;
         {
             let slots = self.samples.slots.lock();
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
