@@ -111,7 +111,7 @@ impl<O: Os> Layers<O> {
 
     /// The caches as transfer caches, for a thread with this key.
     fn transfers(&self, key: usize) -> Transfers {
-        Transfers { slabs: self.region.slabs(), count: self.caches, key }
+        Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, key }
     }
 
     /// Puts blocks into transfer caches. Returns how many it put there.

@@ -21,6 +21,8 @@ use crate::backend::units::Units;
 use crate::central::tuning::{
     FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
 };
+use crate::frontend::miss_history::Asked;
+use crate::frontend::transfer_cache::Route;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
@@ -105,6 +107,8 @@ pub(crate) struct ClassSpans {
     /// Harden mode: see `hardened.rs`.
     hardened: bool,
     pub counts: CentralCounts,
+    /// Value of `counts.refills` at the last call of [`ClassSpans::is_abandoned`].
+    refills_before: usize,
     /// Spans that must retire before a class's only span begins small again.
     skips: u8,
     /// The span that blocks were last claimed from, 0 for none.
@@ -115,21 +119,26 @@ pub(crate) struct ClassSpans {
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
+    /// The thread that last asked for a large batch of this class in a streak.
+    pub asked: Asked,
 }
 
 impl Central {
     const_fn! {
         pub fn new() -> Self {
-            Self { lock: Lock::new(ClassSpans::new(0)) }
+            Self { lock: Lock::new(ClassSpans::new(0)), asked: Asked::new() }
         }
     }
 
-    /// Locks the spans. Returns `None` if another thread holds the lock and the caller does not
-    /// wait. The flag tells whether it did.
-    pub fn lock_spans(&self, waits: bool) -> Option<(Guard<'_, ClassSpans>, bool)> {
+    /// Locks the spans, as far as the batch goes there. The flag tells whether that took waiting
+    /// for another thread.
+    pub fn lock_spans(&self, route: Route) -> Option<(Guard<'_, ClassSpans>, bool)> {
+        if route == Route::Past {
+            return None;
+        }
         match self.lock.try_lock() {
             Some(spans) => Some((spans, false)),
-            None => waits.then(|| (self.lock.lock(), true)),
+            None => (route == Route::Wait).then(|| (self.lock.lock(), true)),
         }
     }
 
@@ -158,6 +167,7 @@ impl ClassSpans {
             filled: 0,
             hardened: false,
             counts,
+            refills_before: 0,
             skips: 0,
             current: 0,
         }
@@ -296,6 +306,33 @@ impl ClassSpans {
             }
         });
         self.counts.holes += span.holes() - before;
+        purged
+    }
+
+    /// Whether no cache was filled since the last call.
+    pub fn is_abandoned(&mut self) -> bool {
+        let refills = self.counts.refills;
+        core::mem::replace(&mut self.refills_before, refills) == refills
+    }
+
+    /// Calls [`ClassSpans::purge_free_pages`] on spans with free blocks, the emptiest first, until
+    /// at least `target_bytes` are purged.
+    pub fn purge_free_pages_up_to(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        class: SizeClass,
+        target_bytes: usize,
+    ) -> usize {
+        let mut purged = 0;
+        for list in (0..LISTS).rev() {
+            let mut unit = self.heads[list];
+            while unit != 0 && purged < target_bytes {
+                purged += self.purge_free_pages(region, os, class, unit, false);
+                // SAFETY: a listed unit heads a span of this class, whose lock we hold.
+                unit = unsafe { (*region.span(unit)).next };
+            }
+        }
         purged
     }
 

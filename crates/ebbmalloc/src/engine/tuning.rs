@@ -21,8 +21,13 @@ tunables! {
     /// Between these bounds, all caches have one part in this many of the memory in use as extra
     /// capacity.
     CACHE_SHARE: usize = 4, "of memory in use", 5;
-    /// A cache without capacity left checks its bound again at every one of this many misses.
+    /// A cache without capacity left checks its bound again at one in this many misses.
     CAPACITY_CHECK_INTERVAL: usize = 64, "misses", 5;
+    /// A stack with this capacity seldom grows in a streak: blocks that flow one way do not come
+    /// back.
+    STREAK_STACK_BYTES: usize = 16 << 10, "bytes", 7;
+    /// Such a stack grows at one in this many misses of streaks.
+    STREAK_GROWTH_INTERVAL: u8 = 64, "misses", 7;
     /// Blocks put above one from another CPU: as many as a program may take before it frees some.
     BURYING_BLOCKS: usize = 4, "blocks", 22;
     /// Threads with a cache of their own for each CPU, unless `EBB_MODE` sets thread mode.
@@ -38,6 +43,11 @@ tunables! {
     THREAD_SETTLE_MS: u32 = 20, "ms", 32;
     /// Blocks that a drain takes from a stack at a time.
     DRAIN_BATCH_BLOCKS: usize = 64, "blocks", 17;
+    /// Reclaim empties stacks if mostly free classes have one part in this many of the memory in
+    /// use free.
+    RECLAIM_WORTH_SHARE: usize = 32, "of memory in use", 17;
+    /// The most that one reclaim purges in spans. A thousand OS pages take a millisecond or two.
+    RECLAIM_PURGE_BYTES_MAX: usize = 4 << 20, "bytes", 17;
 
     /// Time from one round of the scavenger to the next.
     ROUND_MS: u32 = 200, "ms", 3;

@@ -9,8 +9,8 @@
 //! The history consists of hints. Plain loads and stores may lose an update; only the sizes of
 //! batches depend on it.
 
-use crate::frontend::tuning::STREAK_MISSES;
-use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use crate::frontend::tuning::FLOW_MISSES;
+use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
 use crate::size_class::{CLASSES, SizeClass};
 
 /// How a cache missed.
@@ -32,13 +32,15 @@ pub(crate) struct History {
     pub refused: AtomicUsize,
     /// True once a stack was set up here.
     pub used: AtomicBool,
+    /// Misses in streaks of stacks that have a large capacity already; wraps at 256.
+    large_stack_misses: AtomicU8,
     /// For each class, the kind of the last miss, and how many like it came in a row.
     streaks: [AtomicU8; CLASSES],
 }
 
 impl History {
     /// Records a miss. Returns how many of the same kind came before it in a row, up to
-    /// [`STREAK_MISSES`].
+    /// [`FLOW_MISSES`].
     pub fn note(&self, class: SizeClass, kind: MissKind) -> u8 {
         let streak = &self.streaks[class.index()];
         let old = streak.load(Ordering::Relaxed);
@@ -47,10 +49,42 @@ impl History {
             streak.store((kind as u8) << COUNT_BITS | 1, Ordering::Relaxed);
             return 0;
         }
-        if count < STREAK_MISSES {
+        if count < FLOW_MISSES {
             streak.store(old + 1, Ordering::Relaxed);
         }
         count
+    }
+
+    /// Records a miss in a streak of a stack that has a large capacity. True at every
+    /// `interval`-th, a power of two.
+    pub fn misses_with_much(&self, interval: u8) -> bool {
+        let misses = self.large_stack_misses.load(Ordering::Relaxed).wrapping_add(1);
+        self.large_stack_misses.store(misses, Ordering::Relaxed);
+        misses.is_multiple_of(interval)
+    }
+}
+
+/// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
+pub(crate) struct Asked(AtomicUsize);
+
+impl Asked {
+    const_fn! {
+        pub fn new() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+
+    /// Records that the thread with this key asked.
+    pub fn note(&self, key: usize) {
+        let key = key.wrapping_add(1);
+        if self.0.load(Ordering::Relaxed) != key {
+            self.0.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a thread with another key was the last to ask.
+    pub fn by_another(&self, key: usize) -> bool {
+        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -70,7 +104,7 @@ mod tests {
         let history = history();
         for kind in [MissKind::Underflow, MissKind::Overflow, MissKind::Underflow] {
             for before in 0..1000 {
-                assert_eq!(history.note(class, kind), before.min(STREAK_MISSES as u32) as u8);
+                assert_eq!(history.note(class, kind), before.min(FLOW_MISSES as u32) as u8);
             }
             assert_eq!(history.note(other, kind), 0, "another class's counts");
         }

@@ -24,16 +24,39 @@ pub(crate) fn count(cpus: usize) -> usize {
     if cpus < TRANSFER_CPUS_MIN { 0 } else { cpus.min(TRANSFER_CACHES_MAX) }
 }
 
+/// Which way a batch goes between a cache and the spans of its class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Route {
+    /// To the spans, behind other threads if need be.
+    Wait,
+    /// To the spans if no other thread holds their lock; else through a transfer cache.
+    IfFree,
+    /// Through a transfer cache.
+    Past,
+}
+
 /// The transfer caches. Each has a lock, which is only tried and never waited for.
 pub(crate) struct Transfers {
     pub slabs: *mut Slab,
     pub count: usize,
+    /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
+    /// waits.
+    pub for_flows: bool,
     /// The calling thread's [`crate::platform::os::OsThreads::thread_key`]. Threads of different keys try
     /// different caches first.
     pub key: usize,
 }
 
 impl Transfers {
+    /// The way of a batch, which may be one of a flow with its other end in another thread.
+    pub fn route(&self, is_flow: bool) -> Route {
+        match (is_flow, self.for_flows) {
+            (true, _) => Route::Past,
+            (false, true) => Route::Wait,
+            (false, false) => Route::IfFree,
+        }
+    }
+
     /// Takes blocks from one transfer cache into the *end* of `blocks`. Returns how many it took.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

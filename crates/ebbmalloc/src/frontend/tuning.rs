@@ -6,6 +6,9 @@ use crate::tuning::tunables;
 tunables! {
     /// A stack that missed the same way this many times in a row is expected to go on like that.
     STREAK_MISSES: u8 = 2, "misses", 7;
+    /// A stack that missed the same way this many times in a row is one end of a flow: another
+    /// thread has the opposite need.
+    FLOW_MISSES: u8 = 8, "misses", 29;
     /// The most blocks that one stack holds, in bytes.
     STACK_BYTES_MAX: usize = 216 << 10, "bytes", 5;
     /// The most blocks that one stack holds.
@@ -56,11 +59,13 @@ tunables! {
     /// Slabs of threads drained in one go, while their list is locked. Threads that start or end
     /// wait for that.
     SLABS_PER_BATCH: usize = 64, "slabs", 17;
-    /// There are transfer caches from this many CPUs on. Fewer seldom wait for each other at a
-    /// central list.
-    TRANSFER_CPUS_MIN: usize = 4, "CPUs", 29;
+    /// There are transfer caches from this many CPUs on.
+    TRANSFER_CPUS_MIN: usize = 2, "CPUs", 29;
     /// The most transfer caches.
     TRANSFER_CACHES_MAX: usize = 16, "caches", 29;
+    /// With fewer transfer caches, percpu mode uses them for flows only: two CPUs seldom wait for
+    /// each other at a central free list.
+    TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
     /// The most blocks in one transfer cache, in bytes.
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
 }

@@ -72,6 +72,73 @@ fn small_blocks_of_another_size_take_it_too() {
     engine.check();
 }
 
+/// Most memory of the spans is in use, but of the abandoned size only what is in the cache.
+#[test]
+fn the_stack_of_a_size_that_was_left_behind_lets_go() {
+    let engine = engine(8 * MIB, 2 * SIZE);
+    let before = engine.stats();
+    assert!(before.live_bytes > before.pinned_bytes + before.cached_bytes);
+    assert!(!engine.alloc(MIB).is_null());
+    let after = engine.stats();
+    assert_eq!(after.committed_bytes, before.committed_bytes);
+    assert!(after.spans + 80 < before.spans, "{} spans of {}", after.spans, before.spans);
+    engine.check();
+}
+
+/// Stacks of other sizes stay as they are: their blocks are in use.
+#[test]
+fn the_stacks_of_other_sizes_keep_what_they_have() {
+    // One block more than the number a refill ends with.
+    let engine = engine(8 * MIB + 2 * SIZE, 2 * SIZE);
+    let before = held(&engine, 2 * SIZE);
+    assert!(before > 0 && held(&engine, SIZE) > 0);
+    assert!(!engine.alloc(MIB).is_null());
+    assert_eq!((held(&engine, SIZE), held(&engine, 2 * SIZE)), (0, before));
+    engine.check();
+}
+
+/// Only rounds reset these stacks, at intervals of time: a program may grow between any two misses.
+#[test]
+fn the_stacks_of_other_sizes_that_wait_for_room_go_on_waiting() {
+    const LARGE: usize = 16 << 10;
+    let engine = engine(8 * MIB, 2 * SIZE);
+    let miss = |turns| {
+        for _ in 0..turns {
+            let block = engine.alloc(LARGE);
+            // SAFETY: a live block, freed once.
+            unsafe { engine.free(block) }
+        }
+    };
+    // The 256th miss adds capacity; each turn misses twice.
+    miss(110);
+    assert!(held(&engine, LARGE) == 0 && held(&engine, SIZE) > 0);
+    assert!(!engine.alloc(MIB).is_null());
+    assert_eq!(held(&engine, SIZE), 0);
+    miss(30);
+    assert!(held(&engine, LARGE) > 0);
+    engine.check();
+}
+
+/// Pages without a block in use are purged: only as many as become resident, and only once no block
+/// of that size was requested since the last look.
+#[test]
+fn spans_of_a_size_that_was_left_behind_go_back_page_by_page() {
+    let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);
+    let mut before = 0;
+    let grow = || {
+        assert!(!engine.alloc(MIB).is_null());
+        engine.check();
+        engine.stats().dug_bytes as usize
+    };
+    for _ in 0..5 {
+        let dug = grow();
+        assert!((MIB..MIB + SPAN).contains(&(dug - before)), "{} bytes", dug - before);
+        before = dug;
+    }
+    // All but a page of each of 96 spans is less than what is about to become resident.
+    assert_eq!(grow(), before);
+}
+
 #[test]
 fn spans_of_a_size_that_is_asked_for_stay_as_they_are() {
     let engine = engine_that_keeps(8, 8 * MIB, 2 * SIZE);

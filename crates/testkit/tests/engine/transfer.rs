@@ -2,7 +2,7 @@
 //! threads hold it.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -122,6 +122,7 @@ fn what_nobody_takes_goes_back() {
 #[test]
 fn what_is_left_of_a_size_that_nobody_asks_for_goes_back_before_the_heap_grows() {
     let engine = fake("slot");
+    let _live = allocate(&engine, 4096, 2048);
     // A third of the blocks keeps all of their spans in use.
     let (kept, freed): (Vec<_>, Vec<_>) =
         allocate(&engine, SIZE, 2000).into_iter().enumerate().partition(|(nth, _)| nth % 3 == 0);
@@ -167,13 +168,52 @@ fn what_is_left_is_bounded_for_all_classes_together() {
 }
 
 #[test]
-fn few_cpus_have_none() {
+fn one_cpu_has_none() {
     let slabs = |cpus| {
         let engine = Engine::new(FakeOs::default().cpus(cpus));
         allocate(&engine, SIZE, 1);
         engine.stats().slab_bytes >> 18
     };
-    assert_eq!([1, 2, 3, 4, 20].map(slabs), [1, 2, 3, 8, 36]);
+    assert_eq!([1, 2, 3, 4, 20].map(slabs), [1, 4, 6, 8, 36]);
+}
+
+/// One thread allocates and another frees, by turns, 96 KiB of blocks of this size. Returns the
+/// number of refills from spans and flushes to them in 200 rounds, after 1,000 in which capacity
+/// grows.
+fn flow(mode: &'static str, size: usize) -> u64 {
+    const ROUNDS: usize = 1_200;
+    let engine = Arc::new(Engine::new(FakeOs::default().cpus(2).mode(mode).still()));
+    let calls = || engine.stats().refills + engine.stats().flushes;
+    let mut before = 0;
+    let (sender, receiver) = mpsc::sync_channel::<Vec<usize>>(0);
+    let consumer = thread::spawn({
+        let engine = Arc::clone(&engine);
+        move || receiver.into_iter().for_each(|blocks| free(&engine, &blocks))
+    });
+    for round in 0..ROUNDS {
+        sender.send(allocate(&engine, size, (96 << 10) / size)).unwrap();
+        if round + 200 == ROUNDS {
+            before = calls();
+        }
+    }
+    drop(sender);
+    consumer.join().unwrap();
+    engine.check();
+    let asked = calls() - before;
+    engine.trim();
+    assert_eq!(engine.stats().cached_bytes, 0);
+    engine.check();
+    asked
+}
+
+/// A thread's cache holds 32 KiB of these blocks, and another one 216 KiB.
+#[test]
+fn large_batches_of_a_flow_pass_beside_the_spans() {
+    let calls = flow("thread", 4096);
+    assert!(calls < 100, "spans were asked {calls} times");
+    // Two threads may use the same slot, whose cache has a capacity of two batches.
+    let calls: Vec<_> = (0..11).map(|_| flow("slot", 4096)).collect();
+    assert!(calls.iter().any(|&calls| calls < 100), "spans were asked {calls:?} times");
 }
 
 /// A thread that repeatedly allocates much and frees it uses its own caches and leaves nothing in

@@ -3,6 +3,7 @@
 //! In slot mode and thread mode threads share the former, each behind its lock.
 
 use crate::frontend::rseq;
+use crate::frontend::tuning::TRANSFER_CACHES_MANY;
 use crate::size_class::SizeClass;
 use core::ops::Range;
 use core::ptr;
@@ -46,10 +47,11 @@ impl<O: Os> Engine<O> {
 
     /// The transfer caches, as the calling thread uses them.
     pub(crate) fn transfers(&self) -> Transfers {
-        let Setup { cpu_cache_count, transfer_cache_count: count, .. } = *self.setup();
+        let Setup { cpu_cache_count, transfer_cache_count: count, mode, .. } = *self.setup();
         // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
         let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
-        Transfers { slabs, count, key: self.os.thread_key() }
+        let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
+        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
     }
 
     /// Pops a block from the cache of the thread's CPU; null if it is empty, or outside of percpu

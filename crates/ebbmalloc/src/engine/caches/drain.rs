@@ -20,7 +20,7 @@
 //! other thread to stop. Otherwise a stack stays closed for [`PERCPU_SETTLE_MS`] or
 //! [`THREAD_SETTLE_MS`] first. A thread that needs it meanwhile opens it again, with all its
 //! blocks: then it is in use. Only rounds close such stacks, and only those that no thread has used
-//! since the last round. So with several threads, [`DrainScope::All`]
+//! since the last round. So with several threads, [`DrainScope::All`] and [`DrainScope::Classes`]
 //! close none of them. They drain the slabs that have a lock, and stacks that a round has closed
 //! for long enough.
 //!
@@ -47,6 +47,18 @@ pub(crate) enum DrainScope {
     /// Stacks that no thread has used since the last drain with this scope.
     Unused,
     All,
+    /// Stacks of the classes whose index has `true`.
+    Classes([bool; CLASSES]),
+}
+
+impl DrainScope {
+    /// Whether the scope may contain stacks of this class.
+    pub fn has(self, class: SizeClass) -> bool {
+        match self {
+            Self::Unused | Self::All => true,
+            Self::Classes(classes) => classes[class.index()],
+        }
+    }
 }
 
 impl<O: Os> Engine<O> {
@@ -295,7 +307,7 @@ fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLAS
         let stays = || match scope {
             // SAFETY: all callers pass slabs of an engine, which live as long as it does.
             DrainScope::Unused => unsafe { has_changed(slab, class, digests) },
-            DrainScope::All => false,
+            DrainScope::All | DrainScope::Classes(_) => !scope.has(class),
         };
         // Asked only of stacks that were set up: `has_changed` writes a digest, and memory of a
         // slab that was never used must not become resident.

@@ -19,23 +19,26 @@ impl<O: Os> Engine<O> {
     /// empties. While several threads run, it leaves the caches of other CPUs and threads to the
     /// rounds.
     pub(crate) fn flush_all(&self) {
-        self.flush_own();
+        self.flush_own(DrainScope::All);
         let _rounds = self.rounds.lock();
         self.drain(DrainScope::All);
     }
 
-    /// As [`Engine::flush_all`], but skips [`Engine::drain`] if another thread runs a round.
-    pub(crate) fn try_flush_all(&self) {
-        self.flush_own();
+    /// As [`Engine::flush_all`] for the stacks in `scope`, but skips [`Engine::drain`] if another
+    /// thread runs a round. Caches of ended threads lose the blocks of all classes.
+    pub(crate) fn try_drain(&self, scope: DrainScope) {
+        self.flush_own(scope);
         if let Some(_rounds) = self.rounds.try_lock() {
-            self.drain(DrainScope::All);
+            self.drain(scope);
         }
     }
 
     /// Empties stacks in the calling thread's cache, and the caches of ended threads.
     #[inline(never)]
-    fn flush_own(&self) {
-        SizeClass::all().for_each(|class| self.flush(class, usize::MAX));
+    fn flush_own(&self, scope: DrainScope) {
+        for class in SizeClass::all().filter(|&class| scope.has(class)) {
+            self.flush(class, usize::MAX, false);
+        }
         self.flush_idle();
     }
 
@@ -78,20 +81,21 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Flushes up to `max` blocks of a class from the thread's cache.
+    /// Flushes up to `max` blocks of a class from the thread's cache. `is_flow`: they may go to a
+    /// transfer cache, for another thread.
     #[inline(never)]
-    pub(crate) fn flush(&self, class: SizeClass, max: usize) {
-        with_batch(max, |batch| self.flush_by(class, max, batch));
+    pub(crate) fn flush(&self, class: SizeClass, max: usize, is_flow: bool) {
+        with_batch(max, |batch| self.flush_by(class, max, is_flow, batch));
     }
 
     /// The work of [`Engine::flush`], in steps of the length of `batch`.
     #[inline(never)]
-    fn flush_by(&self, class: SizeClass, max: usize, batch: &mut [*mut u8]) {
+    fn flush_by(&self, class: SizeClass, max: usize, is_flow: bool, batch: &mut [*mut u8]) {
         let mut left = max;
         while left > 0 {
             let step = left.min(batch.len());
             let popped = self.front(|front| front.pop_batch(class, &mut batch[..step]));
-            self.flush_batch(class, &batch[..popped]);
+            self.flush_batch(class, is_flow, &batch[..popped]);
             if popped < step {
                 break;
             }
@@ -99,11 +103,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns blocks from a cache to their spans, or puts them into a transfer cache if another
-    /// thread holds the class's lock. Blocks that the transfer caches do not take go to their spans.
-    fn flush_batch(&self, class: SizeClass, blocks: &[*mut u8]) {
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: if another
+    /// thread holds the class's lock, or was the last to ask for a large batch of a flow. Blocks
+    /// that the transfer caches do not take go to their spans.
+    fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let (spans, transferred) = match central.lock_spans(transfers.count == 0) {
+        let to_other = is_flow && central.asked.by_another(transfers.key);
+        let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
             Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
                 all if all == blocks.len() => return,

@@ -1,21 +1,41 @@
-//! Reclaims memory before the heap grows: drains caches.
+//! Reclaims memory before the heap grows: drains caches, and purges free pages of spans.
 //!
 //! A program that frees most of its memory and goes on with blocks of other sizes leaves spans
 //! behind that are nearly free. A few blocks hold each of them (decisions/0017).
 //!
-//! A cache is worth little to a class that the program no longer allocates, but the class's spans may
-//! be larger than all memory in use. So where most of the resident memory of spans is free, reclaim
-//! empties caches before more memory becomes resident.
+//! - Blocks in caches: a cache is worth little to a class that the program no longer allocates. But
+//!   the class's spans may be larger than all memory in use. So where most of the resident memory
+//!   of spans is free, reclaim empties caches before more memory becomes resident. Otherwise, if
+//!   that may free enough, it empties stacks that hold most of the blocks of their class.
+//! - Blocks in use: reclaim purges OS pages without such blocks, in spans of classes that have had
+//!   no refill since the last reclaim. It purges at most as much as is about to become resident,
+//!   with bounds.
 //!
 //! With several threads (decisions/0032), reclaim empties only the calling thread's cache, the
 //! caches of ended threads, and slabs with a lock: transfer caches and shared caches. Stacks in
 //! caches of other CPUs and threads stay as they are, unless a round has closed them long enough
 //! ago (`drain.rs`).
 
+use crate::backend::tuning::RECLAIM_SHARE;
 use crate::backend::units::Units;
 use crate::engine::Engine;
+use crate::engine::caches::drain::DrainScope;
+use crate::engine::tuning::{RECLAIM_PURGE_BYTES_MAX, RECLAIM_WORTH_SHARE};
+use crate::frontend::slab as cache;
 use crate::platform::os::Os;
-use crate::size_class::{SizeClass, UNIT};
+use crate::platform::sync::Ordering;
+use crate::size_class::{CLASSES, SizeClass, UNIT};
+
+/// A class whose spans are mostly free: they have more free resident bytes than claimed ones.
+#[derive(Clone, Copy)]
+struct MostlyFree {
+    /// Free resident bytes in its spans; 0 for a class that is not mostly free.
+    free_bytes: usize,
+    /// Blocks with the program and in caches.
+    claimed_blocks: usize,
+    /// Whether the class had no refill since the last reclaim.
+    is_abandoned: bool,
+}
 
 impl<O: Os> Engine<O> {
     /// Reclaims memory if a run of `units` would take memory that is not resident. Does so only
@@ -29,19 +49,88 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Empties caches if the spans have more free resident bytes than claimed ones, and enough for
-    /// `units`.
+    /// Empties caches if the spans have more free resident bytes than claimed ones, and enough free
+    /// bytes for `units`.
+    ///
+    /// Otherwise, if the mostly free classes together have enough free bytes: empties their stacks
+    /// where caches hold at least half of the claimed blocks of a class. Of those that are
+    /// abandoned, it then purges free pages of spans.
     #[cold]
     fn reclaim(&self, units: u32) {
-        let (mut free_bytes, mut claimed_bytes) = (0, 0);
+        let (mut free_bytes, mut claimed_bytes, mut mostly_free_bytes) = (0, 0, 0);
+        let mut classes =
+            [MostlyFree { free_bytes: 0, claimed_blocks: 0, is_abandoned: false }; CLASSES];
         for class in SizeClass::all() {
-            let counts = self.centrals[class.index()].spans().lock().counts;
-            free_bytes += counts.free_resident(class);
+            let mut spans = self.centrals[class.index()].spans().lock();
+            let (counts, is_abandoned) = (spans.counts, spans.is_abandoned());
+            drop(spans);
+            let bytes = counts.free_resident(class);
+            free_bytes += bytes;
             claimed_bytes += counts.claimed * class.size();
+            if bytes > counts.claimed * class.size() {
+                mostly_free_bytes += bytes;
+                classes[class.index()] =
+                    MostlyFree { free_bytes: bytes, claimed_blocks: counts.claimed, is_abandoned };
+            }
         }
-        if free_bytes > claimed_bytes && free_bytes >= units as usize * UNIT {
-            self.try_flush_all();
+        let needed_bytes = units as usize * UNIT;
+        let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+        let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_SHARE);
+        let mut purged_bytes = 0;
+        if free_bytes > claimed_bytes && free_bytes >= needed_bytes {
+            self.try_drain(DrainScope::All);
+        } else if mostly_free_bytes < worth_bytes {
+            return;
+        } else {
+            if let Some(chosen) = self.classes_held_by_caches(&classes, worth_bytes) {
+                self.try_drain(DrainScope::Classes(chosen));
+            }
+            let max_bytes =
+                (in_use_bytes / RECLAIM_SHARE).max(needed_bytes).min(RECLAIM_PURGE_BYTES_MAX);
+            for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
+                let mut spans = self.centrals[class.index()].spans().lock();
+                purged_bytes += spans.purge_free_pages_up_to(
+                    &self.region,
+                    &self.os,
+                    class,
+                    max_bytes.saturating_sub(purged_bytes),
+                );
+            }
+            self.counters.count_page_purges(purged_bytes);
+        }
+        // Without a purge the next reclaim may wait, also where the caches had nothing to give.
+        // After one it may not: each purges only a part.
+        if purged_bytes == 0 {
             self.pages.lock().postpone_reclaim();
         }
+    }
+
+    /// Chooses the mostly free classes of which caches hold at least half of the claimed blocks.
+    /// `None` if these classes have fewer than `worth_bytes` free.
+    fn classes_held_by_caches(
+        &self,
+        classes: &[MostlyFree; CLASSES],
+        worth_bytes: usize,
+    ) -> Option<[bool; CLASSES]> {
+        let mut cached_blocks = [0; CLASSES];
+        let mut count = |slab: *mut cache::Slab| {
+            for class in SizeClass::all().filter(|class| classes[class.index()].free_bytes > 0) {
+                // SAFETY: all callers pass slabs of this engine, which live as long as it does.
+                cached_blocks[class.index()] += unsafe { cache::cached_blocks(slab, class) };
+            }
+        };
+        // Only slabs in which a stack was ever set up: most CPUs may have none, and a look at each
+        // of their stacks takes long.
+        // SAFETY: a slab of this engine lives as long as it does.
+        let used = |slab| unsafe { cache::history_of(slab) }.used.load(Ordering::Relaxed);
+        self.slabs().filter(|&slab| used(slab)).for_each(&mut count);
+        self.thread_slabs.for_each(count);
+        let (mut chosen, mut bytes) = ([false; CLASSES], 0);
+        for (index, class) in classes.iter().enumerate() {
+            chosen[index] =
+                class.free_bytes > 0 && cached_blocks[index] * 2 >= class.claimed_blocks;
+            bytes += if chosen[index] { class.free_bytes } else { 0 };
+        }
+        (bytes >= worth_bytes).then_some(chosen)
     }
 }

@@ -2,7 +2,8 @@
 //! `flush.rs` has the way back.
 //!
 //! Capacity is bounded for each class and for a cache as a whole. A stack whose miss shows that its
-//! capacity is too small gets more, while the cache has some to give. Drains return it.
+//! capacity is too small gets more, while the cache has some to give. Drains of unused stacks return
+//! it.
 
 use core::ptr;
 
@@ -14,10 +15,12 @@ use crate::engine::caches::drain;
 use crate::engine::tuning::SMALL_BATCH_BLOCKS;
 use crate::engine::tuning::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL, PREFETCHED_BLOCKS_MAX,
+    STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
 };
 use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::frontend::tuning::FLOW_MISSES;
 use crate::frontend::tuning::STREAK_MISSES;
 use crate::platform::os::Os;
 use crate::platform::prefetch;
@@ -34,11 +37,28 @@ struct Miss {
     after: Header,
     /// Number of equal misses in a row before this one.
     streak: u8,
+    /// Whether the cache is the thread's own.
+    is_own: bool,
 }
 
 impl Miss {
     fn is_in_streak(&self) -> bool {
         self.streak >= STREAK_MISSES
+    }
+
+    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
+    /// begin one.
+    ///
+    /// With one block more it then has as many bytes as most spans. In a thread's own cache, half
+    /// as many bytes are enough, since it has no capacity for more. But there each class has that
+    /// capacity from the start, so only large blocks count, of which a span has few
+    /// (decisions/0029).
+    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
+        let (block_bytes_min, batch_bytes_min) =
+            if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
+        let is_large =
+            class.size() >= block_bytes_min && (blocks + 1) * class.size() >= batch_bytes_min;
+        is_large && self.streak >= FLOW_MISSES
     }
 }
 
@@ -59,12 +79,16 @@ impl<O: Os> Engine<O> {
         if let Some(Observed { slab, header }) = observed {
             // SAFETY: a front end's slabs live as long as the engine.
             let history = unsafe { cache::history_of(slab) };
-            (miss.slab, miss.streak) = (Some(slab), history.note(class, kind));
+            (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
                 let capacity = header.room(class);
                 let added = header.grown(class).room(class).saturating_sub(capacity);
                 let added_bytes = added * class.size();
-                if capacity > 0 && (added == 0 || !self.may_grow(slab, added_bytes)) {
+                let large_in_streak =
+                    miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
+                if capacity > 0
+                    && (added == 0 || !self.may_grow(slab, added_bytes, large_in_streak))
+                {
                     (miss.before, miss.after) = (header, header);
                     return miss;
                 }
@@ -81,24 +105,34 @@ impl<O: Os> Engine<O> {
         miss
     }
 
-    /// Whether the cache may have `added_bytes` more capacity. After a refusal, the next misses get
+    /// Whether the cache may have `added_bytes` more capacity. After a refusal the next misses get
     /// none without a look.
-    fn may_grow(&self, slab: *mut Slab, added_bytes: usize) -> bool {
+    ///
+    /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
+    /// stack grows only now and then, within half of the cache's bound.
+    fn may_grow(&self, slab: *mut Slab, added_bytes: usize, large_in_streak: bool) -> bool {
         // SAFETY: a front end's slabs live as long as the engine.
         let history = unsafe { cache::history_of(slab) };
         let refused = history.refused.load(Ordering::Relaxed);
-        if refused.is_multiple_of(CAPACITY_CHECK_INTERVAL) {
+        let due = match large_in_streak {
+            true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
+            false => refused.is_multiple_of(CAPACITY_CHECK_INTERVAL),
+        };
+        if due {
             let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
-            let max_bytes =
-                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
+            let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
+                .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
+                >> large_in_streak as u32;
             // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
             // their full places.
             if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
                 return true;
             }
         }
-        history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
+        if !large_in_streak {
+            history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
+        }
         false
     }
 
@@ -111,6 +145,7 @@ impl<O: Os> Engine<O> {
         let miss = self.grow_stack(class, MissKind::Underflow);
         let capacity = miss.after.room(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
+        let is_flow = miss.is_flow(class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
@@ -118,7 +153,7 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, batch);
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
         let block = with_batch(needed, refill);
         if let Some(slab) = miss.slab
             && !block.is_null()
@@ -139,7 +174,7 @@ impl<O: Os> Engine<O> {
             // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
             let goes = after.held(class).saturating_sub(stays);
-            self.flush(class, goes);
+            self.flush(class, goes, miss.is_flow(class, goes));
         }
         if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
     }
@@ -184,16 +219,20 @@ impl<O: Os> Engine<O> {
         claimed
     }
 
-    /// Locks the class's spans, or takes blocks from a transfer cache if another thread holds the
-    /// lock. The flag tells whether the lock took waiting; `Err` has
+    /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
+    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
     /// the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
+        is_flow: bool,
         batch: &mut [*mut u8],
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        match central.lock_spans(transfers.count == 0) {
+        if is_flow {
+            central.asked.note(transfers.key);
+        }
+        match central.lock_spans(transfers.route(is_flow)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok((central.spans().lock(), true)),
@@ -221,6 +260,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         mut needed: usize,
         order: Order,
+        is_flow: bool,
         batch: &mut [*mut u8],
     ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
@@ -228,7 +268,7 @@ impl<O: Os> Engine<O> {
         loop {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
-            let claimed = match self.spans_or_transferred(class, batch) {
+            let claimed = match self.spans_or_transferred(class, is_flow, batch) {
                 Ok((spans, waited)) => {
                     if waited && block.is_null() {
                         // Another thread of this CPU may have waited for the lock too, and filled
