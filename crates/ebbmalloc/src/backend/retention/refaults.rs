@@ -110,7 +110,7 @@ mod tests {
         assert!((1..UNITS as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= UNITS as usize);
         assert_eq!(after(1, 100).extend(10), 40);
-        assert_eq!(after(100, 100).extend(10), REFAULT_MS);
+        assert_eq!(after(100, 100).extend(40), REFAULT_MS);
         assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 3, 3]);
     }
 
