@@ -107,7 +107,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Copies the documents for users, laid out as in the repository, so that links between them work.
+    /// Copies the documents for users, laid out as in the repository, so that links between them
+    /// work.
     fn copy_documents(&self, root: &Path) -> Result<()> {
         let doc = self.prefix.join("share/doc/ebbmalloc");
         for folder in ["docs", "docs/benchmarks", "docs/decisions"] {

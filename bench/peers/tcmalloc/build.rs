@@ -1,4 +1,5 @@
-//! Makes the linker export tcmalloc's functions under the standard names, and links its per-CPU caches.
+//! Makes the linker export tcmalloc's functions under the standard names, and links its per-CPU
+//! caches.
 
 fn main() {
     export::export(|name| {

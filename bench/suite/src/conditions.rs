@@ -57,7 +57,8 @@ impl Conditions {
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Goes on with an earlier run of the same library: what was measured then belongs to the result.
+    /// Goes on with an earlier run of the same library: what was measured then belongs to the
+    /// result.
     pub fn continue_from(&mut self, earlier: Conditions) -> Result<()> {
         let same = |option: &str, then: &str, now: &str| -> Result<()> {
             ensure!(

@@ -29,7 +29,8 @@ pub const CARES: [Way; 3] = [
 ];
 
 impl Plan {
-    /// Sets up cases, as yet without allocators. `only`: parts of case names; all cases if there are none.
+    /// Sets up cases, as yet without allocators. `only`: parts of case names; all cases if there
+    /// are none.
     pub fn of_cases(kit: &Kit, only: &[String], quick: bool) -> Result<Self> {
         // A part may name a group, or cases of one.
         let may_be_in = |part: &str, group: &str| {

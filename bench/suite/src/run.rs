@@ -1,5 +1,6 @@
-//! Measures: rounds outermost, then cases, then allocators in an order that is rotated and turned round (A B C, C B A, B C A, …), so
-//! that what is compared ran close together, and no allocator always comes first or after the same one.
+//! Measures: rounds outermost, then cases, then allocators in an order that is rotated and turned
+//! round (A B C, C B A, B C A, …), so that what is compared ran close together, and no allocator
+//! always comes first or after the same one.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ pub struct Options {
     /// Where results, tables and pictures go
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Only cases with one of these in their name (comma-separated), for example `python,threads/larson`
+    /// Only cases with one of these in their name (comma-separated), for example
+    /// `python,threads/larson`
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
     /// Only these peers (comma-separated; default: all)
@@ -42,14 +44,19 @@ pub struct Options {
     #[arg(long)]
     quick: bool,
     /// Also measure what it costs to look for mistakes [of sample, harden, check; default: all]
-    #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = way, value_name = "WAYS",
+    #[arg(
+        long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = way,
+        value_name = "WAYS",
         default_missing_values = CARES.map(|(name, ..)| name))]
     careful: Vec<Way>,
     /// Go on with an interrupted run; other cases, peers or more rounds are added to it
     #[arg(long)]
     resume: bool,
     /// A program that runs longer is ended, and fails
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, default_value_t = 300, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     limit: u32,
     /// List the cases; set up and measure nothing
     #[arg(long)]

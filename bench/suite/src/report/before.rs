@@ -16,8 +16,10 @@ pub fn write(data: &Data) -> String {
     });
     let Some((before, cases)) = compared else { return String::new() };
     let introduction = format!(
-        "Ratios {ours} / {before}; below 1, {ours} is better. Programs that have {ours} built in are \
-         left out. A geometric mean is taken in each round; shown are the median of the rounds and, \
+        "Ratios {ours} / {before}; below 1, {ours} is better. Programs that have {ours} built in \
+         are \
+         left out. A geometric mean is taken in each round; shown are the median of the rounds \
+         and, \
          in brackets, its confidence interval.\n\n"
     );
     let times = format!("\nTime:\n\n{}", by_case(data, &cases, TIME, before));

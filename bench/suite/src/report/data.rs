@@ -57,7 +57,7 @@ impl Data {
         self.conditions.allocators.iter().filter(wanted).map(|a| a.name.as_str()).collect()
     }
 
-    /// Whoever took part, in the order of the tables.
+    /// All allocators that took part, in the order of the tables.
     pub fn everybody(&self) -> Vec<&str> {
         self.names(|_| true)
     }
@@ -66,7 +66,8 @@ impl Data {
         self.names(|kind| kind == Kind::Peer)
     }
 
-    /// The peers and the allocator under test in the mode that it chooses: whoever runs all cases.
+    /// The peers and the allocator under test in the mode that it chooses: those that run all
+    /// cases.
     pub fn regulars(&self) -> Vec<&str> {
         self.names(|kind| matches!(kind, Kind::Peer | Kind::Ours))
     }
@@ -119,7 +120,8 @@ impl Data {
         self.quartiles(case, figure, allocator).is_some_and(|q| q.spread() > NOISY)
     }
 
-    /// An allocator against another, by pairs of runs of one round: a slow spell of the machine cancels out.
+    /// An allocator against another, by pairs of runs of one round: a slow spell of the machine
+    /// cancels out.
     pub fn ratio(&self, case: &str, figure: &str, of: &str, to: &str) -> Option<Comparison> {
         let (_, to, of) = self.pairs(case, figure, of, to)?;
         Comparison::of(&to, &of)
@@ -138,9 +140,9 @@ impl Data {
         Some(pairs.collect())
     }
 
-    /// The geometric mean of these ratios over cases that all have one. It is taken in each round, so
-    /// that the rounds give its confidence interval. In a round that a case does not run in, its
-    /// median ratio counts.
+    /// The geometric mean of these ratios over cases that all have one. It is taken in each
+    /// round, so that the rounds give its confidence interval. In a round that a case does not
+    /// run in, its median ratio counts.
     pub fn mean_ratio(
         &self,
         cases: &[&str],
@@ -191,7 +193,8 @@ pub mod tests {
     use super::*;
     use crate::conditions::DescribedCase;
 
-    /// Results of a few cases: case, allocator, and `time_s` by round (`peak_kib` is a thousand times that).
+    /// Results of a few cases: case, allocator, and `time_s` by round (`peak_kib` is a thousand
+    /// times that).
     pub fn data(runs: &[(&str, &str, &[f64])]) -> Data {
         let mut allocators: Vec<Described> = Vec::new();
         let mut cases: Vec<DescribedCase> = Vec::new();

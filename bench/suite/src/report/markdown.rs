@@ -37,7 +37,8 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
     ];
     let cases = conditions.cases.len();
     let title = format!(
-        "# Allocators side by side\n\n{cases} cases. All figures are in `rows.csv`, and as tables in \
+        "# Allocators side by side\n\n{cases} cases. All figures are in `rows.csv`, and as \
+         tables in \
          `tables.md`.\n"
     );
     document(title, &sections)
@@ -70,14 +71,18 @@ fn document(title: String, sections: &[(&str, String)]) -> String {
 fn introduction(data: &Data) -> String {
     let rounds = data.conditions.rounds;
     format!(
-        "A case is one program with its input; it does the same work on every allocator. A round runs every \
-         case once on each allocator, one after the other; what takes less than 0.3 s, up to five times in a row, and its \
+        "A case is one program with its input; it does the same work on every allocator. A round \
+         runs every \
+         case once on each allocator, one after the other; what takes less than 0.3 s, up to \
+         five times in a row, and its \
          medians count. A cell has the median of {rounds} \
          rounds, and in brackets the spread.\n\n\
-         - The spread is how far the middle half of the rounds lies apart (interquartile range), in percent of the \
+         - The spread is how far the middle half of the rounds lies apart (interquartile range), \
+         in percent of the \
          median; `~` marks more than {:.0} %: too noisy for small differences.\n\
          - Of time and memory less is better; of rates (`_per_s`) more.\n\
-         - The best peer has the best median. The ratio to it is taken within each round, so that a slow \
+         - The best peer has the best median. The ratio to it is taken within each round, so \
+         that a slow \
          spell of the machine cancels out; shown are the median of these ratios and, in brackets, \
          its confidence interval.\n- {}\n",
         100.0 * NOISY,

@@ -29,8 +29,8 @@ impl<'a> Compared<'a> {
         Self::among(data, data.regulars(), BASE)
     }
 
-    /// Only cases where all have a ratio count: leaving out what one fails at would flatter it. Who has
-    /// none at all is not compared. None without the base.
+    /// Only cases where all have a ratio count: leaving out what one fails at would flatter it.
+    /// Who has none at all is not compared. None without the base.
     pub fn among(data: &'a Data, mut allocators: Vec<&'a str>, base: &'a str) -> Option<Self> {
         let has = |case: &str, allocator: &str| {
             let ratio = |figure| data.ratio(case, figure, allocator, base);

@@ -47,7 +47,8 @@ pub fn against_peers(data: &Data, rows: &[Row]) -> String {
     table(header, body)
 }
 
-/// Rows by modes of the allocator under test, which is the first of them: only those that have some.
+/// Rows by modes of the allocator under test, which is the first of them: only those that have
+/// some.
 pub fn of_modes(data: &Data, figure: &str, modes: &[&str]) -> Option<String> {
     let forced =
         |row: &Row| modes[1..].iter().any(|mode| data.median(row.case, figure, mode).is_some());
@@ -127,7 +128,8 @@ pub fn verdict_of(comparison: &Comparison, more_is_better: bool) -> &'static str
     }
 }
 
-/// Where the allocator under test needs more than `above` times what the best peer needs, worst first.
+/// Where the allocator under test needs more than `above` times what the best peer needs, worst
+/// first.
 pub fn losses(data: &Data, figure: &str, above: f64) -> Option<String> {
     let standings = data.cases().filter_map(|case| Standing::of(data, case, figure));
     let mut worse: Vec<_> = standings.filter(|s| s.comparison.ratio > above).collect();

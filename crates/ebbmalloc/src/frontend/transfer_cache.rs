@@ -42,8 +42,8 @@ pub(crate) struct Transfers {
     /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
     /// waits.
     pub for_flows: bool,
-    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`]. Threads of different keys try
-    /// different caches first.
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`]. Threads of different
+    /// keys try different caches first.
     pub key: usize,
 }
 

@@ -1,7 +1,8 @@
 //! How an allocator looks in all pictures, and text.
 //!
-//! Colours are those of Okabe and Ito, told apart by colour-blind eyes too; where they repeat, the shape
-//! differs. The allocator under test has a colour of its own and is drawn last and larger.
+//! Colours are those of Okabe and Ito, told apart by colour-blind eyes too; where they repeat,
+//! the shape differs. The allocator under test has a colour of its own and is drawn last and
+//! larger.
 
 use allocators::PEERS;
 use anyhow::Result;
@@ -47,7 +48,7 @@ pub struct Look {
 }
 
 impl Look {
-    /// Always the same for a name, whoever else is in the picture.
+    /// Always the same for a name, with any others in the picture.
     pub fn of(name: &str) -> Self {
         match PEERS.iter().position(|peer| peer.name == name) {
             Some(place) => Self {

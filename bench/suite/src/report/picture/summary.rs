@@ -81,7 +81,8 @@ impl Box {
     }
 }
 
-/// Where each dot's label begins: the nearest place around it that no dot and no earlier label takes.
+/// Where each dot's label begins: the nearest place around it that no dot and no earlier label
+/// takes.
 fn places(names: &[&str], dots: &[Pixel], inside: &Box) -> Vec<Pixel> {
     let around = |&(x, y): &Pixel| Box { left: x - 7, right: x + 7, top: y - 7, bottom: y + 7 };
     let mut taken: Vec<_> = dots.iter().map(around).collect();

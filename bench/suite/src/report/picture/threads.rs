@@ -29,7 +29,7 @@ pub fn draw(data: &Data, out: &Path) -> Result<Vec<String>> {
     for case in &data.conditions.cases {
         let Some((name, threads)) = &case.threads else { continue };
         if data.best_peer(&case.name, TIME).is_none() {
-            // Not measured yet, or nobody could.
+            // Not measured yet, or every allocator failed.
             continue;
         }
         let place = lines.iter().position(|line| line.name == name).unwrap_or_else(|| {

@@ -2,8 +2,8 @@
 //! `flush.rs` has the way back.
 //!
 //! Capacity is bounded for each class and for a cache as a whole. A stack whose miss shows that its
-//! capacity is too small gets more, while the cache has some to give. Drains of unused stacks return
-//! it.
+//! capacity is too small gets more, while the cache has some to give. Drains of unused stacks
+//! return it.
 
 use core::ptr;
 

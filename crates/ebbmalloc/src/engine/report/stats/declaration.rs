@@ -75,7 +75,8 @@ statistics! {
     Stats {
         /** In blocks that the program holds, rounded up to their size classes. */
         live_bytes: Gauge Bytes,
-        /** High-water mark of `live_bytes`, with several threads within 128 KiB. 0 without `EBB_STATS`. */
+        /// High-water mark of `live_bytes`, with several threads within 128 KiB. 0 without
+        /// `EBB_STATS`.
         peak_bytes: Gauge Bytes,
         /** In all blocks allocated since the start. 0 without `EBB_STATS`. */
         allocated_bytes: Counter Bytes,
@@ -85,17 +86,20 @@ statistics! {
         cached_bytes: Gauge Bytes,
         /** In free blocks that are resident, in spans that also have blocks in use. */
         pinned_bytes: Gauge Bytes,
-        /** In free blocks of spans that are not resident: their OS pages were never touched, or were purged. */
+        /// In free blocks of spans that are not resident: their OS pages were never touched, or
+        /// were purged.
         hole_bytes: Gauge Bytes,
         /** In the ends of spans after their last block, and in the records of heaps. */
         end_bytes: Gauge Bytes,
         /** In free runs that are resident. */
         dirty_bytes: Gauge Bytes,
-        /** Free memory that stays resident because as much was needed again soon after a purge (refaults). */
+        /// Free memory that stays resident because as much was needed again soon after a purge
+        /// (refaults).
         wanted_bytes: Gauge Bytes,
         /** In blocks above 64 KiB that the program holds. Each is a run of its own. */
         large_bytes: Gauge Bytes,
-        /** Upper bound of the part of `live_bytes` that is rounding: up to size classes, or to 64 KiB. */
+        /// Upper bound of the part of `live_bytes` that is rounding: up to size classes, or to 64
+        /// KiB.
         rounding_bytes: Gauge Bytes,
         /** The part of `live_bytes` in heaps that the program made (`ebb_heap_new`, `Heap`). */
         heap_bytes: Gauge Bytes,
@@ -105,11 +109,13 @@ statistics! {
         sampled_blocks: Counter Count,
         /** Heaps that the program made and has not deleted. */
         heaps: Gauge Count,
-        /** Counted against `EBB_LIMIT`: units in use, free units that are resident, and their tables. */
+        /// Counted against `EBB_LIMIT`: units in use, free units that are resident, and their
+        /// tables.
         held_bytes: Gauge Bytes,
         /** Limit of `held_bytes`, in whole units of 64 KiB with their tables. 0 means no limit. */
         limit_bytes: Gauge Bytes,
-        /** Memory limit of the control group, or memory of the machine, read at set-up. 0 if unknown. */
+        /// Memory limit of the control group, or memory of the machine, read at set-up. 0 if
+        /// unknown.
         memory_bytes: Gauge Bytes,
         /** Committed address space, in use or not, resident or not. */
         committed_bytes: Gauge Bytes,
