@@ -1,4 +1,4 @@
-# openssl: keys, certificates, signatures, ciphers, and TLS between a server and a client.
+# Runs openssl: keys, certificates, signatures, ciphers, and TLS between a server and a client.
 # packages: openssl
 # also: harden
 # version: openssl version
