@@ -526,6 +526,12 @@ mod caches_of_cpus {
     }
 
     #[test]
+    #[should_panic(expected = "handed out twice")]
+    fn mutant_that_grows_a_closed_stack() {
+        emptied(true, Mistake::GrowsClosed);
+    }
+
+    #[test]
     #[should_panic(expected = "block 2 is lost")]
     fn mutant_with_room_while_closed() {
         emptied(false, Mistake::RoomWhileClosed);

@@ -16,7 +16,7 @@
 
 use crate::backend::region::UnitIndex;
 use crate::backend::tuning::{
-    BURST_BYTES, BURST_PAUSE_MS_MAX, REFAULT_MS, SCAVENGER_REQUESTS_IGNORED,
+    BURST_PAUSE_MS_MAX, BURST_WORTH_DIVISOR, REFAULT_MS, SCAVENGER_REQUESTS_IGNORED,
 };
 use crate::platform::os::{Bell, ThreadWords};
 use crate::platform::sync::{
@@ -67,9 +67,8 @@ pub struct Scavenger {
     /// the clock of `Os`.
     pub(crate) round_due: AtomicU64,
     pub(crate) start_due: AtomicU64,
-    /// Without a scavenger: bytes of small blocks that went back to spans since the last check for
-    /// a burst.
-    freed_bytes: AtomicUsize,
+    /// Without a scavenger: whether memory was freed in bulk since the last round.
+    freed: AtomicBool,
 }
 
 impl Scavenger {
@@ -85,26 +84,22 @@ impl Scavenger {
                 thread: AtomicUsize::new(0),
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
-                freed_bytes: AtomicUsize::new(0),
+                freed: AtomicBool::new(false),
             }
         }
     }
 
-    /// Without a scavenger: counts small blocks that went back to spans.
+    /// Without a scavenger: records that memory was freed in bulk.
     #[inline]
-    pub(crate) fn count_freed(&self, bytes: usize) {
-        if matches!(self.state(), NONE | ENDED | NEVER) {
-            self.freed_bytes.fetch_add(bytes, Ordering::Relaxed);
+    pub(crate) fn note_freed(&self) {
+        if !self.freed.load(Ordering::Relaxed) {
+            self.freed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether enough was freed to check for a burst. The count begins again then.
-    pub(crate) fn is_burst_due(&self) -> bool {
-        let due = self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES;
-        if due {
-            self.freed_bytes.store(0, Ordering::Relaxed);
-        }
-        due
+    /// Whether memory was freed in bulk since the last call.
+    pub(crate) fn take_freed(&self) -> bool {
+        self.freed.load(Ordering::Relaxed) && self.freed.swap(false, Ordering::Relaxed)
     }
 
     fn state(&self) -> u32 {
@@ -297,43 +292,54 @@ impl ThreadWords {
 
 /// What purges after bursts of frees brought, to see whether they pay.
 pub(crate) struct Burst {
-    /// Bytes purged since the last refault, and the refilled bytes of all classes before that.
+    /// The unit at which the next purge continues.
+    pub cursor: UnitIndex,
+    /// Bytes purged lately, and the refilled bytes of all classes before that.
     purged_bytes: usize,
     refilled_bytes: usize,
-    /// No purge is due before this time, in ms by the clock of `Os`; the length of that pause.
+    /// When that began, in ms by the clock of `Os`.
+    since_ms: u64,
+    /// No purge before this time; and the length of that pause.
     next_ms: u64,
     pause_ms: u64,
 }
 
 impl Burst {
     pub const fn new() -> Self {
-        Self { purged_bytes: 0, refilled_bytes: 0, next_ms: 0, pause_ms: 0 }
+        Self { cursor: 0, purged_bytes: 0, refilled_bytes: 0, since_ms: 0, next_ms: 0, pause_ms: 0 }
     }
 
-    /// Whether to purge now, given the bytes of purged pages that claims have filled again since
-    /// the start. If most of what was purged was needed again, there is a pause, twice as long each
-    /// time; later, half as long.
+    /// Whether to purge now, given the bytes of purged spans that claims have filled again since
+    /// the start. If most of what was purged lately was needed again, there is a pause.
     pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
         if now_ms < self.next_ms {
             return false;
         }
-        if refilled_bytes - self.refilled_bytes <= self.purged_bytes / 2 {
-            return true;
+        let refaulted = refilled_bytes.saturating_sub(self.refilled_bytes) > self.purged_bytes / 2;
+        let is_recent = now_ms.saturating_sub(self.since_ms) <= REFAULT_MS;
+        if refaulted && is_recent && self.purged_bytes > 0 {
+            self.pause(now_ms);
         }
-        let refaulted = self.purged_bytes > 0;
-        (self.purged_bytes, self.refilled_bytes) = (0, refilled_bytes);
-        if refaulted {
-            let was_long_ago = now_ms - self.next_ms > BURST_PAUSE_MS_MAX;
-            let before_ms = if was_long_ago { 0 } else { self.pause_ms };
-            self.pause_ms = (2 * before_ms).clamp(REFAULT_MS, BURST_PAUSE_MS_MAX);
-            self.next_ms = now_ms + self.pause_ms;
+        if refaulted || !is_recent {
+            (self.purged_bytes, self.refilled_bytes, self.since_ms) = (0, refilled_bytes, now_ms);
         }
-        !refaulted
+        now_ms >= self.next_ms
     }
 
-    /// Counts purged bytes.
-    pub fn count_purged(&mut self, bytes: usize) {
+    /// Counts a purge of `bytes` out of `free_bytes`. One that brought little makes a pause.
+    pub fn count_purged(&mut self, now_ms: u64, bytes: usize, free_bytes: usize) {
         self.purged_bytes += bytes;
+        if bytes < free_bytes / BURST_WORTH_DIVISOR {
+            self.pause(now_ms);
+        }
+    }
+
+    /// Begins a pause, twice as long as the last one if that was not long ago.
+    fn pause(&mut self, now_ms: u64) {
+        let was_long_ago = now_ms.saturating_sub(self.next_ms) > BURST_PAUSE_MS_MAX;
+        let before_ms = if was_long_ago { 0 } else { self.pause_ms };
+        self.pause_ms = (2 * before_ms).clamp(REFAULT_MS, BURST_PAUSE_MS_MAX);
+        self.next_ms = now_ms + self.pause_ms;
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Span {
     pub(crate) guarded: bool,
     /// Units in the span.
     pub(crate) units: u8,
+    /// Whether pages of the span were purged since it was set up.
+    pub(crate) was_purged: bool,
     /// Bit `n` is set where word `n` of `bits` is not zero.
     nonempty_words: u64,
     bits: [u64; WORDS],
@@ -63,6 +65,7 @@ impl Span {
         (self.next, self.previous, self.last_free, self.next_in_turn) = (0, 0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
         (self.any_hole, self.holes, self.guarded) = (!resident, PurgedPages::NONE, false);
+        self.was_purged = false;
         if !resident {
             self.holes.add(0..self.bytes());
         }
@@ -77,7 +80,9 @@ impl Span {
     /// Reads a record of another process, which may have been changing.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
         let mut bytes = *bytes;
-        for flag in [offset_of!(Self, any_hole), offset_of!(Self, guarded)] {
+        let flags =
+            [offset_of!(Self, any_hole), offset_of!(Self, guarded), offset_of!(Self, was_purged)];
+        for flag in flags {
             bytes[flag] = (bytes[flag] != 0) as u8;
         }
         // SAFETY: the bytes are as many as a span has. Its flags are 0 or 1; all other fields are
@@ -247,6 +252,7 @@ impl Span {
             // Pages of the range may be holes already. Purging those again costs nothing more.
             if at > start && !self.holes.contain(start..at) && purge(start..at) {
                 self.set_hole(start..at);
+                self.was_purged = true;
                 purged += at - start;
             }
             at += page;

@@ -105,6 +105,9 @@ tunables! {
     /// The longest pause of such purges, where purged pages are needed again and again. The first
     /// takes `REFAULT_MS`, each next one twice as long.
     BURST_PAUSE_MS_MAX: u64 = 80_000, "ms", 36;
+    /// Divisor: such a purge that brings less than the free memory of spans divided by this is
+    /// followed by a pause, too.
+    BURST_WORTH_DIVISOR: usize = 8, "of the free memory", 36;
     /// Free memory of spans up to this needs no such purge.
     BURST_FREE_BYTES_MIN: usize = 16 << 20, "bytes", 36;
 }

@@ -80,7 +80,7 @@ pub(crate) struct CentralCounts {
     pub purged: usize,
     /// Bytes of spans that are not resident.
     pub holes: usize,
-    /// Bytes of such that became resident by claims, since the start.
+    /// Bytes of purged spans that became resident again by claims, since the start.
     pub refilled: usize,
 }
 
@@ -210,7 +210,7 @@ impl ClassSpans {
                 for block in &unfilled[left - claimed..] {
                     let filled = span.fill(class, class.block_at(block.addr() - base.addr()));
                     self.counts.holes -= filled;
-                    self.counts.refilled += filled;
+                    self.counts.refilled += if span.was_purged { filled } else { 0 };
                 }
             }
             left -= claimed;

@@ -125,7 +125,11 @@ impl<O: Os> Engine<O> {
             return false;
         }
         self.scavenge_if_due();
-        self.rounds.lock().quiet < QUIET_CYCLES
+        let mut rounds = self.rounds.lock();
+        if self.scavenger.take_freed() {
+            rounds.quiet = 0;
+        }
+        rounds.quiet < QUIET_CYCLES
     }
 
     /// Empties the caches that can be emptied, and returns all free memory to the kernel. True if

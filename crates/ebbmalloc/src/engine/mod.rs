@@ -66,6 +66,9 @@ pub struct Engine<O: Os> {
     pub(crate) fork_is_single_threaded: AtomicBool,
     /// Held by a round of the scavenger, and by all code that empties caches of other threads.
     pub(crate) rounds: Lock<Rounds>,
+    /// Without a scavenger: bytes of small blocks that went back to spans since the last check for
+    /// a burst.
+    pub(crate) freed_bytes: AtomicUsize,
     pub(crate) samples: Samples,
     pub(crate) os: O,
     /// Starts a cache line: the hot path reads the fields that follow.
@@ -165,6 +168,7 @@ impl<O: Os> Engine<O> {
             scavenger: Scavenger::new(),
             fork_is_single_threaded: AtomicBool::new(false),
             rounds: Lock::new(Rounds::new()),
+            freed_bytes: AtomicUsize::new(0),
             samples: Samples::new(),
             os,
             hot_line: CacheLine,

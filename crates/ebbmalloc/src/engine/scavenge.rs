@@ -10,7 +10,7 @@
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
-use crate::backend::tuning::BURST_FREE_BYTES_MIN;
+use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -45,7 +45,12 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn count_thread(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if self.scavenger.is_off() || self.note_first_thread(words) {
+        if self.scavenger.is_off() {
+            // Not asked again.
+            words.go();
+            return;
+        }
+        if self.note_first_thread(words) {
             return;
         }
         // First marked as not counted: watching the thread may allocate, and so come here again.
@@ -140,8 +145,9 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn wake_scavenger(&self) {
         if !self.scavenger.call() {
+            self.scavenger.note_freed();
             self.scavenge_if_due();
-            if self.scavenger.is_burst_due() {
+            if self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES {
                 self.purge_after_burst();
             }
         }
@@ -155,6 +161,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     fn purge_after_burst(&self) {
         let Some(mut rounds) = self.rounds.try_lock() else { return };
+        self.freed_bytes.store(0, Ordering::Relaxed);
         let (mut free_bytes, mut claimed_bytes, mut refilled_bytes) = (0, 0, 0);
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
@@ -162,12 +169,21 @@ impl<O: Os> Engine<O> {
             claimed_bytes += counts.claimed * class.size();
             refilled_bytes += counts.refilled;
         }
-        let is_mostly_free = free_bytes > claimed_bytes + BURST_FREE_BYTES_MIN;
-        if is_mostly_free && rounds.burst.may_purge(self.os.now_ms(), refilled_bytes) {
-            let end = self.region.committed() / UNIT;
-            let purged_bytes = self.purge_free_pages(self.region.units_in(0..end), false);
-            rounds.burst.count_purged(purged_bytes);
+        let (now_ms, burst) = (self.os.now_ms(), &mut rounds.burst);
+        if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN
+            || !burst.may_purge(now_ms, refilled_bytes)
+        {
+            return;
         }
+        // Only a part of a large heap: a fork waits meanwhile.
+        let end = self.region.committed() / UNIT;
+        let mut walk = self.region.units_in(burst.cursor as usize..end);
+        let part = walk.by_ref().take(ROUND_UNITS_MAX);
+        let is_of_span = |&unit: &usize| self.region.entry(unit) != MapEntry::LARGE;
+        let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
+        let is_whole = burst.cursor == 0 && walk.next >= end;
+        burst.cursor = if walk.next >= end { 0 } else { walk.next as UnitIndex };
+        burst.count_purged(now_ms, purged_bytes, if is_whole { free_bytes } else { 0 });
     }
 
     /// Runs a round if one is due and no other thread runs one.
@@ -175,7 +191,8 @@ impl<O: Os> Engine<O> {
         if self.is_due(&self.scavenger.round_due, ROUND_MS)
             && let Some(mut rounds) = self.rounds.try_lock()
         {
-            self.round(&mut rounds, false);
+            let freed = self.scavenger.take_freed();
+            self.round(&mut rounds, freed);
         }
     }
 

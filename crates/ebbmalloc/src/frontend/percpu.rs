@@ -56,6 +56,9 @@ impl<O: Os> Front for PerCpu<'_, O> {
     }
 
     fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)> {
+        // A closed header may have been taken since, and the sequence stores what it is given: it
+        // must not be given that.
+        let observed = if observed.is_closed() { Header::default() } else { observed };
         let grow = |observed| self.change(class, observed, |header| header.grown(class));
         grow(observed).or_else(|| if self.join() { grow(Header::default()) } else { None })
     }
@@ -85,6 +88,7 @@ impl<O: Os> PerCpu<'_, O> {
             // SAFETY: `place` is set up; `to` returns a header that describes the same blocks.
             let found = unsafe { rseq::replace_header(self.place, class, old, new) }?;
             let target = to(found);
+            // Nothing to store, or it is stored.
             if found == target || found == old && new == target {
                 return Some((found, target));
             }

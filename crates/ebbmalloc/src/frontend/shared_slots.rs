@@ -96,8 +96,10 @@ impl Front for Slots<'_> {
         // SAFETY: slabs live as long as the engine; those of slot mode have marks, and the guard
         // holds the lock.
         unsafe {
-            let _guard = lock_of(slab).lock();
-            cache::mark_local(slab, block);
+            // A hint: no thread waits for that.
+            if let Some(_guard) = lock_of(slab).try_lock() {
+                cache::mark_local(slab, block);
+            }
         }
     }
 

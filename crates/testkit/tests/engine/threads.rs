@@ -302,7 +302,7 @@ fn closed_caches_are_opened_by_their_threads() {
             if !leaves {
                 let before = cached(&engine);
                 let block = engine.alloc(16);
-                assert!(cached(&engine) >= before, "a closed stack was not opened");
+                assert_eq!(cached(&engine), before - 16, "a closed stack was not opened");
                 engine.os().sleep_ms(1000);
                 engine.idle();
                 // SAFETY: freed once.
@@ -419,13 +419,13 @@ fn orphans_are_adopted() {
 
     thread::scope(|scope| {
         scope.spawn(|| {
+            // The first miss takes a cache over, and a block from there.
             let block = engine.alloc(100);
-            // The first one joins, and finds no block before it has joined.
-            assert_eq!(engine.stats().refills, refills + 1);
+            assert_eq!(engine.stats().refills, refills, "the cache was not taken over");
             // SAFETY: freed once.
             unsafe { engine.free(block) };
             let block = engine.alloc(5000);
-            assert_eq!(engine.stats().refills, refills + 1, "the cache was not taken over");
+            assert_eq!(engine.stats().refills, refills, "the cache was not taken over");
             // SAFETY: freed once.
             unsafe { engine.free(block) };
             engine.leave_thread();

@@ -199,8 +199,8 @@ impl Retention {
         let now_ms = os.now_ms();
         self.refaults.update(now_ms);
         let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
-        let dirty_mib = ((dirty * UNIT) >> 20).max(1) as u64;
-        if now_ms >= last_ms + self.refaults.extend(PURGE_MIB_MS / dirty_mib) {
+        let dirty_mib = ((dirty * UNIT) >> 20) as u64;
+        if now_ms >= last_ms + self.refaults.interval_ms(PURGE_MIB_MS, dirty_mib) {
             self.last_purge_ms = Some(now_ms);
             return Some(soft / 2);
         }

@@ -71,9 +71,11 @@ impl Refaults {
         }
     }
 
-    /// Makes an interval four times as long for each level, up to [`REFAULT_MS`].
-    pub fn extend(&self, interval_ms: u64) -> u64 {
-        (interval_ms << (2 * self.level)).min(REFAULT_MS)
+    /// The interval for `dirty_mib` MiB of dirty memory (see
+    /// [`PURGE_MIB_MS`](crate::backend::tuning::PURGE_MIB_MS)): four times as long for each level,
+    /// up to [`REFAULT_MS`].
+    pub fn interval_ms(&self, mib_ms: u64, dirty_mib: u64) -> u64 {
+        ((mib_ms << (2 * self.level)) / dirty_mib.max(1)).min(REFAULT_MS)
     }
 
     /// How many units may stay because they refaulted.
@@ -109,8 +111,8 @@ mod tests {
         assert_eq!(after(0, 100).units(), 0);
         assert!((1..UNITS as usize).contains(&after(1, 100).units()));
         assert!(after(4, 100).units() >= UNITS as usize);
-        assert_eq!(after(1, 100).extend(10), 40);
-        assert_eq!(after(100, 100).extend(40), REFAULT_MS);
+        assert_eq!(after(1, 100).interval_ms(10, 1), 40);
+        assert_eq!(after(100, 100).interval_ms(40, 1), REFAULT_MS);
         assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 3, 3]);
     }
 
@@ -122,7 +124,7 @@ mod tests {
     #[test]
     fn what_comes_back_late_may_not() {
         let refaults = after(100, 8 * REFAULT_MS);
-        assert_eq!((refaults.units(), refaults.extend(10)), (0, 10));
+        assert_eq!((refaults.units(), refaults.interval_ms(10, 1)), (0, 10));
     }
 
     #[test]
@@ -163,6 +165,6 @@ mod tests {
             refaults.count_refaulted(time, UNITS);
             refaults.update(time);
         }
-        assert_eq!(refaults.extend(10), 10);
+        assert_eq!(refaults.interval_ms(10, 1), 10);
     }
 }

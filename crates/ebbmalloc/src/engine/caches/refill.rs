@@ -153,6 +153,13 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
+        if miss.after.held(class) > 0 {
+            // The stack was closed, or is that of another CPU now.
+            let block = self.front(|front| front.pop(class));
+            if !block.is_null() {
+                return block;
+            }
+        }
         let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
         let block = with_batch(needed, refill);
         if let Some(slab) = miss.slab

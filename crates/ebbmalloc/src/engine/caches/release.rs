@@ -6,7 +6,7 @@ use crate::central::ClassSpans;
 use crate::central::Growth;
 use crate::engine::Engine;
 use crate::platform::os::Os;
-use crate::platform::sync::Guard;
+use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::SizeClass;
 use crate::size_class::UNIT;
 
@@ -25,7 +25,9 @@ impl<O: Os> Engine<O> {
     ) {
         let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
         drop(spans);
-        self.scavenger.count_freed(blocks.len() * class.size());
+        if !self.scavenger.exists() {
+            self.freed_bytes.fetch_add(blocks.len() * class.size(), Ordering::Relaxed);
+        }
         self.abort_on_bad_block(released, "free");
     }
 

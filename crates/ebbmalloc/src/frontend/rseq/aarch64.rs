@@ -289,10 +289,10 @@ pub(crate) unsafe fn pop_batch(
 }
 
 /// Replaces a class's header if it is `old`. Returns the header that it found; `None` if this
-/// thread has no cache. With `old == new` it only looks.
+/// thread has no cache. It stores also if `new == old`.
 ///
 /// # Safety
-/// `base` is set up; `new` describes the same blocks as `old`.
+/// `base` is set up; `new` describes the same blocks as `old`, and neither is a closed header.
 #[inline(never)]
 pub(crate) unsafe fn replace_header(
     base: PerCpuBase,
