@@ -63,10 +63,10 @@ fn tunables() {
     let mut text = String::from(
         "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in \
          `tuning.rs` of its layer; [architecture](architecture.md) tells what they act on. This \
-         page is generated: `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it. \
-         They are no options: a program cannot set them. What a user may set is in \
-         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, measure: \
-         [how](../bench/README.md#judging-a-change).\n",
+         page is generated: `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it. They \
+         are no options: a program cannot set them. What a user may set is in \
+         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
+         measure: [how](../bench/README.md#judging-a-change).\n",
     );
     document_tuning(&mut text).unwrap();
     check("docs/tuning.md", &text);
