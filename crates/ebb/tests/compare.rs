@@ -214,7 +214,7 @@ fn nonsense_is_refused() {
     refused(&["--allocator", &system], "another allocator has the name system already");
     refused(
         &["--allocator", &format!("a={path}"), "--allocator", &format!("a={path}")],
-        "an allocator of the name a already",
+        "another allocator has the name a already",
     );
     ebb().args(["compare", "--", "no-such-program"]).assert().code(127);
     ebb().args(["compare", "--", "/etc"]).assert().code(126);
