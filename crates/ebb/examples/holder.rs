@@ -4,6 +4,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, exit};
+use std::time::Duration;
 use std::{env, hint, thread};
 
 fn take(mib: usize) -> Vec<u8> {
@@ -36,6 +37,11 @@ fn main() {
             exit(0)
         }
         "free" => drop(take(mib)),
+        "free-after-a-second" => {
+            let held = take(mib);
+            thread::sleep(Duration::from_secs(1));
+            drop(held);
+        }
         "exit-from-thread" => {
             let _held = take(mib);
             let _ = thread::spawn(|| exit(0)).join();

@@ -162,24 +162,21 @@ fn every_hundredth_block_kept_is_named() {
 
 #[test]
 fn a_program_is_seen_at_its_peak_and_at_its_end() {
-    let run = |at_end: &[&str]| {
-        let output = ebb()
-            .args(["why", "--json"])
-            .args(at_end)
-            .arg("--")
-            .arg(holder())
-            .args(["pinned", "40"])
-            .output()
-            .unwrap();
+    let run = |at_end: &[&str], way: &[&str], stderr: &str| {
+        let mut command = ebb();
+        command.args(["why", "--json"]).args(at_end).arg("--").arg(holder()).args(way);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         // The program's output does not mix with the report.
-        assert_eq!(String::from_utf8_lossy(&output.stderr), "ready\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), stderr);
         serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
-    let report = run(&["--at-end"]);
+    let report = run(&["--at-end"], &["pinned", "40"], "ready\n");
     assert_adds_up(&report, report["resident_bytes"].as_f64().unwrap(), "at the end");
     assert!(bytes(&report, "small") < f64::from(1 << 20), "survivors were dropped: {report:#}");
-    assert!(run(&[])["resident_bytes"].as_f64().unwrap() > 30.0 * f64::from(1 << 20));
+    // Long enough to be seen: resident memory is read every 20 ms.
+    let report = run(&[], &["free-after-a-second", "40"], "");
+    assert!(report["resident_bytes"].as_f64().unwrap() > 30.0 * f64::from(1 << 20), "{report:#}");
     ebb().args(["why", "--", "true"]).assert().success().stdout(contains("Highest value seen"));
     ebb().args(["why", "--", "no-such-program"]).assert().code(127);
     ebb()
