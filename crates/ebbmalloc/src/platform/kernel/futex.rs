@@ -25,9 +25,9 @@ pub(crate) fn sleep_ms(ms: u32) {
     // FUTEX_WAIT_BITSET takes an absolute time, of CLOCK_MONOTONIC.
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut until = clock::time(libc::CLOCK_MONOTONIC);
-    let ns = until.tv_nsec as i64 + ms as i64 * 1_000_000;
-    until.tv_sec += (ns / SECOND_NS) as libc::time_t;
-    until.tv_nsec = (ns % SECOND_NS) as _;
+    let ns = until.tv_nsec + i64::from(ms) * 1_000_000;
+    until.tv_sec += ns / SECOND_NS;
+    until.tv_nsec = ns % SECOND_NS;
     // SAFETY: the word and the time outlive the call.
     let sleep = || unsafe {
         let (until, any, none) = (&raw const until, u32::MAX, 0_usize);
