@@ -11,8 +11,7 @@
 //! for others. [`Guards::restore`] returns it once the kernel allows it.
 
 use crate::backend::region::{Region, UnitIndex};
-use crate::backend::tuning::GUARDS_MAX;
-use crate::backend::tuning::RESTORES_PER_CALL_MAX;
+use crate::backend::tuning::{GUARDS_MAX, RESTORES_PER_CALL_MAX};
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 

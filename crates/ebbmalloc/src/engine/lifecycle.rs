@@ -6,8 +6,7 @@ use crate::engine::tuning::QUIET_CYCLES;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::lock_of;
 use crate::platform::os::Os;
-use crate::platform::sync::Lock;
-use crate::platform::sync::Ordering;
+use crate::platform::sync::{Lock, Ordering};
 use crate::size_class::UNIT;
 
 impl<O: Os> Engine<O> {

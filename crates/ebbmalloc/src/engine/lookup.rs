@@ -3,18 +3,14 @@
 
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
-use crate::backend::run::Run;
-use crate::backend::run::large_bytes;
+use crate::backend::run::{Run, large_bytes};
 use crate::backend::span::Span;
 use crate::central::ClassSpans;
-use crate::central::heap_record::Contents;
-use crate::central::heap_record::HeapRecord;
-use crate::central::heap_record::of_block;
+use crate::central::heap_record::{Contents, HeapRecord, of_block};
 use crate::engine::Engine;
 use crate::platform::os::Os;
 use crate::platform::sync::Guard;
-use crate::size_class::SizeClass;
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 use core::ptr;
 
 /// A block of a heap.

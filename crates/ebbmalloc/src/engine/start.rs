@@ -1,34 +1,20 @@
 //! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
 
 use crate::backend::region::Region;
-use crate::engine::DefaultHeaps;
-use crate::engine::SafetyMode;
-use crate::engine::mode::Choice;
-use crate::engine::mode::Decision;
-use crate::engine::mode::Mode;
-use crate::engine::mode::own_caches_max;
-use crate::engine::{Engine, READY};
+use crate::engine::mode::{Choice, Decision, Mode, own_caches_max};
+use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
-use crate::platform::options::CAREFUL;
-use crate::platform::options::CheckChoice;
-use crate::platform::options::ExplainChoice;
-use crate::platform::options::HardenChoice;
-use crate::platform::options::LimitChoice;
-use crate::platform::options::Options;
-use crate::platform::options::ScavengerChoice;
-use crate::platform::options::StatsChoice;
-use crate::platform::options::TELLING;
+use crate::platform::options::{
+    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, LimitChoice, Options, ScavengerChoice,
+    StatsChoice, TELLING,
+};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
-use crate::telemetry::beacon::Beacon;
-use crate::telemetry::beacon::CarefulAddresses;
-use crate::telemetry::ledger::CHECKED;
-use crate::telemetry::ledger::HARDENED;
-use crate::telemetry::ledger::SAMPLED;
-use crate::telemetry::ledger::name_of_safety_mode;
+use crate::telemetry::beacon::{Beacon, CarefulAddresses};
+use crate::telemetry::ledger::{CHECKED, HARDENED, SAMPLED, name_of_safety_mode};
 use core::num::NonZeroUsize;
 
 /// [`Engine::state`] after a set-up that found too little memory: the next call tries again.

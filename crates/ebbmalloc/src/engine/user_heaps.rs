@@ -3,9 +3,7 @@
 
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
-use crate::central::heap_record::HeapId;
-use crate::central::heap_record::HeapRecord;
-use crate::central::heap_record::find;
+use crate::central::heap_record::{HeapId, HeapRecord, find};
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::message::Line;

@@ -12,16 +12,14 @@ use crate::central::{Batch, ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain;
-use crate::engine::tuning::SMALL_BATCH_BLOCKS;
 use crate::engine::tuning::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL, PREFETCHED_BLOCKS_MAX,
-    STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
+    SMALL_BATCH_BLOCKS, STREAK_GROWTH_INTERVAL, STREAK_STACK_BYTES,
 };
 use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{self as cache, Header, Slab};
-use crate::frontend::tuning::FLOW_MISSES;
-use crate::frontend::tuning::STREAK_MISSES;
+use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES};
 use crate::platform::os::Os;
 use crate::platform::prefetch;
 use crate::platform::sync::{Guard, Ordering};

@@ -1,14 +1,11 @@
 //! Returns free blocks to the spans of their class, and aborts the program if one cannot be
 //! returned.
 
-use crate::central::BadBlock;
-use crate::central::ClassSpans;
-use crate::central::Growth;
+use crate::central::{BadBlock, ClassSpans, Growth};
 use crate::engine::Engine;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
-use crate::size_class::SizeClass;
-use crate::size_class::UNIT;
+use crate::size_class::{SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
     /// Returns blocks to the spans of their class.

@@ -7,8 +7,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::units::UnitRange;
 use crate::engine::Engine;
 use crate::platform::os::Os;
-use crate::safety::check_table::Event;
-use crate::safety::check_table::Record;
+use crate::safety::check_table::{Event, Record};
 use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 

@@ -85,13 +85,17 @@ impl<O: Os> Engine<O> {
         self.check();
         let large = live.iter().filter(|&&block| self.mark(block, None)).count()
             + self.sum_quarantined(|block| self.mark(block, None));
-        assert_eq!(large, self.counters.read().large_blocks, "large blocks that nobody holds");
+        assert_eq!(
+            large,
+            self.counters.read().large_blocks,
+            "the program holds as many large blocks as are counted"
+        );
         self.each_cached(|block, class| self.mark(block, Some(class)));
         for (first, run) in self.pages.lock().runs(&self.region) {
             if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
                 // SAFETY: a span begins at this unit, and no other thread uses the engine.
                 let idle = unsafe { &*self.region.span(first) }.is_idle();
-                assert!(idle, "a block of the span at {first} that nobody holds");
+                assert!(idle, "the program holds each block of the span at {first} that is in use");
             }
         }
         self.each_cached(|block, _| self.unmark(block));

@@ -10,8 +10,7 @@ use std::vec::Vec;
 use super::*;
 use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, bottom_of, mark_of};
 use crate::frontend::tuning::MARKS;
-use crate::platform::os::RseqArea;
-use crate::platform::os::own_area;
+use crate::platform::os::{RseqArea, own_area};
 use crate::size_class::SizeClass;
 
 /// Slabs, and this thread's own rseq area, which no kernel writes.

@@ -1,10 +1,9 @@
 //! The header of a stack, the positions of stacks in a slab, and their capacities.
 
 use super::layout::{DIGESTS_END, MARKS_AT, SLAB_SHIFT, SlabStart};
-use crate::frontend::tuning::SLAB_GAP_BYTES;
 use crate::frontend::tuning::{
     COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES,
-    STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
+    SLAB_GAP_BYTES, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
     STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN,
     TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
@@ -301,7 +300,7 @@ mod tests {
                     let opened = Header { top, limit: top };
                     assert_eq!((closed.closed(class), closed.opened(class)), (closed, opened));
                     assert_eq!(closed.reopened(class), Some(opened));
-                    let taken = closed.taken().expect("nobody has opened it");
+                    let taken = closed.taken().expect("no thread has opened it");
                     assert!(taken.is_closed() && taken.is_taken() && taken.limit <= taken.top);
                     assert_eq!((taken.held(class), taken.room(class)), (cached as usize, 0));
                     assert_eq!((taken.closed(class), taken.opened(class)), (taken, opened));

@@ -4,9 +4,8 @@
 //! has replaced `clock_gettime` by a function that allocates or lies.
 
 use core::ffi::c_int;
-use core::mem;
-use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
+use core::{mem, ptr};
 
 use super::auxiliary;
 use super::syscall::call;

@@ -7,9 +7,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::interface::Bell;
 use super::threads;
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::kernel::syscall::{advise, call, map};
 use crate::platform::kernel::weak::weak;
-use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 
 /// The smallest stack of the thread. The engine uses a page or two, but the program's signal
 /// handlers may run on it too.

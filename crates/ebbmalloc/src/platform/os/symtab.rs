@@ -5,8 +5,7 @@
 //! allocating.
 
 use core::ffi::{CStr, c_int};
-use core::ptr;
-use core::slice;
+use core::{ptr, slice};
 
 use crate::platform::kernel::file;
 use crate::platform::kernel::syscall::call;

@@ -10,9 +10,10 @@ use core::{mem, ptr};
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 use super::thread_variable::thread_variable;
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::kernel::futex;
 use crate::platform::kernel::syscall::{advise, call};
-use crate::platform::kernel::{auxiliary::page_size, errno::keeping_errno};
 
 /// A thread's words for the engine, all zero in a new thread.
 ///
