@@ -16,6 +16,9 @@ pub struct Args {
     options: Vec<OsString>,
 }
 
+/// The suite's options whose value is a path, relative to where the command was given.
+const PATHS: [&str; 3] = ["--library", "--before", "--out"];
+
 /// Returns whether the suite ran to its end.
 pub fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
@@ -26,9 +29,10 @@ pub fn run(args: &Args) -> Result<bool> {
         cargo::build_release(root)?;
     }
     // The suite starts in another directory.
-    let before = options.iter().position(|option| option == "--before");
-    if let Some(file) = before.and_then(|at| options.get_mut(at + 1)) {
-        *file = path::absolute(&*file).context("--before")?.into();
+    for at in 1..options.len() {
+        if PATHS.iter().any(|path| options[at - 1] == *path) {
+            options[at] = path::absolute(&options[at])?.into();
+        }
     }
     let status = Command::new(env::var_os("CARGO").unwrap_or("cargo".into()))
         .args(["run", "--quiet", "--release", "--locked", "--package", "suite", "--", "run"])

@@ -19,7 +19,9 @@ use crate::progress::Progress;
 use crate::report;
 use crate::results::{Failure, Results};
 
+// The last value of an option counts: `cargo xtask bench` gives `--library` and `--out` first.
 #[derive(clap::Args)]
+#[command(args_override_self = true)]
 pub struct Options {
     /// The library under test
     #[arg(long, value_name = "FILE")]
