@@ -33,7 +33,7 @@ fn a_block_in_use_that_was_freed() {
 }
 
 #[test]
-#[should_panic(expected = "a block of the span at")]
+#[should_panic(expected = "each block of the span at")]
 fn a_small_block_that_was_lost() {
     let engine = engine();
     let blocks = [(); 3].map(|()| engine.alloc(100));
@@ -42,7 +42,7 @@ fn a_small_block_that_was_lost() {
 }
 
 #[test]
-#[should_panic(expected = "large blocks that")]
+#[should_panic(expected = "as many large blocks as are counted")]
 fn a_large_block_that_was_lost() {
     let engine = engine();
     engine.alloc(100_000);
