@@ -12,13 +12,14 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
+use crate::backend::huge_pages::HugePages;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_SHARE, CLEAN_UNITS_KEPT, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
     UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -30,8 +31,10 @@ use crate::size_class::{SizeClass, UNIT};
 #[must_use]
 pub(crate) struct Granted {
     pub first: UnitIndex,
-    /// The memory reads as zero.
+    /// The memory reads as zero, and is not resident.
     pub zeroed: bool,
+    /// The memory reads as zero, and is resident: part of a huge page that is new.
+    pub fresh: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -45,6 +48,7 @@ pub(crate) struct PageHeap {
     pub limit: Option<NonZeroUsize>,
     pub retention: Retention,
     pub guards: Guards,
+    pub huge: HugePages,
     pub counts: PageCounts,
     /// Mappings that moved pages made: units marked as the beginning of one.
     mappings: usize,
@@ -61,6 +65,7 @@ impl PageHeap {
             limit: None,
             retention: Retention::new(),
             guards: Guards::new(),
+            huge: HugePages::new(),
             counts: PageCounts::NONE,
             mappings: 0,
         }
@@ -79,10 +84,11 @@ impl PageHeap {
         if in_use > self.resident_units_max() || !self.could_hold(region, units, align) {
             return None;
         }
+        let grown_by_huge_page = self.grow_by_huge_page(region, os, units, align);
         let extended =
             if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
         let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
+            Some((first, grown)) => (Granted { first, zeroed: false, fresh: false }, grown),
             None => {
                 let granted = self.take(region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours join once they are purged. And free address space
@@ -99,8 +105,75 @@ impl PageHeap {
             }
         };
         self.count_use(units.get());
-        self.purge_after_growth(region, os, grown);
+        self.purge_after_growth(region, os, grown + grown_by_huge_page);
         Some(granted)
+    }
+
+    /// If the heap must grow for a short run: makes the run's surroundings resident by a huge page,
+    /// if that seems to pay. Returns how many units became resident.
+    fn grow_by_huge_page(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        units: Units,
+        align: Units,
+    ) -> u32 {
+        let resident = self.counts.in_use + self.counts.dirty + HUGE_UNITS as usize;
+        if units.get() > HUGE_RUN_UNITS_MAX
+            || align != Units::ONE
+            || resident > self.resident_units_max()
+            || self.dirty.best_fit(region, units.get()).is_some()
+            || !self.huge.may_ask(|| os.now_ms(), self.counts.in_use)
+        {
+            return 0;
+        }
+        let Some(first) = self.take_for_huge_page(region, os) else { return 0 };
+        let backed = self.back_by_huge_page(region, os, first);
+        self.insert(region, first, HUGE_UNITS, if backed { State::Dirty } else { State::Clean });
+        if !backed {
+            return 0;
+        }
+        self.huge.fresh = first..first + HUGE_UNITS;
+        HUGE_UNITS
+    }
+
+    /// Takes a free run of the length and alignment of a huge page that is not resident.
+    fn take_for_huge_page(&mut self, region: &Region, os: &impl Os) -> Option<UnitIndex> {
+        // A run of this length has room for an aligned one.
+        let padded_units = 2 * HUGE_UNITS - 1;
+        let mut run = self.clean.best_fit(region, padded_units);
+        if run.is_none()
+            && let Some(first) = self.unmapped.best_fit(region, padded_units)
+        {
+            let start = region.align_unit(first, HUGE_UNITS)?;
+            run = Some(self.map_again(region, os, first, start, start + HUGE_UNITS).ok()?);
+        }
+        let length = Units::new(HUGE_UNITS)?;
+        if let Some(first) = run {
+            return Some(self.cut(region, os, first, length, HUGE_UNITS)?.first);
+        }
+        self.take_at_frontier(region, os, length, HUGE_UNITS)
+    }
+
+    /// Makes the huge pages resident that lie within clean units, as long as that seems to pay:
+    /// memory that was purged a moment ago is needed again.
+    fn back_by_huge_pages(&mut self, region: &Region, os: &impl Os, units: Range<UnitIndex>) {
+        let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
+        while first.checked_add(HUGE_UNITS).is_some_and(|end| end <= units.end)
+            && self.huge.may_ask(|| os.now_ms(), self.counts.in_use)
+        {
+            self.back_by_huge_page(region, os, first);
+            first += HUGE_UNITS;
+        }
+    }
+
+    /// Backs clean units by a huge page. False if the kernel has none.
+    fn back_by_huge_page(&mut self, region: &Region, os: &impl Os, first: UnitIndex) -> bool {
+        // SAFETY: the units are committed and clean, and no thread uses them.
+        let took_ns =
+            unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
+        self.huge.record(took_ns);
+        took_ns.is_some()
     }
 
     /// The most units that may be in use or dirty.
@@ -504,7 +577,8 @@ impl PageHeap {
                 break;
             };
             let excess = (self.counts.dirty - keep).min(units as usize) as u32;
-            let start = first + (units - excess);
+            let start = self.huge.start_of_purge(region, first, first + (units - excess));
+            let excess = first + units - start;
             self.remove(region, first);
             self.mark_in_use(region, start, excess);
             if excess < units {
@@ -696,6 +770,18 @@ impl PageHeap {
         if self.restore(region, os) {
             return self.take(region, os, length, Units::new(align)?);
         }
+        let first = self.take_at_frontier(region, os, length, align)?;
+        Some(Granted { first, zeroed: true, fresh: false })
+    }
+
+    /// Takes units that were never used. `None` if memory or addresses are exhausted.
+    fn take_at_frontier(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        length: Units,
+        align: u32,
+    ) -> Option<UnitIndex> {
         for attempt in 0..=SKIPS_MAX {
             let old_frontier = self.frontier.max(1);
             let start = region.align_unit(old_frontier, align)?;
@@ -703,11 +789,11 @@ impl PageHeap {
             match region.commit_up_to(os, end as usize) {
                 Ok(()) => {
                     self.frontier = end;
-                    self.mark_in_use(region, start, units);
+                    self.mark_in_use(region, start, length.get());
                     if start > old_frontier {
                         self.insert(region, old_frontier, start - old_frontier, State::Clean);
                     }
-                    return Some(Granted { first: start, zeroed: true });
+                    return Some(start);
                 }
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {
@@ -734,6 +820,7 @@ impl PageHeap {
         let start = region.align_unit(first, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.remove(region, first);
+        let fresh = self.huge.is_fresh(start..end);
         self.mark_in_use(region, start, units);
         if start > first {
             self.insert(region, first, start - first, run.state);
@@ -743,9 +830,12 @@ impl PageHeap {
         }
         let zeroed = run.state == State::Clean;
         if zeroed {
-            self.retention.refaults.count_refaulted(os.now_ms(), units);
+            let refaulted = self.retention.refaults.count_refaulted(os.now_ms(), units);
+            if refaulted == units as usize && units > HUGE_UNITS {
+                self.back_by_huge_pages(region, os, start..end);
+            }
         }
-        Some(Granted { first: start, zeroed })
+        Some(Granted { first: start, zeroed, fresh: fresh && !zeroed })
     }
 
     /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
@@ -805,6 +895,7 @@ impl PageHeap {
     }
 
     fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
+        self.huge.use_fresh(first..first + units);
         self.mark(region, first, units, State::InUse);
     }
 

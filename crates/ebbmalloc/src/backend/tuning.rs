@@ -82,6 +82,27 @@ tunables! {
     /// The highest refault level. Each level makes intervals four times as long, halves the part
     /// of a surplus that goes, and lets a third of what refaulted stay.
     REFAULT_LEVELS: u32 = 3, "levels", 26;
+    /// Divisor: without a scavenger, memory that refaults also stays from purge to purge, up to
+    /// memory in use divided by this.
+    REFAULT_SHARE: usize = 2, "of what is in use", 26;
+
+    /// The length of a huge page.
+    HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
+    /// With less memory in use than this, no huge page is asked for: small programs stay small.
+    HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
+    /// Runs up to this length make the heap grow by a huge page: spans, and short large blocks.
+    /// Programs may not touch all of a longer block.
+    HUGE_RUN_UNITS_MAX: u32 = 8, "units", 37;
+    /// Divisor: huge pages may take the time that passes divided by this.
+    HUGE_TIME_DIVISOR: i64 = 16, "of the time", 37;
+    /// The time that huge pages may take at first.
+    HUGE_CREDIT_US_FIRST: i64 = 16_000, "µs", 37;
+    /// The most time that is saved up for huge pages.
+    HUGE_CREDIT_US_MAX: i64 = 64_000, "µs", 37;
+    /// As much of the time of a huge page does not count: about that of 512 page faults.
+    HUGE_US_FREE: i64 = 500, "µs", 37;
+    /// log2 of the most times in a row that no huge page is asked for, after refusals.
+    HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 
     /// Places at which a large block is probed for data before it is cleared.
     ZERO_PROBES: usize = 16, "places", 26;

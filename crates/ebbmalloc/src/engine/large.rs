@@ -25,7 +25,7 @@ impl<O: Os> Engine<O> {
     /// Allocates a large block; also whether it reads as zero. Null if memory is short.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
         match self.large_run(size, align, 0) {
-            Some(granted) => (self.region.address(granted.first), granted.zeroed),
+            Some(Granted { first, zeroed, fresh }) => (self.region.address(first), zeroed || fresh),
             None => (ptr::null_mut(), false),
         }
     }

@@ -80,6 +80,19 @@ choices! {
 }
 
 choices! {
+    /// Whether memory is backed by huge pages of 2 MiB.
+    HugeChoice {
+        /// Where the heap grows, once 16 MiB are in use, and while they cost less time than
+        /// they are likely to save.
+        Auto = "auto" | "1",
+        /// Where the heap grows, once 16 MiB are in use.
+        Always = "always",
+        /// Never.
+        Never = "never" | "0",
+    }
+}
+
+choices! {
     /// Whether a program prints at start which front end serves it.
     ExplainChoice {
         /// Prints nothing.
@@ -271,6 +284,8 @@ options! {
     /// The scavenger: a thread of the engine that returns unused memory to the kernel. Default:
     /// `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
+    /// Huge pages: faster to use, and dearer to get on some machines. Default: `auto`.
+    huge: HugeChoice = Auto, "EBB_HUGE";
     /// The most memory that blocks may take. Beyond it the engine purges free memory, and then
     /// allocations fail (NULL and ENOMEM). It counts units of 64 KiB, each with 604 bytes of
     /// tables: those of large blocks, those of spans with a block in use or in a cache, and free

@@ -17,7 +17,7 @@ use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
     DECAY_DIVISOR, DIRTY_UNITS_MAX, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,
-    RECLAIM_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
+    RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
 };
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
@@ -182,11 +182,12 @@ impl Retention {
     /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
+        let kept = self.refaults.units().min(in_use / REFAULT_SHARE);
         let usual = if self.has_scavenger {
             // Memory that was in use a moment ago may be needed again. If not, it becomes surplus.
             self.peak_units + slack(self.peak_units) - in_use
         } else {
-            2 * slack(in_use)
+            (2 * slack(in_use)).max(kept)
         };
         let spare = self.spare_units(in_use);
         let soft = usual.min(spare);
@@ -202,7 +203,7 @@ impl Retention {
         let dirty_mib = ((dirty * UNIT) >> 20) as u64;
         if now_ms >= last_ms + self.refaults.interval_ms(PURGE_MIB_MS, dirty_mib) {
             self.last_purge_ms = Some(now_ms);
-            return Some(soft / 2);
+            return Some((soft / 2).max(kept.min(soft)));
         }
         let hard = self.dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / 8)

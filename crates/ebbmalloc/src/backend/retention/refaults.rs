@@ -33,12 +33,13 @@ impl Refaults {
     }
 
     /// Records that `units` units that are not resident are about to become so. Only as many count
-    /// as were purged recently.
-    pub fn count_refaulted(&mut self, now_ms: u64, units: u32) {
+    /// as were purged recently. Returns how many do.
+    pub fn count_refaulted(&mut self, now_ms: u64, units: u32) -> usize {
         self.decay(now_ms);
         let counted = (units as usize).min(self.purged_units - self.refaulted_units);
         self.refaulted_units += counted;
         self.recent_units += counted;
+        counted
     }
 
     /// Raises the level if most of the units purged recently have refaulted.

@@ -159,6 +159,15 @@ pub trait OsMemory: Sync {
     /// contents stay. Does nothing before Linux 5.14.
     fn populate(&self, start: *mut u8, bytes: usize);
 
+    /// Tries to back a committed range by a huge page of that size. It reads as zero before and
+    /// after. Returns the nanoseconds that the kernel took; `None` if it has none for this range.
+    ///
+    /// # Safety
+    /// No page of the range was used since it was committed or purged, and no code uses it now.
+    unsafe fn back_by_huge_page(&self, _start: *mut u8, _bytes: usize) -> Option<u64> {
+        None
+    }
+
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
     /// The rest of the second range reads as zero. Afterwards the first range is not committed,
     /// and the second is a mapping of its own, apart from its neighbours. False if the kernel

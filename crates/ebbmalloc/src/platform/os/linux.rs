@@ -113,6 +113,11 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         mapping::populate(start.cast(), bytes);
     }
 
+    unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
+        // SAFETY: the caller guarantees that the range is committed, clean and unused.
+        unsafe { mapping::back_by_huge_page(start.cast(), bytes) }
+    }
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
         // SAFETY: the caller guarantees the contract of `OsMemory::move_pages`.
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes, to_bytes) }
