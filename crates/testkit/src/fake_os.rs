@@ -40,6 +40,11 @@ pub struct FakeOs {
     purges: AtomicUsize,
     populated: AtomicUsize,
     while_populating: Option<fn()>,
+    /// The nanoseconds that a huge page takes; `None` if there are none.
+    huge_page_ns: Option<u64>,
+    huge_pages: Mutex<Vec<Range<usize>>>,
+    /// Huge pages of which a part was purged, and not the whole.
+    broken: AtomicUsize,
     moves: AtomicUsize,
     /// Whether threads can be made to pass a barrier; `None` for the host's answer.
     barrier: Option<bool>,
@@ -100,6 +105,9 @@ impl Default for FakeOs {
             purges: AtomicUsize::new(0),
             populated: AtomicUsize::new(0),
             while_populating: None,
+            huge_page_ns: None,
+            huge_pages: Mutex::default(),
+            broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
             barrier: None,
             barriers: AtomicUsize::new(0),
@@ -148,6 +156,21 @@ impl FakeOs {
     /// blocks, nor with `EBB_CHECK` and `EBB_HARDEN`, which write to free blocks.
     pub fn watched(self) -> Self {
         Self { watch: Some(OnceLock::new()), ..self }
+    }
+
+    /// With huge pages, each of which takes so many nanoseconds.
+    pub fn huge_pages_in(self, ns: u64) -> Self {
+        Self { huge_page_ns: Some(ns), ..self }
+    }
+
+    /// The huge pages that the engine has: those that it got, and of which nothing was purged.
+    pub fn huge_pages(&self) -> Vec<Range<usize>> {
+        self.huge_pages.lock().unwrap().clone()
+    }
+
+    /// The number of huge pages of which a part was purged, and not the whole.
+    pub fn broken_huge_pages(&self) -> usize {
+        self.broken.load(Ordering::Relaxed)
     }
 
     /// With `bytes` of memory for the process.
@@ -502,6 +525,14 @@ impl OsMemory for FakeOs {
         // SAFETY: the caller guarantees that nothing uses the contents any more.
         unsafe { self.clear(start, bytes, refused.then_some(SPOILT)) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
+        drop(state);
+        let purged = start.addr()..start.addr() + bytes;
+        self.huge_pages.lock().unwrap().retain(|page| {
+            let is_touched = page.start < purged.end && purged.start < page.end;
+            let is_whole = purged.start <= page.start && page.end <= purged.end;
+            self.broken.fetch_add((is_touched && !is_whole) as usize, Ordering::Relaxed);
+            !is_touched
+        });
         !refused
     }
 
@@ -521,6 +552,19 @@ impl OsMemory for FakeOs {
         drop(state);
         self.populated.fetch_add(bytes, Ordering::Relaxed);
         self.while_populating.inspect(|call| call());
+    }
+
+    unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
+        assert!(start.addr().is_multiple_of(bytes), "no place for a huge page");
+        let mut state = self.state();
+        let (reservation, pages) = state.pages_of(self.page, start, bytes);
+        assert!(reservation.committed[pages].iter().all(|&c| c), "backed what is not committed");
+        drop(state);
+        // SAFETY: the caller guarantees that the range is committed and not in use.
+        let is_clean = is_zero(unsafe { slice::from_raw_parts(start, bytes) });
+        assert!(is_clean || self.watch.is_some(), "backed what was used");
+        let range = start.addr()..start.addr() + bytes;
+        self.huge_page_ns.inspect(|_| self.huge_pages.lock().unwrap().push(range))
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {

@@ -103,20 +103,22 @@ impl HugePages {
         }
     }
 
-    /// Where a purge of the end of a free run begins, which would begin at `start`: earlier, if
-    /// that spares a huge page from being broken, and the run that begins at `first` has it whole.
-    pub fn start_of_purge(
+    /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if
+    /// there are any in it, and then rather more than fewer units; else its end.
+    pub fn part_to_purge(
         &self,
         region: &Region,
-        first: UnitIndex,
-        start: UnitIndex,
-    ) -> UnitIndex {
-        if self.totals.pages == 0 {
-            return start;
+        run: Range<UnitIndex>,
+        units: u32,
+    ) -> Range<UnitIndex> {
+        let up = |unit: UnitIndex| region.align_unit(unit, HUGE_UNITS).unwrap_or(run.end);
+        let down = |unit: UnitIndex| up((unit + 1).saturating_sub(HUGE_UNITS));
+        let (low, high) = (up(run.start), down(run.end));
+        if self.totals.pages == 0 || low >= high {
+            return run.end - units..run.end;
         }
-        let next = region.align_unit(start, HUGE_UNITS).unwrap_or(start);
-        let whole = if next == start { start } else { next.saturating_sub(HUGE_UNITS) };
-        if whole < first { start } else { whole }
+        let start = down(high - units.min(high - low));
+        start.max(low)..high
     }
 }
 

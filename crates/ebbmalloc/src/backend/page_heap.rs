@@ -577,14 +577,17 @@ impl PageHeap {
                 break;
             };
             let excess = (self.counts.dirty - keep).min(units as usize) as u32;
-            let start = self.huge.start_of_purge(region, first, first + (units - excess));
-            let excess = first + units - start;
+            let end = first + units;
+            let range = self.huge.part_to_purge(region, first..end, excess);
+            let (start, excess) = (range.start, range.end - range.start);
             self.remove(region, first);
             self.mark_in_use(region, start, excess);
-            if excess < units {
-                self.insert(region, first, units - excess, State::Dirty);
+            if start > first {
+                self.insert(region, first, start - first, State::Dirty);
             }
-            let range = start..start + excess;
+            if end > range.end {
+                self.insert(region, range.end, end - range.end, State::Dirty);
+            }
             // Where pages have moved, unmap instead of purging. So the number of such mappings
             // follows the number of live blocks.
             // SAFETY: the run is free and out of the trees, so no thread uses it.
@@ -621,7 +624,7 @@ impl PageHeap {
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
-    /// too short.
+    /// too short. If `keep` is 0, none is: memory is short, and neighbours must join.
     #[inline(never)]
     fn unmap(&mut self, region: &Region, os: &impl Os, keep: usize) {
         while self.counts.clean > keep && self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
@@ -629,7 +632,7 @@ impl PageHeap {
                 break;
             };
             let excess = (self.counts.clean - keep).min(units as usize) as u32;
-            let excess = excess.max(UNMAP_UNITS_MIN);
+            let excess = if keep == 0 { units } else { excess.max(UNMAP_UNITS_MIN) };
             if excess > units {
                 break;
             }
@@ -641,7 +644,10 @@ impl PageHeap {
             }
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unsafe { region.unmap(os, start, excess) } {
-                self.insert(region, start, excess, State::Clean);
+                // SAFETY: as before. The contents are unspecified now.
+                let purged = unsafe { os.purge(region.address(start), excess as usize * UNIT) };
+                let state = if purged { State::Clean } else { State::Dirty };
+                self.insert(region, start, excess, state);
                 break;
             }
             self.record_mapping(region, start..start + excess, false);

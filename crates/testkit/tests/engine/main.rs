@@ -11,6 +11,7 @@ mod fuzz;
 mod growth;
 mod harden;
 mod heaps;
+mod huge;
 mod limit;
 mod misuse;
 mod model;

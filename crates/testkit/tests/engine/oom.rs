@@ -183,3 +183,36 @@ pub fn each_call_is_refused(
         assert!(call > least, "only {call} calls");
     }
 }
+
+/// A kernel that refuses to unmap may leave anything behind.
+#[test]
+fn what_was_not_unmapped_reads_as_zero_when_zeros_are_asked_for() {
+    const BYTES: usize = 2 << 20;
+    let mut refusals = 0;
+    for call in 0..40 {
+        let engine = Engine::new(FakeOs::default().cpus(1).still());
+        let allocate = || {
+            let block = engine.alloc_zeroed(BYTES);
+            if !block.is_null() {
+                // SAFETY: a live block of `BYTES` bytes.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(block, BYTES) };
+                assert!(bytes.iter().all(|&byte| byte == 0), "refused: call {call}");
+                bytes.fill(7);
+            }
+            Some(block).filter(|block| !block.is_null())
+        };
+        let blocks: Vec<_> = std::iter::from_fn(allocate).collect();
+        // SAFETY: live blocks, each freed once.
+        blocks.iter().step_by(2).for_each(|&block| unsafe { engine.free(block) });
+        let next = engine.os().calls() + call;
+        engine.os().faults().refuse(next..usize::MAX);
+        // No run is long enough, so all free ones are purged and unmapped.
+        assert!(engine.alloc(2 * BYTES).is_null());
+        refusals += engine.os().refusals();
+        engine.os().heal();
+        let again = std::iter::from_fn(allocate).count();
+        assert!(again >= blocks.len() / 2 - 1, "{again} of {}", blocks.len());
+        engine.check();
+    }
+    assert!(refusals > 2);
+}

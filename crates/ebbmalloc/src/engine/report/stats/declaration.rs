@@ -129,6 +129,12 @@ statistics! {
         dug_bytes: Counter Bytes,
         /** System calls that purged `purged_bytes`. */
         purges: Counter Count,
+        /** Backed by huge pages since the start, a part of which may have been purged again. */
+        huge_bytes: Counter Bytes,
+        /** Requests for a huge page for which the kernel had none. */
+        huge_refusals: Counter Count,
+        /** Time that the kernel took for `huge_bytes`. */
+        huge_us: Counter Micros,
         /** Blocks above 64 KiB that the program holds. */
         large_blocks: Gauge Count,
         /** Spans of all size classes. */

@@ -9,6 +9,7 @@ pub use declaration::{ClassStats, Stats};
 use core::fmt::{self, Write};
 
 use crate::backend::region::Region;
+use crate::backend::tuning::HUGE_UNITS;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::engine::mode::Choice;
@@ -89,11 +90,15 @@ impl<O: Os> Engine<O> {
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
         }
 
-        let (counts, limit, memory_bytes, refault_units) = {
+        let (counts, limit, memory_bytes, refault_units, huge) = {
             let pages = self.pages.lock();
             let retention = &pages.retention;
-            (pages.counts, pages.limit, retention.limit_bytes, retention.refaults.units())
+            let refault_units = retention.refaults.units();
+            (pages.counts, pages.limit, retention.limit_bytes, refault_units, pages.huge.totals)
         };
+        stats.huge_bytes = (huge.pages * HUGE_UNITS as usize * UNIT) as u64;
+        stats.huge_refusals = huge.refusals as u64;
+        stats.huge_us = huge.ns / 1000;
         stats.memory_bytes = memory_bytes as u64;
         stats.wanted_bytes = (refault_units * UNIT) as u64;
         let in_blocks =

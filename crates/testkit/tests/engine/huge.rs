@@ -1,0 +1,157 @@
+//! Tests huge pages: which memory they back, when none are asked for, and what they leave as it
+//! was.
+
+use ebbmalloc::internals::{Engine, OsThreads};
+use ebbmalloc_testkit::FakeOs;
+
+const MIB: usize = 1 << 20;
+const HUGE: usize = 2 * MIB;
+
+fn os() -> FakeOs {
+    FakeOs::default().cpus(1).still().space(256 * MIB)
+}
+
+/// An engine with huge pages that take `us` each.
+fn engine(us: u64) -> Engine<FakeOs> {
+    Engine::new(os().huge_pages_in(us * 1000))
+}
+
+/// Allocates blocks of `size` bytes, `bytes` in all.
+fn fill(engine: &Engine<FakeOs>, bytes: usize, size: usize) -> Vec<*mut u8> {
+    let blocks: Vec<_> = (0..bytes / size).map(|_| engine.alloc(size)).collect();
+    assert!(blocks.iter().all(|block| !block.is_null()));
+    blocks
+}
+
+fn free(engine: &Engine<FakeOs>, blocks: Vec<*mut u8>) {
+    // SAFETY: live blocks, each freed once.
+    blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
+}
+
+/// How many of these blocks lie in huge pages.
+fn in_huge_pages(engine: &Engine<FakeOs>, blocks: &[*mut u8]) -> usize {
+    let pages = engine.os().huge_pages();
+    let is_in_one = |block: &&*mut u8| pages.iter().any(|page| page.contains(&block.addr()));
+    blocks.iter().filter(is_in_one).count()
+}
+
+#[test]
+fn heaps_grow_by_huge_pages_and_fill_them() {
+    let engine = engine(100);
+    let first = fill(&engine, 15 * MIB, 1024);
+    assert_eq!(engine.stats().huge_bytes, 0);
+    let rest = fill(&engine, 48 * MIB, 1024);
+    assert!(in_huge_pages(&engine, &first) * 20 < first.len());
+    assert!(in_huge_pages(&engine, &rest) * 20 > 19 * rest.len());
+    let stats = engine.stats();
+    assert!(stats.huge_bytes as usize <= 48 * MIB && stats.dirty_bytes as usize <= HUGE);
+    assert_eq!(stats.huge_us, 100 * stats.huge_bytes / HUGE as u64);
+    engine.check_with(&[first, rest].concat());
+}
+
+#[test]
+fn who_wants_none_gets_none() {
+    let engine = Engine::new(os().huge_pages_in(1).environment("EBB_HUGE", "never"));
+    fill(&engine, 48 * MIB, 1024);
+    assert_eq!((engine.os().huge_pages().len(), engine.stats().huge_refusals), (0, 0));
+}
+
+#[test]
+fn where_the_kernel_has_none_the_heap_grows_all_the_same() {
+    let engine = Engine::new(os());
+    let blocks = fill(&engine, 64 * MIB, 1024);
+    let stats = engine.stats();
+    assert!((1..20).contains(&stats.huge_refusals) && stats.huge_bytes == 0, "{stats:?}");
+    assert_eq!(stats.dirty_bytes, 0);
+    engine.check_with(&blocks);
+}
+
+#[test]
+fn dear_ones_end_until_time_has_passed() {
+    let engine = engine(4000);
+    fill(&engine, 48 * MIB, 1024);
+    let at_first = engine.os().huge_pages().len();
+    assert!((1..10).contains(&at_first), "{at_first}");
+    engine.os().sleep_ms(3_600_000);
+    fill(&engine, 96 * MIB, 1024);
+    let later = engine.os().huge_pages().len() - at_first;
+    assert!((10..30).contains(&later), "{later}");
+    let always =
+        Engine::new(os().huge_pages_in(4_000_000).environment("EBB_HUGE", "always"));
+    fill(&always, 48 * MIB, 1024);
+    assert!(always.os().huge_pages().len() >= 15);
+}
+
+#[test]
+fn long_blocks_do_not_make_it_grow_so() {
+    let engine = engine(1);
+    for size in [MIB, 3 * MIB, 20 * MIB] {
+        fill(&engine, 40 * MIB, size);
+    }
+    assert_eq!(engine.os().huge_pages().len(), 0);
+}
+
+#[test]
+fn long_blocks_in_memory_that_refaults_do() {
+    let engine = engine(1);
+    fill(&engine, 20 * MIB, 1024);
+    let before = engine.os().huge_pages().len();
+    for _ in 0..40 {
+        free(&engine, fill(&engine, 64 * MIB, 16 * MIB));
+        engine.os().sleep_ms(100);
+    }
+    assert!(engine.os().huge_pages().len() > before + 8);
+    engine.check();
+}
+
+#[test]
+fn new_ones_read_as_zero_and_used_ones_do_not() {
+    let engine = engine(1);
+    fill(&engine, 17 * MIB, 1024);
+    // Blocks of a cache's batch lie in the same page.
+    let size = 100_000;
+    for _ in 0..3 {
+        let blocks: Vec<_> = (0..60).map(|_| engine.alloc_zeroed(size)).collect();
+        assert!(in_huge_pages(&engine, &blocks) > 20);
+        for &block in &blocks {
+            // SAFETY: a live block of `size` bytes.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(block, size) };
+            assert!(bytes.iter().all(|&byte| byte == 0));
+            bytes.fill(7);
+        }
+        free(&engine, blocks);
+    }
+    engine.check();
+}
+
+#[test]
+fn a_limit_holds() {
+    let engine =
+        Engine::new(os().huge_pages_in(1).environment("EBB_LIMIT", "25M"));
+    let blocks: Vec<_> =
+        std::iter::from_fn(|| Some(engine.alloc(1024)).filter(|block| !block.is_null())).collect();
+    assert!(engine.stats().held_bytes <= 25 << 20);
+    assert!(blocks.len() * 1024 > 24 * MIB && !engine.os().huge_pages().is_empty());
+    engine.check_with(&blocks);
+}
+
+#[test]
+fn purges_take_whole_ones() {
+    let engine = engine(1);
+    let kept = fill(&engine, 20 * MIB, 1024);
+    let before = engine.os().huge_pages().len();
+    let blocks = fill(&engine, 60 * MIB, 40_000);
+    assert!(engine.os().huge_pages().len() > before + 25);
+    // Purges go on, a part of the free memory at a time.
+    for block in blocks {
+        // SAFETY: a live block, freed once.
+        unsafe { engine.free(block) };
+        engine.os().sleep_ms(1);
+    }
+    let purged = engine.stats().purged_bytes as usize;
+    assert!(purged > 40 * MIB, "{purged}");
+    let broken = engine.os().broken_huge_pages();
+    // Half of them, if each purge took the end of the longest run.
+    assert!(broken <= 8, "{broken} of {}", purged / HUGE);
+    engine.check_with(&kept);
+}
