@@ -3,32 +3,44 @@
 //!
 //! A huge page takes the kernel 0.1 ms if it has free ones. It takes several where the kernel must
 //! first compact memory, or where it is the guest of a machine that must find the memory. So the
-//! program finds out: it measures each, and spends at most a fixed share of its time on them
-//! (decisions/0037).
+//! program finds out: it measures each, and some small pages. What huge ones take more than small
+//! ones may be a fixed share of the program's time (decisions/0037).
 
 use core::ops::Range;
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{
-    HUGE_CREDIT_US_FIRST, HUGE_CREDIT_US_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX,
-    HUGE_TIME_DIVISOR, HUGE_UNITS, HUGE_US_FREE,
+    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_SKIPS_LOG_MAX,
+    HUGE_TIME_DIVISOR, HUGE_UNITS,
 };
 use crate::platform::options::HugeChoice;
 
 /// The huge pages that the heap has had, and the time that it may spend on more.
 pub(crate) struct HugePages {
     pub choice: HugeChoice,
-    /// Time that may be spent on huge pages, in µs; negative after a long one. As of `earned_ms`,
-    /// by the clock of `Os`.
-    credit_us: i64,
-    earned_ms: Option<u64>,
+    /// Time that may be spent on huge pages beyond what small ones take, in ns; negative after a
+    /// dear one. It was earned up to `earned_ms`, by the clock of `Os`.
+    credit_ns: i64,
+    earned_ms: u64,
+    /// What the memory of a huge page takes in small pages, in ns, and how many huge pages were had
+    /// since that was measured.
+    small_ns: i64,
+    since_small: u32,
     /// Times in a row that the kernel gave none, and how many more times not to ask for that.
     refusals: u32,
     skips: u32,
-    /// The end of the newest huge page, as far as no unit of it was ever handed out: it holds
-    /// zeros.
-    pub fresh: Range<UnitIndex>,
     pub totals: HugeTotals,
+}
+
+/// How the heap should grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Growth {
+    /// By what is needed.
+    Little,
+    /// By a unit of small pages, whose time is to be measured.
+    Measured,
+    /// By a huge page, whose time is to be measured.
+    Huge,
 }
 
 /// What huge pages were asked for since the start.
@@ -46,35 +58,51 @@ impl HugePages {
     pub const fn new() -> Self {
         Self {
             choice: HugeChoice::Never,
-            credit_us: 0,
-            earned_ms: None,
+            credit_ns: 0,
+            earned_ms: 0,
+            small_ns: 0,
+            since_small: 0,
             refusals: 0,
             skips: 0,
-            fresh: 0..0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
 
-    /// Whether to ask for a huge page now that the heap grows, with `in_use` units in use.
-    pub fn may_ask(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> bool {
+    /// Sets whether huge pages are wanted. The first credit is earned from now on.
+    pub fn set_up(&mut self, choice: HugeChoice, now_ms: u64) {
+        (self.choice, self.earned_ms) = (choice, now_ms);
+    }
+
+    /// How the heap should grow, with `in_use` units in use.
+    pub fn next_growth(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> Growth {
         if self.choice == HugeChoice::Never || in_use < HUGE_IN_USE_UNITS_MIN {
-            return false;
+            return Growth::Little;
         }
         if self.skips > 0 {
             self.skips -= 1;
-            return false;
+            return Growth::Little;
         }
-        self.choice == HugeChoice::Always || self.earn(now_ms()) >= 0
+        if self.choice == HugeChoice::Always {
+            return Growth::Huge;
+        }
+        let now_ms = now_ms();
+        let earned_ms = now_ms.saturating_sub(self.earned_ms) as i64;
+        self.earned_ms = now_ms;
+        let credit_ns = self.credit_ns + earned_ms * 1_000_000 / HUGE_TIME_DIVISOR;
+        self.credit_ns = credit_ns.min(HUGE_CREDIT_NS_MAX);
+        if self.credit_ns < 0 {
+            Growth::Little
+        } else if self.small_ns == 0 || self.since_small >= HUGE_PAGES_PER_MEASURE {
+            Growth::Measured
+        } else {
+            Growth::Huge
+        }
     }
 
-    /// Adds the credit that the time since the last call has earned. Returns the sum.
-    fn earn(&mut self, now_ms: u64) -> i64 {
-        let earned_us = match self.earned_ms.replace(now_ms) {
-            Some(before_ms) => now_ms.saturating_sub(before_ms) as i64 * 1000 / HUGE_TIME_DIVISOR,
-            None => HUGE_CREDIT_US_FIRST,
-        };
-        self.credit_us = (self.credit_us + earned_us).min(HUGE_CREDIT_US_MAX);
-        self.credit_us
+    /// Records the time that a unit of small pages took.
+    pub fn record_small(&mut self, ns: u64) {
+        self.small_ns = (ns as i64).saturating_mul(i64::from(HUGE_UNITS)).max(1);
+        self.since_small = 0;
     }
 
     /// Records what came of a request: the time that a huge page took, or that there was none.
@@ -88,19 +116,8 @@ impl HugePages {
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
-        self.credit_us -= (ns as i64 / 1000 - HUGE_US_FREE).max(0);
-    }
-
-    /// Whether all of these units are fresh.
-    pub fn is_fresh(&self, units: Range<UnitIndex>) -> bool {
-        self.fresh.start <= units.start && units.end <= self.fresh.end
-    }
-
-    /// Records that these units are not free any more. What lies before them is not fresh either.
-    pub fn use_fresh(&mut self, units: Range<UnitIndex>) {
-        if units.start < self.fresh.end && self.fresh.start < units.end {
-            self.fresh.start = units.end.min(self.fresh.end);
-        }
+        self.since_small += 1;
+        self.credit_ns -= (ns as i64 - self.small_ns).max(0);
     }
 
     /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if
@@ -127,50 +144,63 @@ mod tests {
     use super::*;
 
     const ENOUGH: usize = HUGE_IN_USE_UNITS_MIN;
+    /// What 512 small pages take in these tests.
+    const SMALL_NS: u64 = 1_600_000;
 
     fn pages(choice: HugeChoice) -> HugePages {
-        HugePages { choice, ..HugePages::new() }
+        let mut huge = HugePages::new();
+        huge.set_up(choice, 0);
+        huge
     }
 
-    /// How many huge pages a program gets in `seconds` in which it always wants more, if each
-    /// takes `us`.
-    fn had(choice: HugeChoice, seconds: u64, us: u64) -> usize {
-        let mut huge = pages(choice);
-        for ms in 0..1000 * seconds {
-            if huge.may_ask(|| ms, ENOUGH) {
-                huge.record(Some(us * 1000));
-            }
+    /// Lets the heap grow once. True if by a huge page, which takes `ns`.
+    fn grow(huge: &mut HugePages, now_ms: u64, ns: u64) -> bool {
+        match huge.next_growth(|| now_ms, ENOUGH) {
+            Growth::Little => return false,
+            Growth::Measured => huge.record_small(SMALL_NS / u64::from(HUGE_UNITS)),
+            Growth::Huge => huge.record(Some(ns)),
         }
+        true
+    }
+
+    /// How many huge pages a program gets in four seconds in which it always wants more, if each
+    /// takes `ns`.
+    fn had(choice: HugeChoice, ns: u64) -> usize {
+        let mut huge = pages(choice);
+        (0..4000).for_each(|now_ms| _ = grow(&mut huge, now_ms, ns));
         huge.totals.pages
     }
 
     #[test]
     fn small_heaps_and_those_that_want_none_have_none() {
-        assert!(!pages(HugeChoice::Auto).may_ask(|| 0, ENOUGH - 1));
-        assert!(!pages(HugeChoice::Always).may_ask(|| 0, ENOUGH - 1));
-        assert_eq!(had(HugeChoice::Never, 1, 1), 0);
+        for choice in [HugeChoice::Auto, HugeChoice::Always] {
+            assert_eq!(pages(choice).next_growth(|| 0, ENOUGH - 1), Growth::Little);
+        }
+        assert_eq!(had(HugeChoice::Never, 1), 0);
+    }
+
+    #[test]
+    fn cheap_ones_are_had_whenever_memory_is_needed() {
+        assert!(had(HugeChoice::Auto, SMALL_NS) > 4000 - 4000 / 15);
+        assert_eq!(had(HugeChoice::Always, 100 * SMALL_NS), 4000);
     }
 
     #[test]
     fn dear_ones_take_a_share_of_the_time() {
-        assert_eq!(had(HugeChoice::Auto, 4, 100), 4000);
-        assert_eq!(had(HugeChoice::Always, 4, 4000), 4000);
-        let spent_us = had(HugeChoice::Auto, 4, 4000) as i64 * (4000 - HUGE_US_FREE);
-        let share_us = 4_000_000 / HUGE_TIME_DIVISOR + HUGE_CREDIT_US_FIRST;
-        assert!((share_us - 4000..=share_us + 4000).contains(&spent_us), "{spent_us} of {share_us}");
+        let extra_ns = SMALL_NS as i64;
+        let spent_ns = had(HugeChoice::Auto, 2 * SMALL_NS) as i64 * extra_ns;
+        let share_ns = 4_000_000_000 / HUGE_TIME_DIVISOR;
+        let range = share_ns - extra_ns..=share_ns + extra_ns;
+        assert!(range.contains(&spent_ns), "{spent_ns} of {share_ns}");
     }
 
     #[test]
     fn who_waits_saves_no_more_than_so_much() {
         let mut huge = pages(HugeChoice::Auto);
-        assert!(huge.may_ask(|| 0, ENOUGH));
         let day_ms = 86_400_000;
-        let mut times = 0;
-        while huge.may_ask(|| day_ms, ENOUGH) {
-            huge.record(Some(4_000_000));
-            times += 1;
-        }
-        assert!(times * (4000 - HUGE_US_FREE) <= HUGE_CREDIT_US_MAX + 4000, "{times} times");
+        while grow(&mut huge, day_ms, 2 * SMALL_NS) {}
+        let spent_ns = huge.totals.pages as i64 * SMALL_NS as i64;
+        assert!(spent_ns <= HUGE_CREDIT_NS_MAX + SMALL_NS as i64, "{spent_ns}");
     }
 
     #[test]
@@ -178,27 +208,14 @@ mod tests {
         let mut huge = pages(HugeChoice::Always);
         let mut asked = 0;
         for _ in 0..10_000 {
-            if huge.may_ask(|| 0, ENOUGH) {
+            if huge.next_growth(|| 0, ENOUGH) == Growth::Huge {
                 huge.record(None);
                 asked += 1;
             }
         }
         assert!((10_000 >> HUGE_SKIPS_LOG_MAX..300).contains(&asked), "{asked}");
-        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.may_ask(|| 0, ENOUGH));
+        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.next_growth(|| 0, ENOUGH));
         huge.record(Some(1));
-        assert!(huge.may_ask(|| 0, ENOUGH) && huge.may_ask(|| 0, ENOUGH));
-    }
-
-    #[test]
-    fn what_was_handed_out_is_not_fresh() {
-        let mut huge = HugePages { fresh: 32..64, ..HugePages::new() };
-        assert!(huge.is_fresh(32..64) && !huge.is_fresh(31..33) && !huge.is_fresh(63..65));
-        huge.use_fresh(0..32);
-        huge.use_fresh(64..70);
-        assert_eq!(huge.fresh, 32..64);
-        huge.use_fresh(40..41);
-        assert_eq!(huge.fresh, 41..64);
-        huge.use_fresh(60..70);
-        assert!(huge.fresh.is_empty() && !huge.is_fresh(63..64));
+        assert!(grow(&mut huge, 0, 1) && grow(&mut huge, 0, 1));
     }
 }

@@ -6,13 +6,13 @@
 //! does not see more address space in use than there is memory. Runs of different states do not
 //! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
-use core::iter;
+use core::iter::{self, StepBy};
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::HugePages;
+use crate::backend::huge_pages::{Growth, HugePages};
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
@@ -31,10 +31,8 @@ use crate::size_class::{SizeClass, UNIT};
 #[must_use]
 pub(crate) struct Granted {
     pub first: UnitIndex,
-    /// The memory reads as zero, and is not resident.
+    /// The memory reads as zero.
     pub zeroed: bool,
-    /// The memory reads as zero, and is resident: part of a huge page that is new.
-    pub fresh: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -88,7 +86,7 @@ impl PageHeap {
         let extended =
             if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
         let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false, fresh: false }, grown),
+            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
                 let granted = self.take(region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours join once they are purged. And free address space
@@ -123,18 +121,38 @@ impl PageHeap {
             || align != Units::ONE
             || resident > self.resident_units_max()
             || self.dirty.best_fit(region, units.get()).is_some()
-            || !self.huge.may_ask(|| os.now_ms(), self.counts.in_use)
         {
             return 0;
         }
-        let Some(first) = self.take_for_huge_page(region, os) else { return 0 };
-        let backed = self.back_by_huge_page(region, os, first);
-        self.insert(region, first, HUGE_UNITS, if backed { State::Dirty } else { State::Clean });
-        if !backed {
+        let growth = self.huge.next_growth(|| os.now_ms(), self.counts.in_use);
+        if growth == Growth::Little {
             return 0;
         }
-        self.huge.fresh = first..first + HUGE_UNITS;
-        HUGE_UNITS
+        let Some(first) = self.take_for_huge_page(region, os) else { return 0 };
+        let resident = match growth {
+            Growth::Huge if self.back_by_huge_page(region, os, first) => HUGE_UNITS,
+            Growth::Measured => self.back_by_small_pages(region, os, first),
+            _ => 0,
+        };
+        let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
+        if rest_units > 0 {
+            self.mark_in_use(region, rest, rest_units);
+        }
+        if resident > 0 {
+            self.insert(region, first, resident, State::Dirty);
+        }
+        if rest_units > 0 {
+            self.insert(region, rest, rest_units, State::Clean);
+        }
+        resident
+    }
+
+    /// Backs the first of these clean units by small pages. Returns how many units became resident.
+    fn back_by_small_pages(&mut self, region: &Region, os: &impl Os, first: UnitIndex) -> u32 {
+        // SAFETY: the unit is committed and clean, and no thread uses it.
+        let took_ns = unsafe { os.back_by_small_pages(region.address(first), UNIT) };
+        self.huge.record_small(took_ns);
+        1
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.
@@ -159,10 +177,12 @@ impl PageHeap {
     /// memory that was purged a moment ago is needed again.
     fn back_by_huge_pages(&mut self, region: &Region, os: &impl Os, units: Range<UnitIndex>) {
         let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
-        while first.checked_add(HUGE_UNITS).is_some_and(|end| end <= units.end)
-            && self.huge.may_ask(|| os.now_ms(), self.counts.in_use)
-        {
-            self.back_by_huge_page(region, os, first);
+        while first.checked_add(HUGE_UNITS).is_some_and(|end| end <= units.end) {
+            match self.huge.next_growth(|| os.now_ms(), self.counts.in_use) {
+                Growth::Little => return,
+                Growth::Measured => _ = self.back_by_small_pages(region, os, first),
+                Growth::Huge => _ = self.back_by_huge_page(region, os, first),
+            }
             first += HUGE_UNITS;
         }
     }
@@ -173,7 +193,41 @@ impl PageHeap {
         let took_ns =
             unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
         self.huge.record(took_ns);
+        self.mark_huge(region, first, took_ns.is_some());
         took_ns.is_some()
+    }
+
+    fn mark_huge(&mut self, region: &Region, first: UnitIndex, huge: bool) {
+        let old = self.marks(region, first);
+        self.counts.huge_pages = self.counts.huge_pages + huge as usize - old.huge() as usize;
+        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
+        unsafe { (*region.run(first)).marks = old.with_huge(huge) }
+    }
+
+    /// The units at which huge pages would begin that reach into these units.
+    fn places_of_huge_pages(
+        &self,
+        region: &Region,
+        units: Range<UnitIndex>,
+    ) -> StepBy<Range<UnitIndex>> {
+        let before = units.start.saturating_sub(HUGE_UNITS - 1);
+        let first = region.align_unit(before, HUGE_UNITS).unwrap_or(units.end);
+        let none = self.counts.huge_pages == 0;
+        let all = if none { 0..0 } else { first..units.end };
+        all.step_by(HUGE_UNITS as usize)
+    }
+
+    /// Whether huge pages back all of these units, so that all are resident.
+    pub fn is_huge(&self, region: &Region, units: Range<UnitIndex>) -> bool {
+        let mut places = self.places_of_huge_pages(region, units);
+        places.len() > 0 && places.all(|first| self.marks(region, first).huge())
+    }
+
+    /// Records that a part of these units is not resident any more.
+    fn break_huge_pages(&mut self, region: &Region, units: Range<UnitIndex>) {
+        for first in self.places_of_huge_pages(region, units) {
+            self.mark_huge(region, first, false);
+        }
     }
 
     /// The most units that may be in use or dirty.
@@ -257,6 +311,7 @@ impl PageHeap {
     pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.clear_note(region, first);
         self.counts.in_use -= units as usize;
+        self.break_huge_pages(region, first..first + units);
         self.retention.refaults.count_purged(os.now_ms(), units);
         if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
             self.insert(region, first, units, State::Unmapped);
@@ -601,6 +656,7 @@ impl PageHeap {
                 break;
             }
             region.purge_spans(os, start, excess);
+            self.break_huge_pages(region, range.clone());
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
             self.retention.refaults.count_purged(os.now_ms(), excess);
@@ -777,7 +833,7 @@ impl PageHeap {
             return self.take(region, os, length, Units::new(align)?);
         }
         let first = self.take_at_frontier(region, os, length, align)?;
-        Some(Granted { first, zeroed: true, fresh: false })
+        Some(Granted { first, zeroed: true })
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
@@ -826,7 +882,6 @@ impl PageHeap {
         let start = region.align_unit(first, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.remove(region, first);
-        let fresh = self.huge.is_fresh(start..end);
         self.mark_in_use(region, start, units);
         if start > first {
             self.insert(region, first, start - first, run.state);
@@ -841,7 +896,7 @@ impl PageHeap {
                 self.back_by_huge_pages(region, os, start..end);
             }
         }
-        Some(Granted { first: start, zeroed, fresh: fresh && !zeroed })
+        Some(Granted { first: start, zeroed })
     }
 
     /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
@@ -901,7 +956,6 @@ impl PageHeap {
     }
 
     fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.huge.use_fresh(first..first + units);
         self.mark(region, first, units, State::InUse);
     }
 
@@ -951,14 +1005,19 @@ impl PageHeap {
             }
             last_state = run.state;
         }
-        let PageCounts { purged, purges, .. } = self.counts;
-        assert_eq!(PageCounts { purged, purges, ..counts }, self.counts, "unit counts");
+        let PageCounts { purged, purges, huge_pages, .. } = self.counts;
+        let known = PageCounts { purged, purges, huge_pages, ..counts };
+        assert_eq!(known, self.counts, "unit counts");
         let trees = [&self.dirty, &self.clean, &self.unmapped];
         let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
         assert_eq!(free_runs, in_trees, "tree sizes");
         let units = region.units_in(1..region.committed() / UNIT);
         let begin = units.filter(|&unit| self.marks(region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.mappings, "mappings");
+        let all = 0..(region.committed() / UNIT) as UnitIndex;
+        let is_huge = |&first: &UnitIndex| self.marks(region, first).huge();
+        let huge_pages = self.places_of_huge_pages(region, all).filter(is_huge).count();
+        assert_eq!(huge_pages, self.counts.huge_pages, "huge pages");
         counts.in_use
     }
 }

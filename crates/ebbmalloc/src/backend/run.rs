@@ -50,7 +50,7 @@ impl Run {
     /// belongs to, 0 for none. A run in use needs no tree links.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
         debug_assert!((bytes as u64) < 1 << (LEFT_BITS + u16::BITS));
-        self.marks = self.marks.of_mapping();
+        self.marks = self.marks.of_memory();
         self.left = bytes as u32;
         self.asked_high = (bytes as u64 >> LEFT_BITS) as u16;
         self.right = heap;
@@ -62,7 +62,7 @@ impl Run {
     /// `record` is valid, and no other thread accesses it.
     pub(crate) unsafe fn replace(record: *mut Self, run: Self) {
         // SAFETY: the caller guarantees that the record is valid and not accessed elsewhere.
-        unsafe { *record = Self { marks: (*record).marks.of_mapping(), ..run } }
+        unsafe { *record = Self { marks: (*record).marks.of_memory(), ..run } }
     }
 
     /// The size that [`Run::note`] recorded; 0 before.
@@ -116,9 +116,12 @@ impl Marks {
     /// Such a unit is the first of its mapping.
     const BEGINS: u8 = 1 << 4;
 
+    /// A huge page begins at this unit.
+    const HUGE: u8 = 1 << 5;
+
     /// Keeps only the flags that outlast runs.
-    fn of_mapping(self) -> Self {
-        Self(self.0 & (Self::MOVED | Self::BEGINS))
+    fn of_memory(self) -> Self {
+        Self(self.0 & (Self::MOVED | Self::BEGINS | Self::HUGE))
     }
 
     fn with(self, bit: u8, set: bool) -> Self {
@@ -151,6 +154,14 @@ impl Marks {
 
     pub fn begins(self) -> bool {
         self.0 & Self::BEGINS != 0
+    }
+
+    pub fn huge(self) -> bool {
+        self.0 & Self::HUGE != 0
+    }
+
+    pub fn with_huge(self, huge: bool) -> Self {
+        self.with(Self::HUGE, huge)
     }
 
     pub fn with_mapping(self, moved: bool, begins: bool) -> Self {

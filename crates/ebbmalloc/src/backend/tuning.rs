@@ -93,14 +93,13 @@ tunables! {
     /// Runs up to this length make the heap grow by a huge page: spans, and short large blocks.
     /// Programs may not touch all of a longer block.
     HUGE_RUN_UNITS_MAX: u32 = 8, "units", 37;
-    /// Divisor: huge pages may take the time that passes divided by this.
-    HUGE_TIME_DIVISOR: i64 = 16, "of the time", 37;
-    /// The time that huge pages may take at first.
-    HUGE_CREDIT_US_FIRST: i64 = 16_000, "µs", 37;
+    /// Divisor: huge pages may take the time that passes divided by this, beyond what small pages
+    /// take.
+    HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;
     /// The most time that is saved up for huge pages.
-    HUGE_CREDIT_US_MAX: i64 = 64_000, "µs", 37;
-    /// As much of the time of a huge page does not count: about that of 512 page faults.
-    HUGE_US_FREE: i64 = 500, "µs", 37;
+    HUGE_CREDIT_NS_MAX: i64 = 32_000_000, "ns", 37;
+    /// After so many huge pages, the heap grows by small ones once more, to measure these.
+    HUGE_PAGES_PER_MEASURE: u32 = 32, "pages", 37;
     /// log2 of the most times in a row that no huge page is asked for, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 

@@ -25,7 +25,7 @@ impl<O: Os> Engine<O> {
     /// Allocates a large block; also whether it reads as zero. Null if memory is short.
     pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
         match self.large_run(size, align, 0) {
-            Some(Granted { first, zeroed, fresh }) => (self.region.address(first), zeroed || fresh),
+            Some(granted) => (self.region.address(granted.first), granted.zeroed),
             None => (ptr::null_mut(), false),
         }
     }
@@ -90,7 +90,10 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if rest == 0 || !self.os.purge(start.add(written), rest) {
+            if rest == 0
+                || self.is_in_huge_pages(start, bytes)
+                || !self.os.purge(start.add(written), rest)
+            {
                 return clear(start, bytes);
             }
             clear(start, written);
@@ -98,6 +101,14 @@ impl<O: Os> Engine<O> {
             rest
         };
         self.pages.lock().count_purge(purged_bytes / UNIT);
+    }
+
+    /// Whether huge pages back all of this memory.
+    fn is_in_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
+        let first = self.region.offset(start) / UNIT;
+        let Some(units) = Units::for_bytes(bytes) else { return false };
+        let Some(run) = UnitRange::new(first as UnitIndex, units) else { return false };
+        self.pages.lock().is_huge(&self.region, run.first()..run.end())
     }
 
     /// Whether a large block of this size and alignment would fit if there were no other block. If

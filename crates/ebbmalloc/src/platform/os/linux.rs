@@ -118,6 +118,11 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         unsafe { mapping::back_by_huge_page(start.cast(), bytes) }
     }
 
+    unsafe fn back_by_small_pages(&self, start: *mut u8, bytes: usize) -> u64 {
+        // SAFETY: the caller guarantees that the range is committed, clean and unused.
+        unsafe { mapping::back_by_small_pages(start.cast(), bytes) }
+    }
+
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
         // SAFETY: the caller guarantees the contract of `OsMemory::move_pages`.
         unsafe { moving::move_pages(from.cast(), to.cast(), bytes, to_bytes) }

@@ -161,20 +161,38 @@ pub(super) fn populate(start: *mut c_void, bytes: usize) {
 pub(super) unsafe fn back_by_huge_page(start: *mut c_void, bytes: usize) -> Option<u64> {
     /// A fault that takes this many times as long as the next access is one of a huge page.
     const FAULT_TO_ACCESS: u64 = 16;
+    // SAFETY: the advice changes no contents.
+    unsafe { advise(start, bytes, libc::MADV_HUGEPAGE) }.ok()?;
+    // SAFETY: both lie in the range, which the caller guarantees is committed and holds zeros.
+    let (first_ns, second_ns) =
+        unsafe { (ns_to_touch(start, 1), ns_to_touch(start.byte_add(bytes / 2), 1)) };
+    // SAFETY: as before.
+    let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
+    (second_ns * FAULT_TO_ACCESS < first_ns).then_some(first_ns)
+}
+
+/// Implements [`super::interface::OsMemory::back_by_small_pages`].
+///
+/// # Safety
+/// The range is committed, reads as zero, and no code uses it.
+pub(super) unsafe fn back_by_small_pages(start: *mut c_void, bytes: usize) -> u64 {
+    // SAFETY: as the caller guarantees.
+    unsafe { ns_to_touch(start, bytes / page_size()) }
+}
+
+/// Writes a zero to each of `pages` pages. Returns the nanoseconds that it took.
+///
+/// # Safety
+/// The pages are committed, read as zero, and no code uses them.
+unsafe fn ns_to_touch(start: *mut c_void, pages: usize) -> u64 {
     let now_ns = || {
         let now = clock::time(libc::CLOCK_MONOTONIC);
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     };
-    let access = |offset: usize| {
-        let before_ns = now_ns();
-        // SAFETY: the caller guarantees that the range is committed and unused.
-        unsafe { start.byte_add(offset).cast::<u8>().write_volatile(0) };
-        now_ns().saturating_sub(before_ns)
-    };
-    // SAFETY: the advice changes no contents.
-    unsafe { advise(start, bytes, libc::MADV_HUGEPAGE) }.ok()?;
-    let (first_ns, second_ns) = (access(0), access(bytes / 2));
-    // SAFETY: as before.
-    let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
-    (second_ns * FAULT_TO_ACCESS < first_ns).then_some(first_ns)
+    let before_ns = now_ns();
+    for page in 0..pages {
+        // SAFETY: the caller guarantees that the page may be written.
+        unsafe { start.byte_add(page * page_size()).cast::<u8>().write_volatile(0) };
+    }
+    now_ns().saturating_sub(before_ns)
 }

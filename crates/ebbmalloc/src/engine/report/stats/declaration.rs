@@ -129,11 +129,13 @@ statistics! {
         dug_bytes: Counter Bytes,
         /** System calls that purged `purged_bytes`. */
         purges: Counter Count,
-        /** Backed by huge pages since the start, a part of which may have been purged again. */
-        huge_bytes: Counter Bytes,
+        /// In huge pages that the engine asked for. Parts may have been purged within spans.
+        huge_bytes: Gauge Bytes,
+        /** Huge pages that the engine got since the start. */
+        huge_pages: Counter Count,
         /** Requests for a huge page for which the kernel had none. */
         huge_refusals: Counter Count,
-        /** Time that the kernel took for `huge_bytes`. */
+        /** Time that the kernel took for `huge_pages`. */
         huge_us: Counter Micros,
         /** Blocks above 64 KiB that the program holds. */
         large_blocks: Gauge Count,

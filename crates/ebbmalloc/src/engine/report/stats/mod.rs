@@ -96,7 +96,8 @@ impl<O: Os> Engine<O> {
             let refault_units = retention.refaults.units();
             (pages.counts, pages.limit, retention.limit_bytes, refault_units, pages.huge.totals)
         };
-        stats.huge_bytes = (huge.pages * HUGE_UNITS as usize * UNIT) as u64;
+        stats.huge_bytes = (counts.huge_pages * HUGE_UNITS as usize * UNIT) as u64;
+        stats.huge_pages = huge.pages as u64;
         stats.huge_refusals = huge.refusals as u64;
         stats.huge_us = huge.ns / 1000;
         stats.memory_bytes = memory_bytes as u64;
