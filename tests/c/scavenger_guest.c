@@ -172,6 +172,37 @@ static int ends_with_the_last_thread(void) {
     pthread_exit(NULL);
 }
 
+extern char __libc_single_threaded __attribute__((weak));
+
+static void *wait_at_barrier(void *unused) {
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    return unused;
+}
+
+/* A program whose other thread never allocates has a scavenger too, once much is in use. It is not
+   the last thread. */
+static int serves_the_only_one_that_allocates(void) {
+    enum { MANY = 100 };
+    static void *large[MANY];
+    pthread_t thread;
+    pid_t all[4];
+    if (&__libc_single_threaded == NULL) return 77;
+    CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_at_barrier, NULL) == 0);
+    pthread_barrier_wait(&barrier);
+    for (int i = 0; i < MANY / 4; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
+    work_ms(50);
+    CHECK(threads(all, 4) == 2);
+    for (int i = MANY / 4; i < MANY; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
+    WAIT_UNTIL((work_ms(5), threads(all, 4)) == 3);
+    pthread_barrier_wait(&barrier);
+    CHECK(pthread_join(thread, NULL) == 0);
+    last_thread = (pid_t)syscall(SYS_gettid);
+    CHECK(atexit(at_end) == 0);
+    pthread_exit(NULL);
+}
+
 static volatile pid_t handled_on;
 
 static void handle(int number) {
@@ -364,6 +395,7 @@ int main(void) {
 #define IN_CHILD(part, expected) in_child(#part, part, expected)
     IN_CHILD(alone_at_once, 0);
     IN_CHILD(ends_with_the_last_thread, 42);
+    IN_CHILD(serves_the_only_one_that_allocates, 42);
     IN_CHILD(hears_its_own_signals, 0);
     IN_CHILD(becomes_another_user, 0);
     IN_CHILD(has_the_cpus_of_the_process, 0);

@@ -160,7 +160,7 @@ impl FakeOs {
         Self { watch: Some(OnceLock::new()), ..self }
     }
 
-    /// With huge pages, each of which takes so many nanoseconds.
+    /// With huge pages, each of which takes `ns` nanoseconds.
     pub fn huge_pages_in(self, ns: u64) -> Self {
         Self { huge_page_ns: Some(ns), ..self }
     }

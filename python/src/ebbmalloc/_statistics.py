@@ -79,6 +79,14 @@ class Stats(TypedDict):
     dug_bytes: int
     #: System calls that purged `purged_bytes`.
     purges: int
+    #: In huge pages that the engine asked for. Parts may have been purged within spans.
+    huge_bytes: int
+    #: Huge pages that the engine got since the start.
+    huge_pages: int
+    #: Requests for a huge page for which the kernel had none.
+    huge_refusals: int
+    #: Time that the kernel took for `huge_pages`.
+    huge_us: int
     #: Blocks above 64 KiB that the program holds.
     large_blocks: int
     #: Spans of all size classes.

@@ -19,8 +19,8 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
-    UNMAPPED_RUNS_MAX,
+    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX,
+    SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -157,20 +157,18 @@ impl PageHeap {
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.
     fn take_for_huge_page(&mut self, region: &Region, os: &impl Os) -> Option<UnitIndex> {
-        // A run of this length has room for an aligned one.
-        let padded_units = 2 * HUGE_UNITS - 1;
-        let mut run = self.clean.best_fit(region, padded_units);
-        if run.is_none()
-            && let Some(first) = self.unmapped.best_fit(region, padded_units)
-        {
-            let start = region.align_unit(first, HUGE_UNITS)?;
-            run = Some(self.map_again(region, os, first, start, start + HUGE_UNITS).ok()?);
-        }
         let length = Units::new(HUGE_UNITS)?;
-        if let Some(first) = run {
-            return Some(self.cut(region, os, first, length, HUGE_UNITS)?.first);
+        let mut place = place_of_huge_page(region, &self.clean);
+        if place.is_none()
+            && let Some((run, first)) = place_of_huge_page(region, &self.unmapped)
+        {
+            let run = self.map_again(region, os, run, first, first + HUGE_UNITS).ok()?;
+            place = Some((run, first));
         }
-        self.take_at_frontier(region, os, length, HUGE_UNITS)
+        match place {
+            Some((run, _)) => Some(self.cut(region, os, run, length, HUGE_UNITS)?.first),
+            None => self.take_at_frontier(region, os, length, HUGE_UNITS),
+        }
     }
 
     /// Makes the huge pages resident that lie within clean units, as long as that seems to pay:
@@ -1020,4 +1018,16 @@ impl PageHeap {
         assert_eq!(huge_pages, self.counts.huge_pages, "huge pages");
         counts.in_use
     }
+}
+
+/// A free run in which there is a place for a huge page, and that place: in the shortest run of
+/// that length, if one lies there, as where one was purged; else in one that is sure to have it.
+fn place_of_huge_page(region: &Region, runs: &RunTree) -> Option<(UnitIndex, UnitIndex)> {
+    [HUGE_UNITS, 2 * HUGE_UNITS - 1].into_iter().find_map(|units| {
+        let run = runs.best_fit(region, units)?;
+        // SAFETY: the run is in a tree, so its record is current.
+        let end = run + unsafe { (*region.run(run)).units };
+        let first = region.align_unit(run, HUGE_UNITS)?;
+        (first + HUGE_UNITS <= end).then_some((run, first))
+    })
 }

@@ -2,9 +2,10 @@
 //! program is idle. `engine/scavenge.rs` has its work.
 //!
 //! Threads of the program count as *company* of the scavenger from their first cache miss until
-//! they exit. The first thread of the process does not count. The scavenger starts only while there
-//! is company. The last thread of the company to exit stops it: it rings the scavenger's bell and
-//! joins the thread. So no thread of ours is left when the program's threads have ended
+//! they exit. The first thread of the process does not count, unless the process has had other
+//! threads, none of which has missed a cache, and much is in use. The scavenger starts only while
+//! there is company. The last thread of the company to exit stops it: it rings the scavenger's bell
+//! and joins the thread. So no thread of ours is left when the program's threads have ended
 //! (decisions/0033).
 //!
 //! Protocol, model-checked in `crates/testkit/tests/loom.rs`: a thread that frees memory, under a
@@ -61,6 +62,9 @@ pub struct Scavenger {
     pub(crate) has_first: AtomicBool,
     /// Whether a thread other than the first has started it.
     started_by_other: AtomicBool,
+    /// Whether the first thread counts; and whether another ever did.
+    first_counts: AtomicBool,
+    other_counted: AtomicBool,
     /// The thread's handle: written by the thread that starts it, read by the thread that joins it.
     pub(crate) thread: AtomicUsize,
     /// Without a scavenger: when the next round is due, and when to consider starting one, in ms by
@@ -81,6 +85,8 @@ impl Scavenger {
                 requests: AtomicU8::new(0),
                 has_first: AtomicBool::new(false),
                 started_by_other: AtomicBool::new(false),
+                first_counts: AtomicBool::new(false),
+                other_counted: AtomicBool::new(false),
                 thread: AtomicUsize::new(0),
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
@@ -136,6 +142,31 @@ impl Scavenger {
     /// Counts a thread. It must call [`Scavenger::leave`] when it exits.
     pub fn arrive(&self) {
         self.replace(|state, threads| Some((state, threads + 1)));
+    }
+
+    /// Counts a thread that is not the first. From now on the first does not count.
+    pub(crate) fn arrive_beside_first(&self) {
+        self.other_counted.store(true, Ordering::Relaxed);
+        self.arrive();
+        if self.first_counts.swap(false, Ordering::Relaxed) {
+            self.leave();
+        }
+    }
+
+    /// Whether the first thread may count: it is the only one known to allocate.
+    pub(crate) fn may_count_first(&self) -> bool {
+        !self.first_counts.load(Ordering::Relaxed) && !self.other_counted.load(Ordering::Relaxed)
+    }
+
+    /// Counts the first thread.
+    pub(crate) fn arrive_first(&self) {
+        self.arrive();
+        self.first_counts.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the first thread counted. It does not any more, and must leave.
+    pub(crate) fn take_first(&self) -> bool {
+        self.first_counts.swap(false, Ordering::Relaxed)
     }
 
     /// Uncounts a thread. Returns true if it was the last and the scavenger runs or awaits a join;
@@ -211,6 +242,7 @@ impl Scavenger {
     /// here.
     pub fn end_in_child(&self, words: &ThreadWords) {
         self.come_first(words);
+        self.first_counts.store(false, Ordering::Relaxed);
         self.replace(|state, _| Some((if state == NEVER { NEVER } else { NONE }, 0)));
     }
 

@@ -98,7 +98,7 @@ tunables! {
     HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;
     /// The most time that is saved up for huge pages.
     HUGE_CREDIT_NS_MAX: i64 = 32_000_000, "ns", 37;
-    /// After so many huge pages, the heap grows by small ones once more, to measure these.
+    /// Huge pages between two measurements of small ones.
     HUGE_PAGES_PER_MEASURE: u32 = 32, "pages", 37;
     /// log2 of the most times in a row that no huge page is asked for, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;

@@ -16,7 +16,8 @@ use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
 use crate::engine::tuning::{
     IDLE_ROUND_MS, PURGE_UNITS_MAX, QUIET_CYCLES, ROUND_MS, ROUND_UNITS_MAX, ROUNDS_PER_CYCLE,
-    SCAVENGER_CHECK_MS, SCAVENGER_RETRY_MS, SCAVENGER_UNITS_MIN, WATCH_ROUND_MS, WATCH_ROUNDS_MAX,
+    SCAVENGER_ALONE_UNITS_MIN, SCAVENGER_CHECK_MS, SCAVENGER_RETRY_MS, SCAVENGER_UNITS_MIN,
+    WATCH_ROUND_MS, WATCH_ROUNDS_MAX,
 };
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::{AtomicU64, Ordering};
@@ -56,8 +57,23 @@ impl<O: Os> Engine<O> {
         // First marked as not counted: watching the thread may allocate, and so come here again.
         words.go();
         if self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok() && self.os.watch_thread() {
-            self.scavenger.arrive();
+            self.scavenger.arrive_beside_first();
             words.come();
+        }
+    }
+
+    /// Counts the first thread, if the process has had others, none of which allocates, and much is
+    /// in use. A process that wants to be alone, as for unshare(2), seldom holds that much.
+    fn count_first_thread(&self, words: &ThreadWords) {
+        let Some(hooks) = self.os.hooks() else { return };
+        if words.is_first()
+            && self.scavenger.may_count_first()
+            && self.os.had_threads()
+            && self.pages.lock().counts.in_use >= SCAVENGER_ALONE_UNITS_MIN
+            && self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok()
+            && self.os.watch_thread()
+        {
+            self.scavenger.arrive_first();
         }
     }
 
@@ -76,7 +92,9 @@ impl<O: Os> Engine<O> {
 
     /// Counts the calling thread out, because it exits. The last one stops the scavenger.
     pub(crate) fn uncount_thread(&self) {
-        if self.os.thread_words().go() && self.scavenger.leave() {
+        let words = self.os.thread_words();
+        let first_counted = words.is_first() && self.scavenger.take_first();
+        if (words.go() || first_counted) && self.scavenger.leave() {
             self.stop_scavenger();
         }
     }
@@ -109,6 +127,7 @@ impl<O: Os> Engine<O> {
         if !self.is_worth_watching() {
             return;
         }
+        self.count_first_thread(words);
         if words.is_first() && self.scavenger.replace_thread() {
             // Another thread started it: it has the CPUs and the priority of that one.
             self.stop_scavenger();

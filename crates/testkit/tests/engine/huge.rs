@@ -76,8 +76,7 @@ fn dear_ones_end_until_time_has_passed() {
     fill(&engine, 96 * MIB, 1024);
     let later = engine.os().huge_pages().len() - at_first;
     assert!((10..30).contains(&later), "{later}");
-    let always =
-        Engine::new(os().huge_pages_in(4_000_000).environment("EBB_HUGE", "always"));
+    let always = Engine::new(os().huge_pages_in(4_000_000).environment("EBB_HUGE", "always"));
     fill(&always, 48 * MIB, 1024);
     assert!(always.os().huge_pages().len() >= 15);
 }
@@ -126,8 +125,7 @@ fn new_ones_read_as_zero_and_used_ones_do_not() {
 
 #[test]
 fn a_limit_holds() {
-    let engine =
-        Engine::new(os().huge_pages_in(1).environment("EBB_LIMIT", "25M"));
+    let engine = Engine::new(os().huge_pages_in(1).environment("EBB_LIMIT", "25M"));
     let blocks: Vec<_> =
         std::iter::from_fn(|| Some(engine.alloc(1024)).filter(|block| !block.is_null())).collect();
     assert!(engine.stats().held_bytes <= 25 << 20);

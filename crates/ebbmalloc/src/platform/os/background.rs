@@ -162,6 +162,11 @@ pub(super) fn is_single() -> bool {
     libc_single_threaded() == Some(true)
 }
 
+/// Implements [`super::interface::OsThreads::had_threads`].
+pub(super) fn had_threads() -> bool {
+    libc_single_threaded() == Some(false)
+}
+
 /// The C library's variable that tells of one thread, if it has it.
 fn libc_single_threaded() -> Option<bool> {
     let single = weak!("__libc_single_threaded");

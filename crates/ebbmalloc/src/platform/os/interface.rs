@@ -233,6 +233,11 @@ pub trait OsThreads: Sync {
     /// Whether this process certainly has one thread only.
     fn is_single(&self) -> bool;
 
+    /// Whether the process has, or had, other threads than its first, as far as is known.
+    fn had_threads(&self) -> bool {
+        false
+    }
+
     /// Prepares to watch threads. Each watched thread calls `exit` when it exits, the last time
     /// with true. An error is the reason why threads cannot be watched.
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str>;

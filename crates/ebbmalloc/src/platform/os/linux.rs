@@ -195,6 +195,10 @@ impl<P: Process> OsThreads for LinuxFor<P> {
         background::is_single()
     }
 
+    fn had_threads(&self) -> bool {
+        background::had_threads()
+    }
+
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         threads::prepare(exit)
     }
