@@ -84,7 +84,7 @@ tunables! {
     REFAULT_LEVELS: u32 = 3, "levels", 26;
     /// Divisor: without a scavenger, memory that refaults also stays from purge to purge, up to
     /// memory in use divided by this.
-    REFAULT_SHARE: usize = 2, "of what is in use", 26;
+    REFAULT_SHARE: usize = 4, "of what is in use", 26;
 
     /// The length of a huge page.
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
