@@ -120,6 +120,7 @@ impl PageHeap {
         if units.get() > HUGE_RUN_UNITS_MAX
             || align != Units::ONE
             || resident > self.resident_units_max()
+            || self.retention.spare_units(self.counts.in_use) < HUGE_UNITS as usize
             || self.dirty.best_fit(region, units.get()).is_some()
         {
             return 0;

@@ -72,7 +72,8 @@ choices! {
 choices! {
     /// Whether a thread of the engine returns unused memory to the kernel.
     ScavengerChoice {
-        /// Starts in programs where several threads allocate, once 4 MiB are in use.
+        /// Starts in programs where several threads allocate, once 4 MiB are in use; where there
+        /// are several and one allocates, once 64 MiB are.
         Auto = "auto" | "1",
         /// Never starts: memory returns to the kernel only while the program frees blocks.
         Off = "0" | "off",
@@ -82,13 +83,13 @@ choices! {
 choices! {
     /// Whether memory is backed by huge pages of 2 MiB.
     HugeChoice {
-        /// Where the heap grows, once 16 MiB are in use, and while they cost less time than
-        /// they are likely to save.
+        /// Where the heap grows, once 16 MiB are in use, while they take at most a thirty-second of
+        /// the time more than small pages do.
         Auto = "auto" | "1",
-        /// Where the heap grows, once 16 MiB are in use.
+        /// Where the heap grows, once 16 MiB are in use, whatever they take.
         Always = "always",
         /// Never.
-        Never = "never" | "0",
+        Never = "never" | "0" | "off",
     }
 }
 

@@ -16,8 +16,8 @@ use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
-    DECAY_DIVISOR, DIRTY_UNITS_MAX, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE,
-    RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
+    DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN,
+    RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
 };
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
@@ -152,7 +152,7 @@ impl Retention {
     }
 
     /// The most dirty units near a bound: part of the distance to it.
-    fn spare_units(&self, in_use: usize) -> usize {
+    pub fn spare_units(&self, in_use: usize) -> usize {
         let limit = NonZeroUsize::new(self.limit_bytes / Region::UNIT_COST);
         let bounds = [limit, self.refused_units].into_iter().flatten();
         let spare = bounds.map(|bound| bound.get().saturating_sub(in_use) / SPARE_DIVISOR);
@@ -175,7 +175,7 @@ impl Retention {
         self.grown_units += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;
         let usual = if self.has_scavenger {
-            self.peak_units + slack(self.peak_units) - in_use
+            self.beside_scavenger(counts)
         } else {
             self.dirty_units_max(in_use)
         };
@@ -188,8 +188,7 @@ impl Retention {
         let &PageCounts { in_use, dirty, .. } = counts;
         let kept = self.refaults.units().min(in_use / REFAULT_SHARE);
         let usual = if self.has_scavenger {
-            // Memory that was in use a moment ago may be needed again. If not, it becomes surplus.
-            self.peak_units + slack(self.peak_units) - in_use
+            self.beside_scavenger(counts)
         } else {
             (2 * slack(in_use)).max(kept)
         };
@@ -211,6 +210,13 @@ impl Retention {
         }
         let hard = self.dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / 8)
+    }
+
+    /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed
+    /// again; if not, it becomes surplus. Nor is a huge page broken that is new.
+    fn beside_scavenger(&self, counts: &PageCounts) -> usize {
+        let usual = self.peak_units + slack(self.peak_units) - counts.in_use;
+        if counts.huge_pages > 0 { usual.max(HUGE_UNITS as usize) } else { usual }
     }
 
     /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
@@ -237,4 +243,22 @@ impl Retention {
 /// How much resident memory more or less makes little difference beside `units` units in use.
 fn slack(units: usize) -> usize {
     SMALL_UNITS.max(units / SLACK_DIVISOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_huge_page_stays_whole_beside_a_scavenger() {
+        let in_use = 256;
+        let mut retention =
+            Retention { has_scavenger: true, peak_units: in_use, ..Retention::new() };
+        let mut counts = PageCounts { in_use, dirty: HUGE_UNITS as usize, ..PageCounts::NONE };
+        assert!(retention.after_growth(&counts, HUGE_UNITS).is_some());
+        counts.huge_pages = 1;
+        assert_eq!(retention.after_growth(&counts, HUGE_UNITS), None);
+        counts.dirty += 1;
+        assert!(retention.after_growth(&counts, 1).is_some());
+    }
 }
