@@ -11,7 +11,7 @@ use core::ops::Range;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{
     HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_SKIPS_LOG_MAX,
-    HUGE_TIME_DIVISOR, HUGE_UNITS,
+    HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
 };
 use crate::platform::options::HugeChoice;
 
@@ -101,7 +101,10 @@ impl HugePages {
 
     /// Records the time that a unit of small pages took.
     pub fn record_small(&mut self, ns: u64) {
-        self.small_ns = (ns as i64).saturating_mul(i64::from(HUGE_UNITS)).max(1);
+        // Another thread may have run meanwhile.
+        let most_ns = if self.small_ns > 0 { 2 * self.small_ns } else { SMALL_NS_MAX };
+        let all_ns = (ns as i64).saturating_mul(i64::from(HUGE_UNITS));
+        self.small_ns = all_ns.clamp(1, most_ns.min(SMALL_NS_MAX));
         self.since_small = 0;
     }
 
@@ -109,15 +112,21 @@ impl HugePages {
     pub fn record(&mut self, took_ns: Option<u64>) {
         let Some(ns) = took_ns else {
             self.totals.refusals += 1;
-            self.refusals = (self.refusals + 1).min(HUGE_SKIPS_LOG_MAX);
-            self.skips = (1 << self.refusals) - 1;
-            return;
+            return self.wait();
         };
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
         self.since_small += 1;
-        self.credit_ns -= (ns as i64 - self.small_ns).max(0);
+        let extra_ns = (ns as i64 - self.small_ns).max(0);
+        // The process may have been stopped meanwhile.
+        self.credit_ns = (self.credit_ns - extra_ns).max(-HUGE_CREDIT_NS_MAX);
+    }
+
+    /// Asks less often, after a refusal or where there is no place for a huge page.
+    pub fn wait(&mut self) {
+        self.refusals = (self.refusals + 1).min(HUGE_SKIPS_LOG_MAX);
+        self.skips = (1 << self.refusals) - 1;
     }
 
     /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if

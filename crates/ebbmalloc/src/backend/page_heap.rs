@@ -19,8 +19,8 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX,
-    SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
+    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS,
+    MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -33,6 +33,8 @@ pub(crate) struct Granted {
     pub first: UnitIndex,
     /// The memory reads as zero.
     pub zeroed: bool,
+    /// All of it was purged a moment ago.
+    refaulted: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -86,7 +88,7 @@ impl PageHeap {
         let extended =
             if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
         let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
+            Some((first, grown)) => (Granted { first, zeroed: false, refaulted: false }, grown),
             None => {
                 let granted = self.take(region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours join once they are purged. And free address space
@@ -103,6 +105,10 @@ impl PageHeap {
             }
         };
         self.count_use(units.get());
+        if granted.refaulted {
+            let end = granted.first + units.get();
+            self.back_by_huge_pages(region, os, granted.first..end);
+        }
         self.purge_after_growth(region, os, grown + grown_by_huge_page);
         Some(granted)
     }
@@ -116,20 +122,24 @@ impl PageHeap {
         units: Units,
         align: Units,
     ) -> u32 {
-        let resident = self.counts.in_use + self.counts.dirty + HUGE_UNITS as usize;
+        let PageCounts { in_use, dirty, .. } = self.counts;
+        let dirty = dirty + HUGE_UNITS as usize;
         if units.get() > HUGE_RUN_UNITS_MAX
             || align != Units::ONE
-            || resident > self.resident_units_max()
-            || self.retention.spare_units(self.counts.in_use) < HUGE_UNITS as usize
+            || in_use + dirty > self.resident_units_max()
+            || dirty > self.retention.spare_units(in_use)
             || self.dirty.best_fit(region, units.get()).is_some()
         {
             return 0;
         }
-        let growth = self.huge.next_growth(|| os.now_ms(), self.counts.in_use);
+        let growth = self.huge.next_growth(|| os.now_ms(), in_use);
         if growth == Growth::Little {
             return 0;
         }
-        let Some(first) = self.take_for_huge_page(region, os) else { return 0 };
+        let Some(first) = self.take_for_huge_page(region, os) else {
+            self.huge.wait();
+            return 0;
+        };
         let resident = match growth {
             Growth::Huge if self.back_by_huge_page(region, os, first) => HUGE_UNITS,
             Growth::Measured => self.back_by_small_pages(region, os, first),
@@ -168,15 +178,21 @@ impl PageHeap {
         }
         match place {
             Some((run, _)) => Some(self.cut(region, os, run, length, HUGE_UNITS)?.first),
+            // Much free memory in short runs is filled first: else it would never be used.
+            None if self.counts.clean + self.counts.unmapped > self.clean_units_kept() => None,
             None => self.take_at_frontier(region, os, length, HUGE_UNITS),
         }
     }
 
-    /// Makes the huge pages resident that lie within clean units, as long as that seems to pay:
-    /// memory that was purged a moment ago is needed again.
+    /// Makes the first huge pages resident that lie within units in use that are clean, as long as
+    /// that seems to pay: memory that was purged a moment ago is needed again. Not all, since
+    /// other threads wait.
     fn back_by_huge_pages(&mut self, region: &Region, os: &impl Os, units: Range<UnitIndex>) {
         let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
-        while first.checked_add(HUGE_UNITS).is_some_and(|end| end <= units.end) {
+        for _ in 0..HUGE_PAGES_PER_RUN_MAX {
+            if first.checked_add(HUGE_UNITS).is_none_or(|end| end > units.end) {
+                return;
+            }
             match self.huge.next_growth(|| os.now_ms(), self.counts.in_use) {
                 Growth::Little => return,
                 Growth::Measured => _ = self.back_by_small_pages(region, os, first),
@@ -310,7 +326,6 @@ impl PageHeap {
     pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.clear_note(region, first);
         self.counts.in_use -= units as usize;
-        self.break_huge_pages(region, first..first + units);
         self.retention.refaults.count_purged(os.now_ms(), units);
         if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
             self.insert(region, first, units, State::Unmapped);
@@ -328,6 +343,7 @@ impl PageHeap {
     /// Frees a run whose pages were never touched as far as is known, or were purged since.
     pub fn free_untouched(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.clear_note(region, first);
+        self.break_huge_pages(region, first..first + units);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
         self.unmap_surplus(region, os);
@@ -336,6 +352,7 @@ impl PageHeap {
     /// Frees a run whose pages were purged.
     pub fn free_clean(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
         self.clear_note(region, first);
+        self.break_huge_pages(region, first..first + units);
         self.counts.in_use -= units as usize;
         self.insert(region, first, units, State::Clean);
         self.retention.refaults.count_purged(os.now_ms(), units);
@@ -557,6 +574,7 @@ impl PageHeap {
     /// Records that these units are a mapping of their own to which pages have `moved`, or that
     /// they belong to the region's mapping again.
     pub fn record_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
+        self.break_huge_pages(region, units.clone());
         if !moved && self.mappings == 0 {
             return;
         }
@@ -671,11 +689,15 @@ impl PageHeap {
 
     /// Unmaps clean runs if they exceed their share of the heap.
     fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
-        let resident = self.counts.in_use + self.counts.dirty;
-        let keep = CLEAN_UNITS_KEPT.max(resident / CLEAN_SHARE);
+        let keep = self.clean_units_kept();
         if self.counts.clean > keep {
             self.unmap(region, os, keep / 2);
         }
+    }
+
+    /// How many clean units may stay mapped.
+    fn clean_units_kept(&self) -> usize {
+        CLEAN_UNITS_KEPT.max((self.counts.in_use + self.counts.dirty) / CLEAN_SHARE)
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
@@ -785,9 +807,10 @@ impl PageHeap {
         true
     }
 
-    /// Counts a purge of `units` units in a run in use.
-    pub fn count_purge(&mut self, units: usize) {
-        self.counts.purged += units;
+    /// Counts a purge of `bytes` bytes in these units, which are in use.
+    pub fn count_purge(&mut self, region: &Region, units: Range<UnitIndex>, bytes: usize) {
+        self.break_huge_pages(region, units);
+        self.counts.purged += bytes / UNIT;
         self.counts.purges += 1;
     }
 
@@ -832,7 +855,7 @@ impl PageHeap {
             return self.take(region, os, length, Units::new(align)?);
         }
         let first = self.take_at_frontier(region, os, length, align)?;
-        Some(Granted { first, zeroed: true })
+        Some(Granted { first, zeroed: true, refaulted: false })
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
@@ -889,13 +912,9 @@ impl PageHeap {
             self.insert(region, end, first + run.units - end, run.state);
         }
         let zeroed = run.state == State::Clean;
-        if zeroed {
-            let refaulted = self.retention.refaults.count_refaulted(os.now_ms(), units);
-            if refaulted == units as usize && units > HUGE_UNITS {
-                self.back_by_huge_pages(region, os, start..end);
-            }
-        }
-        Some(Granted { first: start, zeroed })
+        let refaulted =
+            zeroed && self.retention.refaults.count_refaulted(os.now_ms(), units) == units as usize;
+        Some(Granted { first: start, zeroed, refaulted })
     }
 
     /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records

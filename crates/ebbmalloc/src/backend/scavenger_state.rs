@@ -146,9 +146,9 @@ impl Scavenger {
 
     /// Counts a thread that is not the first. From now on the first does not count.
     pub(crate) fn arrive_beside_first(&self) {
-        self.other_counted.store(true, Ordering::Relaxed);
+        self.other_counted.store(true, Ordering::SeqCst);
         self.arrive();
-        if self.first_counts.swap(false, Ordering::Relaxed) {
+        if self.take_first() {
             self.leave();
         }
     }
@@ -158,15 +158,18 @@ impl Scavenger {
         !self.first_counts.load(Ordering::Relaxed) && !self.other_counted.load(Ordering::Relaxed)
     }
 
-    /// Counts the first thread.
-    pub(crate) fn arrive_first(&self) {
+    /// Counts the first thread, once, unless another counts or has counted. Returns true as
+    /// [`Scavenger::leave`] does.
+    pub(crate) fn arrive_first(&self) -> bool {
         self.arrive();
-        self.first_counts.store(true, Ordering::Relaxed);
+        let counted_before = self.first_counts.swap(true, Ordering::SeqCst);
+        let other_counted = self.other_counted.load(Ordering::SeqCst);
+        (counted_before || other_counted && self.take_first()) && self.leave()
     }
 
     /// Whether the first thread counted. It does not any more, and must leave.
     pub(crate) fn take_first(&self) -> bool {
-        self.first_counts.swap(false, Ordering::Relaxed)
+        self.first_counts.swap(false, Ordering::SeqCst)
     }
 
     /// Uncounts a thread. Returns true if it was the last and the scavenger runs or awaits a join;
@@ -242,7 +245,9 @@ impl Scavenger {
     /// here.
     pub fn end_in_child(&self, words: &ThreadWords) {
         self.come_first(words);
+        // The child has one thread, but the memory of its parent, and the C library may not say so.
         self.first_counts.store(false, Ordering::Relaxed);
+        self.other_counted.store(true, Ordering::Relaxed);
         self.replace(|state, _| Some((if state == NEVER { NEVER } else { NONE }, 0)));
     }
 

@@ -93,6 +93,10 @@ tunables! {
     /// Runs up to this length make the heap grow by a huge page: spans, and short large blocks.
     /// Programs may not touch all of a longer block.
     HUGE_RUN_UNITS_MAX: u32 = 8, "units", 37;
+    /// The most huge pages that a long block gets at once, while other threads wait.
+    HUGE_PAGES_PER_RUN_MAX: u32 = 8, "pages", 37;
+    /// The most that 512 small pages are taken to cost.
+    SMALL_NS_MAX: i64 = 10_000_000, "ns", 37;
     /// Divisor: huge pages may take the time that passes divided by this, beyond what small pages
     /// take.
     HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;

@@ -22,7 +22,7 @@ pub(super) fn harden(
     os: &impl Os,
     pages: &Lock<PageHeap>,
     class: SizeClass,
-    Granted { first, zeroed }: Granted,
+    Granted { first, zeroed, .. }: Granted,
     units: u32,
 ) {
     let (start, page) = guard(region, os, first, units);

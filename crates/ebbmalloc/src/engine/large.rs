@@ -1,5 +1,6 @@
 //! Allocates, frees, resizes and moves large blocks: above 64 KiB, each a run of its own.
 
+use core::ops::Range;
 use core::ptr;
 
 use crate::backend::page_heap::Granted;
@@ -100,15 +101,19 @@ impl<O: Os> Engine<O> {
             clear(start.add(before + whole), bytes - before - whole);
             rest
         };
-        self.pages.lock().count_purge(purged_bytes / UNIT);
+        let units = self.units_around(start, bytes);
+        self.pages.lock().count_purge(&self.region, units, purged_bytes);
     }
 
     /// Whether huge pages back all of this memory.
     fn is_in_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
-        let first = self.region.offset(start) / UNIT;
-        let Some(units) = Units::for_bytes(bytes) else { return false };
-        let Some(run) = UnitRange::new(first as UnitIndex, units) else { return false };
-        self.pages.lock().is_huge(&self.region, run.first()..run.end())
+        self.pages.lock().is_huge(&self.region, self.units_around(start, bytes))
+    }
+
+    /// The units in which this memory lies; none if it is not the region's.
+    fn units_around(&self, start: *mut u8, bytes: usize) -> Range<UnitIndex> {
+        let Some(offset) = self.region.committed_offset(start) else { return 0..0 };
+        (offset / UNIT) as UnitIndex..(offset + bytes).div_ceil(UNIT) as UnitIndex
     }
 
     /// Whether a large block of this size and alignment would fit if there were no other block. If

@@ -72,8 +72,9 @@ impl<O: Os> Engine<O> {
             && self.pages.lock().counts.in_use >= SCAVENGER_ALONE_UNITS_MIN
             && self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok()
             && self.os.watch_thread()
+            && self.scavenger.arrive_first()
         {
-            self.scavenger.arrive_first();
+            self.stop_scavenger();
         }
     }
 

@@ -7,8 +7,8 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
 use crate::platform::options::{
-    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, LimitChoice, Options, ScavengerChoice,
-    StatsChoice, TELLING,
+    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options,
+    ScavengerChoice, StatsChoice, TELLING,
 };
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -69,7 +69,10 @@ impl<O: Os> Engine<O> {
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
             self.pages.lock().retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
-            self.pages.lock().huge.set_up(setup.options.huge, self.os.now_ms());
+            // Guard pages would break huge ones.
+            let hardened = setup.options.harden != HardenChoice::Off;
+            let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
+            self.pages.lock().huge.set_up(huge, self.os.now_ms());
             self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {

@@ -25,7 +25,7 @@ impl<O: Os> Engine<O> {
             });
         }
         match granted {
-            Some(Granted { first, zeroed }) if self.hardening() => {
+            Some(Granted { first, zeroed, .. }) if self.hardening() => {
                 Some(self.add_hardened(first, zeroed, limit))
             }
             Some(Granted { first, .. }) => Some(self.heaps.lock().add(&self.region, first, limit)),

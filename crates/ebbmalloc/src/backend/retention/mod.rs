@@ -213,10 +213,10 @@ impl Retention {
     }
 
     /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed
-    /// again; if not, it becomes surplus. Nor is a huge page broken that is new.
+    /// again; if not, it becomes surplus. A new huge page stays besides.
     fn beside_scavenger(&self, counts: &PageCounts) -> usize {
         let usual = self.peak_units + slack(self.peak_units) - counts.in_use;
-        if counts.huge_pages > 0 { usual.max(HUGE_UNITS as usize) } else { usual }
+        usual + if counts.huge_pages > 0 { HUGE_UNITS as usize } else { 0 }
     }
 
     /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
@@ -258,7 +258,7 @@ mod tests {
         assert!(retention.after_growth(&counts, HUGE_UNITS).is_some());
         counts.huge_pages = 1;
         assert_eq!(retention.after_growth(&counts, HUGE_UNITS), None);
-        counts.dirty += 1;
+        counts.dirty += slack(in_use) + 1;
         assert!(retention.after_growth(&counts, 1).is_some());
     }
 }

@@ -159,16 +159,20 @@ pub(super) fn populate(start: *mut c_void, bytes: usize) {
 /// # Safety
 /// The range is committed, reads as zero, and no code uses it.
 pub(super) unsafe fn back_by_huge_page(start: *mut c_void, bytes: usize) -> Option<u64> {
-    /// A fault that takes this many times as long as the next access is one of a huge page.
+    /// A fault of a huge page takes this many times as long as the next access.
     const FAULT_TO_ACCESS: u64 = 16;
+    /// A fault of a small page takes more than this many times as long as an access.
+    const SMALL_FAULT_TO_ACCESS: u64 = 8;
     // SAFETY: the advice changes no contents.
     unsafe { advise(start, bytes, libc::MADV_HUGEPAGE) }.ok()?;
     // SAFETY: both lie in the range, which the caller guarantees is committed and holds zeros.
-    let (first_ns, second_ns) =
-        unsafe { (ns_to_touch(start, 1), ns_to_touch(start.byte_add(bytes / 2), 1)) };
+    let [first_ns, second_ns, third_ns] =
+        [0, bytes / 2, bytes / 2].map(|at| unsafe { ns_to_touch(start.byte_add(at), 1) });
     // SAFETY: as before.
     let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
-    (second_ns * FAULT_TO_ACCESS < first_ns).then_some(first_ns)
+    let is_huge =
+        second_ns * FAULT_TO_ACCESS < first_ns && second_ns <= third_ns * SMALL_FAULT_TO_ACCESS;
+    is_huge.then_some(first_ns)
 }
 
 /// Implements [`super::interface::OsMemory::back_by_small_pages`].

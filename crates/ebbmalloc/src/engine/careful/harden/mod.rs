@@ -47,7 +47,7 @@ impl<O: Os> Engine<O> {
             let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
             Some((granted, count))
         };
-        let (Granted { first, zeroed }, count) = alloc(heaps_max).or_else(|| alloc(1))?;
+        let (Granted { first, zeroed, .. }, count) = alloc(heaps_max).or_else(|| alloc(1))?;
         for nth in 0..count {
             self.add_hardened(first + nth * units, zeroed, usize::MAX);
         }
