@@ -31,8 +31,19 @@ pub struct Conditions {
     pub allocators: Vec<Described>,
     /// Cases in the order of the tables.
     pub cases: Vec<DescribedCase>,
-    /// Peers and groups that could not be had, and why.
+    /// Peers, groups and drawn programs that could not be had, and why.
     pub missing: Vec<String>,
+    /// The draws of the group `drawn`: one, or more in a run that was resumed with another.
+    #[serde(default)]
+    pub draws: Vec<Drawn>,
+}
+
+/// A draw, which `--draw` and `--seed` repeat.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq)]
+pub struct Drawn {
+    pub count: usize,
+    pub seed: u64,
+    pub cases: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize, Clone)]
@@ -81,6 +92,9 @@ impl Conditions {
         let known = |name: &str| self.cases.iter().any(|other| other.name == name);
         let others: Vec<_> = earlier.cases.into_iter().filter(|case| !known(&case.name)).collect();
         self.cases.extend(others);
+        let others: Vec<_> =
+            earlier.draws.into_iter().filter(|d| !self.draws.contains(d)).collect();
+        self.draws.splice(0..0, others);
         Ok(())
     }
 

@@ -1,11 +1,14 @@
 //! Sets up workloads: packages, builds, downloads, and a directory for their input.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use allocators::Peer;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
+
+use crate::workloads::drawn::Draw;
 
 pub struct Kit {
     /// Directory for what workloads build, download and generate; kept between runs.
@@ -18,12 +21,16 @@ pub struct Kit {
     pub cpus: u32,
     /// Names of the allocators of the run, for programs that build them in.
     pub allocators: Vec<&'static str>,
+    /// Which programs of the group `drawn` take part.
+    pub draw: Draw,
     /// Nothing is installed, built or run: the cases are only listed.
-    only_listing: bool,
+    pub only_listing: bool,
+    /// Cases that cannot be had while the rest of their group can, and why.
+    missing: RefCell<Vec<String>>,
 }
 
 impl Kit {
-    pub fn new(out: &Path, library: &Path, peers: &[&'static Peer]) -> Result<Self> {
+    pub fn new(out: &Path, library: &Path, peers: &[&'static Peer], draw: Draw) -> Result<Self> {
         let work = out.join("work");
         fs::create_dir_all(&work).with_context(|| work.display().to_string())?;
         let allocators = peers.iter().map(|peer| peer.name).chain(["ebbmalloc"]).collect();
@@ -34,20 +41,36 @@ impl Kit {
             repository: repository(),
             cpus: cpus()?,
             allocators,
+            draw,
             only_listing: false,
+            missing: RefCell::default(),
         })
     }
 
     /// For cases that are listed and never run: sets nothing up.
-    pub fn for_listing() -> Result<Self> {
+    pub fn for_listing(draw: Draw) -> Result<Self> {
         Ok(Self {
             work: PathBuf::new(),
             library: PathBuf::new(),
             repository: repository(),
             cpus: cpus()?,
             allocators: Vec::new(),
+            draw,
             only_listing: true,
+            missing: RefCell::default(),
         })
+    }
+
+    /// Notes a case, group or peer that cannot be had. The run goes on; the report names it.
+    pub fn note_missing(&self, name: &str, error: &Error) {
+        let text = format!("{name} is missing: {error:#}");
+        eprintln!("{text}");
+        self.missing.borrow_mut().push(text);
+    }
+
+    /// Takes what was noted as missing.
+    pub fn take_missing(&self) -> Vec<String> {
+        self.missing.take()
     }
 
     /// Returns the path of a file or directory of the benchmarks' workspace.

@@ -48,8 +48,9 @@ impl Plan {
             }
             match (group.cases)(kit) {
                 Ok(all) => cases.extend(all),
-                Err(error) => note(&mut missing, group.name, &error),
+                Err(error) => kit.note_missing(group.name, &error),
             }
+            missing.extend(kit.take_missing());
         }
         if missing.is_empty() {
             for part in only {
@@ -81,7 +82,7 @@ impl Plan {
         for peer in peers {
             match peer.set_up() {
                 Ok(ready) => self.allocators.push(peer_of(ready)),
-                Err(error) => note(&mut self.missing, peer.name, &error),
+                Err(error) => kit.note_missing(peer.name, &error),
             }
         }
         for (name, origin) in self.cases.iter().flat_map(|case| &case.guests) {
@@ -103,10 +104,11 @@ impl Plan {
                 let allocator = ours(Kind::OurMode, Some((mode, "EBB_MODE", mode)));
                 match conditions::has_mode(&allocator, mode) {
                     Ok(()) => self.allocators.push(allocator),
-                    Err(error) => note(&mut self.missing, &allocator.name, &error),
+                    Err(error) => kit.note_missing(&allocator.name, &error),
                 }
             }
         }
+        self.missing.extend(kit.take_missing());
         self.allocators.extend(careful.iter().map(|&way| ours(Kind::OurCare, Some(way))));
         self.allocators.extend(before.map(|library| Allocator {
             name: "before".into(),
@@ -127,12 +129,6 @@ impl Plan {
         };
         self.allocators.iter().filter(takes_part).collect()
     }
-}
-
-fn note(missing: &mut Vec<String>, name: &str, error: &anyhow::Error) {
-    let text = format!("{name} is missing: {error:#}");
-    eprintln!("{text}");
-    missing.push(text);
 }
 
 fn peer_of(ready: Ready) -> Allocator {

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use allocators::{Peer, machine, turns};
 use anyhow::{Context, Result, bail, ensure};
@@ -11,13 +12,14 @@ use ebb::interrupt;
 use ebb::perf::Perf;
 
 use crate::bench::Bench;
-use crate::case::{Allocator, Case, Kind};
-use crate::conditions::{self, Conditions, Described, DescribedCase};
+use crate::case::{Allocator, Case, Kind, group_of};
+use crate::conditions::{self, Conditions, Described, DescribedCase, Drawn};
 use crate::kit::Kit;
 use crate::plan::{CARES, Plan, Way};
 use crate::progress::Progress;
 use crate::report;
 use crate::results::{Failure, Results};
+use crate::workloads::drawn::{self, Draw};
 
 // The last value of an option counts: `cargo xtask bench` gives `--library` and `--out` first.
 #[derive(clap::Args)]
@@ -36,6 +38,12 @@ pub struct Options {
     /// `python,threads/larson`
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     only: Vec<String>,
+    /// Also measure N programs that are drawn by lot: the group `drawn`
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    draw: usize,
+    /// Repeats a draw [default: from the time; with --resume that of the interrupted run]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// Only these peers (comma-separated; default: all)
     #[arg(long, value_delimiter = ',', value_parser = allocators::parse, value_name = "NAMES")]
     peers: Vec<&'static Peer>,
@@ -73,7 +81,8 @@ fn way(name: &str) -> Result<Way> {
 
 pub fn run(options: &Options) -> Result<()> {
     if options.list {
-        let plan = Plan::of_cases(&Kit::for_listing()?, &options.only, options.quick)?;
+        let kit = Kit::for_listing(draw(options)?)?;
+        let plan = Plan::of_cases(&kit, &options.only, options.quick)?;
         for case in &plan.cases {
             println!("{:32} {}", case.name, case.about);
         }
@@ -83,12 +92,12 @@ pub fn run(options: &Options) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("--out {}", out.display()))?;
     let _lock = lock(out)?;
     let peers = allocators::select(&options.peers);
-    let kit = Kit::new(out, &keep("library", &options.library, out)?, &peers)?;
+    let kit = Kit::new(out, &keep("library", &options.library, out)?, &peers, draw(options)?)?;
     let before = options.before.as_ref().map(|file| keep("before", file, out)).transpose()?;
     let mut plan = Plan::of_cases(&kit, &options.only, options.quick)?;
     plan.set_up_allocators(&kit, &peers, &options.careful, before.as_deref());
     let rounds = options.repeat.unwrap_or(if options.quick { 1 } else { 5 });
-    let mut conditions = conditions(&plan, &kit.library, rounds, options.quick)?;
+    let mut conditions = conditions(&plan, &kit, rounds, options.quick)?;
     conditions.build_before = before.as_deref().map(conditions::fingerprint).transpose()?;
     if options.resume {
         conditions.continue_from(Conditions::read(out)?)?;
@@ -173,7 +182,26 @@ fn keep(option: &str, library: &Path, out: &Path) -> Result<PathBuf> {
     Ok(kept)
 }
 
-fn conditions(plan: &Plan, library: &Path, rounds: u32, quick: bool) -> Result<Conditions> {
+/// The draw that the options ask for. Its seed is printed, so that a run can be repeated.
+fn draw(options: &Options) -> Result<Draw> {
+    let (count, only) = (options.draw, options.only.clone());
+    let earlier = || {
+        let run = Conditions::read(&options.out).ok().filter(|_| options.resume && !options.list);
+        Some(run?.draws.last()?.seed)
+    };
+    let now =
+        || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map(|time| time.as_secs());
+    let seed = match options.seed.or_else(earlier) {
+        Some(seed) => seed,
+        None => now()?,
+    };
+    if count > 0 {
+        eprintln!("drawing {count} programs; --seed {seed} draws the same again");
+    }
+    Ok(Draw { count, seed, only })
+}
+
+fn conditions(plan: &Plan, kit: &Kit, rounds: u32, quick: bool) -> Result<Conditions> {
     let ours = plan.allocators.iter().find(|allocator| allocator.kind == Kind::Ours);
     let described = |allocator: &Allocator| Described {
         name: allocator.name.clone(),
@@ -185,18 +213,28 @@ fn conditions(plan: &Plan, library: &Path, rounds: u32, quick: bool) -> Result<C
         about: case.about.clone(),
         threads: case.threads.clone(),
     };
+    let drawn = plan.cases.iter().map(|case| case.name.clone());
+    let drawn = Drawn {
+        count: kit.draw.count,
+        seed: kit.draw.seed,
+        cases: drawn.filter(|name| group_of(name) == drawn::GROUP).collect(),
+    };
     Ok(Conditions {
         machine: machine::describe(),
         load_before: machine::load(),
         load_after: String::new(),
         rounds,
         quick,
-        library: conditions::fingerprint(library)?,
+        library: conditions::fingerprint(&kit.library)?,
         build_before: None,
         tuning: conditions::tuning(),
         mode: ours.map(conditions::mode).unwrap_or_default(),
         allocators: plan.allocators.iter().map(described).collect(),
         cases: plan.cases.iter().map(case).collect(),
         missing: plan.missing.clone(),
+        draws: Some(drawn)
+            .filter(|drawn| kit.draw.count > 0 && !drawn.cases.is_empty())
+            .into_iter()
+            .collect(),
     })
 }

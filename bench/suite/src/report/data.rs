@@ -238,6 +238,7 @@ pub mod tests {
             allocators,
             cases,
             missing: Vec::new(),
+            draws: Vec::new(),
         };
         Data::new(conditions, records, Vec::new())
     }

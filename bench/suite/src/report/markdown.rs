@@ -11,6 +11,7 @@ use super::means::Compared;
 use super::picture::Pictures;
 use super::table::{self, Row, Standing};
 use crate::case::{END, PEAK, TIME};
+use crate::conditions::Drawn;
 
 /// A case counts as lost where the allocator under test needs more than that of the best peer.
 const LOSS: f64 = 1.10;
@@ -224,6 +225,10 @@ fn conditions(data: &Data) -> String {
     ];
     lines.extend(conditions.build_before.iter().map(|build| format!("before: {build}")));
     lines.extend(conditions.tuning.iter().map(|set| format!("in the environment: {set}")));
+    lines.extend(conditions.draws.iter().map(|draw| {
+        let Drawn { count, seed, cases } = draw;
+        format!("drawn by `--draw {count} --seed {seed}`: {}", cases.join(", "))
+    }));
     lines.extend(conditions.allocators.iter().map(|a| format!("{}: {}", a.name, a.origin)));
     list(lines)
 }

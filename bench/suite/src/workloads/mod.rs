@@ -3,6 +3,7 @@
 mod basic;
 mod built_in;
 mod compile;
+pub mod drawn;
 mod idle;
 mod python;
 mod redis;
@@ -51,6 +52,11 @@ pub const GROUPS: &[Group] = &[
         cases: threads::cases,
     },
     Group { name: "idle", about: "memory during a load, and while idle after", cases: idle::cases },
+    Group {
+        name: drawn::GROUP,
+        about: "programs drawn by lot (--draw N), or asked for (--only drawn/NAME)",
+        cases: drawn::cases,
+    },
 ];
 
 /// Lists the groups with their meaning, for `--help`.
