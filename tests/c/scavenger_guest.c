@@ -13,11 +13,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { BLOCKS = 16 << 10, BLOCK = 1000, PATIENCE_MS = 20000, MOMENT_MS = 2000, STACK = 1 << 20 };
 
@@ -182,7 +184,7 @@ static void *wait_at_barrier(void *unused) {
 
 /* A program whose other thread never allocates has a scavenger too, once much is in use. It is not
    the last thread. */
-static int serves_the_only_one_that_allocates(void) {
+static int allocate_beside_a_waiting_thread(void) {
     enum { MANY = 100 };
     static void *large[MANY];
     pthread_t thread;
@@ -201,6 +203,11 @@ static int serves_the_only_one_that_allocates(void) {
     last_thread = (pid_t)syscall(SYS_gettid);
     CHECK(atexit(at_end) == 0);
     pthread_exit(NULL);
+}
+
+/* Forked children have none, until other threads of theirs allocate. */
+static int serves_the_only_one_that_allocates(void) {
+    return execl("/proc/self/exe", "scavenger_guest", "alone", NULL);
 }
 
 static volatile pid_t handled_on;
@@ -391,7 +398,9 @@ static void in_child(const char *name, int (*part)(void), int expected) {
     }
 }
 
-int main(void) {
+int main(int arguments, char **argument) {
+    if (arguments > 1 && strcmp(argument[1], "alone") == 0)
+        return allocate_beside_a_waiting_thread();
 #define IN_CHILD(part, expected) in_child(#part, part, expected)
     IN_CHILD(alone_at_once, 0);
     IN_CHILD(ends_with_the_last_thread, 42);

@@ -54,10 +54,10 @@ pub(crate) struct HugeTotals {
 }
 
 impl HugePages {
-    /// None, and none wanted.
+    /// None yet. All zero bytes, as are all initial values of an engine, so that files hold none.
     pub const fn new() -> Self {
         Self {
-            choice: HugeChoice::Never,
+            choice: HugeChoice::Auto,
             credit_ns: 0,
             earned_ms: 0,
             small_ns: 0,
