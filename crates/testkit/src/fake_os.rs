@@ -401,6 +401,12 @@ impl State {
         self.reservations.iter().map(of).sum()
     }
 
+    /// Panics unless the whole range is committed. `done` says what was done to it.
+    fn assert_committed(&mut self, page: usize, start: *mut u8, bytes: usize, done: &str) {
+        let (reservation, pages) = self.pages_of(page, start, bytes);
+        assert!(reservation.committed[pages].iter().all(|&c| c), "{done} what is not committed");
+    }
+
     /// The reservation of a range, and the range's pages in it.
     fn pages_of(
         &mut self,
@@ -522,8 +528,7 @@ impl OsMemory for FakeOs {
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         let refused = self.faults.refuses();
         let mut state = self.state();
-        let (reservation, pages) = state.pages_of(self.page, start, bytes);
-        assert!(reservation.committed[pages].iter().all(|&c| c), "purged what is not committed");
+        state.assert_committed(self.page, start, bytes, "purged");
         // SAFETY: the caller guarantees that nothing uses the contents any more.
         unsafe { self.clear(start, bytes, refused.then_some(SPOILT)) };
         self.purges.fetch_add(!refused as usize, Ordering::Relaxed);
@@ -548,20 +553,14 @@ impl OsMemory for FakeOs {
     }
 
     fn populate(&self, start: *mut u8, bytes: usize) {
-        let mut state = self.state();
-        let (reservation, pages) = state.pages_of(self.page, start, bytes);
-        assert!(reservation.committed[pages].iter().all(|&c| c), "populated what is not committed");
-        drop(state);
+        self.state().assert_committed(self.page, start, bytes, "populated");
         self.populated.fetch_add(bytes, Ordering::Relaxed);
         self.while_populating.inspect(|call| call());
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
         assert!(start.addr().is_multiple_of(bytes), "no place for a huge page");
-        let mut state = self.state();
-        let (reservation, pages) = state.pages_of(self.page, start, bytes);
-        assert!(reservation.committed[pages].iter().all(|&c| c), "backed what is not committed");
-        drop(state);
+        self.state().assert_committed(self.page, start, bytes, "backed");
         // SAFETY: the caller guarantees that the range is committed and not in use.
         let is_clean = is_zero(unsafe { slice::from_raw_parts(start, bytes) });
         assert!(is_clean || self.watch.is_some(), "backed what was used");
@@ -583,9 +582,7 @@ impl OsMemory for FakeOs {
         let nth = self.moves.fetch_add(1, Ordering::Relaxed) + 1;
         let mut state = self.state();
         for (start, length) in [(from, bytes), (to, room)] {
-            let (reservation, pages) = state.pages_of(self.page, start, length);
-            let all = &reservation.committed[pages];
-            assert!(all.iter().all(|&c| c), "moved what is not committed");
+            state.assert_committed(self.page, start, length, "moved");
         }
         // SAFETY: both ranges are committed, and the caller owns them. It is checked that they are
         // disjoint.

@@ -32,19 +32,19 @@ pub(crate) struct HugePages {
     pub totals: HugeTotals,
 }
 
-/// How the heap should grow.
+/// By what the heap should grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Growth {
-    /// By what is needed.
-    Little,
-    /// By a unit of small pages, whose time is to be measured.
-    Measured,
-    /// By a huge page, whose time is to be measured.
-    Huge,
+pub(crate) enum GrowBy {
+    /// What is needed.
+    Need,
+    /// A unit of small pages, whose time is to be measured.
+    MeasuredUnit,
+    /// A huge page, whose time is to be measured.
+    HugePage,
 }
 
 /// What huge pages were asked for since the start.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct HugeTotals {
     pub pages: usize,
     /// Requests after which small pages were found.
@@ -73,17 +73,22 @@ impl HugePages {
         (self.choice, self.earned_ms) = (choice, now_ms);
     }
 
-    /// How the heap should grow, with `in_use` units in use.
-    pub fn next_growth(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> Growth {
-        if self.choice == HugeChoice::Never || in_use < HUGE_IN_USE_UNITS_MIN {
-            return Growth::Little;
+    /// Whether the heap may have huge pages, with `in_use` units in use.
+    pub fn are_wanted(&self, in_use: usize) -> bool {
+        self.choice != HugeChoice::Never && in_use >= HUGE_IN_USE_UNITS_MIN
+    }
+
+    /// By what the heap should grow, with `in_use` units in use.
+    pub fn next_growth(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> GrowBy {
+        if !self.are_wanted(in_use) {
+            return GrowBy::Need;
         }
         if self.skips > 0 {
             self.skips -= 1;
-            return Growth::Little;
+            return GrowBy::Need;
         }
         if self.choice == HugeChoice::Always {
-            return Growth::Huge;
+            return GrowBy::HugePage;
         }
         let now_ms = now_ms();
         let earned_ms = now_ms.saturating_sub(self.earned_ms) as i64;
@@ -91,11 +96,11 @@ impl HugePages {
         let credit_ns = self.credit_ns + earned_ms * 1_000_000 / HUGE_TIME_DIVISOR;
         self.credit_ns = credit_ns.min(HUGE_CREDIT_NS_MAX);
         if self.credit_ns < 0 {
-            Growth::Little
+            GrowBy::Need
         } else if self.small_ns == 0 || self.since_small >= HUGE_PAGES_PER_MEASURE {
-            Growth::Measured
+            GrowBy::MeasuredUnit
         } else {
-            Growth::Huge
+            GrowBy::HugePage
         }
     }
 
@@ -165,9 +170,9 @@ mod tests {
     /// Lets the heap grow once. True if by a huge page, which takes `ns`.
     fn grow(huge: &mut HugePages, now_ms: u64, ns: u64) -> bool {
         match huge.next_growth(|| now_ms, ENOUGH) {
-            Growth::Little => return false,
-            Growth::Measured => huge.record_small(SMALL_NS / u64::from(HUGE_UNITS)),
-            Growth::Huge => huge.record(Some(ns)),
+            GrowBy::Need => return false,
+            GrowBy::MeasuredUnit => huge.record_small(SMALL_NS / u64::from(HUGE_UNITS)),
+            GrowBy::HugePage => huge.record(Some(ns)),
         }
         true
     }
@@ -183,7 +188,7 @@ mod tests {
     #[test]
     fn small_heaps_and_those_that_want_none_have_none() {
         for choice in [HugeChoice::Auto, HugeChoice::Always] {
-            assert_eq!(pages(choice).next_growth(|| 0, ENOUGH - 1), Growth::Little);
+            assert_eq!(pages(choice).next_growth(|| 0, ENOUGH - 1), GrowBy::Need);
         }
         assert_eq!(had(HugeChoice::Never, 1), 0);
     }
@@ -217,7 +222,7 @@ mod tests {
         let mut huge = pages(HugeChoice::Always);
         let mut asked = 0;
         for _ in 0..10_000 {
-            if huge.next_growth(|| 0, ENOUGH) == Growth::Huge {
+            if huge.next_growth(|| 0, ENOUGH) == GrowBy::HugePage {
                 huge.record(None);
                 asked += 1;
             }

@@ -12,7 +12,7 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{Growth, HugePages};
+use crate::backend::huge_pages::{GrowBy, HugePages};
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
@@ -124,7 +124,8 @@ impl PageHeap {
     ) -> u32 {
         let PageCounts { in_use, dirty, .. } = self.counts;
         let dirty = dirty + HUGE_UNITS as usize;
-        if units.get() > HUGE_RUN_UNITS_MAX
+        if !self.huge.are_wanted(in_use)
+            || units.get() > HUGE_RUN_UNITS_MAX
             || align != Units::ONE
             || in_use + dirty > self.resident_units_max()
             || dirty > self.retention.spare_units(in_use)
@@ -132,17 +133,20 @@ impl PageHeap {
         {
             return 0;
         }
-        let growth = self.huge.next_growth(|| os.now_ms(), in_use);
-        if growth == Growth::Little {
+        let grow_by = self.huge.next_growth(|| os.now_ms(), in_use);
+        if grow_by == GrowBy::Need {
             return 0;
         }
         let Some(first) = self.take_for_huge_page(region, os) else {
             self.huge.wait();
             return 0;
         };
-        let resident = match growth {
-            Growth::Huge if self.back_by_huge_page(region, os, first) => HUGE_UNITS,
-            Growth::Measured => self.back_by_small_pages(region, os, first),
+        let resident = match grow_by {
+            GrowBy::HugePage if self.back_by_huge_page(region, os, first) => HUGE_UNITS,
+            GrowBy::MeasuredUnit => {
+                self.back_by_small_pages(region, os, first);
+                1
+            }
             _ => 0,
         };
         let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
@@ -158,30 +162,29 @@ impl PageHeap {
         resident
     }
 
-    /// Backs the first of these clean units by small pages. Returns how many units became resident.
-    fn back_by_small_pages(&mut self, region: &Region, os: &impl Os, first: UnitIndex) -> u32 {
+    /// Backs a clean unit by small pages, and measures that.
+    fn back_by_small_pages(&mut self, region: &Region, os: &impl Os, first: UnitIndex) {
         // SAFETY: the unit is committed and clean, and no thread uses it.
         let took_ns = unsafe { os.back_by_small_pages(region.address(first), UNIT) };
         self.huge.record_small(took_ns);
-        1
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.
     fn take_for_huge_page(&mut self, region: &Region, os: &impl Os) -> Option<UnitIndex> {
         let length = Units::new(HUGE_UNITS)?;
-        let mut place = place_of_huge_page(region, &self.clean);
-        if place.is_none()
-            && let Some((run, first)) = place_of_huge_page(region, &self.unmapped)
-        {
+        if let Some(run) = run_with_place(region, &self.clean) {
+            return Some(self.cut(region, os, run, length, HUGE_UNITS)?.first);
+        }
+        if let Some(run) = run_with_place(region, &self.unmapped) {
+            let first = region.align_unit(run, HUGE_UNITS)?;
             let run = self.map_again(region, os, run, first, first + HUGE_UNITS).ok()?;
-            place = Some((run, first));
+            return Some(self.cut(region, os, run, length, HUGE_UNITS)?.first);
         }
-        match place {
-            Some((run, _)) => Some(self.cut(region, os, run, length, HUGE_UNITS)?.first),
-            // Much free memory in short runs is filled first: else it would never be used.
-            None if self.counts.clean + self.counts.unmapped > self.clean_units_kept() => None,
-            None => self.take_at_frontier(region, os, length, HUGE_UNITS),
+        // Much free memory in short runs is filled first: else it would never be used.
+        if self.counts.clean + self.counts.unmapped > self.clean_units_kept() {
+            return None;
         }
+        self.take_at_frontier(region, os, length, HUGE_UNITS)
     }
 
     /// Makes the first huge pages resident that lie within units in use that are clean, as long as
@@ -194,9 +197,9 @@ impl PageHeap {
                 return;
             }
             match self.huge.next_growth(|| os.now_ms(), self.counts.in_use) {
-                Growth::Little => return,
-                Growth::Measured => _ = self.back_by_small_pages(region, os, first),
-                Growth::Huge => _ = self.back_by_huge_page(region, os, first),
+                GrowBy::Need => return,
+                GrowBy::MeasuredUnit => self.back_by_small_pages(region, os, first),
+                GrowBy::HugePage => _ = self.back_by_huge_page(region, os, first),
             }
             first += HUGE_UNITS;
         }
@@ -649,17 +652,9 @@ impl PageHeap {
                 break;
             };
             let excess = (self.counts.dirty - keep).min(units as usize) as u32;
-            let end = first + units;
-            let range = self.huge.part_to_purge(region, first..end, excess);
+            let range = self.huge.part_to_purge(region, first..first + units, excess);
             let (start, excess) = (range.start, range.end - range.start);
-            self.remove(region, first);
-            self.mark_in_use(region, start, excess);
-            if start > first {
-                self.insert(region, first, start - first, State::Dirty);
-            }
-            if end > range.end {
-                self.insert(region, range.end, end - range.end, State::Dirty);
-            }
+            self.carve(region, first, range.clone());
             // Where pages have moved, unmap instead of purging. So the number of such mappings
             // follows the number of live blocks.
             // SAFETY: the run is free and out of the trees, so no thread uses it.
@@ -714,11 +709,7 @@ impl PageHeap {
                 break;
             }
             let start = first + (units - excess);
-            self.remove(region, first);
-            self.mark_in_use(region, start, excess);
-            if excess < units {
-                self.insert(region, first, units - excess, State::Clean);
-            }
+            self.carve(region, first, start..start + excess);
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unsafe { region.unmap(os, start, excess) } {
                 // SAFETY: as before. The contents are unspecified now.
@@ -746,14 +737,7 @@ impl PageHeap {
         // SAFETY: the run is in a tree, so its record is current.
         let run_end = first + unsafe { (*region.run(first)).units };
         let end = end.max(start + UNMAP_UNITS_MIN).min(run_end);
-        self.remove(region, first);
-        self.mark_in_use(region, start, end - start);
-        if start > first {
-            self.insert(region, first, start - first, State::Unmapped);
-        }
-        if run_end > end {
-            self.insert(region, end, run_end - end, State::Unmapped);
-        }
+        self.carve(region, first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*region.run(start - 1)).state };
         let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
@@ -903,18 +887,27 @@ impl PageHeap {
         let run = unsafe { *region.run(first) };
         let start = region.align_unit(first, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
-        self.remove(region, first);
-        self.mark_in_use(region, start, units);
-        if start > first {
-            self.insert(region, first, start - first, run.state);
-        }
-        if first + run.units > end {
-            self.insert(region, end, first + run.units - end, run.state);
-        }
+        self.carve(region, first, start..end);
         let zeroed = run.state == State::Clean;
         let refaulted =
             zeroed && self.retention.refaults.count_refaulted(os.now_ms(), units) == units as usize;
         Some(Granted { first: start, zeroed, refaulted })
+    }
+
+    /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
+    /// behind it stays free.
+    fn carve(&mut self, region: &Region, first: UnitIndex, part: Range<UnitIndex>) {
+        // SAFETY: the run is in a tree, so its record is current.
+        let Run { state, units, .. } = unsafe { *region.run(first) };
+        let end = first + units;
+        self.remove(region, first);
+        self.mark_in_use(region, part.start, part.end - part.start);
+        if first < part.start {
+            self.insert(region, first, part.start - first, state);
+        }
+        if part.end < end {
+            self.insert(region, part.end, end - part.end, state);
+        }
     }
 
     /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
@@ -1040,14 +1033,14 @@ impl PageHeap {
     }
 }
 
-/// A free run in which there is a place for a huge page, and that place: in the shortest run of
-/// that length, if one lies there, as where one was purged; else in one that is sure to have it.
-fn place_of_huge_page(region: &Region, runs: &RunTree) -> Option<(UnitIndex, UnitIndex)> {
+/// A free run in which there is a place for a huge page: the shortest run of that length, if it has
+/// one, as where a huge page was purged; else one that is sure to have it.
+fn run_with_place(region: &Region, runs: &RunTree) -> Option<UnitIndex> {
     [HUGE_UNITS, 2 * HUGE_UNITS - 1].into_iter().find_map(|units| {
         let run = runs.best_fit(region, units)?;
         // SAFETY: the run is in a tree, so its record is current.
         let end = run + unsafe { (*region.run(run)).units };
         let first = region.align_unit(run, HUGE_UNITS)?;
-        (first + HUGE_UNITS <= end).then_some((run, first))
+        (first + HUGE_UNITS <= end).then_some(run)
     })
 }

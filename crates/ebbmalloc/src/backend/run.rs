@@ -115,7 +115,6 @@ impl Marks {
     const MOVED: u8 = 1 << 3;
     /// Such a unit is the first of its mapping.
     const BEGINS: u8 = 1 << 4;
-
     /// A huge page begins at this unit.
     const HUGE: u8 = 1 << 5;
 

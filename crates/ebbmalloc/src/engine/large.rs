@@ -86,28 +86,21 @@ impl<O: Os> Engine<O> {
         let page = self.os.page_size();
         let before = start.align_offset(page).min(bytes);
         let whole = (bytes - before) / page * page;
+        let units = self.units_around(start, bytes);
         // SAFETY: the caller guarantees that the memory is committed and its own. Only whole pages
         // in it are probed and purged.
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            if rest == 0
-                || self.is_in_huge_pages(start, bytes)
-                || !self.os.purge(start.add(written), rest)
-            {
+            let stays = rest == 0 || self.pages.lock().is_huge(&self.region, units.clone());
+            if stays || !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
             clear(start, written);
             clear(start.add(before + whole), bytes - before - whole);
             rest
         };
-        let units = self.units_around(start, bytes);
         self.pages.lock().count_purge(&self.region, units, purged_bytes);
-    }
-
-    /// Whether huge pages back all of this memory.
-    fn is_in_huge_pages(&self, start: *mut u8, bytes: usize) -> bool {
-        self.pages.lock().is_huge(&self.region, self.units_around(start, bytes))
     }
 
     /// The units in which this memory lies; none if it is not the region's.

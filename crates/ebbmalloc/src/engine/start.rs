@@ -68,11 +68,14 @@ impl<O: Os> Engine<O> {
         let published = reserved && self.publish_beacon(mode.name(), slab_count);
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
-            self.pages.lock().retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
             // Guard pages would break huge ones.
             let hardened = setup.options.harden != HardenChoice::Off;
             let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
-            self.pages.lock().huge.set_up(huge, self.os.now_ms());
+            {
+                let mut pages = self.pages.lock();
+                pages.retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
+                pages.huge.set_up(huge, self.os.now_ms());
+            }
             self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {
