@@ -40,8 +40,6 @@ pub struct FakeOs {
     faults: Faults,
     shortages: AtomicUsize,
     purges: AtomicUsize,
-    populated: AtomicUsize,
-    while_populating: Option<fn()>,
     /// The nanoseconds that a huge page takes; `None` if there are none.
     huge_page_ns: Option<u64>,
     huge_pages: Mutex<Vec<Range<usize>>>,
@@ -105,8 +103,6 @@ impl Default for FakeOs {
             faults: Faults::default(),
             shortages: AtomicUsize::new(0),
             purges: AtomicUsize::new(0),
-            populated: AtomicUsize::new(0),
-            while_populating: None,
             huge_page_ns: None,
             huge_pages: Mutex::default(),
             broken: AtomicUsize::new(0),
@@ -213,11 +209,6 @@ impl FakeOs {
         self.environment("EBB_MODE", mode)
     }
 
-    /// Calls `call` each time that a range is populated.
-    pub fn while_populating(self, call: fn()) -> Self {
-        Self { while_populating: Some(call), ..self }
-    }
-
     /// If `passed`, threads count as having passed each barrier: for tests in which none runs
     /// meanwhile. Else they cannot be made to pass one.
     pub fn barrier(self, passed: bool) -> Self {
@@ -278,11 +269,6 @@ impl FakeOs {
     /// Number of purges.
     pub fn purges(&self) -> usize {
         self.purges.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that were populated.
-    pub fn populated(&self) -> usize {
-        self.populated.load(Ordering::Relaxed)
     }
 
     /// Whether a page is committed.
@@ -550,12 +536,6 @@ impl OsMemory for FakeOs {
             // SAFETY: the caller guarantees that the page is committed and not in use.
             None => !is_zero(unsafe { slice::from_raw_parts(page, self.page) }),
         }
-    }
-
-    fn populate(&self, start: *mut u8, bytes: usize) {
-        self.state().assert_committed(self.page, start, bytes, "populated");
-        self.populated.fetch_add(bytes, Ordering::Relaxed);
-        self.while_populating.inspect(|call| call());
     }
 
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {

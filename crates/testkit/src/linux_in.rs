@@ -174,10 +174,6 @@ impl OsMemory for LinuxIn {
         !self.faults.refuses() && unsafe { Linux.purge(start, bytes) }
     }
 
-    fn populate(&self, start: *mut u8, bytes: usize) {
-        Linux.populate(start, bytes);
-    }
-
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
         // SAFETY: the caller's.
         unsafe { Linux.back_by_huge_page(start, bytes) }

@@ -37,7 +37,7 @@ impl ClassSpans {
     ) -> Option<Claimed> {
         let unit = match self.fullest() {
             Some(unit) => unit,
-            None => self.grow(region, os, pages, class)?.0,
+            None => self.grow(region, os, pages, class)?,
         };
         // SAFETY: a listed unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };

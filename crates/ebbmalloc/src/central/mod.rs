@@ -18,9 +18,7 @@ use crate::backend::page_map::MapEntry;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{
-    FIRST_SPAN_BYTES, FULL_BEGINNINGS, POPULATED_SPANS_MIN, SMALL_BLOCK_BYTES_MAX,
-};
+use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};
 use crate::frontend::miss_history::Asked;
 use crate::frontend::transfer_cache::Route;
 use crate::platform::os::Os;
@@ -47,20 +45,8 @@ pub(crate) enum BadBlock {
 pub(crate) struct Batch {
     /// Blocks delivered.
     pub blocks: usize,
-    pub growth: Growth,
-}
-
-/// Whether a claim set up a new span.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Growth {
-    None,
-    /// It did, and all blocks are from this span.
-    Span,
-    /// It did, and all pages of the span, which has one unit, should become resident in one call.
-    ///
-    /// The caller makes this call without a lock, as it takes the kernel long. The span begins at
-    /// the last block of the batch.
-    SpanToPopulate,
+    /// Whether a new span was set up for it.
+    pub has_grown: bool,
 }
 
 /// Counters of a central free list.
@@ -186,14 +172,14 @@ impl ClassSpans {
         order: Order,
         blocks: &mut [*mut u8],
     ) -> Batch {
-        let (mut left, mut growth) = (blocks.len(), Growth::None);
+        let (mut left, mut has_grown) = (blocks.len(), false);
         while left > 0 {
             let unit = match self.next(region, order) {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
                 None => match self.grow(region, os, pages, class) {
-                    Some((unit, span_growth)) => {
-                        growth = span_growth;
+                    Some(unit) => {
+                        has_grown = true;
                         unit
                     }
                     None => break,
@@ -220,7 +206,7 @@ impl ClassSpans {
         let claimed = blocks.len() - left;
         self.counts.claimed += claimed;
         self.counts.refills += 1;
-        Batch { blocks: claimed, growth }
+        Batch { blocks: claimed, has_grown }
     }
 
     /// Takes blocks back and retires the spans that become idle. Stops at the first block that is
@@ -443,7 +429,7 @@ impl ClassSpans {
         os: &impl Os,
         pages: &Lock<PageHeap>,
         class: SizeClass,
-    ) -> Option<(UnitIndex, Growth)> {
+    ) -> Option<UnitIndex> {
         let (granted, units) = {
             let mut pages = pages.lock();
             let units = match self.hardened {
@@ -468,12 +454,11 @@ impl ClassSpans {
         if !granted.zeroed {
             self.begin_small(region, os, class, first, span);
         }
-        let populate = granted.zeroed && units == 1 && self.is_growing(class);
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
-        Some((first, if populate { Growth::SpanToPopulate } else { Growth::Span }))
+        Some(first)
     }
 
     /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out
@@ -502,16 +487,6 @@ impl ClassSpans {
             self.counts.purged += rest_bytes;
             span.set_hole(kept_bytes..kept_bytes + rest_bytes);
         }
-    }
-
-    /// Whether the class has enough spans that it will probably fill the next one too.
-    ///
-    /// If not, one span more is a small part. Getting all pages of a span at once takes the kernel
-    /// less time than one by one (decisions/0020).
-    fn is_growing(&self, class: SizeClass) -> bool {
-        self.counts.spans >= POPULATED_SPANS_MIN
-            && class.size() <= SMALL_BLOCK_BYTES_MAX
-            && !self.hardened
     }
 
     /// Returns the run of an unlisted span to the page heap.

@@ -9,7 +9,4 @@ tunables! {
     FIRST_SPAN_BYTES: usize = 16 << 10, "bytes", 16;
     /// After such a span filled up, this many later ones begin with all of it.
     FULL_BEGINNINGS: u8 = 128, "spans", 16;
-    /// A class with this many spans gets all pages of the next one at once: one system call
-    /// instead of 16 page faults.
-    POPULATED_SPANS_MIN: usize = 16, "spans", 20;
 }

@@ -1,9 +1,5 @@
 //! Tests the length of spans: as long as waste allows, and shorter where that fills a gap.
 
-use std::sync::{OnceLock, mpsc};
-use std::thread;
-use std::time::Duration;
-
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
@@ -118,56 +114,4 @@ fn only_the_first_span_does_and_those_of_heaps_do_not() {
     assert!(!engine.heap_alloc(heap, 512, 1, "a test").is_null());
     assert_eq!(engine.os().purges(), purges);
     engine.check();
-}
-
-/// The bytes made resident at once while two MiB of blocks of this size are allocated.
-fn get_at_once(engine: &Engine<FakeOs>, size: usize) -> usize {
-    let populated = engine.os().populated();
-    (0..(2 << 20) / size).for_each(|_| assert!(!engine.alloc(size).is_null()));
-    engine.os().populated() - populated
-}
-
-#[test]
-fn a_class_that_has_filled_many_spans_gets_the_next_ones_at_once() {
-    for size in [16, 512, 2048] {
-        let engine = Engine::new(FakeOs::default().cpus(1).still());
-        // The first sixteen spans are 64 KiB each.
-        assert_eq!(get_at_once(&engine, size), 1 << 20, "{size} bytes");
-        assert_eq!(get_at_once(&engine, size), 2 << 20, "{size} bytes, more of them");
-        engine.check();
-    }
-}
-
-#[test]
-fn what_is_resident_or_large_or_guarded_is_not_asked_for() {
-    let engine = Engine::new(FakeOs::default().cpus(1).still());
-    // SAFETY: a live block, freed once.
-    unsafe { engine.free(engine.alloc(3 << 20)) };
-    assert_eq!(get_at_once(&engine, 512), 0);
-    assert_eq!(get_at_once(&Engine::new(FakeOs::default().cpus(1).still()), 4096), 0);
-    let os = FakeOs::default().cpus(1).still().environment("EBB_HARDEN", "1");
-    assert_eq!(get_at_once(&Engine::new(os), 512), 0);
-}
-
-/// The kernel takes long to make pages resident, so no other thread may have to wait for it.
-#[test]
-fn no_lock_is_held_while_a_span_gets_its_pages() {
-    static ENGINE: OnceLock<Engine<FakeOs>> = OnceLock::new();
-    let ask = || {
-        let (sender, receiver) = mpsc::channel();
-        // Takes each lock in turn.
-        thread::spawn(move || {
-            ENGINE.get().unwrap().stats();
-            sender.send(())
-        });
-        receiver.recv_timeout(Duration::from_secs(60)).expect("a lock is held");
-    };
-    let engine =
-        ENGINE.get_or_init(|| Engine::new(FakeOs::default().cpus(1).still().while_populating(ask)));
-    assert_eq!(get_at_once(engine, 512), 1 << 20);
-    let heap = engine.new_heap(usize::MAX).expect("room for a heap");
-    let populated = engine.os().populated();
-    let alloc = || engine.heap_alloc(heap, 512, 16, "a test");
-    (0..(2 << 20) / 512).for_each(|_| assert!(!alloc().is_null()));
-    assert_eq!(engine.os().populated() - populated, 1 << 20);
 }

@@ -8,7 +8,7 @@
 use core::ptr;
 
 use crate::backend::span::Order;
-use crate::central::{Batch, ClassSpans, Growth};
+use crate::central::{Batch, ClassSpans};
 use crate::engine::Engine;
 use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain;
@@ -201,27 +201,14 @@ impl<O: Os> Engine<O> {
         let needed = others.min(SMALL_BATCH_BLOCKS);
         let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
         let batch = &mut batch[..needed];
-        let spans = self.centrals[class.index()].spans().lock();
-        let claimed = self.claim(spans, class, Order::InTurn, batch);
+        let mut spans = self.centrals[class.index()].spans().lock();
+        let claimed =
+            spans.claim(&self.region, &self.os, &self.pages, class, Order::InTurn, batch);
+        drop(spans);
         self.put_or_release(class, &batch[needed - claimed.blocks..]);
-        if claimed.growth != Growth::None {
+        if claimed.has_grown {
             self.reclaim_before_growth(class.span_units());
         }
-    }
-
-    /// Calls [`ClassSpans::claim`], unlocks the spans, and makes the pages of a new span resident
-    /// if the claim says so.
-    fn claim(
-        &self,
-        mut spans: Guard<'_, ClassSpans>,
-        class: SizeClass,
-        order: Order,
-        batch: &mut [*mut u8],
-    ) -> Batch {
-        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, order, batch);
-        drop(spans);
-        self.populate_new_span(claimed.growth, batch);
-        claimed
     }
 
     /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
@@ -269,12 +256,12 @@ impl<O: Os> Engine<O> {
         batch: &mut [*mut u8],
     ) -> *mut u8 {
         let mut block: *mut u8 = ptr::null_mut();
-        let mut grown = false;
+        let mut has_grown = false;
         loop {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
             let claimed = match self.spans_or_transferred(class, is_flow, batch) {
-                Ok((spans, waited)) => {
+                Ok((mut spans, waited)) => {
                     if waited && block.is_null() {
                         // Another thread of this CPU may have waited for the lock too, and filled
                         // the cache.
@@ -283,11 +270,11 @@ impl<O: Os> Engine<O> {
                             return block;
                         }
                     }
-                    self.claim(spans, class, order, batch)
+                    spans.claim(&self.region, &self.os, &self.pages, class, order, batch)
                 }
-                Err(transferred) => Batch { blocks: transferred, growth: Growth::None },
+                Err(transferred) => Batch { blocks: transferred, has_grown: false },
             };
-            grown |= claimed.growth != Growth::None;
+            has_grown |= claimed.has_grown;
             let start = batch.len() - claimed.blocks;
             let mut blocks = &batch[start..];
             if block.is_null() {
@@ -313,7 +300,7 @@ impl<O: Os> Engine<O> {
                 break;
             }
         }
-        if grown {
+        if has_grown {
             self.reclaim_before_growth(class.span_units());
         }
         block

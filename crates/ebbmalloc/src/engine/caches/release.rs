@@ -1,11 +1,11 @@
 //! Returns free blocks to the spans of their class, and aborts the program if one cannot be
 //! returned.
 
-use crate::central::{BadBlock, ClassSpans, Growth};
+use crate::central::{BadBlock, ClassSpans};
 use crate::engine::Engine;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
-use crate::size_class::{SizeClass, UNIT};
+use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
     /// Returns blocks to the spans of their class.
@@ -34,14 +34,6 @@ impl<O: Os> Engine<O> {
             Ok(()) => {}
             Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
             Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
-        }
-    }
-
-    /// Makes the pages of a new span resident at once, if the claim of these blocks says so.
-    #[inline(never)]
-    pub(crate) fn populate_new_span(&self, growth: Growth, blocks: &[*mut u8]) {
-        if growth == Growth::SpanToPopulate {
-            blocks.last().inspect(|&&first| self.os.populate(first, UNIT));
         }
     }
 }

@@ -9,7 +9,6 @@ use core::ptr;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::Order;
 use crate::backend::units::Units;
-use crate::central::Growth;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
 use crate::platform::os::{Os, copy};
@@ -101,8 +100,7 @@ impl<O: Os> Engine<O> {
             self.count_alloc(class.size());
         }
         drop(contents);
-        if claimed.growth != Growth::None {
-            self.populate_new_span(claimed.growth, &block);
+        if claimed.has_grown {
             self.start_scavenger_if_due();
         }
         Ok((block[0], false))

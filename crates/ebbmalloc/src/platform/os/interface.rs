@@ -155,10 +155,6 @@ pub trait OsMemory: Sync {
         (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
     }
 
-    /// Makes a committed range resident by one call, which is faster than a fault per page. The
-    /// contents stay. Does nothing before Linux 5.14.
-    fn populate(&self, start: *mut u8, bytes: usize);
-
     /// Tries to back a committed range by a huge page of that size. It reads as zero before and
     /// after. Returns the nanoseconds that the kernel took; `None` if it has none for this range.
     ///

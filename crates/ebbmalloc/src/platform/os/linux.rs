@@ -109,10 +109,6 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         unsafe { mapping::purge(start.cast(), bytes) }
     }
 
-    fn populate(&self, start: *mut u8, bytes: usize) {
-        mapping::populate(start.cast(), bytes);
-    }
-
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
         // SAFETY: the caller guarantees that the range is committed, clean and unused.
         unsafe { mapping::back_by_huge_page(start.cast(), bytes) }
@@ -432,26 +428,6 @@ mod tests {
             assert_eq!(start.read(), 0);
         }
         assert!(Linux.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
-    }
-
-    #[test]
-    fn memory_is_made_resident_at_once_and_keeps_what_it_contains() {
-        // Emulators, which have no rseq either, do not know this advice.
-        if Linux.kernel() < [5, 14] || Linux.rseq().is_err() {
-            return;
-        }
-        let page = Linux.page_size();
-        let start = Linux.addresses(4 * page, page, 0).unwrap().as_ptr();
-        let mut resident = [false; 4];
-        // SAFETY: the range was just chosen, and is this test's own.
-        unsafe {
-            Linux.commit(start, 4 * page).unwrap();
-            start.add(page).write(7);
-            Linux.populate(start.add(page), 2 * page);
-            Linux.resident(start.addr(), &mut resident);
-            assert_eq!(resident, [false, true, true, false]);
-            assert_eq!((start.add(page).read(), start.add(2 * page).read()), (7, 0));
-        }
     }
 
     #[test]

@@ -144,12 +144,6 @@ pub(super) unsafe fn purge(start: *mut c_void, bytes: usize) -> bool {
     }
 }
 
-/// Implements [`super::interface::OsMemory::populate`].
-pub(super) fn populate(start: *mut c_void, bytes: usize) {
-    // SAFETY: the advice changes no contents.
-    let _ = unsafe { advise(start, bytes, libc::MADV_POPULATE_WRITE) };
-}
-
 /// Implements [`super::interface::OsMemory::back_by_huge_page`]. The kernel does not say which
 /// pages it took, but the time does: after a huge page, there is no second page fault.
 ///
