@@ -24,7 +24,7 @@ use crate::backend::tuning::{
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
-use crate::size_class::{SizeClass, UNIT};
+use crate::size_class::UNIT;
 
 /// A run that was handed out.
 #[derive(Clone, Copy, Debug)]
@@ -282,15 +282,6 @@ impl PageHeap {
     /// Postpones the next reclaim: [`Retention::postpone_reclaim`].
     pub fn postpone_reclaim(&mut self) {
         self.retention.postpone_reclaim(&self.counts);
-    }
-
-    /// How many units a new span of this class should have: one if there is a dirty gap of one
-    /// unit, which no large block fits into. Otherwise the usual number.
-    pub fn span_units(&self, region: &Region, class: SizeClass) -> u32 {
-        let shortest = self.dirty.best_fit(region, 1);
-        // SAFETY: the run is in a tree, so its record is current.
-        let is_gap = |first: UnitIndex| unsafe { (*region.run(first)).units == 1 };
-        if shortest.is_some_and(is_gap) { 1 } else { class.span_units() }
     }
 
     fn count_use(&mut self, units: u32) {

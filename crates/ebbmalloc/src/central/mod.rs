@@ -430,15 +430,15 @@ impl ClassSpans {
         pages: &Lock<PageHeap>,
         class: SizeClass,
     ) -> Option<UnitIndex> {
-        let (granted, units) = {
+        let units = match self.hardened {
+            true => class.random_span_units(),
+            false => class.span_units(),
+        };
+        let granted = {
             let mut pages = pages.lock();
-            let units = match self.hardened {
-                true => class.random_span_units(),
-                false => pages.span_units(region, class),
-            };
             let granted = pages.alloc(region, os, Units::new(units)?, Units::ONE)?;
             pages.note(region, granted.first, 0, self.heap);
-            (granted, units)
+            granted
         };
         let first = granted.first;
         for nth in 0..units {
