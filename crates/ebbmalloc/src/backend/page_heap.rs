@@ -19,7 +19,7 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_SHARE, CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS,
+    CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS,
     MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -181,7 +181,7 @@ impl PageHeap {
             return Some(self.cut(region, os, run, length, HUGE_UNITS)?.first);
         }
         // Much free memory in short runs is filled first: else it would never be used.
-        if self.counts.clean + self.counts.unmapped > self.clean_units_kept() {
+        if self.counts.clean + self.counts.unmapped > CLEAN_UNITS_KEPT {
             return None;
         }
         self.take_at_frontier(region, os, length, HUGE_UNITS)
@@ -673,17 +673,11 @@ impl PageHeap {
         self.unmap_surplus(region, os);
     }
 
-    /// Unmaps clean runs if they exceed their share of the heap.
+    /// Unmaps clean runs if more than [`CLEAN_UNITS_KEPT`] units are clean.
     fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
-        let keep = self.clean_units_kept();
-        if self.counts.clean > keep {
-            self.unmap(region, os, keep / 2);
+        if self.counts.clean > CLEAN_UNITS_KEPT {
+            self.unmap(region, os, CLEAN_UNITS_KEPT / 2);
         }
-    }
-
-    /// How many clean units may stay mapped.
-    fn clean_units_kept(&self) -> usize {
-        CLEAN_UNITS_KEPT.max((self.counts.in_use + self.counts.dirty) / CLEAN_SHARE)
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is

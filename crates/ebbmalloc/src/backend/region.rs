@@ -17,7 +17,7 @@ use crate::backend::page_map::{MapEntry, key_at};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::backend::tuning::{
-    COMMIT_AHEAD_SHARE, COMMIT_UNITS_MAX, COMMIT_UNITS_MIN, REGION_ALIGN_BYTES, REGION_BYTES_MIN,
+    COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN,
 };
 pub(crate) use crate::backend::units::UnitIndex;
 use crate::frontend::slab::Slab;
@@ -254,8 +254,7 @@ impl Region {
         if units > self.units() {
             return Err(Refusal::Memory);
         }
-        let ahead = (committed / COMMIT_AHEAD_SHARE).clamp(COMMIT_UNITS_MIN, COMMIT_UNITS_MAX);
-        let target = units.max((committed + ahead).min(self.units()));
+        let target = units.max((committed + COMMIT_UNITS).min(self.units()));
         self.commit_to(os, target).or_else(|_| self.commit_to(os, units))
     }
 

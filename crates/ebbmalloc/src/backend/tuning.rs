@@ -16,12 +16,8 @@ tunables! {
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
     /// Address ranges that set-up tries while other mappings are in the way.
     REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
-    /// Divisor: the region is committed ahead of need by its committed size divided by this.
-    COMMIT_AHEAD_SHARE: usize = 16, "of the committed", 31;
-    /// The least that the region is committed ahead of need.
-    COMMIT_UNITS_MIN: usize = mib(1), "units", 31;
-    /// The most that the region is committed ahead of need.
-    COMMIT_UNITS_MAX: usize = mib(32), "units", 31;
+    /// The region is committed in steps of at least this length.
+    COMMIT_UNITS: usize = mib(1), "units", 31;
     /// Units that the region first skips where it meets a foreign mapping. Each further try doubles
     /// it, since the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
@@ -30,9 +26,6 @@ tunables! {
     /// Clean memory (free, mapped, not resident) up to this stays mapped. Beyond the limit, clean
     /// runs are unmapped down to half of it.
     CLEAN_UNITS_KEPT: usize = mib(16), "units", 31;
-    /// Divisor: the limit of clean memory is at least resident memory (in use or dirty) divided by
-    /// this.
-    CLEAN_SHARE: usize = 16, "of the heap", 31;
     /// The shortest run that is unmapped, and the least that is mapped again at a time.
     UNMAP_UNITS_MIN: u32 = mib(1) as u32, "units", 31;
     /// The most unmapped runs. Each splits a mapping, and a process may have about 65,000
