@@ -372,7 +372,7 @@ impl<O: Os> Engine<O> {
         }
         if block.is_null() {
             self.os.out_of_memory();
-        } else if self.counting() {
+        } else {
             self.count_alloc(class.size());
         }
         block
@@ -478,9 +478,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn free_small_slow(&self, block: *mut u8, class: SizeClass) {
-        if self.counting() {
-            self.count_free(class.size());
-        }
+        self.count_free(class.size());
         if self.front(|front| front.push(class, block)) {
             return;
         }

@@ -48,9 +48,7 @@ impl<O: Os> Engine<O> {
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
         self.counters.add_large(units.get());
-        if self.counting() {
-            self.count_alloc(units.bytes());
-        }
+        self.count_alloc(units.bytes());
         Some(granted)
     }
 
@@ -128,9 +126,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
-        if self.counting() {
-            self.count_free(units as usize * UNIT);
-        }
+        self.count_free(units as usize * UNIT);
         let mut pages = self.pages.lock();
         if !pages.is_marked_zeroed(&self.region, first) {
             return pages.free(&self.region, &self.os, first, units);
@@ -268,10 +264,8 @@ impl<O: Os> Engine<O> {
     fn count_resized(&self, from: Units, to: Units) {
         self.counters.remove_large(from.get());
         self.counters.add_large(to.get());
-        if self.counting() {
-            self.count_free(from.bytes());
-            self.count_alloc(to.bytes());
-        }
+        self.count_free(from.bytes());
+        self.count_alloc(to.bytes());
     }
 
     /// Purges the pages behind the end of the large block that begins at this unit, if one does and

@@ -233,14 +233,20 @@ impl<O: Os> Engine<O> {
         TELLING && self.setup().options.stats != StatsChoice::Off
     }
 
-    /// Counts an allocation of the calling thread.
+    /// Counts an allocation of the calling thread, if the engine counts.
+    #[inline]
     pub(crate) fn count_alloc(&self, bytes: usize) {
-        self.counters.count(self.os.thread_key(), bytes, 0);
+        if self.counting() {
+            self.counters.count(self.os.thread_key(), bytes, 0);
+        }
     }
 
-    /// Counts a free of the calling thread.
+    /// Counts a free of the calling thread, if the engine counts.
+    #[inline]
     pub(crate) fn count_free(&self, bytes: usize) {
-        self.counters.count(self.os.thread_key(), 0, bytes);
+        if self.counting() {
+            self.counters.count(self.os.thread_key(), 0, bytes);
+        }
     }
 
     /// Runs `work` on the calling thread's front end. It is a trait object, so that the program has

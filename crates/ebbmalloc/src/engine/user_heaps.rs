@@ -54,9 +54,7 @@ impl<O: Os> Engine<O> {
         let mut contents = heap.contents().lock();
         for class in SizeClass::all() {
             let spans = &mut contents.spans[class.index()];
-            if self.counting() {
-                self.count_free(spans.counts.claimed * class.size());
-            }
+            self.count_free(spans.counts.claimed * class.size());
             spans.retire_all(&self.region, &self.os, &self.pages);
         }
         while contents.large != 0 {

@@ -96,9 +96,7 @@ impl<O: Os> Engine<O> {
             return Err(AllocError::OutOfMemory);
         }
         contents.used += class.size();
-        if self.counting() {
-            self.count_alloc(class.size());
-        }
+        self.count_alloc(class.size());
         drop(contents);
         if claimed.has_grown {
             self.start_scavenger_if_due();
@@ -139,9 +137,7 @@ impl<O: Os> Engine<O> {
                 frees_run = spans.counts.spans < spans_before;
                 self.abort_on_bad_block(freed, operation);
                 contents.used -= block.usable;
-                if self.counting() {
-                    self.count_free(class.size());
-                }
+                self.count_free(class.size());
             }
             None => {
                 contents.unlink(&self.region, block.first);

@@ -83,9 +83,7 @@ impl<O: Os> Engine<O> {
         let by = Trace::take(&self.os);
         let freed = self.samples.slots.lock().free(&self.os, block, given, &by);
         let bytes = freed.unwrap_or_else(|fault| self.abort_on_fault(fault, block, operation));
-        if self.counting() {
-            self.count_free(bytes);
-        }
+        self.count_free(bytes);
     }
 
     /// The requested size of a sampled block, which is its usable size. A fault stops the program.

@@ -152,9 +152,7 @@ impl<O: Os> Engine<O> {
         contents.used -= block.usable;
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
-        if self.counting() {
-            self.count_free(block.usable);
-        }
+        self.count_free(block.usable);
         self.pages.lock().lose(&self.region, first, units);
     }
 
@@ -183,9 +181,7 @@ impl<O: Os> Engine<O> {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
         self.counters.remove_large(units);
-        if self.counting() {
-            self.count_free(bytes);
-        }
+        self.count_free(bytes);
         let mut pages = self.pages.lock();
         // SAFETY: the block is freed, so the caller owns the run. If it is guarded, the guard
         // begins after `accessible_bytes`.

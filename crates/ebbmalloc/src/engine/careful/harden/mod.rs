@@ -146,9 +146,7 @@ impl<O: Os> Engine<O> {
         let claimed = claimed.ok_or(AllocError::OutOfMemory)?;
         let (block, has_grown) = (claimed.block, spans.counts.spans > spans_before);
         contents.used += class.size();
-        if self.counting() {
-            self.count_alloc(class.size());
-        }
+        self.count_alloc(class.size());
         // SAFETY: the block was just claimed, is of this class, and no program has it yet.
         let written = match claimed.fresh {
             true => None,
@@ -294,9 +292,7 @@ impl<O: Os> Engine<O> {
         released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
         let has_shrunk = spans.counts.spans < spans_before;
         contents.used -= class.size();
-        if self.counting() {
-            self.count_free(class.size());
-        }
+        self.count_free(class.size());
         Ok(has_shrunk)
     }
 
