@@ -294,7 +294,7 @@ macro_rules! sized {
         pub unsafe extern "C-unwind" fn $name(block: *mut c_void, size: usize $(, $arg: usize)?) {
             // SAFETY: the caller owns the block, and does not use it again.
             unsafe {
-                if !ENGINE.knows_sizes() || $(!is_own!($on_the_way, $own))||+ {
+                if !ENGINE.all_in_heaps() || $(!is_own!($on_the_way, $own))||+ {
                     base!($base(block $(, $arg)?))
                 } else if !block.is_null() {
                     ENGINE.free_if_sized(block.cast(), size, $align)

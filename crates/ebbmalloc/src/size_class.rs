@@ -98,8 +98,7 @@ impl SizeClass {
         self.size() < LINE
     }
 
-    /// Units in a span, unless blocks are handed out at random, or the span fills a gap of one
-    /// unit.
+    /// Units in a span, unless blocks are handed out at random.
     #[inline(always)]
     pub const fn span_units(self) -> u32 {
         SPAN_UNITS[self.index()] as u32

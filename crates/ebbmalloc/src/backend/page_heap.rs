@@ -279,11 +279,6 @@ impl PageHeap {
             && self.retention.is_reclaim_due(&self.counts, units.get())
     }
 
-    /// Postpones the next reclaim: [`Retention::postpone_reclaim`].
-    pub fn postpone_reclaim(&mut self) {
-        self.retention.postpone_reclaim(&self.counts);
-    }
-
     fn count_use(&mut self, units: u32) {
         self.counts.in_use += units as usize;
         self.retention.record_counts(&self.counts);

@@ -118,11 +118,17 @@ impl Span {
     /// Claims free blocks until there are no more or `out` is full. Fills `out` from its end, with
     /// the first block last, by `convert` of their numbers. Returns how many.
     #[inline(always)]
-    pub fn claim<T>(&mut self, out: &mut [T], order: Order, convert: impl Fn(usize) -> T) -> usize {
+    pub fn claim<T>(
+        &mut self,
+        class: SizeClass,
+        out: &mut [T],
+        order: Order,
+        convert: impl Fn(usize) -> T,
+    ) -> usize {
         let mut slots = out.iter_mut().rev();
         // Blocks below this one come last.
         let mut start = match order {
-            Order::InTurn if self.shares_lines() => {
+            Order::InTurn if class.shares_lines() => {
                 (self.next_in_turn as usize).next_multiple_of(LINE_BLOCKS)
             }
             Order::InTurn => self.next_in_turn as usize,
@@ -159,11 +165,6 @@ impl Span {
         }
         self.free -= claimed as u16;
         claimed
-    }
-
-    /// As [`SizeClass::shares_lines`].
-    fn shares_lines(&self) -> bool {
-        self.blocks as usize > self.bytes() / LINE
     }
 
     /// Marks a block free. Returns false, and changes nothing, if it was free already or does not
@@ -336,7 +337,7 @@ mod tests {
             let mut next = 0;
             let mut out = [0; 7];
             loop {
-                let claimed = span.claim(&mut out, Order::Lowest, |block| block);
+                let claimed = span.claim(class, &mut out, Order::Lowest, |block| block);
                 span.check(class);
                 for &block in out[7 - claimed..].iter().rev() {
                     assert_eq!(block, next);
@@ -374,7 +375,7 @@ mod tests {
                 let line = if class.shares_lines() { LINE_BLOCKS } else { 1 };
                 let from = free.partition_point(|&block| block < next.next_multiple_of(line));
                 let expected: Vec<_> = free[from..].iter().chain(&free[..from]).take(7).collect();
-                let claimed = span.claim(&mut out, Order::InTurn, |block| block);
+                let claimed = span.claim(class, &mut out, Order::InTurn, |block| block);
                 span.check(class);
                 assert!(out[7 - claimed..].iter().rev().eq(expected));
                 waiting.extend(out[7 - claimed..].iter().rev());
@@ -389,7 +390,7 @@ mod tests {
             for page in [4096, 16384, 65536] {
                 let mut span = span(class);
                 let mut claimed = std::vec![0; span.blocks as usize];
-                span.claim(&mut claimed, Order::Lowest, |block| block);
+                span.claim(class, &mut claimed, Order::Lowest, |block| block);
                 // Patterns of gaps from almost empty to almost full.
                 let used = |block: usize| (block * 7 + nth).is_multiple_of(3 + nth % 61);
                 let blocks = span.blocks as usize;
@@ -418,7 +419,7 @@ mod tests {
                 assert_eq!(span.has_holes(), purged > 0);
                 assert_eq!(span.purge_free_pages(class, page, |_| panic!("purged twice")), 0);
                 // As blocks are handed out, the pages become resident again.
-                let count = span.claim(&mut claimed, Order::Lowest, |block| block);
+                let count = span.claim(class, &mut claimed, Order::Lowest, |block| block);
                 let before = span.holes();
                 let filled: usize =
                     claimed[blocks - count..].iter().map(|&block| span.fill(class, block)).sum();

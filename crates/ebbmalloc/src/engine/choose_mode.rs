@@ -63,11 +63,6 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// The choice of set-up, completed with the kernel's version.
-    pub(crate) fn described(&self, decided: Choice) -> Choice {
-        Choice { kernel: self.os.kernel(), ..decided }
-    }
-
     /// Prepares for percpu mode. Where no C library registers threads for rseq, the engine must see
     /// them exit.
     fn prepare_percpu(&self, area: Result<RseqArea, &'static str>) -> Result<(), &'static str> {

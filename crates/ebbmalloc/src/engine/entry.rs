@@ -423,7 +423,8 @@ impl<O: Os> Engine<O> {
         if self.is_sampled(block) {
             return self.free_sampled(block, None, operation);
         }
-        self.free_large(block, operation);
+        let (first, units) = self.large_units(block, operation);
+        self.free_large_run(first, units);
         self.wake_scavenger();
     }
 

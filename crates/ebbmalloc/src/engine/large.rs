@@ -116,12 +116,6 @@ impl<O: Os> Engine<O> {
         self.is_ready() && self.pages.lock().could_hold(&self.region, units, align)
     }
 
-    /// Frees a large block that no heap owns. Aborts the program if the address is not that of one.
-    pub(crate) fn free_large(&self, block: *mut u8, operation: &str) {
-        let (first, units) = self.large_units(block, operation);
-        self.free_large_run(first, units);
-    }
-
     /// Returns the run of a large block, also of a heap's, to the page heap.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);

@@ -324,24 +324,18 @@ impl<O: Os> Engine<O> {
         if CAREFUL && self.is_ready() { self.setup().safety_mode } else { SafetyMode::Off }
     }
 
-    /// Whether every block belongs to a heap, as in check and harden mode.
+    /// Whether every block belongs to a heap, as in check and harden mode. The engine then knows the
+    /// requested size of each.
     #[inline]
-    pub(crate) fn all_in_heaps(&self) -> bool {
+    pub fn all_in_heaps(&self) -> bool {
         self.safety_mode() != SafetyMode::Off
-    }
-
-    /// Whether the engine knows the requested size of each block, to compare it with that of a
-    /// sized free.
-    #[inline]
-    pub fn knows_sizes(&self) -> bool {
-        self.all_in_heaps()
     }
 
     /// Whether the engine knows the requested size of this block. The program may then not use the
     /// bytes behind that size.
     #[inline]
     pub(crate) fn knows_size_of(&self, block: *mut u8) -> bool {
-        self.knows_sizes() || self.is_sampled(block)
+        self.all_in_heaps() || self.is_sampled(block)
     }
 
     /// Units in the record of a heap.

@@ -2,8 +2,6 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use crate::engine::tuning::OWN_CACHES_PER_CPU;
-use crate::platform::options::ModeChoice;
 use crate::platform::os::RseqArea;
 
 /// A front end (`frontend/`). Slot mode works everywhere.
@@ -72,12 +70,6 @@ impl Display for Choice {
             _ => ")",
         })
     }
-}
-
-/// In thread mode: threads that may have a cache of their own, at most. Unless `EBB_MODE` sets
-/// thread mode, the number of CPUs bounds it, and so the memory in caches (decisions/0021).
-pub(crate) fn own_caches_max(asked: ModeChoice, cpus: usize) -> usize {
-    if asked == ModeChoice::Thread { usize::MAX } else { cpus.saturating_mul(OWN_CACHES_PER_CPU) }
 }
 
 /// The mode that set-up decides on.

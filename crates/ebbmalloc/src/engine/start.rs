@@ -1,14 +1,15 @@
 //! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
 
 use crate::backend::region::Region;
-use crate::engine::mode::{Choice, Decision, Mode, own_caches_max};
+use crate::engine::mode::{Choice, Decision, Mode};
+use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
 use crate::platform::options::{
-    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options,
-    ScavengerChoice, StatsChoice, TELLING,
+    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
+    Options, ScavengerChoice, StatsChoice, TELLING,
 };
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -110,11 +111,17 @@ impl<O: Os> Engine<O> {
         self.published_safety_mode.store(published_mode, Ordering::Relaxed);
         let choice = Choice { care: name_of_safety_mode(published_mode), ..choice };
         if TELLING && setup.options.explain == ExplainChoice::On {
-            Line::print(&self.os, format_args!("{}", self.described(choice)));
+            let choice = Choice { kernel: self.os.kernel(), ..choice };
+            Line::print(&self.os, format_args!("{choice}"));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
         (setup.cpu_cache_count, setup.transfer_cache_count) = (cpu_caches, transfer_caches);
-        setup.own_caches_max = own_caches_max(setup.options.mode, cpu_caches);
+        // Unless `EBB_MODE` sets thread mode, the number of CPUs bounds the memory in caches
+        // (decisions/0021).
+        setup.own_caches_max = match setup.options.mode {
+            ModeChoice::Thread => usize::MAX,
+            _ => cpu_caches.saturating_mul(OWN_CACHES_PER_CPU),
+        };
         let area = setup.percpu_base.area;
         let watched = counted || setup.safety_mode != SafetyMode::Off;
         if setup.options.scavenger == ScavengerChoice::Off {

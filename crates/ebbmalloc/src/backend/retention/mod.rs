@@ -230,7 +230,7 @@ impl Retention {
     /// Decay comes from jemalloc; to look at what was never needed in between comes from tcmalloc.
     pub fn surplus(&mut self, os: &impl Os, counts: &PageCounts, has_scavenger: bool) -> usize {
         self.refaults.update(os.now_ms());
-        let halvings = self.refaults.halvings();
+        let halvings = self.refaults.level;
         let unneeded = core::mem::replace(&mut self.dirty_low_units, counts.dirty);
         self.has_scavenger = has_scavenger;
         self.peak_units = counts

@@ -9,8 +9,9 @@ use crate::backend::tuning::{DECAY_DIVISOR, REFAULT_LEVELS, REFAULT_MS, SMALL_UN
 
 /// The refaults seen so far, in units of the page heap.
 pub(crate) struct Refaults {
-    /// How often purged memory refaulted, up to [`REFAULT_LEVELS`]; falls while none does.
-    level: u32,
+    /// How often purged memory refaulted, up to [`REFAULT_LEVELS`]; falls while none does. A round
+    /// of the scavenger halves the part of a surplus that it purges as often.
+    pub level: u32,
     /// When the level last rose or decayed, by the clock of `Os`.
     changed_ms: Option<u64>,
     /// Units purged recently, and how many of them refaulted since the level last rose.
@@ -83,11 +84,6 @@ impl Refaults {
     pub fn units(&self) -> usize {
         self.recent_units * self.level as usize / REFAULT_LEVELS as usize
     }
-
-    /// How often to halve the part of a surplus that a round of the scavenger purges.
-    pub fn halvings(&self) -> u32 {
-        self.level
-    }
 }
 
 #[cfg(test)]
@@ -114,7 +110,7 @@ mod tests {
         assert!(after(4, 100).units() >= UNITS as usize);
         assert_eq!(after(1, 100).interval_ms(10, 1), 40);
         assert_eq!(after(100, 100).interval_ms(40, 1), REFAULT_MS);
-        assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).halvings()), [0, 1, 2, 3, 3]);
+        assert_eq!([0, 1, 2, 3, 100].map(|times| after(times, 100).level), [0, 1, 2, 3, 3]);
     }
 
     #[test]

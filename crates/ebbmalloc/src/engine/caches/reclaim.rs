@@ -101,7 +101,8 @@ impl<O: Os> Engine<O> {
         // Without a purge the next reclaim may wait, also where the caches had nothing to give.
         // After one it may not: each purges only a part.
         if purged_bytes == 0 {
-            self.pages.lock().postpone_reclaim();
+            let pages = &mut *self.pages.lock();
+            pages.retention.postpone_reclaim(&pages.counts);
         }
     }
 

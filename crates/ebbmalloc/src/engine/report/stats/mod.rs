@@ -27,7 +27,7 @@ impl<O: Os> Engine<O> {
         if stats.choice.mode.is_empty() {
             return stats; // Before set-up.
         }
-        stats.choice = self.described(stats.choice);
+        stats.choice.kernel = self.os.kernel();
         let usage = self.os.usage();
         (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
         stats.system_us = usage.system_us;
