@@ -499,18 +499,13 @@ impl PageHeap {
         unsafe { (*region.run(first)).note(bytes, heap) }
     }
 
-    /// As [`PageHeap::note`], where nothing of the run is resident yet.
-    pub fn record_clean_block(
-        &mut self,
-        region: &Region,
-        first: UnitIndex,
-        bytes: usize,
-        heap: UnitIndex,
-    ) {
-        self.note(region, first, bytes, heap);
-        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its record.
+    /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
+    /// nothing of it is resident, and whether it is handed out as zeros.
+    pub fn mark_large(&mut self, region: &Region, first: UnitIndex, clean: bool, zeros: bool) {
+        let tail = if clean { Tail::NotResident } else { Tail::New };
+        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
         unsafe {
-            (*region.run(first)).marks = (*region.run(first)).marks.with_tail(Tail::NotResident)
+            (*region.run(first)).marks = (*region.run(first)).marks.with_tail(tail).with_zeros(zeros)
         }
     }
 
@@ -542,12 +537,6 @@ impl PageHeap {
         }
         // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { os.purge(region.address(first).add(usable), bytes) } { bytes } else { 0 }
-    }
-
-    /// Records that a run in use was handed out as zeros.
-    pub fn mark_zeroed(&mut self, region: &Region, first: UnitIndex) {
-        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
-        unsafe { (*region.run(first)).marks = (*region.run(first)).marks.with_zeros() }
     }
 
     /// Whether a run in use was handed out as zeros.

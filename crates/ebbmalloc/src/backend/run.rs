@@ -143,8 +143,8 @@ impl Marks {
         self.0 & Self::ZEROS != 0
     }
 
-    pub fn with_zeros(self) -> Self {
-        self.with(Self::ZEROS, true)
+    pub fn with_zeros(self, zeros: bool) -> Self {
+        self.with(Self::ZEROS, zeros)
     }
 
     pub fn moved(self) -> bool {

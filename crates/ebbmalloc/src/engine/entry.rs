@@ -5,6 +5,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
@@ -21,7 +22,7 @@ impl<O: Os> Engine<O> {
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
             Some(class) => self.alloc_small::<false>(size, class),
-            None => self.alloc_large_slow(size, 1).0,
+            None => self.alloc_large_slow(size, 1, false).0,
         }
     }
 
@@ -32,7 +33,7 @@ impl<O: Os> Engine<O> {
         let class = SizeClass::of(size);
         let (block, zeroed) = match class {
             Some(class) => (self.alloc_small::<false>(size, class), false),
-            None => self.alloc_large_slow(size, 1),
+            None => self.alloc_large_slow(size, 1, true),
         };
         if !zeroed && !block.is_null() {
             let exact = self.knows_size_of(block);
@@ -44,9 +45,6 @@ impl<O: Os> Engine<O> {
                     None => self.clear(block, bytes),
                 }
             }
-        }
-        if class.is_none() {
-            self.mark_zeroed(block);
         }
         block
     }
@@ -64,7 +62,7 @@ impl<O: Os> Engine<O> {
     fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
             Some(class) => self.alloc_small::<true>(size, class),
-            None => self.alloc_large_slow(size, align).0,
+            None => self.alloc_large_slow(size, align, false).0,
         }
     }
 
@@ -75,7 +73,7 @@ impl<O: Os> Engine<O> {
         }
         let (block, zeroed) = match SizeClass::of_aligned(size, align) {
             Some(class) => (self.alloc_small::<true>(size, class), false),
-            None => self.alloc_large_slow(size, align),
+            None => self.alloc_large_slow(size, align, true),
         };
         if !zeroed && !block.is_null() {
             // SAFETY: the block has at least `size` bytes, and is ours until we return it.
@@ -378,28 +376,29 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Allocates a large block; also whether it reads as zero. If memory is short, it empties
-    /// caches and tries again: cached blocks may keep spans that are otherwise free.
+    /// Allocates a large block, which `zeros` says will be handed out as zeros; also whether it
+    /// reads as zero. If memory is short, it empties caches and tries again: cached blocks may keep
+    /// spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(&self, size: usize, align: usize) -> (*mut u8, bool) {
+    fn alloc_large_slow(&self, size: usize, align: usize, zeros: bool) -> (*mut u8, bool) {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_in_default_heap(size, align);
         }
         if let Some(units) = Units::for_bytes(size) {
             self.reclaim_before_growth(units.get());
         }
-        let mut granted = self.alloc_large(size, align);
-        if granted.0.is_null() && self.ready() && self.could_hold(size, align) {
+        let mut granted = self.large_run(size, align, 0, zeros);
+        if granted.is_none() && self.ready() && self.could_hold(size, align) {
             self.flush_all();
-            granted = self.alloc_large(size, align);
+            granted = self.large_run(size, align, 0, zeros);
         }
-        if granted.0.is_null() {
+        let Some(Granted { first, zeroed, .. }) = granted else {
             self.os.out_of_memory();
-        } else {
-            self.start_scavenger_if_due();
-        }
-        granted
+            return (ptr::null_mut(), false);
+        };
+        self.start_scavenger_if_due();
+        (self.region.address(first), zeroed)
     }
 
     /// Frees an address that the hot path does not know. It may be null, or a small block that

@@ -23,43 +23,30 @@ pub(crate) enum Moved {
 }
 
 impl<O: Os> Engine<O> {
-    /// Allocates a large block; also whether it reads as zero. Null if memory is short.
-    pub(crate) fn alloc_large(&self, size: usize, align: usize) -> (*mut u8, bool) {
-        match self.large_run(size, align, 0) {
-            Some(granted) => (self.region.address(granted.first), granted.zeroed),
-            None => (ptr::null_mut(), false),
-        }
-    }
-
-    /// Allocates the run of a large block that belongs to `heap`, 0 for none.
+    /// Allocates the run of a large block that belongs to `heap`, 0 for none. `zeros` tells whether
+    /// the block will be handed out as zeros.
     #[inline(never)]
-    pub(crate) fn large_run(&self, size: usize, align: usize, heap: UnitIndex) -> Option<Granted> {
+    pub(crate) fn large_run(
+        &self,
+        size: usize,
+        align: usize,
+        heap: UnitIndex,
+        zeros: bool,
+    ) -> Option<Granted> {
         if size > isize::MAX as usize || !self.is_ready() {
             return None;
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
         let mut pages = self.pages.lock();
         let granted = pages.alloc(&self.region, &self.os, units, align)?;
-        match granted.zeroed {
-            true => pages.record_clean_block(&self.region, granted.first, size, heap),
-            false => pages.note(&self.region, granted.first, size, heap),
-        }
+        pages.note(&self.region, granted.first, size, heap);
+        pages.mark_large(&self.region, granted.first, granted.zeroed, zeros);
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
         self.counters.add_large(units.get());
         self.count_alloc(units.bytes());
         Some(granted)
-    }
-
-    /// Marks a large block that no heap owns as handed out as zeros. Ignores other addresses.
-    pub(crate) fn mark_zeroed(&self, block: *mut u8) {
-        if let Some(offset) = self.region.committed_offset(block) {
-            let first = (offset / UNIT) as UnitIndex;
-            if self.region.entry(first as usize) == MapEntry::LARGE {
-                self.pages.lock().mark_zeroed(&self.region, first);
-            }
-        }
     }
 
     /// Bytes of this memory to write zeros to, from its beginning:
