@@ -8,75 +8,33 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 
-use crate::api::global_alloc::{ENGINE, EbbMalloc};
+use crate::api::global_alloc::ENGINE;
 use crate::api::heap::Heap;
 
-/// Allocates and frees blocks of one byte or more, like `Allocator`. Returns null for an error.
-///
-/// # Safety
-/// As for `Allocator`: a block stays at its address until it is freed, or until the source and all
-/// its clones are dropped.
-pub(crate) unsafe trait Source {
-    fn get(&self, layout: Layout) -> *mut u8;
-    fn get_zeroed(&self, layout: Layout) -> *mut u8;
-    /// Frees a block.
-    ///
-    /// # Safety
-    /// The block came from this source, was not freed yet, and fits the layout.
-    unsafe fn put(&self, block: NonNull<u8>, layout: Layout);
-    /// Resizes a block. Both layouts have the same alignment.
-    ///
-    /// # Safety
-    /// As for `put`, with the old layout; the new one has at least one byte.
-    unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8;
-}
-
-// SAFETY: blocks of the process's allocator stay until they are freed.
-unsafe impl Source for EbbMalloc {
-    #[inline]
-    fn get(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: callers of `Source` pass layouts of one byte or more.
-        unsafe { self.alloc(layout) }
+// SAFETY: as for `EbbMalloc`; a block is as large and as aligned as its layout says. For the
+// functions below.
+#[doc(hidden)]
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        to_null(Self::alloc(self, layout))
     }
 
-    #[inline]
-    fn get_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: callers of `Source` pass layouts of one byte or more.
-        unsafe { self.alloc_zeroed(layout) }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        to_null(Self::alloc_zeroed(self, layout))
     }
 
-    #[inline]
-    unsafe fn put(&self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: the caller guarantees that the block is this allocator's and fits the layout.
-        unsafe { self.dealloc(block.as_ptr(), layout) }
-    }
-
-    #[inline]
-    unsafe fn resize(&self, block: NonNull<u8>, old: Layout, new: Layout) -> *mut u8 {
-        // SAFETY: the caller guarantees that the block is this allocator's, fits the old layout,
-        // and that the new one is not empty.
-        unsafe { self.realloc(block.as_ptr(), old, new.size()) }
-    }
-}
-
-// SAFETY: blocks stay until the heap and all its clones are dropped, also if a value is moved.
-unsafe impl Source for Heap {
-    fn get(&self, layout: Layout) -> *mut u8 {
-        to_null(self.alloc(layout))
-    }
-
-    fn get_zeroed(&self, layout: Layout) -> *mut u8 {
-        to_null(self.alloc_zeroed(layout))
-    }
-
-    unsafe fn put(&self, block: NonNull<u8>, _: Layout) {
+    unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
         // SAFETY: the caller guarantees that the block is this heap's and in use.
-        unsafe { self.dealloc(block) }
+        unsafe { Self::dealloc(self, NonNull::new_unchecked(block)) }
     }
 
-    unsafe fn resize(&self, block: NonNull<u8>, _: Layout, new: Layout) -> *mut u8 {
-        // SAFETY: the caller guarantees that the block is this heap's and in use.
-        to_null(unsafe { self.realloc(block, new) })
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller guarantees that the block is this heap's and in use, and that the size
+        // makes a layout.
+        unsafe {
+            let layout = Layout::from_size_align_unchecked(size, layout.align());
+            to_null(Self::realloc(self, NonNull::new_unchecked(block), layout))
+        }
     }
 }
 
@@ -90,19 +48,21 @@ fn slice(block: *mut u8, layout: Layout) -> Option<NonNull<[u8]>> {
     Some(NonNull::slice_from_raw_parts(NonNull::new(block)?, layout.size()))
 }
 
-/// The address of a block of no bytes.
-#[inline]
-fn dangling(layout: Layout) -> *mut u8 {
-    ptr::without_provenance_mut(layout.align())
-}
-
-/// Allocates a block with `get`, unless the layout has no bytes.
+/// Allocates a block, unless the layout has no bytes. `zeroed` asks for zeros.
 #[inline]
 pub(crate) fn allocate(
+    source: &impl GlobalAlloc,
     layout: Layout,
-    get: impl FnOnce(Layout) -> *mut u8,
+    zeroed: bool,
 ) -> Option<NonNull<[u8]>> {
-    slice(if layout.size() == 0 { dangling(layout) } else { get(layout) }, layout)
+    let block = match zeroed {
+        _ if layout.size() == 0 => ptr::without_provenance_mut(layout.align()),
+        // SAFETY: the layout has a byte or more.
+        false => unsafe { source.alloc(layout) },
+        // SAFETY: the layout has a byte or more.
+        true => unsafe { source.alloc_zeroed(layout) },
+    };
+    slice(block, layout)
 }
 
 /// Frees a block, unless the layout has no bytes.
@@ -110,10 +70,10 @@ pub(crate) fn allocate(
 /// # Safety
 /// As for `Allocator::deallocate`.
 #[inline]
-pub(crate) unsafe fn deallocate(source: &impl Source, block: NonNull<u8>, layout: Layout) {
+pub(crate) unsafe fn deallocate(source: &impl GlobalAlloc, block: NonNull<u8>, layout: Layout) {
     if layout.size() != 0 {
         // SAFETY: the caller guarantees that the block is the source's and fits the layout.
-        unsafe { source.put(block, layout) }
+        unsafe { source.dealloc(block.as_ptr(), layout) }
     }
 }
 
@@ -123,7 +83,7 @@ pub(crate) unsafe fn deallocate(source: &impl Source, block: NonNull<u8>, layout
 /// As for `Allocator::grow` and `Allocator::shrink`.
 #[inline]
 pub(crate) unsafe fn resize(
-    source: &impl Source,
+    source: &impl GlobalAlloc,
     block: NonNull<u8>,
     old: Layout,
     new: Layout,
@@ -132,9 +92,9 @@ pub(crate) unsafe fn resize(
     // have the bytes that are copied, and are distinct.
     unsafe {
         if old.size() != 0 && new.size() != 0 && old.align() == new.align() {
-            return slice(source.resize(block, old, new), new);
+            return slice(source.realloc(block.as_ptr(), old, new.size()), new);
         }
-        let moved = allocate(new, |layout| source.get(layout))?;
+        let moved = allocate(source, new, false)?;
         let kept = old.size().min(new.size());
         ptr::copy_nonoverlapping(block.as_ptr(), moved.as_ptr().cast::<u8>(), kept);
         deallocate(source, block, old);
@@ -148,7 +108,7 @@ pub(crate) unsafe fn resize(
 /// As for `Allocator::grow_zeroed`.
 #[inline]
 pub(crate) unsafe fn grow_zeroed(
-    source: &impl Source,
+    source: &impl GlobalAlloc,
     block: NonNull<u8>,
     old: Layout,
     new: Layout,
@@ -163,20 +123,21 @@ pub(crate) unsafe fn grow_zeroed(
     }
 }
 
-/// Implements an `Allocator` trait for a [`Source`].
+/// Implements an `Allocator` trait for types with `GlobalAlloc`.
 macro_rules! implement {
     ($($type:ty),+) => {$(
-        // SAFETY: blocks of a `Source` stay as `Allocator` demands, and the functions of this
-        // module keep to the trait's contract.
+        // SAFETY: blocks stay until they are freed, or until the heap and all its clones are
+        // dropped, also if a value is moved. The functions of this module keep to the trait's
+        // contract.
         unsafe impl Allocator for $type {
             #[inline]
             fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-                per_container::allocate(layout, |layout| self.get(layout)).ok_or(AllocError)
+                per_container::allocate(self, layout, false).ok_or(AllocError)
             }
 
             #[inline]
             fn allocate_zeroed(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-                per_container::allocate(layout, |layout| self.get_zeroed(layout)).ok_or(AllocError)
+                per_container::allocate(self, layout, true).ok_or(AllocError)
             }
 
             #[inline]

@@ -5,7 +5,7 @@
 use core::alloc::{AllocError, Allocator, Layout};
 use core::ptr::NonNull;
 
-use crate::api::allocator::{self as per_container, Source};
+use crate::api::allocator as per_container;
 use crate::api::global_alloc::EbbMalloc;
 use crate::api::heap::Heap;
 

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
-use crate::api::allocator::{self as per_container, Source};
+use crate::api::allocator as per_container;
 use crate::api::global_alloc::EbbMalloc;
 use crate::api::heap::Heap;
 
