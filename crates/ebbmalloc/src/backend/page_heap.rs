@@ -311,40 +311,24 @@ impl PageHeap {
         Some(granted)
     }
 
-    /// Frees a run whose pages moved away. Its addresses are unmapped.
-    pub fn free_moved(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
+    /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until a
+    /// moment ago.
+    pub fn free_as(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        first: UnitIndex,
+        units: u32,
+        state: State,
+        was_purged: bool,
+    ) {
         self.clear_note(region, first);
+        self.break_huge_pages(region, first..first + units);
         self.counts.in_use -= units as usize;
-        self.retention.refaults.count_purged(os.now_ms(), units);
-        if self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
-            self.insert(region, first, units, State::Unmapped);
-            return;
+        if was_purged {
+            self.retention.refaults.count_purged(os.now_ms(), units);
         }
-        // SAFETY: the move has unmapped these units.
-        let state = match unsafe { region.map_again(os, first, units, false) } {
-            Ok(()) => State::Clean,
-            Err(Refusal::Memory) => State::Unmapped,
-            Err(Refusal::Addresses) => return self.give_up(region, first, units),
-        };
         self.insert(region, first, units, state);
-    }
-
-    /// Frees a run whose pages were never touched as far as is known, or were purged since.
-    pub fn free_untouched(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.clear_note(region, first);
-        self.break_huge_pages(region, first..first + units);
-        self.counts.in_use -= units as usize;
-        self.insert(region, first, units, State::Clean);
-        self.unmap_surplus(region, os);
-    }
-
-    /// Frees a run whose pages were purged.
-    pub fn free_clean(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.clear_note(region, first);
-        self.break_huge_pages(region, first..first + units);
-        self.counts.in_use -= units as usize;
-        self.insert(region, first, units, State::Clean);
-        self.retention.refaults.count_purged(os.now_ms(), units);
         self.unmap_surplus(region, os);
     }
 
@@ -355,7 +339,7 @@ impl PageHeap {
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
         let mut any = false;
         while let Some((first, units)) = self.guards.restore(region, os, units_of) {
-            self.free_clean(region, os, first, units);
+            self.free_as(region, os, first, units, State::Clean, true);
             any = true;
         }
         any
@@ -596,10 +580,11 @@ impl PageHeap {
         self.later_mappings(region, units.clone()).next().unwrap_or(units.end)
     }
 
-    /// Whether pages of these units may move, given the limit of mappings. Each mapping moves
-    /// separately.
+    /// Whether pages of these units may move, given the limits of mappings and of unmapped runs,
+    /// which the units become. Each mapping moves separately.
     fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
-        self.mappings + self.later_mappings(region, units).count() < MOVED_MAPPINGS_MAX
+        self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
+            && self.mappings + self.later_mappings(region, units).count() < MOVED_MAPPINGS_MAX
     }
 
     /// Clears size and heap of a run: when it joins the run before it, its old record stays.

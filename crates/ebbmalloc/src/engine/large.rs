@@ -6,6 +6,7 @@ use core::ptr;
 use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
+use crate::backend::run::State;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
@@ -116,7 +117,9 @@ impl<O: Os> Engine<O> {
         let untouched = self.purge_if_untouched(first, units);
         let mut pages = self.pages.lock();
         match untouched {
-            true => pages.free_untouched(&self.region, &self.os, first, units),
+            true => {
+                pages.free_as(&self.region, &self.os, first, units, State::Clean, false);
+            }
             false => pages.free(&self.region, &self.os, first, units),
         }
     }
@@ -185,7 +188,8 @@ impl<O: Os> Engine<O> {
         // caller's.
         let moved = unsafe { self.move_run((first, length.bytes()), (target, needed.bytes())) };
         if moved == Moved::No {
-            self.pages.lock().free_untouched(region, &self.os, target, needed.get());
+            let mut pages = self.pages.lock();
+            pages.free_as(region, &self.os, target, needed.get(), State::Clean, false);
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
@@ -194,7 +198,7 @@ impl<O: Os> Engine<O> {
         let mut pages = self.pages.lock();
         match moved {
             Moved::Stuck => pages.lose(region, first, units),
-            _ => pages.free_moved(region, &self.os, first, units),
+            _ => pages.free_as(region, &self.os, first, units, State::Unmapped, true),
         }
         drop(pages);
         block

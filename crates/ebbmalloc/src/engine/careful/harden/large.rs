@@ -7,6 +7,7 @@
 use super::report::Fault;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
+use crate::backend::run::State;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
@@ -199,7 +200,9 @@ impl<O: Os> Engine<O> {
                 return;
             }
             match hidden || self.os.purge(block, bytes) {
-                true => pages.free_clean(&self.region, &self.os, first, units),
+                true => {
+                    pages.free_as(&self.region, &self.os, first, units, State::Clean, true);
+                }
                 false => pages.free(&self.region, &self.os, first, units),
             }
         }
