@@ -12,13 +12,6 @@ use crate::platform::os::Os;
 use crate::platform::sync::Lock;
 use crate::size_class::SizeClass;
 
-/// A claimed block.
-pub(crate) struct Claimed {
-    pub block: *mut u8,
-    /// None of its pages is resident, so it reads as zero.
-    pub fresh: bool,
-}
-
 impl ClassSpans {
     /// Hardens all spans of this class. Called before there are any.
     pub fn harden(&mut self) {
@@ -26,7 +19,8 @@ impl ClassSpans {
         self.hardened = true;
     }
 
-    /// Claims a random free block of the fullest span.
+    /// Claims a random free block of the fullest span. Returns also whether none of its pages is
+    /// resident, so that it reads as zero.
     pub fn claim_random(
         &mut self,
         region: &Region,
@@ -34,7 +28,7 @@ impl ClassSpans {
         pages: &Lock<PageHeap>,
         class: SizeClass,
         random: u64,
-    ) -> Option<Claimed> {
+    ) -> Option<(*mut u8, bool)> {
         let unit = match self.fullest() {
             Some(unit) => unit,
             None => self.grow(region, os, pages, class)?,
@@ -43,14 +37,14 @@ impl ClassSpans {
         let span = unsafe { &mut *region.span(unit) };
         let list = self.list_of(span);
         let index = span.claim_random(random);
-        let fresh = span.in_hole(class, index);
+        let is_fresh = span.in_hole(class, index);
         if span.has_holes() {
             self.counts.holes -= span.fill(class, index);
         }
         self.relist(region, unit, list, self.list_of(span));
         self.counts.claimed += 1;
         // SAFETY: the block lies in the span.
-        Some(Claimed { block: unsafe { region.address(unit).add(index * class.size()) }, fresh })
+        Some((unsafe { region.address(unit).add(index * class.size()) }, is_fresh))
     }
 
     /// Returns the owners of a block and of the block before it in the same span.

@@ -13,7 +13,6 @@ pub(crate) mod caches;
 pub(crate) mod large;
 pub(crate) mod scavenge;
 pub(crate) mod careful;
-pub(crate) mod choose_mode;
 pub(crate) mod start;
 pub(crate) mod user_heaps;
 pub(crate) mod entry;

@@ -2,8 +2,6 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use crate::platform::os::RseqArea;
-
 /// A front end (`frontend/`). Slot mode works everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
@@ -70,14 +68,4 @@ impl Display for Choice {
             _ => ")",
         })
     }
-}
-
-/// The mode that set-up decides on.
-pub(crate) struct Decision {
-    pub mode: Mode,
-    /// The threads' rseq areas, in percpu mode only.
-    pub area: Option<RseqArea>,
-    /// The mode that `EBB_MODE` set, where it does not work here.
-    pub refused: Option<Mode>,
-    pub choice: Choice,
 }

@@ -143,12 +143,12 @@ impl<O: Os> Engine<O> {
         let spans = &mut contents.spans[class.index()];
         let spans_before = spans.counts.spans;
         let claimed = spans.claim_random(&self.region, &self.os, &self.pages, class, random);
-        let claimed = claimed.ok_or(AllocError::OutOfMemory)?;
-        let (block, has_grown) = (claimed.block, spans.counts.spans > spans_before);
+        let (block, is_fresh) = claimed.ok_or(AllocError::OutOfMemory)?;
+        let has_grown = spans.counts.spans > spans_before;
         contents.used += class.size();
         self.count_alloc(class.size());
         // SAFETY: the block was just claimed, is of this class, and no program has it yet.
-        let written = match claimed.fresh {
+        let written = match is_fresh {
             true => None,
             false => unsafe { first_written(block, class.size()) },
         };
