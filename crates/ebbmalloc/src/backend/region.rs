@@ -36,22 +36,18 @@ pub struct Region {
     /// The address of `start`, negated. To add to a value in a register takes one instruction less
     /// than to subtract from it a value that was loaded.
     minus_start: AtomicUsize,
-    keys: AtomicPtr<AtomicU64>,
     /// Bytes at the region's start whose table entries may be read. A thread that reads a value
     /// above 0 sees the rest of the region set up.
     committed: AtomicUsize,
+    /// Where each part begins. The hot path reads only the first.
+    parts: [AtomicPtr<u8>; PARTS],
     // Fields that the hot path does not read.
-    map: AtomicPtr<AtomicU32>,
-    runs: AtomicPtr<Run>,
-    spans: AtomicPtr<Span>,
-    slabs: AtomicPtr<Slab>,
     /// Length of the range in units.
     units: AtomicUsize,
     /// For each part: bytes at its beginning that are mapped, or given up to foreign mappings.
     mapped: [AtomicUsize; PARTS],
     /// The unit after the last that was given up to a foreign mapping.
     foreign_end: AtomicUsize,
-    start: AtomicPtr<u8>,
 }
 
 /// Addresses of the region's parts and of the word that holds its committed bytes, and its length
@@ -95,12 +91,15 @@ impl Iterator for UnitWalk<'_> {
     }
 }
 
-/// Bytes of a unit's entry in each of the tables: keys, map, runs, spans.
+/// Bytes of a unit's entry in each of the tables, which are the first parts.
 pub(crate) const TABLES: [usize; 4] =
     [size_of::<AtomicU64>(), size_of::<AtomicU32>(), size_of::<Run>(), size_of::<Span>()];
 
 /// The parts of a region: the tables, the units themselves, and the slabs.
 const PARTS: usize = TABLES.len() + 2;
+const KEYS: usize = 0;
+const MAP: usize = 1;
+const RUNS: usize = 2;
 const SPANS: usize = 3;
 const UNITS: usize = 4;
 const SLABS: usize = 5;
@@ -108,7 +107,7 @@ const SLABS: usize = 5;
 impl Region {
     /// Bytes at the beginning of this record that the hot path of `free` reads.
     #[cfg(test)]
-    pub const HOT_BYTES: usize = core::mem::offset_of!(Self, map);
+    pub const HOT_BYTES: usize = core::mem::offset_of!(Self, parts) + size_of::<AtomicPtr<u8>>();
 
     /// Bytes of a unit and of its table entries.
     pub const UNIT_COST: usize = UNIT + TABLES[0] + TABLES[1] + TABLES[2] + TABLES[3];
@@ -116,30 +115,25 @@ impl Region {
     /// A region that was not set up. No address lies in it.
     pub const fn unset() -> Self {
         Self {
-            map: AtomicPtr::new(ptr::null_mut()),
-            runs: AtomicPtr::new(ptr::null_mut()),
-            spans: AtomicPtr::new(ptr::null_mut()),
-            slabs: AtomicPtr::new(ptr::null_mut()),
+            minus_start: AtomicUsize::new(0),
+            committed: AtomicUsize::new(0),
+            parts: [const { AtomicPtr::new(ptr::null_mut()) }; PARTS],
             units: AtomicUsize::new(0),
             mapped: [const { AtomicUsize::new(0) }; PARTS],
             foreign_end: AtomicUsize::new(0),
-            start: AtomicPtr::new(ptr::null_mut()),
-            minus_start: AtomicUsize::new(0),
-            keys: AtomicPtr::new(ptr::null_mut()),
-            committed: AtomicUsize::new(0),
         }
     }
 
     /// The addresses of all parts, for a reader in another process.
     pub fn places(&self) -> RegionAddresses {
         RegionAddresses {
-            start: self.start().addr(),
+            start: self.part(UNITS).addr(),
             committed_at: (&raw const self.committed).addr(),
-            keys: self.keys.load(Ordering::Relaxed).addr(),
-            map: self.map.load(Ordering::Relaxed).addr(),
-            runs: self.runs.load(Ordering::Relaxed).addr(),
-            spans: self.spans.load(Ordering::Relaxed).addr(),
-            slabs: self.slabs().addr(),
+            keys: self.part(KEYS).addr(),
+            map: self.part(MAP).addr(),
+            runs: self.part(RUNS).addr(),
+            spans: self.part(SPANS).addr(),
+            slabs: self.part(SLABS).addr(),
             units: self.units(),
         }
     }
@@ -203,29 +197,24 @@ impl Region {
     /// Divides the chosen range into units, slabs and tables.
     fn carve(&self, start: *mut u8, units: usize, slab_bytes: usize, tables: [usize; 4]) {
         let mut next = start;
-        let mut carve = |bytes: usize| {
-            let part = next;
+        let first = [(UNITS, units * UNIT), (SLABS, slab_bytes)];
+        for (part, bytes) in first.into_iter().chain(tables.into_iter().enumerate()) {
+            self.parts[part].store(next, Ordering::Relaxed);
             next = next.wrapping_add(bytes);
-            part
-        };
-        self.start.store(carve(units * UNIT), Ordering::Relaxed);
+        }
         self.minus_start.store(start.addr().wrapping_neg(), Ordering::Relaxed);
-        self.slabs.store(carve(slab_bytes).cast(), Ordering::Relaxed);
-        self.keys.store(carve(tables[0]).cast(), Ordering::Relaxed);
-        self.map.store(carve(tables[1]).cast(), Ordering::Relaxed);
-        self.runs.store(carve(tables[2]).cast(), Ordering::Relaxed);
-        self.spans.store(carve(tables[3]).cast(), Ordering::Relaxed);
         self.units.store(units, Ordering::Relaxed);
     }
 
+    /// The address at which a part begins.
     #[inline(always)]
-    fn start(&self) -> *mut u8 {
-        self.start.load(Ordering::Relaxed)
+    fn part(&self, part: usize) -> *mut u8 {
+        self.parts[part].load(Ordering::Relaxed)
     }
 
     /// The first slab. The others follow it.
     pub fn slabs(&self) -> *mut Slab {
-        self.slabs.load(Ordering::Relaxed)
+        self.part(SLABS).cast()
     }
 
     /// Length of the range in units.
@@ -318,18 +307,6 @@ impl Region {
         !matches!(run.state, State::Unmapped | State::Foreign)
     }
 
-    /// The address at which a part begins.
-    fn part(&self, part: usize) -> *mut u8 {
-        match part {
-            0 => self.keys.load(Ordering::Relaxed).cast(),
-            1 => self.map.load(Ordering::Relaxed).cast(),
-            2 => self.runs.load(Ordering::Relaxed).cast(),
-            SPANS => self.spans.load(Ordering::Relaxed).cast(),
-            UNITS => self.start(),
-            _ => self.slabs().cast(),
-        }
-    }
-
     /// Skips at least `units` units behind the committed ones, where a foreign mapping lies.
     /// Commits their table entries, except those of spans. Returns the skipped units, or `None` if
     /// memory or the range is exhausted. The caller holds the lock of the page heap.
@@ -393,8 +370,7 @@ impl Region {
             // SAFETY: the range lies in the part of the table that is committed for these units. A
             // span that begins here later is set up anew, whatever its record holds.
             unsafe {
-                let table = self.spans.load(Ordering::Relaxed).cast::<u8>();
-                let _ = os.purge(table.add(begin), end - begin);
+                let _ = os.purge(self.part(SPANS).add(begin), end - begin);
             }
         }
     }
@@ -419,13 +395,13 @@ impl Region {
     #[inline(always)]
     pub fn address(&self, unit: UnitIndex) -> *mut u8 {
         // SAFETY: callers pass only units of the region, so the sum stays within the range.
-        unsafe { self.start().add((unit as usize) << UNIT_SHIFT) }
+        unsafe { self.part(UNITS).add((unit as usize) << UNIT_SHIFT) }
     }
 
     /// The first unit, from `unit` on, whose address is a multiple of `align` units, a power of
     /// two.
     pub fn align_unit(&self, unit: UnitIndex, align: u32) -> Option<UnitIndex> {
-        let start = self.start().addr() / UNIT;
+        let start = self.part(UNITS).addr() / UNIT;
         let aligned = (start + unit as usize).checked_next_multiple_of(align as usize)?;
         UnitIndex::try_from(aligned - start).ok()
     }
@@ -433,19 +409,19 @@ impl Region {
     /// A unit's entry in a table.
     ///
     /// # Safety
-    /// The unit's entry in this table is committed.
+    /// The unit's entry in this table is committed, and of this type.
     #[inline(always)]
-    unsafe fn at<T>(&self, table: &AtomicPtr<T>, unit: usize) -> &T {
-        // SAFETY: the caller guarantees that the entry is committed. A committed entry stays so.
-        unsafe { &*table.load(Ordering::Relaxed).add(unit) }
+    unsafe fn at<T>(&self, table: usize, unit: usize) -> *mut T {
+        // SAFETY: the caller guarantees that the entry is committed.
+        unsafe { self.part(table).cast::<T>().add(unit) }
     }
 
     /// The map's entry of a committed unit.
     #[inline(always)]
     pub fn entry(&self, unit: usize) -> MapEntry {
         debug_assert!(unit << UNIT_SHIFT < self.committed());
-        // SAFETY: the entry of a committed unit is committed.
-        MapEntry::from_bits(unsafe { self.at(&self.map, unit) }.load(Ordering::Relaxed))
+        // SAFETY: the entry of a committed unit is committed, and stays so.
+        MapEntry::from_bits(unsafe { &*self.at::<AtomicU32>(MAP, unit) }.load(Ordering::Relaxed))
     }
 
     /// Walks the committed units of this range, and passes each run that was given up to foreign
@@ -456,11 +432,13 @@ impl Region {
 
     /// Sets the map's entry of a committed unit, and its key.
     pub fn set_entry(&self, unit: UnitIndex, entry: MapEntry) {
-        // SAFETY: the entries of a committed unit are committed.
-        unsafe {
-            self.at(&self.keys, unit as usize).store(key_at(unit, entry), Ordering::Relaxed);
-            self.at(&self.map, unit as usize).store(entry.to_bits(), Ordering::Relaxed);
-        }
+        // SAFETY: the entries of a committed unit are committed, and stay so.
+        let (key, word) = unsafe {
+            let unit = unit as usize;
+            (&*self.at::<AtomicU64>(KEYS, unit), &*self.at::<AtomicU32>(MAP, unit))
+        };
+        key.store(key_at(unit, entry), Ordering::Relaxed);
+        word.store(entry.to_bits(), Ordering::Relaxed);
     }
 
     /// The class of the small block at this address, if the block belongs to no heap and begins in
@@ -468,8 +446,8 @@ impl Region {
     #[inline(always)]
     pub fn class_at_first(&self, address: *const u8) -> Option<SizeClass> {
         let offset = self.committed_offset(address)?;
-        // SAFETY: the entry of a committed unit is committed.
-        let key = unsafe { self.at(&self.keys, offset / UNIT) }.load(Ordering::Relaxed);
+        // SAFETY: the entry of a committed unit is committed, and stays so.
+        let key = unsafe { &*self.at::<AtomicU64>(KEYS, offset / UNIT) }.load(Ordering::Relaxed);
         // SAFETY: the table holds only zeros, at first, and keys that `set_entry` wrote. The region
         // begins at a multiple of a unit, so the remainder is the offset in the unit.
         unsafe { class_of_start(key, address.addr() % UNIT) }
@@ -486,13 +464,13 @@ impl Region {
     /// The page heap's record of a committed unit.
     pub fn run(&self, unit: UnitIndex) -> *mut Run {
         // SAFETY: the entry of a committed unit is committed.
-        unsafe { self.runs.load(Ordering::Relaxed).add(unit as usize) }
+        unsafe { self.at(RUNS, unit as usize) }
     }
 
     /// The record of the span that begins at a committed unit.
     #[inline(always)]
     pub fn span(&self, unit: UnitIndex) -> *mut Span {
         // SAFETY: the entry of a committed unit is committed.
-        unsafe { self.spans.load(Ordering::Relaxed).add(unit as usize) }
+        unsafe { self.at(SPANS, unit as usize) }
     }
 }
