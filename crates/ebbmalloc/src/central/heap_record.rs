@@ -128,10 +128,10 @@ impl Heaps {
         let contents = Lock::new(contents);
         let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
         let (number, checked) = (AtomicU64::new(id.number()), AtomicUsize::new(0));
-        let record = HeapRecord { number, next, previous, unit, checked, contents };
+        let heap = HeapRecord { number, next, previous, unit, checked, contents };
         // SAFETY: the unit is the caller's, and a record fits into it.
-        unsafe { record_at(region, unit).write(record) };
-        if let Some(next) = self.at(region, self.first) {
+        unsafe { record_at(region, unit).write(heap) };
+        if let Some(next) = record(region, self.first) {
             next.previous.store(unit as usize, Ordering::Relaxed);
         }
         self.first = unit;
@@ -146,10 +146,10 @@ impl Heaps {
         heap.number.store(0, Ordering::Relaxed);
         region.set_entry(id.unit(), MapEntry::NONE);
         let (next, previous) = (heap.next(), heap.previous.load(Ordering::Relaxed) as UnitIndex);
-        if let Some(next) = self.at(region, next) {
+        if let Some(next) = record(region, next) {
             next.previous.store(previous as usize, Ordering::Relaxed);
         }
-        match self.at(region, previous) {
+        match record(region, previous) {
             Some(previous) => previous.next.store(next as usize, Ordering::Relaxed),
             None => self.first = next,
         }
@@ -157,17 +157,9 @@ impl Heaps {
         Some(heap)
     }
 
-    /// The heap whose record lies at this unit, if one does.
-    pub fn at<'a>(&'a self, region: &Region, unit: UnitIndex) -> Option<&'a HeapRecord> {
-        let is_heap = unit != 0 && region.entry(unit as usize) == MapEntry::HEAP;
-        // SAFETY: a heap's record lies there, and stays while the list's lock is held, as it is.
-        is_heap.then(|| unsafe { &*record_at(region, unit) })
-    }
-
     /// All heaps.
     pub fn each<'a>(&'a self, region: &Region) -> impl Iterator<Item = &'a HeapRecord> {
-        let record = move |unit: UnitIndex| self.at(region, unit);
-        iter::successors(record(self.first), move |heap| record(heap.next()))
+        iter::successors(record(region, self.first), move |heap| record(region, heap.next()))
     }
 
     /// Runs `work` on the heap that owns the run at this committed unit. Returns `None` if no heap
@@ -185,7 +177,7 @@ impl Heaps {
         // the run, and another heap may take it: so look twice.
         let owner = || pages.lock().heap_of(region, unit);
         let found = owner();
-        let mut contents = self.at(region, found)?.contents().lock();
+        let mut contents = record(region, found)?.contents().lock();
         (owner() == found).then(|| work(&mut contents))
     }
 
@@ -195,17 +187,20 @@ impl Heaps {
     }
 }
 
-/// Returns the heap with this id, if there is one. It stays until the program deletes it.
-pub(crate) fn find<'a>(region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
-    let unit = id.unit() as usize;
-    let is_possible = id.number() != 0 && unit != 0 && unit < region.committed() / UNIT;
-    if !is_possible || region.entry(unit) != MapEntry::HEAP {
-        return None;
-    }
-    let record = record_at(region, id.unit());
+/// The heap whose record lies at this unit, if one does. Any unit may be passed in. The heap stays
+/// until the program deletes it, and while the list of heaps is locked.
+pub(crate) fn record<'a>(region: &Region, unit: UnitIndex) -> Option<&'a HeapRecord> {
+    let is_heap = unit != 0
+        && (unit as usize) < region.committed() / UNIT
+        && region.entry(unit as usize) == MapEntry::HEAP;
     // SAFETY: a heap's record lies there. The program does not delete a heap that it is using.
-    let heap = unsafe { &*record };
-    (heap.number.load(Ordering::Relaxed) == id.number()).then_some(heap)
+    is_heap.then(|| unsafe { &*record_at(region, unit) })
+}
+
+/// Returns the heap with this id, if there is one.
+pub(crate) fn find<'a>(region: &Region, id: HeapId) -> Option<&'a HeapRecord> {
+    let is_it = |heap: &&HeapRecord| heap.number.load(Ordering::Relaxed) == id.number();
+    record(region, id.unit()).filter(is_it).filter(|_| id.number() != 0)
 }
 
 /// Returns the heap of a block, by the unit of the heap's record, which the block's run notes.

@@ -74,15 +74,6 @@ impl<O: Os> Engine<O> {
         unsafe { (*self.region.run(first)).units }
     }
 
-    /// The record of a heap that lies at this unit, if one does. Any unit may be passed in.
-    pub(crate) fn heap_at(&self, unit: UnitIndex) -> Option<&HeapRecord> {
-        let is_record = unit != 0
-            && (unit as usize) < self.region.committed() / UNIT
-            && self.region.entry(unit as usize) == MapEntry::HEAP;
-        // SAFETY: the page map says that the record of a heap lies there.
-        is_record.then(|| unsafe { of_block(&self.region, unit) })
-    }
-
     /// The record of a heap. The caller has just found the heap's id, or a block of the heap, to be
     /// valid. The program must not delete the heap meanwhile.
     pub(crate) fn record_of(&self, heap: UnitIndex) -> &HeapRecord {
@@ -92,12 +83,6 @@ impl<O: Os> Engine<O> {
 
     pub(crate) fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
         self.record_of(heap).contents().lock()
-    }
-
-    /// Whether no thread holds the lock of the heap whose record lies at this unit.
-    pub(crate) fn is_free(&self, heap: UnitIndex) -> bool {
-        // SAFETY: as in `record_of`; the callers ask for default heaps, which are never deleted.
-        unsafe { of_block(&self.region, heap) }.contents().is_free()
     }
 
     /// Runs `work` on the spans that the span at `unit` belongs to: those of its class, or those of

@@ -27,7 +27,8 @@ impl<O: Os> Engine<O> {
         let key = (self.os.thread_key() as u32).wrapping_mul(0x9e37_79b9) >> 16;
         let own = key % count;
         let default_heaps = (own..count).chain(0..own).map(|nth| first + nth * units);
-        default_heaps.into_iter().find(|&heap| self.is_free(heap)).unwrap_or(first + own * units)
+        let is_free = |&heap: &UnitIndex| self.record_of(heap).contents().is_free();
+        default_heaps.into_iter().find(is_free).unwrap_or(first + own * units)
     }
 
     /// Allocates a block from a default heap. Returns also whether it reads as zero.

@@ -15,7 +15,7 @@ use crate::backend::page_heap::Granted;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
-use crate::central::heap_record::{Contents, HeapId};
+use crate::central::heap_record::{Contents, HeapId, record};
 use crate::engine::careful::heap_blocks::AllocError;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
@@ -77,7 +77,7 @@ impl<O: Os> Engine<O> {
         }
         let mut heaps = self.heaps.lock();
         let id = heaps.add(&self.region, first, limit);
-        if let Some(heap) = heaps.at(&self.region, first) {
+        if let Some(heap) = record(&self.region, first) {
             heap.contents().lock().harden(self.os.random());
         }
         id
@@ -168,7 +168,7 @@ impl<O: Os> Engine<O> {
     /// Locks the heap that a block seemed to belong to. `None` if it does not belong to it any
     /// more.
     pub(super) fn lock_owner(&self, block: &HeapBlock) -> Option<Guard<'_, Contents>> {
-        let contents = self.heap_at(block.heap)?.contents().lock();
+        let contents = record(&self.region, block.heap)?.contents().lock();
         let now = self.heap_block(block.address)?;
         let same = (now.heap, now.first, now.class) == (block.heap, block.first, block.class);
         same.then_some(contents)
