@@ -12,7 +12,7 @@ use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self};
 use crate::frontend::slab::{OwnedStack, bottom_of};
-use crate::platform::os::{Os, clear, copy};
+use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
 impl<O: Os> Engine<O> {
@@ -21,7 +21,7 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => self.alloc_small::<false>(size, class),
+            Some(class) => self.alloc_small(size, 1, class),
             None => self.alloc_large_slow(size, 1, false).0,
         }
     }
@@ -31,22 +31,12 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
-        let (block, zeroed) = match class {
-            Some(class) => (self.alloc_small::<false>(size, class), false),
+        let new = match class {
+            Some(class) => (self.alloc_small(size, 1, class), false),
             None => self.alloc_large_slow(size, 1, true),
         };
-        if !zeroed && !block.is_null() {
-            let exact = self.knows_size_of(block);
-            let bytes = if exact { size } else { self.usable_for(size, class) };
-            // SAFETY: the block has at least `bytes` bytes, and is ours until we return it.
-            unsafe {
-                match class {
-                    Some(_) => clear(block, bytes),
-                    None => self.clear(block, bytes),
-                }
-            }
-        }
-        block
+        let exact = self.knows_size_of(new.0);
+        self.clear_new(new, if exact { size } else { self.usable_for(size, class) })
     }
 
     /// Allocates a block of at least `size` bytes at a multiple of `align`, a power of two. Null if
@@ -61,7 +51,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
-            Some(class) => self.alloc_small::<true>(size, class),
+            Some(class) => self.alloc_small(size, align, class),
             None => self.alloc_large_slow(size, align, false).0,
         }
     }
@@ -71,15 +61,11 @@ impl<O: Os> Engine<O> {
         if align <= MIN_ALIGN {
             return self.alloc_zeroed(size);
         }
-        let (block, zeroed) = match SizeClass::of_aligned(size, align) {
-            Some(class) => (self.alloc_small::<true>(size, class), false),
+        let new = match SizeClass::of_aligned(size, align) {
+            Some(class) => (self.alloc_small(size, align, class), false),
             None => self.alloc_large_slow(size, align, true),
         };
-        if !zeroed && !block.is_null() {
-            // SAFETY: the block has at least `size` bytes, and is ours until we return it.
-            unsafe { self.clear(block, size) };
-        }
-        block
+        self.clear_new(new, size)
     }
 
     /// Frees a block. Aborts the program if no block begins at the address.
@@ -285,15 +271,14 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.holds(class, block))
     }
 
-    /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
-    /// [`MIN_ALIGN`].
+    /// Allocates a block of the size class for this size and alignment.
     #[inline(always)]
-    fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         let block = self.pop_of_cpu(class);
         if !block.is_null() {
             return block;
         }
-        self.alloc_small_by_thread::<ALIGNED>(size, class)
+        self.alloc_small_by_thread(size, align, class)
     }
 
     /// Frees a block of this class. `SIZED`: the class comes from the size that the program gave.
@@ -316,14 +301,14 @@ impl<O: Os> Engine<O> {
     /// Allocates from the thread's own cache, where there are no restartable sequences or they
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
-    fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_by_thread(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_slow::<ALIGNED>(size, class)
+        self.alloc_small_slow(size, align, class)
     }
 
     /// Frees to the thread's own cache, as the counterpart of [`Engine::alloc_small_by_thread`].
@@ -346,13 +331,10 @@ impl<O: Os> Engine<O> {
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_slow(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
         if self.ready() {
             if self.all_in_heaps() {
-                // Blocks of a class are aligned to the power of two in its size. The request may
-                // need that, and does not say how much of it.
-                let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
                 return self.alloc_in_default_heap(size, align).0;
             }
             if self.hot_area.load(Ordering::Relaxed) == 0 {

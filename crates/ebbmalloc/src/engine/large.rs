@@ -11,7 +11,7 @@ use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::platform::os::{Os, clear};
-use crate::size_class::UNIT;
+use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The outcome of a page move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,6 +87,22 @@ impl<O: Os> Engine<O> {
             rest
         };
         self.pages.lock().count_purge(&self.region, units, purged_bytes);
+    }
+
+    /// Clears the first `bytes` bytes of a new block, unless there is none or it reads as zero.
+    /// Returns the block.
+    #[inline]
+    pub(crate) fn clear_new(&self, (block, zeroed): (*mut u8, bool), bytes: usize) -> *mut u8 {
+        if !zeroed && !block.is_null() {
+            // SAFETY: the block has at least `bytes` bytes, and is ours until we return it.
+            unsafe {
+                match bytes <= SMALL_MAX {
+                    true => clear(block, bytes),
+                    false => self.clear(block, bytes),
+                }
+            }
+        }
+        block
     }
 
     /// The units in which this memory lies; none if it is not the region's.

@@ -100,12 +100,7 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         self.heap(id, operation);
-        let (block, zeroed) = self.alloc_in(id.unit(), size, align, 0);
-        if !zeroed && !block.is_null() {
-            // SAFETY: the block has at least `size` bytes, and is ours until we return it.
-            unsafe { self.clear(block, size) };
-        }
-        block
+        self.clear_new(self.alloc_in(id.unit(), size, align, 0), size)
     }
 
     /// Frees a block of this heap. Aborts the program if it is none.
