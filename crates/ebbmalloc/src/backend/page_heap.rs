@@ -19,8 +19,8 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS,
-    MOVED_MAPPINGS_MAX, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX,
+    SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -489,7 +489,8 @@ impl PageHeap {
         let tail = if clean { Tail::NotResident } else { Tail::New };
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
         unsafe {
-            (*region.run(first)).marks = (*region.run(first)).marks.with_tail(tail).with_zeros(zeros)
+            (*region.run(first)).marks =
+                (*region.run(first)).marks.with_tail(tail).with_zeros(zeros)
         }
     }
 

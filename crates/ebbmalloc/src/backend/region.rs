@@ -16,9 +16,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 use crate::backend::page_map::{MapEntry, key_at};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
-use crate::backend::tuning::{
-    COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN,
-};
+use crate::backend::tuning::{COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN};
 pub(crate) use crate::backend::units::UnitIndex;
 use crate::frontend::slab::Slab;
 use crate::platform::os::{Os, Refusal};

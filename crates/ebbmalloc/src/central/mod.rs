@@ -191,7 +191,8 @@ impl ClassSpans {
             let list = self.list_of(span);
             let (unfilled, size) = (&mut blocks[..left], class.size());
             // SAFETY: the block lies in the span.
-            let claimed = span.claim(class, unfilled, order, |index| unsafe { base.add(index * size) });
+            let claimed =
+                span.claim(class, unfilled, order, |index| unsafe { base.add(index * size) });
             if span.has_holes() {
                 for block in &unfilled[left - claimed..] {
                     let filled = span.fill(class, class.block_at(block.addr() - base.addr()));

@@ -3,14 +3,14 @@
 //! The hot paths come first. They leave rare or slow cases to functions that end in `_slow`.
 
 use core::ptr;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicIsize, Ordering};
 
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
-use crate::frontend::rseq::{self};
+use crate::frontend::rseq::{self, PerCpuBase};
 use crate::frontend::slab::{OwnedStack, bottom_of};
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
@@ -271,12 +271,26 @@ impl<O: Os> Engine<O> {
         self.front(|front| front.holds(class, block))
     }
 
+    /// Where the hot path finds caches; `None` where every operation takes the slow path.
+    #[inline(always)]
+    fn hot_base(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
+        let area = area.load(Ordering::Acquire);
+        if area == 0 {
+            return None;
+        }
+        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
+        Some(PerCpuBase { area, ..self.base_to_free() })
+    }
+
     /// Allocates a block of the size class for this size and alignment.
     #[inline(always)]
     fn alloc_small(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
-        let block = self.pop_of_cpu(class);
-        if !block.is_null() {
-            return block;
+        if let Some(base) = self.hot_base(&self.hot_area) {
+            // SAFETY: set-up writes the base before it publishes `hot_area`.
+            let block = unsafe { rseq::pop(base, class) };
+            if !block.is_null() {
+                return block;
+            }
         }
         self.alloc_small_by_thread(size, align, class)
     }
@@ -333,6 +347,13 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn alloc_small_slow(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
+        let refill = || {
+            let (block, has_grown) = self.refill(size, class);
+            if has_grown {
+                self.reclaim_if_due(class.span_units());
+            }
+            block
+        };
         if self.ready() {
             if self.all_in_heaps() {
                 return self.alloc_in_default_heap(size, align).0;
@@ -342,12 +363,12 @@ impl<O: Os> Engine<O> {
                 block = self.front(|front| front.pop(class));
             }
             if block.is_null() {
-                block = self.refill(size, class);
+                block = refill();
                 self.start_scavenger_if_due();
             }
             if block.is_null() {
                 self.flush_all();
-                block = self.refill(size, class);
+                block = refill();
             }
         }
         if block.is_null() {
@@ -368,7 +389,7 @@ impl<O: Os> Engine<O> {
             return self.alloc_in_default_heap(size, align);
         }
         if let Some(units) = Units::for_bytes(size) {
-            self.reclaim_before_growth(units.get());
+            self.reclaim_if_due(units.get());
         }
         let mut granted = self.large_run(size, align, 0, zeros);
         if granted.is_none() && self.ready() && self.could_hold(size, align) {
@@ -471,15 +492,16 @@ impl<O: Os> Engine<O> {
         }
         let mut others = BURYING_BLOCKS;
         // `push_batch` does not ask the marks.
-        if self.push_to_cache(class, &[block]) == 0 {
+        let push = || self.front(|front| front.push_batch(class, &[block])) > 0;
+        if !push() {
             others = self.overflow(class);
-            if self.push_to_cache(class, &[block]) == 0 {
+            if !push() {
                 self.release(class, &[block]);
                 others = 0;
             }
         }
-        if others > 0 && class.shares_lines() {
-            self.bury(class, others);
+        if others > 0 && class.shares_lines() && self.bury(class, others) {
+            self.reclaim_if_due(class.span_units());
         }
         self.wake_scavenger();
     }

@@ -306,17 +306,6 @@ impl<O: Os> Engine<O> {
         self.os.abort()
     }
 
-    /// Where the hot path finds caches; `None` where every operation takes the slow path.
-    #[inline(always)]
-    fn hot_base(&self, area: &AtomicIsize) -> Option<PerCpuBase> {
-        let area = area.load(Ordering::Acquire);
-        if area == 0 {
-            return None;
-        }
-        // `hot_area` and `hot_sized_area` have the same value wherever they are not 0.
-        Some(PerCpuBase { area, ..self.base_to_free() })
-    }
-
     /// Whether the engine checks or hardens blocks.
     #[inline]
     pub(crate) fn safety_mode(&self) -> SafetyMode {

@@ -165,10 +165,7 @@ impl<O: Os> Engine<O> {
     /// Chooses the front end: the mode that `EBB_MODE` sets (`asked`), or the best that works here.
     /// Returns it, the threads' rseq areas in percpu mode, the mode that was asked for but does not
     /// work here, and the description of the choice.
-    fn choose_mode(
-        &self,
-        asked: ModeChoice,
-    ) -> (Mode, Option<RseqArea>, Option<Mode>, Choice) {
+    fn choose_mode(&self, asked: ModeChoice) -> (Mode, Option<RseqArea>, Option<Mode>, Choice) {
         const ASKED: &str = "set by EBB_MODE";
         let area = self.os.rseq();
         let auto_reason = match area {

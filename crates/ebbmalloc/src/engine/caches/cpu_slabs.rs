@@ -1,18 +1,16 @@
 //! Lists the slabs of the caches that belong to no thread: per-CPU caches, then transfer caches.
+//! Reads and changes the headers of stacks that other threads may be using.
 //!
-//! In slot mode and thread mode threads share the former, each behind its lock.
+//! In slot mode and thread mode threads share the per-CPU caches, each behind its lock.
 
-use crate::frontend::rseq;
-use crate::frontend::tuning::TRANSFER_CACHES_MANY;
-use crate::size_class::SizeClass;
 use core::ops::Range;
-use core::ptr;
 
+use crate::engine::Engine;
 use crate::engine::mode::Mode;
-use crate::engine::{Engine, Setup};
-use crate::frontend::slab::Slab;
-use crate::frontend::transfer_cache::Transfers;
+use crate::frontend::slab::{Header, Slab, header_of};
 use crate::platform::os::Os;
+use crate::platform::sync::{AtomicU64, Ordering};
+use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
     /// Number of per-CPU caches and transfer caches.
@@ -44,22 +42,37 @@ impl<O: Os> Engine<O> {
         // SAFETY: all callers stay below `slab_count`, the number of slabs in the region.
         numbers.map(|number| unsafe { self.region.slabs().add(number) })
     }
+}
 
-    /// The transfer caches, as the calling thread uses them.
-    pub(crate) fn transfers(&self) -> Transfers {
-        let Setup { cpu_cache_count, transfer_cache_count: count, mode, .. } = *self.setup();
-        // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
-        let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
-        let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
-        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
-    }
+fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
+    // SAFETY: all callers pass slabs of an engine, which live as long as it does.
+    unsafe { header_of(slab, class) }
+}
 
-    /// Pops a block from the cache of the thread's CPU; null if it is empty, or outside of percpu
-    /// mode. Takes no lock, so the caller may hold any.
-    #[inline(always)]
-    pub(crate) fn pop_of_cpu(&self, class: SizeClass) -> *mut u8 {
-        // SAFETY: set-up writes the base before it publishes `hot_area`.
-        let pop = |base| unsafe { rseq::pop(base, class) };
-        self.hot_base(&self.hot_area).map_or(ptr::null_mut(), pop)
-    }
+pub(crate) fn header(slab: *mut Slab, class: SizeClass) -> Header {
+    Header::from_bits(word(slab, class).load(Ordering::Acquire))
+}
+
+/// Atomically replaces the header of the class's stack by `to(header)`; false if that is `None`.
+pub(crate) fn change(
+    slab: *mut Slab,
+    class: SizeClass,
+    to: impl Fn(Header) -> Option<Header>,
+) -> bool {
+    let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
+    word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+}
+
+/// Calls [`reopen`] for all stacks of a slab.
+#[inline(never)]
+pub(crate) fn reopen_all(slab: *mut Slab) {
+    SizeClass::all().for_each(|class| reopen(slab, class));
+}
+
+/// Opens the class's stack again with all its blocks, if it is closed and not taken.
+///
+/// A closed stack that is not taken has not changed. So an operation in progress may still store a
+/// header that it made from the one before the closing. Any thread may do this for any slab.
+pub(crate) fn reopen(slab: *mut Slab, class: SizeClass) {
+    change(slab, class, |header| header.reopened(class));
 }

@@ -31,14 +31,15 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 
 use crate::engine::Engine;
+use crate::engine::caches::cpu_slabs::{change, header, reopen_all};
 use crate::engine::mode::Mode;
 use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{
-    Digests, Header, OwnedStack, Slab, digests_of, has_changed, header_of, lock_of, used_bytes,
+    Digests, Header, OwnedStack, Slab, cached_blocks, digests_of, has_changed, lock_of, used_bytes,
 };
 use crate::platform::os::{Os, ThreadWords};
-use crate::platform::sync::{AtomicU64, Ordering};
+use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass};
 
 /// Selects the stacks to drain.
@@ -206,7 +207,11 @@ impl<O: Os> Engine<O> {
     fn empty_closed(&self, slab: *mut Slab) {
         let all_closed = closed(slab).count() == CLASSES - 1;
         for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
-            self.release_all(slab, class, header(slab, class).opened(class));
+            // SAFETY: this thread has taken the stack, and no other thread may store an earlier
+            // header.
+            let stack = unsafe { OwnedStack::new(slab, class) };
+            let mut header = header(slab, class).opened(class);
+            self.release_all(class, |batch| stack.take(&mut header, batch));
             if !all_closed {
                 open_empty(slab, class);
             }
@@ -218,13 +223,11 @@ impl<O: Os> Engine<O> {
         taken().for_each(|class| open_empty(slab, class));
     }
 
-    /// Returns the blocks of a taken stack to their spans. `header` describes the stack as if open.
-    fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
-        // SAFETY: this thread has taken the stack, and no other thread may store an earlier header.
-        let stack = unsafe { OwnedStack::new(slab, class) };
+    /// Returns the blocks of a stack to their spans, in batches that `take` fetches.
+    fn release_all(&self, class: SizeClass, mut take: impl FnMut(&mut [*mut u8]) -> usize) {
         let mut batch = [ptr::null_mut(); DRAIN_BATCH_BLOCKS];
         loop {
-            let taken = stack.take(&mut header, &mut batch);
+            let taken = take(&mut batch);
             if taken == 0 {
                 break;
             }
@@ -246,21 +249,68 @@ impl<O: Os> Engine<O> {
             }
         }
     }
-}
 
-fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
-    // SAFETY: all callers pass slabs of an engine, which live as long as it does.
-    unsafe { header_of(slab, class) }
-}
+    /// Returns the blocks of caches to their spans, as far as the caches can be emptied. Waits for
+    /// a round that another thread runs.
+    ///
+    /// That is the calling thread's cache, those of ended threads, and those that [`Engine::drain`]
+    /// empties. While several threads run, it leaves the caches of other CPUs and threads to the
+    /// rounds.
+    pub(crate) fn flush_all(&self) {
+        self.flush_own(DrainScope::All);
+        let _rounds = self.rounds.lock();
+        self.drain(DrainScope::All);
+    }
 
-fn header(slab: *mut Slab, class: SizeClass) -> Header {
-    Header::from_bits(word(slab, class).load(Ordering::Acquire))
-}
+    /// As [`Engine::flush_all`] for the stacks in `scope`, but skips [`Engine::drain`] if another
+    /// thread runs a round. Caches of ended threads lose the blocks of all classes.
+    pub(crate) fn try_drain(&self, scope: DrainScope) {
+        self.flush_own(scope);
+        if let Some(_rounds) = self.rounds.try_lock() {
+            self.drain(scope);
+        }
+    }
 
-/// Atomically replaces the header of the class's stack by `to(header)`; false if that is `None`.
-fn change(slab: *mut Slab, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
-    let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
-    word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+    /// Empties stacks in the calling thread's cache, and the caches of ended threads.
+    #[inline(never)]
+    fn flush_own(&self, scope: DrainScope) {
+        for class in SizeClass::all().filter(|&class| scope.has(class)) {
+            self.flush(class, usize::MAX, false);
+        }
+        self.flush_idle();
+    }
+
+    /// Number of blocks of a class in all caches. An estimate while other threads use their caches.
+    pub(crate) fn cached_blocks(&self, class: SizeClass) -> usize {
+        // SAFETY: `slabs` and `thread_slabs` give slabs of this engine, which live as long as it
+        // does.
+        let cached_in = |slab: *mut Slab| unsafe { cached_blocks(slab, class) };
+        let mut cached = self.slabs().map(cached_in).sum();
+        self.thread_slabs.for_each(|slab| cached += cached_in(slab));
+        cached
+    }
+
+    /// Returns the blocks in caches of ended threads to their spans, and purges these caches.
+    pub(crate) fn flush_idle(&self) {
+        while let Some(slab) = self.thread_slabs.take_idle() {
+            self.flush_slab(slab);
+            // SAFETY: `take_idle` has just given us the slab, and it is empty.
+            unsafe { self.thread_slabs.put_away(&self.os, slab) }
+        }
+    }
+
+    /// Returns all blocks in a slab to their spans. No other thread uses the slab.
+    #[inline(never)]
+    pub(crate) fn flush_slab(&self, slab: *mut Slab) {
+        // An earlier round may have closed stacks while a thread owned the slab. Rounds skip it
+        // now.
+        reopen_all(slab);
+        for class in SizeClass::all() {
+            // SAFETY: all callers own the slab: no other thread uses it, and rounds skip it.
+            let mut stack = unsafe { OwnedStack::new(slab, class) };
+            self.release_all(class, |batch| stack.pop_batch(batch));
+        }
+    }
 }
 
 /// Opens a stack that this thread has taken and emptied.
@@ -333,18 +383,4 @@ fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
         any |= change(slab, class, |header| Some(header.closed(class)));
     }
     any
-}
-
-/// Calls [`reopen`] for all stacks of a slab.
-#[inline(never)]
-pub(crate) fn reopen_all(slab: *mut Slab) {
-    SizeClass::all().for_each(|class| reopen(slab, class));
-}
-
-/// Opens the class's stack again with all its blocks, if it is closed and not taken.
-///
-/// A closed stack that is not taken has not changed. So an operation in progress may still store a
-/// header that it made from the one before the closing. Any thread may do this for any slab.
-pub(crate) fn reopen(slab: *mut Slab, class: SizeClass) {
-    change(slab, class, |header| header.reopened(class));
 }

@@ -41,7 +41,7 @@ impl<O: Os> Engine<O> {
     /// Reclaims memory if a run of `units` would take memory that is not resident. Does so only
     /// each time that enough memory has become resident since the last look.
     #[inline(never)]
-    pub(crate) fn reclaim_before_growth(&self, units: u32) {
+    pub(crate) fn reclaim_if_due(&self, units: u32) {
         if let Some(length) = Units::new(units)
             && self.pages.lock().would_grow(&self.region, length)
         {

@@ -1,0 +1,396 @@
+//! Serves the misses of a cache: refills it from the central free lists, or flushes it to them, in
+//! batches, and sets the capacity of each stack.
+//!
+//! Capacity is bounded for each class and for a cache as a whole. A stack whose miss shows that its
+//! capacity is too small gets more, while the cache has some to give. Drains of unused stacks
+//! return it.
+
+use core::ptr;
+
+use crate::backend::span::Order;
+use crate::central::{BadBlock, Batch, ClassSpans};
+use crate::engine::caches::cpu_slabs::reopen;
+use crate::engine::mode::Mode;
+use crate::engine::tuning::{
+    BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
+    MEDIUM_BATCH_BLOCKS, PREFETCHED_BLOCKS_MAX, SMALL_BATCH_BLOCKS, STREAK_GROWTH_INTERVAL,
+    STREAK_STACK_BYTES,
+};
+use crate::engine::{Engine, Setup};
+use crate::frontend::Observed;
+use crate::frontend::miss_history::MissKind;
+use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::frontend::transfer_cache::Transfers;
+use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES, TRANSFER_CACHES_MANY};
+use crate::platform::os::Os;
+use crate::platform::prefetch;
+use crate::platform::sync::{Guard, Ordering};
+use crate::size_class::{SizeClass, UNIT};
+
+/// The outcome of a miss: how the stack has changed, and how many such misses came before.
+#[derive(Default)]
+struct Miss {
+    /// The cache; none where the thread has none.
+    slab: Option<*mut Slab>,
+    /// The headers before and after; empty ones where the thread has no cache.
+    before: Header,
+    after: Header,
+    /// Number of equal misses in a row before this one.
+    streak: u8,
+    /// Whether the cache is the thread's own.
+    is_own: bool,
+}
+
+impl Miss {
+    fn is_in_streak(&self) -> bool {
+        self.streak >= STREAK_MISSES
+    }
+
+    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
+    /// begin one.
+    ///
+    /// With one block more it then has as many bytes as most spans. In a thread's own cache, half
+    /// as many bytes are enough, since it has no capacity for more. But there each class has that
+    /// capacity from the start, so only large blocks count, of which a span has few
+    /// (decisions/0029).
+    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
+        let (block_bytes_min, batch_bytes_min) =
+            if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
+        let is_large =
+            class.size() >= block_bytes_min && (blocks + 1) * class.size() >= batch_bytes_min;
+        is_large && self.streak >= FLOW_MISSES
+    }
+}
+
+impl<O: Os> Engine<O> {
+    /// Fills the class's stack to half of its capacity, or fully in a streak, and returns one block
+    /// more; null if memory is short. Marks that block as local to the cache. Returns also whether the
+    /// class got a new span.
+    ///
+    /// Now and then it returns a sampled block for a request of `size` bytes, and refills nothing.
+    #[inline(never)]
+    pub(crate) fn refill(&self, size: usize, class: SizeClass) -> (*mut u8, bool) {
+        let miss = self.grow_stack(class, MissKind::Underflow);
+        let capacity = miss.after.room(class);
+        let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
+        let is_flow = miss.is_flow(class, needed);
+        // The first blocks of a stack share no cache line with blocks that another CPU claims.
+        let apart = class.shares_lines() && miss.before.is_new();
+        let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
+        let sampled = self.sample(size, class, needed);
+        if !sampled.is_null() {
+            return (sampled, false);
+        }
+        if miss.after.held(class) > 0 {
+            // The stack was closed, or is that of another CPU now.
+            let block = self.front(|front| front.pop(class));
+            if !block.is_null() {
+                return (block, false);
+            }
+        }
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
+        let (block, has_grown) = with_batch(needed, refill);
+        if let Some(slab) = miss.slab
+            && !block.is_null()
+        {
+            self.front(|front| front.mark_local(slab, block));
+        }
+        (block, has_grown)
+    }
+
+    /// Gets `needed` blocks, in steps of the length of `batch`. Returns one of them, null if there
+    /// is none, and pushes the others to the cache. Returns also whether the class got a new span.
+    #[inline(never)]
+    fn refill_by(
+        &self,
+        class: SizeClass,
+        mut needed: usize,
+        order: Order,
+        is_flow: bool,
+        batch: &mut [*mut u8],
+    ) -> (*mut u8, bool) {
+        let mut block: *mut u8 = ptr::null_mut();
+        let mut has_grown = false;
+        loop {
+            let step = needed.min(batch.len());
+            let batch = &mut batch[..step];
+            let claimed = match self.spans_or_transferred(class, is_flow, batch) {
+                Ok((mut spans, waited)) => {
+                    if waited && block.is_null() && self.setup().mode == Mode::PerCpu {
+                        // Another thread of this CPU may have waited for the lock too, and filled
+                        // the cache, which takes no other lock.
+                        block = self.front(|front| front.pop(class));
+                        if !block.is_null() {
+                            return (block, false);
+                        }
+                    }
+                    spans.claim(&self.region, &self.os, &self.pages, class, order, batch)
+                }
+                Err(transferred) => Batch { blocks: transferred, has_grown: false },
+            };
+            has_grown |= claimed.has_grown;
+            let start = batch.len() - claimed.blocks;
+            let mut blocks = &batch[start..];
+            if block.is_null() {
+                let Some((&first, others)) = blocks.split_last() else {
+                    break;
+                };
+                (block, blocks) = (first, others);
+            }
+            if order == Order::InTurn {
+                blocks
+                    .iter()
+                    .rev()
+                    .take(PREFETCHED_BLOCKS_MAX)
+                    .for_each(|&block| prefetch::to_write(block));
+            }
+            if !self.put_or_release(class, blocks) {
+                // Another thread has filled the cache meanwhile, or there is none.
+                break;
+            }
+            needed -= claimed.blocks;
+            // Another claim for a few blocks costs more than a slightly earlier miss.
+            if start > 0 || needed < SMALL_BATCH_BLOCKS {
+                break;
+            }
+        }
+        (block, has_grown)
+    }
+
+    /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
+    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
+    /// the number of blocks taken, at the end of `batch`.
+    fn spans_or_transferred(
+        &self,
+        class: SizeClass,
+        is_flow: bool,
+        batch: &mut [*mut u8],
+    ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
+        let (central, transfers) = (&self.centrals[class.index()], self.transfers());
+        if is_flow {
+            central.asked.note(transfers.key);
+        }
+        match central.lock_spans(transfers.route(is_flow)) {
+            Some(spans) => Ok(spans),
+            None => match transfers.take(class, batch) {
+                0 => Ok((central.spans().lock(), true)),
+                taken => Err(taken),
+            },
+        }
+    }
+
+    /// Pushes blocks to the thread's cache, and returns those that do not fit to their spans. True
+    /// if all fit.
+    fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
+        let pushed = self.front(|front| front.push_batch(class, blocks));
+        let all = pushed == blocks.len();
+        if !all {
+            self.release(class, &blocks[pushed..]);
+        }
+        all
+    }
+
+    /// After a miss: sets the class's stack up, or raises its capacity if the bounds allow.
+    #[inline(never)]
+    fn grow_stack(&self, class: SizeClass, kind: MissKind) -> Miss {
+        let observe = || self.front(|front| (front.observe(class), front.is_own()));
+        let mut miss = Miss::default();
+        let (mut observed, is_own) = observe();
+        if let Some(Observed { slab, header }) = observed
+            && header.is_closed()
+        {
+            // The drainer may be descheduled: reopen the stack instead of waiting for it.
+            reopen(slab, class);
+            observed = observe().0;
+        }
+        if let Some(Observed { slab, header }) = observed {
+            // SAFETY: a front end's slabs live as long as the engine.
+            let history = unsafe { cache::history_of(slab) };
+            (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
+            if !is_own {
+                let capacity = header.room(class);
+                let added = header.grown(class).room(class).saturating_sub(capacity);
+                let added_bytes = added * class.size();
+                let large_in_streak =
+                    miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
+                if capacity > 0
+                    && (added == 0 || !self.may_grow(slab, added_bytes, large_in_streak))
+                {
+                    (miss.before, miss.after) = (header, header);
+                    return miss;
+                }
+                if !history.used.load(Ordering::Relaxed)
+                    && !history.used.swap(true, Ordering::Relaxed)
+                {
+                    self.caches_ever_used.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        let header = observed.map_or(Header::default(), |observed| observed.header);
+        let grown = self.front(|front| front.grow(class, header));
+        (miss.before, miss.after) = grown.unwrap_or_default();
+        miss
+    }
+
+    /// Whether the cache may have `added_bytes` more capacity. After a refusal the next misses get
+    /// none without a look.
+    ///
+    /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
+    /// stack grows only now and then, within half of the cache's bound.
+    fn may_grow(&self, slab: *mut Slab, added_bytes: usize, large_in_streak: bool) -> bool {
+        // SAFETY: a front end's slabs live as long as the engine.
+        let history = unsafe { cache::history_of(slab) };
+        let refused = history.refused.load(Ordering::Relaxed);
+        let due = match large_in_streak {
+            true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
+            false => refused.is_multiple_of(CAPACITY_CHECK_INTERVAL),
+        };
+        if due {
+            let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+            let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
+            let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
+                .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
+                >> large_in_streak as u32;
+            // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
+            // their full places.
+            if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
+                return true;
+            }
+        }
+        if !large_in_streak {
+            history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
+        }
+        false
+    }
+
+    /// Makes room for a block in the class's stack: raises the capacity, or else flushes so that
+    /// half of the capacity stays filled, or in a streak nothing.
+    ///
+    /// Returns the number of further blocks that fit if the stack was set up only now; else 0.
+    pub(crate) fn overflow(&self, class: SizeClass) -> usize {
+        let miss = self.grow_stack(class, MissKind::Overflow);
+        let Miss { before, after, .. } = miss;
+        if after.room(class) <= before.room(class) {
+            // The stack may hold more than its capacity, where that has shrunk.
+            let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
+            let goes = after.held(class).saturating_sub(stays);
+            self.flush(class, goes, miss.is_flow(class, goes));
+        }
+        if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
+    }
+
+    /// Flushes up to `max` blocks of a class from the thread's cache. `is_flow`: they may go to a
+    /// transfer cache, for another thread.
+    #[inline(never)]
+    pub(crate) fn flush(&self, class: SizeClass, max: usize, is_flow: bool) {
+        with_batch(max, |batch| self.flush_by(class, max, is_flow, batch));
+    }
+
+    /// The work of [`Engine::flush`], in steps of the length of `batch`.
+    #[inline(never)]
+    fn flush_by(&self, class: SizeClass, max: usize, is_flow: bool, batch: &mut [*mut u8]) {
+        let mut left = max;
+        while left > 0 {
+            let step = left.min(batch.len());
+            let popped = self.front(|front| front.pop_batch(class, &mut batch[..step]));
+            self.flush_batch(class, is_flow, &batch[..popped]);
+            if popped < step {
+                break;
+            }
+            left -= popped;
+        }
+    }
+
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: if another
+    /// thread holds the class's lock, or was the last to ask for a large batch of a flow. Blocks
+    /// that the transfer caches do not take go to their spans.
+    fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
+        let (central, transfers) = (&self.centrals[class.index()], self.transfers());
+        let to_other = is_flow && central.asked.by_another(transfers.key);
+        let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
+            Some((spans, _)) => (spans, 0),
+            None => match transfers.leave(class, blocks) {
+                all if all == blocks.len() => return,
+                some => (central.spans().lock(), some),
+            },
+        };
+        self.release_to(spans, class, &blocks[transferred..]);
+    }
+
+    /// Pushes up to `others` other blocks on top of a block from another CPU. Left on top, it would
+    /// be handed out next, and two CPUs would write to one cache line (decisions/0022).
+    ///
+    /// A thread's own cache has no marks by which it sees a second free of the buried block. But
+    /// there the stack is new and the other blocks fill it, so the next free takes the slow path
+    /// and searches it.
+    ///
+    /// Returns whether the class got a new span.
+    #[inline(never)]
+    pub(crate) fn bury(&self, class: SizeClass, others: usize) -> bool {
+        let needed = others.min(SMALL_BATCH_BLOCKS);
+        let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
+        let batch = &mut batch[..needed];
+        let mut spans = self.centrals[class.index()].spans().lock();
+        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, Order::InTurn, batch);
+        drop(spans);
+        self.put_or_release(class, &batch[needed - claimed.blocks..]);
+        claimed.has_grown
+    }
+
+    /// Returns blocks to the spans of their class.
+    pub(crate) fn release(&self, class: SizeClass, blocks: &[*mut u8]) {
+        self.release_to(self.centrals[class.index()].spans().lock(), class, blocks);
+    }
+
+    /// Returns blocks to these spans, and unlocks them.
+    pub(crate) fn release_to(
+        &self,
+        mut spans: Guard<'_, ClassSpans>,
+        class: SizeClass,
+        blocks: &[*mut u8],
+    ) {
+        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
+        drop(spans);
+        if !self.scavenger.exists() {
+            self.freed_bytes.fetch_add(blocks.len() * class.size(), Ordering::Relaxed);
+        }
+        self.abort_on_bad_block(released, "free");
+    }
+
+    /// Aborts the program if a block could not be released.
+    pub(crate) fn abort_on_bad_block(&self, released: Result<(), BadBlock>, operation: &str) {
+        match released {
+            Ok(()) => {}
+            Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
+            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
+        }
+    }
+
+    /// The transfer caches, as the calling thread uses them.
+    pub(crate) fn transfers(&self) -> Transfers {
+        let Setup { cpu_cache_count, transfer_cache_count: count, mode, .. } = *self.setup();
+        // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
+        let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
+        let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
+        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
+    }
+}
+
+/// Calls `work` with an array for a batch of `blocks` blocks, or for [`BATCH_BLOCKS_MAX`] if that
+/// is less.
+///
+/// Each array size has a stack frame of its own: with one frame for the largest batch, most threads
+/// would touch one page more of their stack (decisions/0027).
+fn with_batch<R>(blocks: usize, work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+    #[inline(never)]
+    fn within<const CAPACITY: usize, R>(work: impl FnOnce(&mut [*mut u8]) -> R) -> R {
+        work(&mut [ptr::null_mut(); CAPACITY])
+    }
+    if blocks <= SMALL_BATCH_BLOCKS {
+        within::<SMALL_BATCH_BLOCKS, R>(work)
+    } else if blocks <= MEDIUM_BATCH_BLOCKS {
+        within::<MEDIUM_BATCH_BLOCKS, R>(work)
+    } else {
+        within::<BATCH_BLOCKS_MAX, R>(work)
+    }
+}
