@@ -5,10 +5,8 @@
 pub(crate) mod tuning;
 pub(crate) mod units;
 pub(crate) mod chunks;
-pub(crate) mod purged_pages;
 pub(crate) mod run;
 pub(crate) mod span;
-pub(crate) mod page_map;
 pub(crate) mod region;
 pub(crate) mod run_tree;
 #[cfg(not(loom))]

@@ -13,8 +13,7 @@ use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
 use crate::backend::huge_pages::{GrowBy, HugePages};
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::Region;
+use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Marks, Run, State, Tail};
 use crate::backend::run_tree::RunTree;

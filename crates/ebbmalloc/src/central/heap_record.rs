@@ -10,8 +10,7 @@
 use core::iter;
 
 use crate::backend::page_heap::PageHeap;
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::{Region, UNITS_MAX, UnitIndex};
+use crate::backend::region::{MapEntry, Region, UNITS_MAX, UnitIndex};
 use crate::central::ClassSpans;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU64, AtomicUsize, Lock, Ordering};

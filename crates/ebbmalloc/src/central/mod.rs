@@ -14,8 +14,7 @@ mod hardened;
 pub(crate) mod heap_record;
 
 use crate::backend::page_heap::PageHeap;
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::{Region, UnitIndex};
+use crate::backend::region::{MapEntry, Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
 use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};

@@ -1,8 +1,7 @@
 //! Makes the ledger of an engine in another process, which it reads through the beacon.
 
 use crate::backend::chunks::Chunks;
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::RegionAddresses;
+use crate::backend::region::{MapEntry, RegionAddresses};
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};

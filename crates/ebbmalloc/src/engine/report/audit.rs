@@ -12,8 +12,7 @@
 
 use core::ptr;
 
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::{Region, UnitIndex};
+use crate::backend::region::{MapEntry, Region, UnitIndex};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::backend::units::Units;

@@ -5,8 +5,7 @@
 //! guard could not be placed skips the quarantine: its run goes back to the page heap at once.
 
 use super::report::Fault;
-use crate::backend::page_map::MapEntry;
-use crate::backend::region::UnitIndex;
+use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
