@@ -1,19 +1,25 @@
-//! Decides when the heap grows by a huge page: 2 MiB that take one page fault instead of 512, and
-//! one entry of the processor's page table cache (TLB).
+//! Decides when the heap grows by a huge page, and records where huge pages are.
 //!
-//! A huge page takes the kernel 0.1 ms if it has free ones. It takes several where the kernel must
-//! first compact memory, or where it is the guest of a machine that must find the memory. So the
-//! program finds out: it measures each, and some small pages. What huge ones take more than small
-//! ones may be a fixed share of the program's time (decisions/0037).
+//! A huge page has 2 MiB, which take one page fault instead of 512, and one entry of the
+//! processor's page table cache (TLB). It takes the kernel 0.1 ms if it has free ones. It takes
+//! several where the kernel must first compact memory, or where it is the guest of a machine that
+//! must find the memory. So the program finds out: it measures each, and some small pages. What
+//! huge ones take more than small ones may be a fixed share of the program's time
+//! (decisions/0037).
 
+use core::iter::StepBy;
 use core::ops::Range;
 
+use crate::backend::mappings::marks;
 use crate::backend::region::{Region, UnitIndex};
+use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_SKIPS_LOG_MAX,
-    HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
+    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_PAGES_PER_RUN_MAX,
+    HUGE_SKIPS_LOG_MAX, HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
 };
 use crate::platform::options::HugeChoice;
+use crate::platform::os::Os;
+use crate::size_class::UNIT;
 
 /// The huge pages that the heap has had, and the time that it may spend on more.
 pub(crate) struct HugePages {
@@ -134,6 +140,53 @@ impl HugePages {
         self.skips = (1 << self.refusals) - 1;
     }
 
+    /// Backs a clean unit by small pages, and measures that.
+    pub fn back_unit(&mut self, region: &Region, os: &impl Os, first: UnitIndex) {
+        // SAFETY: the unit is committed and clean, and no thread uses it.
+        let took_ns = unsafe { os.back_by_small_pages(region.address(first), UNIT) };
+        self.record_small(took_ns);
+    }
+
+    /// Makes the first huge pages resident that lie within units in use that are clean, as long as
+    /// that seems to pay: memory that was purged a moment ago is needed again. Not all, since
+    /// other threads wait.
+    pub fn back_all(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        counts: &mut PageCounts,
+        units: Range<UnitIndex>,
+    ) {
+        let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
+        for _ in 0..HUGE_PAGES_PER_RUN_MAX {
+            if first.checked_add(HUGE_UNITS).is_none_or(|end| end > units.end) {
+                return;
+            }
+            match self.next_growth(|| os.now_ms(), counts.in_use) {
+                GrowBy::Need => return,
+                GrowBy::MeasuredUnit => self.back_unit(region, os, first),
+                GrowBy::HugePage => _ = self.back(region, os, counts, first),
+            }
+            first += HUGE_UNITS;
+        }
+    }
+
+    /// Backs clean units by a huge page. False if the kernel has none.
+    pub fn back(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        counts: &mut PageCounts,
+        first: UnitIndex,
+    ) -> bool {
+        // SAFETY: the units are committed and clean, and no thread uses them.
+        let took_ns =
+            unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
+        self.record(took_ns);
+        mark(region, counts, first, took_ns.is_some());
+        took_ns.is_some()
+    }
+
     /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if
     /// there are any in it, and then rather more than fewer units; else its end.
     pub fn part_to_purge(
@@ -150,6 +203,40 @@ impl HugePages {
         }
         let start = down(high - units.min(high - low));
         start.max(low)..high
+    }
+}
+
+/// Records whether a huge page begins at this unit. The caller holds the lock of the page heap.
+fn mark(region: &Region, counts: &mut PageCounts, first: UnitIndex, huge: bool) {
+    let old = marks(region, first);
+    counts.huge_pages = counts.huge_pages + huge as usize - old.huge() as usize;
+    // SAFETY: the unit is committed, and the lock of the page heap guards its record.
+    unsafe { (*region.run(first)).marks = old.with_huge(huge) }
+}
+
+/// The units at which huge pages would begin that reach into these units.
+pub(super) fn places(
+    region: &Region,
+    counts: &PageCounts,
+    units: Range<UnitIndex>,
+) -> StepBy<Range<UnitIndex>> {
+    let before = units.start.saturating_sub(HUGE_UNITS - 1);
+    let first = region.align_unit(before, HUGE_UNITS).unwrap_or(units.end);
+    let none = counts.huge_pages == 0;
+    let all = if none { 0..0 } else { first..units.end };
+    all.step_by(HUGE_UNITS as usize)
+}
+
+/// Whether huge pages back all of these units, so that all are resident.
+pub(crate) fn are_huge(region: &Region, counts: &PageCounts, units: Range<UnitIndex>) -> bool {
+    let mut places = places(region, counts, units);
+    places.len() > 0 && places.all(|first| marks(region, first).huge())
+}
+
+/// Records that a part of these units is not resident any more.
+pub(super) fn break_in(region: &Region, counts: &mut PageCounts, units: Range<UnitIndex>) {
+    for first in places(region, counts, units) {
+        mark(region, counts, first, false);
     }
 }
 

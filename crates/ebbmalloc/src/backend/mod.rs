@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod span;
 pub(crate) mod region;
 pub(crate) mod run_tree;
+pub(crate) mod mappings;
 #[cfg(not(loom))]
 pub(crate) mod zeroing;
 pub(crate) mod retention;

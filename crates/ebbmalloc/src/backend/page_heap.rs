@@ -6,16 +6,20 @@
 //! does not see more address space in use than there is memory. Runs of different states do not
 //! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
-use core::iter::{self, StepBy};
+// Lowest first: each uses only modules above it in this list, and this file.
+mod resize;
+mod audit;
+
 use core::num::NonZeroUsize;
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{GrowBy, HugePages};
+use crate::backend::huge_pages::{self, GrowBy, HugePages};
+use crate::backend::mappings::{Mappings, marks};
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
-use crate::backend::run::{Marks, Run, State, Tail};
+use crate::backend::run::{Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
     CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX,
@@ -49,8 +53,7 @@ pub(crate) struct PageHeap {
     pub guards: Guards,
     pub huge: HugePages,
     pub counts: PageCounts,
-    /// Mappings that moved pages made: units marked as the beginning of one.
-    mappings: usize,
+    pub mappings: Mappings,
 }
 
 impl PageHeap {
@@ -66,7 +69,7 @@ impl PageHeap {
             guards: Guards::new(),
             huge: HugePages::new(),
             counts: PageCounts::NONE,
-            mappings: 0,
+            mappings: Mappings::new(),
         }
     }
 
@@ -106,7 +109,7 @@ impl PageHeap {
         self.count_use(units.get());
         if granted.refaulted {
             let end = granted.first + units.get();
-            self.back_by_huge_pages(region, os, granted.first..end);
+            self.huge.back_all(region, os, &mut self.counts, granted.first..end);
         }
         self.purge_after_growth(region, os, grown + grown_by_huge_page);
         Some(granted)
@@ -141,9 +144,9 @@ impl PageHeap {
             return 0;
         };
         let resident = match grow_by {
-            GrowBy::HugePage if self.back_by_huge_page(region, os, first) => HUGE_UNITS,
+            GrowBy::HugePage if self.huge.back(region, os, &mut self.counts, first) => HUGE_UNITS,
             GrowBy::MeasuredUnit => {
-                self.back_by_small_pages(region, os, first);
+                self.huge.back_unit(region, os, first);
                 1
             }
             _ => 0,
@@ -159,13 +162,6 @@ impl PageHeap {
             self.insert(region, rest, rest_units, State::Clean);
         }
         resident
-    }
-
-    /// Backs a clean unit by small pages, and measures that.
-    fn back_by_small_pages(&mut self, region: &Region, os: &impl Os, first: UnitIndex) {
-        // SAFETY: the unit is committed and clean, and no thread uses it.
-        let took_ns = unsafe { os.back_by_small_pages(region.address(first), UNIT) };
-        self.huge.record_small(took_ns);
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.
@@ -184,67 +180,6 @@ impl PageHeap {
             return None;
         }
         self.take_at_frontier(region, os, length, HUGE_UNITS)
-    }
-
-    /// Makes the first huge pages resident that lie within units in use that are clean, as long as
-    /// that seems to pay: memory that was purged a moment ago is needed again. Not all, since
-    /// other threads wait.
-    fn back_by_huge_pages(&mut self, region: &Region, os: &impl Os, units: Range<UnitIndex>) {
-        let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
-        for _ in 0..HUGE_PAGES_PER_RUN_MAX {
-            if first.checked_add(HUGE_UNITS).is_none_or(|end| end > units.end) {
-                return;
-            }
-            match self.huge.next_growth(|| os.now_ms(), self.counts.in_use) {
-                GrowBy::Need => return,
-                GrowBy::MeasuredUnit => self.back_by_small_pages(region, os, first),
-                GrowBy::HugePage => _ = self.back_by_huge_page(region, os, first),
-            }
-            first += HUGE_UNITS;
-        }
-    }
-
-    /// Backs clean units by a huge page. False if the kernel has none.
-    fn back_by_huge_page(&mut self, region: &Region, os: &impl Os, first: UnitIndex) -> bool {
-        // SAFETY: the units are committed and clean, and no thread uses them.
-        let took_ns =
-            unsafe { os.back_by_huge_page(region.address(first), HUGE_UNITS as usize * UNIT) };
-        self.huge.record(took_ns);
-        self.mark_huge(region, first, took_ns.is_some());
-        took_ns.is_some()
-    }
-
-    fn mark_huge(&mut self, region: &Region, first: UnitIndex, huge: bool) {
-        let old = self.marks(region, first);
-        self.counts.huge_pages = self.counts.huge_pages + huge as usize - old.huge() as usize;
-        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        unsafe { (*region.run(first)).marks = old.with_huge(huge) }
-    }
-
-    /// The units at which huge pages would begin that reach into these units.
-    fn places_of_huge_pages(
-        &self,
-        region: &Region,
-        units: Range<UnitIndex>,
-    ) -> StepBy<Range<UnitIndex>> {
-        let before = units.start.saturating_sub(HUGE_UNITS - 1);
-        let first = region.align_unit(before, HUGE_UNITS).unwrap_or(units.end);
-        let none = self.counts.huge_pages == 0;
-        let all = if none { 0..0 } else { first..units.end };
-        all.step_by(HUGE_UNITS as usize)
-    }
-
-    /// Whether huge pages back all of these units, so that all are resident.
-    pub fn is_huge(&self, region: &Region, units: Range<UnitIndex>) -> bool {
-        let mut places = self.places_of_huge_pages(region, units);
-        places.len() > 0 && places.all(|first| self.marks(region, first).huge())
-    }
-
-    /// Records that a part of these units is not resident any more.
-    fn break_huge_pages(&mut self, region: &Region, units: Range<UnitIndex>) {
-        for first in self.places_of_huge_pages(region, units) {
-            self.mark_huge(region, first, false);
-        }
     }
 
     /// The most units that may be in use or dirty.
@@ -283,33 +218,6 @@ impl PageHeap {
         self.retention.record_counts(&self.counts);
     }
 
-    /// As [`PageHeap::alloc`], for a run that the pages of `run` will move to. Takes only memory
-    /// that is not resident. Returns `None` where a resident run would do: copying into that is
-    /// faster than purging both.
-    pub fn alloc_to_move(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        run: UnitRange,
-        units: Units,
-        align: Units,
-    ) -> Option<Granted> {
-        if !self.could_hold(region, units, align)
-            || !self.may_move(region, run.first()..run.end())
-            || self.dirty.best_fit(region, units.get()).is_some()
-        {
-            return None;
-        }
-        let from = run.length().get();
-        // The limit is for pages, and those of `run` only move.
-        self.counts.in_use -= from as usize;
-        let granted = self.take(region, os, units, align);
-        self.counts.in_use += from as usize;
-        let granted = granted?;
-        self.count_use(units.get());
-        Some(granted)
-    }
-
     /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until a
     /// moment ago.
     pub fn free_as(
@@ -322,7 +230,7 @@ impl PageHeap {
         was_purged: bool,
     ) {
         self.clear_note(region, first);
-        self.break_huge_pages(region, first..first + units);
+        huge_pages::break_in(region, &mut self.counts, first..first + units);
         self.counts.in_use -= units as usize;
         if was_purged {
             self.retention.refaults.count_purged(os.now_ms(), units);
@@ -353,31 +261,6 @@ impl PageHeap {
         if let Some(keep) = self.retention.after_free(os, &self.counts) {
             self.purge(region, os, keep);
         }
-    }
-
-    /// Extends a run in use to `longer` units if the memory after it is free. It may be dirty,
-    /// clean, unmapped or beyond the frontier, also in sequence.
-    pub fn extend(&mut self, region: &Region, os: &impl Os, run: UnitRange, longer: Units) -> bool {
-        let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
-            return false;
-        };
-        let (next, end, more) = (run.end(), all.end(), more.get());
-        if end as usize > region.units() {
-            return false;
-        }
-        let Some(dirty) = self.count_dirty_if_free(region, next, end) else {
-            return false;
-        };
-        if dirty < more && !self.admit(region, os, more) {
-            return false;
-        }
-        let taken = self.take_free_units(region, os, next, end);
-        if taken {
-            self.mark_in_use(region, run.first(), longer.get());
-            self.count_use(more);
-            self.purge_after_growth(region, os, more - dirty);
-        }
-        taken
     }
 
     /// Where no dirty run is long enough: takes the longest one and the memory after it, if that is
@@ -468,14 +351,6 @@ impl PageHeap {
         true
     }
 
-    /// Frees the end of a run, if it is longer than `keep` units.
-    pub fn shrink(&mut self, region: &Region, os: &impl Os, run: UnitRange, keep: Units) {
-        if let Some(tail) = run.behind(keep) {
-            self.mark_in_use(region, run.first(), keep.get());
-            self.free(region, os, tail.first(), tail.length().get());
-        }
-    }
-
     /// Records a run's requested size and the heap that it belongs to: [`Run::note`].
     pub fn note(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its record.
@@ -525,66 +400,14 @@ impl PageHeap {
 
     /// Whether a run in use was handed out as zeros.
     pub fn is_marked_zeroed(&self, region: &Region, first: UnitIndex) -> bool {
-        self.marks(region, first).zeros()
-    }
-
-    fn marks(&self, region: &Region, unit: UnitIndex) -> Marks {
-        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        unsafe { (*region.run(unit)).marks }
+        marks(region, first).zeros()
     }
 
     /// Records that these units are a mapping of their own to which pages have `moved`, or that
     /// they belong to the region's mapping again.
     pub fn record_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
-        self.break_huge_pages(region, units.clone());
-        if !moved && self.mappings == 0 {
-            return;
-        }
-        let (start, end) = (units.start, units.end);
-        for unit in units {
-            self.mark_mapping(region, unit, moved, moved && unit == start);
-        }
-        // The rest of a mapping that began earlier becomes a mapping of its own.
-        if (end as usize) < region.committed() / UNIT && self.marks(region, end).moved() {
-            self.mark_mapping(region, end, true, true);
-        }
-    }
-
-    fn mark_mapping(&mut self, region: &Region, unit: UnitIndex, moved: bool, begins: bool) {
-        let old = self.marks(region, unit);
-        self.mappings = self.mappings + begins as usize - old.begins() as usize;
-        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        unsafe { (*region.run(unit)).marks = old.with_mapping(moved, begins) }
-    }
-
-    /// Whether pages have moved to any of these units.
-    fn has_moved(&self, region: &Region, mut units: Range<UnitIndex>) -> bool {
-        self.mappings > 0 && units.any(|unit| self.marks(region, unit).moved())
-    }
-
-    /// The units at which mappings begin, except the first of the range.
-    fn later_mappings(
-        &self,
-        region: &Region,
-        units: Range<UnitIndex>,
-    ) -> impl Iterator<Item = UnitIndex> {
-        let later = if self.mappings == 0 { 0..0 } else { units.start + 1..units.end };
-        later.filter(move |&unit| {
-            let marks = self.marks(region, unit);
-            marks.begins() || marks.moved() != self.marks(region, unit - 1).moved()
-        })
-    }
-
-    /// Where the mapping of the first of these units ends, at most at the end of the range.
-    pub fn mapping_end(&self, region: &Region, units: Range<UnitIndex>) -> UnitIndex {
-        self.later_mappings(region, units.clone()).next().unwrap_or(units.end)
-    }
-
-    /// Whether pages of these units may move, given the limits of mappings and of unmapped runs,
-    /// which the units become. Each mapping moves separately.
-    fn may_move(&self, region: &Region, units: Range<UnitIndex>) -> bool {
-        self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-            && self.mappings + self.later_mappings(region, units).count() < MOVED_MAPPINGS_MAX
+        huge_pages::break_in(region, &mut self.counts, units.clone());
+        self.mappings.record(region, units, moved);
     }
 
     /// Clears size and heap of a run: when it joins the run before it, its old record stays.
@@ -619,7 +442,7 @@ impl PageHeap {
             // follows the number of live blocks.
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             let unmapped = self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-                && self.has_moved(region, range.clone())
+                && self.mappings.has_moved(region, range.clone())
                 && unsafe { region.unmap(os, start, excess) };
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unmapped && !unsafe { os.purge(region.address(start), excess as usize * UNIT) } {
@@ -628,7 +451,7 @@ impl PageHeap {
                 break;
             }
             region.purge_spans(os, start, excess);
-            self.break_huge_pages(region, range.clone());
+            huge_pages::break_in(region, &mut self.counts, range.clone());
             self.counts.purged += excess as usize;
             self.counts.purges += 1;
             self.retention.refaults.count_purged(os.now_ms(), excess);
@@ -747,7 +570,7 @@ impl PageHeap {
 
     /// Counts a purge of `bytes` bytes in these units, which are in use.
     pub fn count_purge(&mut self, region: &Region, units: Range<UnitIndex>, bytes: usize) {
-        self.break_huge_pages(region, units);
+        huge_pages::break_in(region, &mut self.counts, units);
         self.counts.purged += bytes / UNIT;
         self.counts.purges += 1;
     }
@@ -932,58 +755,6 @@ impl PageHeap {
             Run::replace(region.run(first), run);
             Run::replace(region.run(first + units - 1), run);
         }
-    }
-
-    /// All runs with their first units. Together they are all units that were ever used; panics if
-    /// not. For tests.
-    pub fn runs(&self, region: &Region) -> impl Iterator<Item = (UnitIndex, Run)> {
-        assert!(self.frontier as usize * UNIT <= region.committed(), "frontier {}", self.frontier);
-        let mut next = 1;
-        iter::from_fn(move || {
-            let unit = (next < self.frontier).then_some(next)?;
-            // SAFETY: the unit is below the frontier, hence committed.
-            let run = unsafe { *region.run(unit) };
-            assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
-            next += run.units;
-            Some((unit, run))
-        })
-    }
-
-    /// Panics at the first run that is recorded wrongly. Returns how many units are in use. For
-    /// tests.
-    pub fn check(&self, region: &Region) -> usize {
-        let mut counts = PageCounts::NONE;
-        let mut free_runs = 0;
-        let mut last_state = State::InUse;
-        for (unit, run) in self.runs(region) {
-            // SAFETY: the run ends below the frontier, hence at a committed unit.
-            let end = unsafe { *region.run(unit + run.units - 1) };
-            assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
-            match run.state {
-                State::InUse => counts.in_use += run.units as usize,
-                State::Foreign => counts.foreign += run.units as usize,
-                state => {
-                    assert_ne!(state, last_state, "neighbours at {unit} were not joined");
-                    counts.add(state, run.units);
-                    free_runs += 1;
-                }
-            }
-            last_state = run.state;
-        }
-        let PageCounts { purged, purges, huge_pages, .. } = self.counts;
-        let known = PageCounts { purged, purges, huge_pages, ..counts };
-        assert_eq!(known, self.counts, "unit counts");
-        let trees = [&self.dirty, &self.clean, &self.unmapped];
-        let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
-        assert_eq!(free_runs, in_trees, "tree sizes");
-        let units = region.units_in(1..region.committed() / UNIT);
-        let begin = units.filter(|&unit| self.marks(region, unit as UnitIndex).begins()).count();
-        assert_eq!(begin, self.mappings, "mappings");
-        let all = 0..(region.committed() / UNIT) as UnitIndex;
-        let is_huge = |&first: &UnitIndex| self.marks(region, first).huge();
-        let huge_pages = self.places_of_huge_pages(region, all).filter(is_huge).count();
-        assert_eq!(huge_pages, self.counts.huge_pages, "huge pages");
-        counts.in_use
     }
 }
 

@@ -3,6 +3,7 @@
 use core::ops::Range;
 use core::ptr;
 
+use crate::backend::huge_pages::are_huge;
 use crate::backend::page_heap::Granted;
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
@@ -77,7 +78,8 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            let stays = rest == 0 || self.pages.lock().is_huge(&self.region, units.clone());
+            let is_huge = || are_huge(&self.region, &self.pages.lock().counts, units.clone());
+            let stays = rest == 0 || is_huge();
             if stays || !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
@@ -236,7 +238,7 @@ impl<O: Os> Engine<O> {
         let (mut at, mut unmapped) = (first, true);
         // Before Linux 6.17, one call moves pages of one mapping only.
         while at < end {
-            let next = self.pages.lock().mapping_end(region, at..end);
+            let next = self.pages.lock().mappings.end(region, at..end);
             let done = (at - first) as usize * UNIT;
             let length = (bytes - done).min((next - at) as usize * UNIT);
             let target_bytes = if next == end { capacity_bytes - done } else { length };

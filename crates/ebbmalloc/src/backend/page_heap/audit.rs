@@ -1,0 +1,64 @@
+//! Audits the page heap, for tests: panics at the first run that is recorded wrongly.
+
+use core::iter;
+
+use super::PageHeap;
+use crate::backend::huge_pages::places;
+use crate::backend::mappings::marks;
+use crate::backend::region::{Region, UnitIndex};
+use crate::backend::retention::PageCounts;
+use crate::backend::run::{Run, State};
+use crate::size_class::UNIT;
+
+impl PageHeap {
+    /// All runs with their first units. Together they are all units that were ever used; panics if
+    /// not.
+    pub fn runs(&self, region: &Region) -> impl Iterator<Item = (UnitIndex, Run)> {
+        assert!(self.frontier as usize * UNIT <= region.committed(), "frontier {}", self.frontier);
+        let mut next = 1;
+        iter::from_fn(move || {
+            let unit = (next < self.frontier).then_some(next)?;
+            // SAFETY: the unit is below the frontier, hence committed.
+            let run = unsafe { *region.run(unit) };
+            assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
+            next += run.units;
+            Some((unit, run))
+        })
+    }
+
+    /// Panics at the first run that is recorded wrongly. Returns how many units are in use.
+    pub fn check(&self, region: &Region) -> usize {
+        let mut counts = PageCounts::NONE;
+        let mut free_runs = 0;
+        let mut last_state = State::InUse;
+        for (unit, run) in self.runs(region) {
+            // SAFETY: the run ends below the frontier, hence at a committed unit.
+            let end = unsafe { *region.run(unit + run.units - 1) };
+            assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
+            match run.state {
+                State::InUse => counts.in_use += run.units as usize,
+                State::Foreign => counts.foreign += run.units as usize,
+                state => {
+                    assert_ne!(state, last_state, "neighbours at {unit} were not joined");
+                    counts.add(state, run.units);
+                    free_runs += 1;
+                }
+            }
+            last_state = run.state;
+        }
+        let PageCounts { purged, purges, huge_pages, .. } = self.counts;
+        let known = PageCounts { purged, purges, huge_pages, ..counts };
+        assert_eq!(known, self.counts, "unit counts");
+        let trees = [&self.dirty, &self.clean, &self.unmapped];
+        let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
+        assert_eq!(free_runs, in_trees, "tree sizes");
+        let units = region.units_in(1..region.committed() / UNIT);
+        let begin = units.filter(|&unit| marks(region, unit as UnitIndex).begins()).count();
+        assert_eq!(begin, self.mappings.count(), "mappings");
+        let all = 0..(region.committed() / UNIT) as UnitIndex;
+        let is_huge = |&first: &UnitIndex| marks(region, first).huge();
+        let huge_pages = places(region, &self.counts, all).filter(is_huge).count();
+        assert_eq!(huge_pages, self.counts.huge_pages, "huge pages");
+        counts.in_use
+    }
+}
