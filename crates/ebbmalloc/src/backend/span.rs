@@ -227,8 +227,7 @@ impl Span {
 
     /// Has `purge` return ranges of whole OS pages, of `page` bytes, to the kernel: those that lie
     /// in free blocks only and are not one hole already. Ranges are offsets from the start of the
-    /// span.
-    /// `purge` tells whether it succeeded. Returns the bytes purged.
+    /// span. `purge` tells whether it succeeded. Returns the bytes purged.
     pub fn purge_free_pages(
         &mut self,
         class: SizeClass,

@@ -44,7 +44,7 @@ tunables! {
     /// is halved, the least that counts as refaulted.
     SMALL_UNITS: usize = mib(1), "units", 3;
     /// Divisor: the slack is memory in use divided by this. A scavenger lets free memory stay up
-    /// to one slack above the recent peak. Without one, two slacks stay.
+    /// to one slack above the recent peak. Without one, beyond two slacks an interval purge leaves one.
     SLACK_DIVISOR: usize = 16, "of what is in use", 3;
     /// Without a scavenger: dirty memory (free, resident) up to this may stay between two purges.
     /// The limit rises to memory in use, and with refaults. Beyond it, a free purges at once.
@@ -70,7 +70,7 @@ tunables! {
 
     /// Purged memory that is needed again within this time was purged too early: keeping it that
     /// long costs less than its page faults. Also the longest interval between purges, and the time
-    /// that costs a refault level.
+    /// after which the refault level falls by one.
     REFAULT_MS: u64 = 1280, "ms", 26;
     /// The highest refault level. Each level makes intervals four times as long, halves the part
     /// of a surplus that goes, and lets a third of what refaulted stay.

@@ -105,7 +105,7 @@ pub(crate) struct ClassSpans {
 #[repr(align(64))]
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
-    /// The thread that last asked for a large batch of this class in a streak.
+    /// The thread that last asked for a large batch of this class in a flow.
     pub asked: Asked,
 }
 

@@ -5,7 +5,7 @@ use crate::tuning::tunables;
 tunables! {
     /// Classes up to this block size decide here which pages of a new span are resident.
     SMALL_BLOCK_BYTES_MAX: usize = 2 << 10, "bytes", 16;
-    /// A class's only span begins with this much resident memory.
+    /// A class's only span, if cut from resident memory, keeps at most this much.
     FIRST_SPAN_BYTES: usize = 16 << 10, "bytes", 16;
     /// After such a span filled up, this many later ones begin with all of it.
     FULL_BEGINNINGS: u8 = 128, "spans", 16;

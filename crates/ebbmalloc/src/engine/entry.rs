@@ -1,6 +1,6 @@
 //! Serves the calls of a program: allocate, free, resize.
 //!
-//! The hot paths come first. They leave rare or slow cases to functions that end in `_slow`.
+//! Functions whose names end in `_slow` are cold: the hot paths leave rare or slow cases to them.
 
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};

@@ -80,7 +80,8 @@ impl<O: Os> Engine<O> {
         unsafe { of_block(&self.region, heap) }
     }
 
-    pub(crate) fn contents_of(&self, heap: UnitIndex) -> Guard<'_, Contents> {
+    /// Locks a heap, which is as for [`Engine::record_of`].
+    pub(crate) fn lock_heap(&self, heap: UnitIndex) -> Guard<'_, Contents> {
         self.record_of(heap).contents().lock()
     }
 

@@ -287,7 +287,7 @@ impl<O: Os> Engine<O> {
 
     /// In thread mode: whether the calling thread shares caches, because as many threads as may
     /// have a cache of their own have one.
-    #[inline(never)] // It has a dozen callers, none of them hot.
+    #[inline(never)] // None of its callers is hot.
     pub(crate) fn shares_caches(&self) -> bool {
         thread::is_beyond(self.os.thread_words(), &self.thread_slabs, self.setup().own_caches_max)
     }

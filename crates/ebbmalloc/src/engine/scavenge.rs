@@ -4,8 +4,9 @@
 //! A round purges free memory that was not needed since the last round, and OS pages of spans whose
 //! blocks are all free. It empties stacks in caches that no thread has used since the last round.
 //!
-//! The scavenger's thread exists only while several threads of the process allocate. It ends once
-//! there is nothing to purge and little in use that may be freed. Without it, frees run the rounds.
+//! The scavenger's thread exists only while several threads of the process allocate, or if the
+//! process had other threads and its first holds 64 MiB. It ends once there is nothing to purge and
+//! little in use that may be freed. Without it, frees run the rounds.
 
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::scavenger_state::Rounds;
@@ -23,8 +24,8 @@ use crate::platform::sync::{AtomicU64, Ordering};
 use crate::size_class::{SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
-    /// Starts the scavenger if it pays off and is allowed. Bulk allocations call this, but not
-    /// frees: the C library may free with locks held that starting a thread takes.
+    /// Starts the scavenger if it pays off and is allowed. Cache misses and large allocations call
+    /// this, but not frees: the C library may free with locks held that starting a thread takes.
     #[inline]
     pub(crate) fn start_scavenger_if_due(&self) {
         let words = self.os.thread_words();

@@ -170,7 +170,7 @@ impl Retention {
 
     /// Called after `units` units became resident. Returns how many dirty units to keep if some are
     /// to be purged.
-    #[inline(never)] // Three callers, none of them hot.
+    #[inline(never)] // None of its callers is hot.
     pub fn after_growth(&mut self, counts: &PageCounts, units: u32) -> Option<usize> {
         self.grown_units += units as usize;
         let &PageCounts { in_use, dirty, .. } = counts;

@@ -1,4 +1,5 @@
-//! Reclaims memory before the heap grows: drains caches, and purges free pages of spans.
+//! Reclaims memory while the heap grows, before the next span or large block: drains caches, and
+//! purges free pages of spans.
 //!
 //! A program that frees most of its memory and goes on with blocks of other sizes leaves spans
 //! behind that are nearly free. A few blocks hold each of them (decisions/0017).

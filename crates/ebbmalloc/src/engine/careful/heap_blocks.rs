@@ -30,7 +30,7 @@ impl<O: Os> Engine<O> {
         bytes: usize,
         replaced: usize,
     ) -> Result<Guard<'_, Contents>, AllocError> {
-        let contents = self.contents_of(heap);
+        let contents = self.lock_heap(heap);
         if contents.admits(bytes, replaced) { Ok(contents) } else { Err(AllocError::OverLimit) }
     }
 
@@ -78,7 +78,7 @@ impl<O: Os> Engine<O> {
             None if self.could_hold(size, align) => Units::for_bytes(size).map(Units::bytes),
             None => None,
         };
-        bytes.is_some_and(|bytes| bytes <= self.contents_of(heap).limit)
+        bytes.is_some_and(|bytes| bytes <= self.lock_heap(heap).limit)
     }
 
     fn alloc_small_in(
@@ -124,7 +124,7 @@ impl<O: Os> Engine<O> {
     /// Frees a block of any heap.
     #[inline(never)]
     pub(crate) fn free_unchecked(&self, block: HeapBlock, operation: &str) {
-        let mut contents = self.contents_of(block.heap);
+        let mut contents = self.lock_heap(block.heap);
         // Whether to wake the scavenger: only for whole runs, since reading the clock takes longer
         // than all the rest of this call.
         let mut frees_run = true;

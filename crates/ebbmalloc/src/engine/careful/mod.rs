@@ -99,7 +99,7 @@ impl<O: Os> Engine<O> {
             SafetyMode::Checked => self.delete_checked(id, operation),
             SafetyMode::Hardened => {
                 let heap = id.unit();
-                let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
+                let emptied = self.empty_quarantine(&mut self.lock_heap(heap), heap);
                 self.abort_on_mistake(emptied);
             }
         }

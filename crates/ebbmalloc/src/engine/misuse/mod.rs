@@ -1,4 +1,4 @@
-//! Stops a program that passed an address at which no block begins, and reports that address.
+//! Reports a misused address, and aborts.
 
 pub(crate) mod calls;
 

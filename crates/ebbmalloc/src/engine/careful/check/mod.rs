@@ -233,7 +233,7 @@ impl<O: Os> Engine<O> {
             unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
             self.free_checked(block.address, None, operation);
             // The limit did not count the old block. It counts now, in quarantine.
-            let contents = self.contents_of(block.heap);
+            let contents = self.lock_heap(block.heap);
             let exceeds_limit = contents.used > contents.limit;
             drop(contents);
             if exceeds_limit {

@@ -269,7 +269,7 @@ impl<O: Os> Engine<O> {
             new.add(old).write_bytes(0, bytes.min(size) - old);
             fill(self.setup().secret, new, size, self.fill_end(first, size));
         }
-        let mut contents = self.contents_of(block.heap);
+        let mut contents = self.lock_heap(block.heap);
         if moved == Moved::Stuck {
             self.lose_large(&mut contents, block);
         } else {

@@ -122,7 +122,7 @@ impl<O: Os> Engine<O> {
                 }
                 AllocError::OutOfMemory => self.empty_quarantines(),
                 AllocError::OverLimit => {
-                    let emptied = self.empty_quarantine(&mut self.contents_of(heap), heap);
+                    let emptied = self.empty_quarantine(&mut self.lock_heap(heap), heap);
                     self.abort_on_mistake(emptied);
                 }
             }

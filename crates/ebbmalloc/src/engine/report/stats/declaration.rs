@@ -1,5 +1,5 @@
-//! Declares each statistic once: its meaning, kind and unit. The structs, the formats and
-//! `docs/stats.md` are made from these declarations.
+//! Declares each statistic once: its meaning, kind and unit. The structs, the formats, Python's
+//! types and `docs/stats.md` are made from these declarations. `stats/mod.rs` fills the values.
 
 use core::fmt::{self, Write};
 use core::marker::PhantomData;
