@@ -12,7 +12,7 @@ use crate::backend::span::Order;
 use crate::backend::units::Units;
 use crate::central::Central;
 pub use crate::central::heap_record::HeapId;
-use crate::central::heap_record::{Contents, Heaps, find};
+use crate::central::heap_record::{Contents, Heaps, find, record};
 use crate::frontend::slab::{Header, OwnedStack, Slab, lock_of, set_up_lock};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::transfer_cache::Transfers;
@@ -293,9 +293,9 @@ impl<O: Os> HeapLayers<O> {
     /// For mutants: as [`HeapLayers::purge_free_pages`], but does not ask again whose the span is,
     /// once the heap is locked.
     pub fn dig_without_second_look(&self, block: *mut u8) {
-        let (unit, heaps) = (self.unit(block), self.heaps.lock());
+        let (unit, _heaps) = (self.unit(block), self.heaps.lock());
         let found = self.pages.lock().heap_of(&self.region, unit);
-        if let Some(heap) = heaps.at(&self.region, found) {
+        if let Some(heap) = record(&self.region, found) {
             self.purge_in(&mut heap.contents().lock(), unit);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Sizes are multiples of 16 bytes up to 128: finer steps would break the alignment that C promises
 //! for every block, coarser ones waste more. Above, there are eight classes per doubling, up to 64
-//! KiB, so that rounding wastes at most 1/9 of a block: at 128 bytes, both step by 16. More classes would hold more spans that are partly empty. All tables are computed at compile
-//! time.
+//! KiB, so that rounding wastes at most 1/9 of a block: at 128 bytes, both step by 16. More classes
+//! would hold more spans that are partly empty. All tables are computed at compile time.
 
 use core::hint;
 

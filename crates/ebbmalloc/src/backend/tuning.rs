@@ -44,7 +44,8 @@ tunables! {
     /// is halved, the least that counts as refaulted.
     SMALL_UNITS: usize = mib(1), "units", 3;
     /// Divisor: the slack is memory in use divided by this. A scavenger lets free memory stay up
-    /// to one slack above the recent peak. Without one, beyond two slacks an interval purge leaves one.
+    /// to one slack above the recent peak. Without one, beyond two slacks an interval purge leaves
+    /// one.
     SLACK_DIVISOR: usize = 16, "of what is in use", 3;
     /// Without a scavenger: dirty memory (free, resident) up to this may stay between two purges.
     /// The limit rises to memory in use, and with refaults. Beyond it, a free purges at once.

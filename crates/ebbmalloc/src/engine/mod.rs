@@ -312,8 +312,8 @@ impl<O: Os> Engine<O> {
         if CAREFUL && self.is_ready() { self.setup().safety_mode } else { SafetyMode::Off }
     }
 
-    /// Whether every block belongs to a heap, as in check and harden mode. The engine then knows the
-    /// requested size of each.
+    /// Whether every block belongs to a heap, as in check and harden mode. Then the engine knows
+    /// the requested size of each.
     #[inline]
     pub fn all_in_heaps(&self) -> bool {
         self.safety_mode() != SafetyMode::Off

@@ -59,8 +59,9 @@ tunables! {
     WATCH_ROUNDS_MAX: u32 = 5, "rounds", 33;
     /// Rounds of a cycle, in which each span is visited once.
     ROUNDS_PER_CYCLE: usize = 5, "rounds", 9;
-    /// After this many cycles without a purge or a bulk free, the process counts as quiet: after two
-    /// seconds, or longer with more than `ROUNDS_PER_CYCLE` times `ROUND_UNITS_MAX` committed.
+    /// After this many cycles without a purge or a bulk free, the process counts as quiet: after
+    /// two seconds, or longer where more than `ROUNDS_PER_CYCLE` times `ROUND_UNITS_MAX` is
+    /// committed.
     QUIET_CYCLES: u32 = 2, "cycles", 9;
     /// The most that one round visits or purges. A fork waits for the end of a round.
     ROUND_UNITS_MAX: usize = (256 << 20) / UNIT, "units", 9;
