@@ -1,5 +1,5 @@
-//! Records which units lie in mappings of their own because pages have moved there. The kernel moves
-//! the pages of one mapping at a time, and bounds the number of mappings.
+//! Records which units lie in mappings of their own because pages have moved there. The kernel
+//! moves the pages of one mapping at a time, and bounds the number of mappings.
 
 use core::ops::Range;
 

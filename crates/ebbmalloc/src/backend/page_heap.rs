@@ -22,8 +22,8 @@ use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_PAGES_PER_RUN_MAX, HUGE_RUN_UNITS_MAX, HUGE_UNITS, MOVED_MAPPINGS_MAX,
-    SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
+    UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -218,8 +218,8 @@ impl PageHeap {
         self.retention.record_counts(&self.counts);
     }
 
-    /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until a
-    /// moment ago.
+    /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until
+    /// a moment ago.
     pub fn free_as(
         &mut self,
         region: &Region,

@@ -64,8 +64,8 @@ impl Miss {
 
 impl<O: Os> Engine<O> {
     /// Fills the class's stack to half of its capacity, or fully in a streak, and returns one block
-    /// more; null if memory is short. Marks that block as local to the cache. Returns also whether the
-    /// class got a new span.
+    /// more; null if memory is short. Marks that block as local to the cache. Returns also whether
+    /// the class got a new span.
     ///
     /// Now and then it returns a sampled block for a request of `size` bytes, and refills nothing.
     #[inline(never)]
