@@ -80,7 +80,7 @@ pub(crate) struct Shown {
     pub start: usize,
     pub stride: usize,
     pub records: usize,
-    pub room: usize,
+    pub capacity: usize,
     pub committed: usize,
 }
 
@@ -161,7 +161,7 @@ impl ThreadSlabs {
             start: slabs.start.addr(),
             stride: slabs.stride,
             records: slabs.records.addr(),
-            room: slabs.capacity,
+            capacity: slabs.capacity,
             committed: slabs.committed,
         }
     }

@@ -16,7 +16,7 @@
 
 use crate::frontend::slab::{self as cache, OwnedStack, Slab, lock_of};
 use crate::frontend::tuning::{TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
-use crate::platform::sync::{Guard, Ordering};
+use crate::platform::sync::{AtomicUsize, Guard, Ordering, const_fn};
 use crate::size_class::SizeClass;
 
 /// Number of transfer caches, given the number of CPUs.
@@ -32,7 +32,31 @@ pub(crate) enum Route {
     /// To the spans if no other thread holds their lock; else through a transfer cache.
     IfFree,
     /// Through a transfer cache.
-    Past,
+    ByTransfer,
+}
+
+/// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
+pub(crate) struct LastRequester(AtomicUsize);
+
+impl LastRequester {
+    const_fn! {
+        pub fn new() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+
+    /// Records that the thread with this key asked.
+    pub fn note(&self, key: usize) {
+        let key = key.wrapping_add(1);
+        if self.0.load(Ordering::Relaxed) != key {
+            self.0.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a thread with another key was the last to ask.
+    pub fn by_another(&self, key: usize) -> bool {
+        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The transfer caches. Each has a lock, which is only tried and never waited for.
@@ -51,7 +75,7 @@ impl Transfers {
     /// The way of a batch, which may be one of a flow with its other end in another thread.
     pub fn route(&self, is_flow: bool) -> Route {
         match (is_flow, self.for_flows) {
-            (true, _) => Route::Past,
+            (true, _) => Route::ByTransfer,
             (false, true) => Route::Wait,
             (false, false) => Route::IfFree,
         }

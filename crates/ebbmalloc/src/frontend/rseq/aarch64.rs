@@ -7,7 +7,7 @@
 
 use core::arch::asm;
 
-use super::base::PerCpuBase;
+use super::PerCpuBase;
 use crate::frontend::slab::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
 };

@@ -1,7 +1,7 @@
 //! Stubs for platforms without restartable sequences. None is ever called: `Linux::rseq` rules
 //! percpu mode out there, and says why.
 
-use super::base::PerCpuBase;
+use super::PerCpuBase;
 use crate::frontend::slab::{Header, Slab};
 use crate::size_class::SizeClass;
 

@@ -1,4 +1,5 @@
-//! The cache of one virtual CPU or thread: a stack of free blocks for each size class.
+//! A cache, of a virtual CPU, a thread, a shared slot, or a transfer cache: a stack of free blocks
+//! for each size class.
 //!
 //! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`frontend/rseq/`)
 //! and the plain code below can work on it. All zero bytes are a valid cache: its stacks look empty
@@ -10,17 +11,16 @@
 //! in the full extent from the start; a thread's stack begins in the smallest and moves as it
 //! grows.
 
-// Lowest first: each uses only modules above it in this list.
-pub(crate) mod layout;
-mod stack_header;
+mod layout;
 
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use layout::{DIGESTS_AT, SlabStart};
-pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT};
-use stack_header::{CLOSED, EXTENT_BLOCKS, Extent, FULL, first_capacity};
-pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
+use layout::{CLOSED, DIGESTS_AT, EXTENT_BLOCKS, Extent, FULL, SlabStart, first_capacity};
+pub(crate) use layout::{
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, bottom_of, fair_share,
+    used_bytes,
+};
 
 use crate::frontend::miss_history::History;
 use crate::platform::sync::{AtomicU64, Lock, Ordering};
@@ -38,7 +38,7 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
     MARKS_AT + mark_of(block) * size_of::<u32>()
 }
 
-/// The cache of one virtual CPU or thread.
+/// The memory of a cache.
 #[repr(C, align(4096))]
 pub struct Slab {
     start: SlabStart,

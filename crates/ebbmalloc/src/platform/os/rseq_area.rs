@@ -17,10 +17,8 @@ use crate::platform::kernel::weak::weak;
 const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 
 /// Whether this build has sequences (`frontend/rseq/`).
-const SEQUENCES: bool = cfg!(all(
-    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
-    not(any(miri, loom))
-));
+const SEQUENCES: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
 
 /// Implements [`super::interface::OsThreads::rseq`].
 pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
