@@ -9,7 +9,8 @@ use super::interface::Bell;
 use super::threads;
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::errno::keeping_errno;
-use crate::platform::kernel::syscall::{advise, call, map};
+use crate::platform::kernel::futex::futex_wake;
+use crate::platform::kernel::syscall::{advise, call, change_mask, map};
 use crate::platform::kernel::weak::weak;
 
 /// The smallest stack of the thread. The engine uses a page or two, but the program's signal
@@ -110,9 +111,9 @@ fn without_cancellation(call: impl FnOnce()) {
 /// thread that `work` starts inherits the mask.
 fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
     let own = OWN_SIGNALS.iter().fold(0, |set, &signal| set | 1 << (signal - 1));
-    let before = set_mask(!(own | RESERVED));
+    let before = change_mask(libc::SIG_SETMASK, !(own | RESERVED));
     let result = work();
-    set_mask(before);
+    change_mask(libc::SIG_SETMASK, before);
     result
 }
 
@@ -120,35 +121,16 @@ fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
 /// are the first two or three real-time signals of the kernel. Signal n is bit n - 1.
 const RESERVED: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
 
-/// Makes the calling thread block exactly these signals. Returns those that it blocked before.
-fn set_mask(signals: u64) -> u64 {
-    let mut before = 0_u64;
-    let (new, old, bytes) = (&raw const signals, &raw mut before, size_of::<u64>());
-    // SAFETY: the kernel reads one set and fills the other.
-    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, new, old, bytes) };
-    before
-}
-
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     // SAFETY: `start` passed a function of this type.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
     ptr::null_mut()
 }
 
-/// Implements [`super::interface::OsThreads::doze_ms`].
-pub(super) fn doze_ms(bell: &Bell, ms: u32) {
-    let time = libc::timespec { tv_sec: (ms / 1000) as _, tv_nsec: (ms % 1000 * 1_000_000) as _ };
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel reads the time. The bell outlives the call.
-    let _ = unsafe { call!(libc::SYS_futex, bell.as_ptr(), operation, 0, &raw const time) };
-}
-
 /// Implements [`super::interface::OsThreads::ring`].
 pub(super) fn ring(bell: &Bell) {
     bell.store(1, Ordering::Release);
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: waking accesses no memory.
-    let _ = unsafe { call!(libc::SYS_futex, bell.as_ptr(), operation, 1) };
+    futex_wake(bell);
 }
 
 /// Whether the calling thread is the first of the process.

@@ -238,7 +238,7 @@ impl<P: Process> OsThreads for LinuxFor<P> {
     }
 
     fn doze_ms(&self, bell: &Bell, ms: u32) {
-        background::doze_ms(bell, ms);
+        futex::futex_wait(bell, 0, Some(ms));
     }
 
     fn ring(&self, bell: &Bell) {
