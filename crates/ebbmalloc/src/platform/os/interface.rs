@@ -291,12 +291,12 @@ pub trait OsProcess: Sync {
         None
     }
 
-    /// Why this engine must not serve the `malloc` of its process. `None` if it may.
+    /// The sanitizer because of which this engine must not serve the `malloc` of its process.
     fn objection(&self) -> Option<&'static str> {
         None
     }
 
-    /// Withdraws the [objection](OsProcess::objection): another allocator serves `malloc`.
+    /// Withdraws the [objection](OsProcess::objection): the sanitizer's allocator serves `malloc`.
     fn withdraw_objection(&self) {}
 
     /// The first two numbers of the kernel's version.

@@ -11,6 +11,7 @@ use super::interface::{OsProcess, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
 use super::thread_variable::is_static;
+use crate::platform::kernel::proc::numbers;
 use crate::platform::kernel::weak::weak;
 
 /// Bytes of an rseq area that includes `mm_cid`.
@@ -95,11 +96,7 @@ fn taken() -> &'static str {
 
 /// Whether this version of glibc registers rseq and has symbols for it: 2.35 and later.
 fn has_rseq(version: &[u8]) -> bool {
-    let mut numbers = version.split(|byte| !byte.is_ascii_digit()).map(|digits| {
-        digits.iter().fold(0_u32, |sum, digit| {
-            sum.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
-        })
-    });
+    let mut numbers = numbers(version);
     [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= [2, 35]
 }
 

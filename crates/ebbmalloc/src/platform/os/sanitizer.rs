@@ -22,25 +22,12 @@ pub(super) fn objection() -> Option<&'static str> {
     if !IS_MALLOC || IS_WITHDRAWN.load(Ordering::Relaxed) {
         return None;
     }
-    if !weak!("__asan_init").is_null() {
-        return Some(
-            "AddressSanitizer needs a malloc of its own; neither preload ebbmalloc here, nor \
-             link it",
-        );
-    }
-    if !weak!("__tsan_init").is_null() {
-        return Some(
-            "ThreadSanitizer needs a malloc of its own; neither preload ebbmalloc here, nor \
-             link it",
-        );
-    }
-    if !weak!("__msan_init").is_null() {
-        return Some(
-            "MemorySanitizer needs a malloc of its own; neither preload ebbmalloc here, nor \
-             link it",
-        );
-    }
-    None
+    let sanitizers = [
+        ("AddressSanitizer", weak!("__asan_init")),
+        ("ThreadSanitizer", weak!("__tsan_init")),
+        ("MemorySanitizer", weak!("__msan_init")),
+    ];
+    sanitizers.into_iter().find(|(_, init)| !init.is_null()).map(|(name, _)| name)
 }
 
 /// Implements [`super::interface::OsProcess::withdraw_objection`].
