@@ -64,7 +64,7 @@ impl DrainScope {
 impl<O: Os> Engine<O> {
     /// Drains stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
     /// threads do not work on them now. False if no cache is in use: no stack was set up since the
-    /// last drain, or other threads cannot be stopped. The caller holds the lock of the rounds.
+    /// last drain. The caller holds the lock of the rounds.
     ///
     /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]
@@ -84,15 +84,13 @@ impl<O: Os> Engine<O> {
                 // threads.
                 let with_digests = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(with_digests);
-                let stop = || self.os.restart_sequences();
-                in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, stop, |_| true)
+                in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, |_| true)
             }
             Mode::Thread => {
-                let stop = || self.os.pass_barrier();
                 let is_at_rest = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     let slabs = || batch.owned();
-                    in_use | self.drain_shared(slabs, scope, THREAD_SETTLE_MS, stop, is_at_rest)
+                    in_use | self.drain_shared(slabs, scope, THREAD_SETTLE_MS, is_at_rest)
                 })
             }
         }
@@ -117,71 +115,47 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Drains slabs on which other threads may work meanwhile.
+    /// Drains slabs on which other threads may work meanwhile. `is_at_rest` says whether an owner
+    /// is not busy.
     ///
-    /// `stop` ends all work with earlier headers, except that of owners who store that they are
-    /// busy; it returns false if it fails. `is_at_rest` says whether an owner is not busy.
+    /// Where other threads can be stopped, it closes stacks and empties them. Else it empties those
+    /// that have stayed closed for `settle_ms`, and a round ([`DrainScope::Unused`]) closes more.
+    #[inline(never)]
     fn drain_shared<'a, I>(
         &self,
         slabs: impl Fn() -> I,
         scope: DrainScope,
         settle_ms: u32,
-        stop: impl Fn() -> bool,
         is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
         I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
     {
-        if !self.os.can_stop() {
-            return self.drain_settled(slabs, scope, settle_ms, is_at_rest);
-        }
+        let (can_stop, now_ms) = (self.os.can_stop(), self.os.now_ms() as u32);
         let (mut in_use, mut any_closed) = (false, false);
-        for (slab, digests, _) in slabs() {
-            let (any_set_up, closed) = close_chosen(slab, digests, scope);
-            in_use |= any_set_up;
-            any_closed |= closed;
-        }
-        if any_closed {
-            let stopped = stop();
-            for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
-                self.empty_if(stopped && is_at_rest(owner), slab);
-            }
-            // If `stop` fails, later rounds cannot drain these caches either, so the scavenger need
-            // not wait.
-            in_use &= stopped;
-        }
-        in_use
-    }
-
-    /// Does the work of [`Engine::drain_shared`] where other threads cannot be stopped: drains
-    /// slabs whose stacks have stayed closed for `settle_ms`. A round ([`DrainScope::Unused`]) then
-    /// closes more.
-    #[inline(never)]
-    fn drain_settled<'a, I>(
-        &self,
-        slabs: impl Fn() -> I,
-        scope: DrainScope,
-        settle_ms: u32,
-        is_at_rest: impl Fn(*const ThreadWords) -> bool,
-    ) -> bool
-    where
-        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
-    {
-        let mut in_use = false;
-        let now_ms = self.os.now_ms() as u32;
         for (slab, digests, owner) in slabs() {
-            if is_any_closed(slab) {
+            if !can_stop && is_any_closed(slab) {
                 if now_ms.wrapping_sub(closed_at_ms(digests).load(Ordering::Relaxed)) < settle_ms {
                     in_use = true;
                     continue;
                 }
                 self.empty_if(is_at_rest(owner), slab);
             }
-            if matches!(scope, DrainScope::Unused) {
-                in_use |= close_chosen(slab, digests, scope).0;
-                // Read again, after the closing: this thread may have been descheduled since
-                // `now_ms`.
-                closed_at_ms(digests).store(self.os.now_ms() as u32, Ordering::Relaxed);
+            if can_stop || matches!(scope, DrainScope::Unused) {
+                let (any_set_up, closed) = close_chosen(slab, digests, scope);
+                in_use |= any_set_up;
+                any_closed |= closed;
+                if closed {
+                    // Read again, after the closing: this thread may have been descheduled since
+                    // `now_ms`.
+                    closed_at_ms(digests).store(self.os.now_ms() as u32, Ordering::Relaxed);
+                }
+            }
+        }
+        if can_stop && any_closed {
+            let stopped = self.os.stop_others(self.setup().mode == Mode::PerCpu);
+            for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
+                self.empty_if(stopped && is_at_rest(owner), slab);
             }
         }
         in_use
@@ -197,10 +171,10 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Takes the stacks that are still closed, returns their blocks to the spans, and opens them,
-    /// empty.
+    /// Takes the stacks that are still closed, returns their blocks to the spans, and makes the
+    /// stacks new.
     ///
-    /// If all stacks are closed, it opens none before it has emptied the last. If it could take
+    /// If all stacks are closed, it renews none before it has emptied the last. If it could take
     /// them all, it purges the slab's slots first.
     #[inline(never)]
     fn empty_closed(&self, slab: *mut Slab) {
@@ -208,14 +182,14 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
             self.release_all(slab, class, header(slab, class).opened(class));
             if !all_closed {
-                open_empty(slab, class);
+                renew(slab, class);
             }
         }
         let taken = || SizeClass::all().filter(|&class| header(slab, class).is_taken());
         if taken().count() == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        taken().for_each(|class| open_empty(slab, class));
+        taken().for_each(|class| renew(slab, class));
     }
 
     /// Returns the blocks of a taken stack to their spans. `header` describes the stack as if open.
@@ -263,8 +237,8 @@ fn change(slab: *mut Slab, class: SizeClass, to: impl Fn(Header) -> Option<Heade
     word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
 }
 
-/// Opens a stack that this thread has taken and emptied.
-fn open_empty(slab: *mut Slab, class: SizeClass) {
+/// Makes a stack new that this thread has taken and emptied.
+fn renew(slab: *mut Slab, class: SizeClass) {
     // SAFETY: this thread has taken the stack, and no other thread opens or changes a taken stack.
     unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
 }
@@ -291,7 +265,7 @@ fn is_any_closed(slab: *mut Slab) -> bool {
 }
 
 /// Closes the stacks to drain. Returns whether any was ever set up, and whether it has closed any.
-#[inline(never)] // It has three callers, none of them hot.
+#[inline(never)] // None of its callers is hot.
 fn close_chosen(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
     let (chosen, any_set_up) = choose(slab, digests, scope);
     (any_set_up, close(slab, &chosen))

@@ -211,20 +211,6 @@ impl<P: Process> OsThreads for LinuxFor<P> {
         threads::watch()
     }
 
-    fn can_stop(&self) -> bool {
-        // With several threads, membarrier(2) would do both. But a filter of system calls may kill
-        // for it, and no call that filters allow tells whether there is one: decisions/0032.
-        background::is_single()
-    }
-
-    fn pass_barrier(&self) -> bool {
-        self.can_stop()
-    }
-
-    fn restart_sequences(&self) -> bool {
-        self.can_stop()
-    }
-
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         background::start(work)
     }
