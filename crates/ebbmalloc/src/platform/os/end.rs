@@ -37,5 +37,6 @@ pub(super) fn raise(signal: c_int) {
 pub(super) fn reset(signal: c_int) {
     let (default, none) = ([0_usize; ACTION_WORDS], core::ptr::null_mut::<usize>());
     // SAFETY: the kernel reads at most `ACTION_WORDS` words of the action.
-    let _ = unsafe { call!(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, SIGNAL_SET_BYTES) };
+    let _ =
+        unsafe { call!(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, SIGNAL_SET_BYTES) };
 }

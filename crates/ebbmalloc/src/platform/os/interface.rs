@@ -1,14 +1,15 @@
 //! Declares the contract with the operating system: everything that the engine asks of a platform.
 //!
-//! `linux.rs` implements it for programs; the test kit implements it by a fake that fails on
-//! demand. No function here allocates or changes `errno`, except those whose comments say so.
+//! `linux.rs` names the files that implement it for programs; the test kit implements it by a fake
+//! that fails on demand. No function here allocates or changes `errno`, except those whose comments
+//! say so.
 
 use core::ptr::NonNull;
 
-use super::hooks::Hooks;
+use super::linux::Hooks;
 use super::roots::CLibrary;
 use super::stack::Symbol;
-use super::threads::ThreadWords;
+use super::words::ThreadWords;
 
 /// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
 pub use core::sync::atomic::AtomicU32 as Bell;

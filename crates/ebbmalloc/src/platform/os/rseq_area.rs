@@ -19,7 +19,7 @@ const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 const SEQUENCES: bool =
     cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
 
-/// Implements [`super::interface::OsThreads::rseq`].
+/// The rseq area, or the reason why there is none to use.
 pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
     if !SEQUENCES {
         return Err("no restartable sequences for this architecture yet");
