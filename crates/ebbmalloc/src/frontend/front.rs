@@ -23,9 +23,6 @@ pub(crate) trait Front {
     fn push(&self, class: SizeClass, block: *mut u8) -> bool;
     /// Takes the newest blocks, as many as fit into `blocks`. Returns how many it took.
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize;
-    /// Records in an observed cache that a block comes from there, though it never lay in a stack.
-    /// A thread's own cache has no marks, and ignores this.
-    fn mark_local(&self, _: *mut Slab, _: *mut u8) {}
     /// Puts blocks on top, the last one topmost. Returns how many it put there.
     fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize;
     /// Looks which cache the thread has, and at the class's stack in it; `None` if it has none. The
@@ -36,7 +33,7 @@ pub(crate) trait Front {
     /// the header before and after; `None` if this thread has no cache.
     fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)>;
     /// True if the cache is the thread's own. Its stacks are then bounded one by one, and by the
-    /// number of threads, but not all together.
+    /// number of threads, but not all together. It has no marks.
     fn is_own(&self) -> bool {
         false
     }

@@ -4,7 +4,7 @@
 use super::front::{Front, Observed};
 use super::per_thread as thread;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{self as cache, Header, Slab, bottom_of, header};
+use crate::frontend::slab::{Header, bottom_of, header};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -31,11 +31,6 @@ impl<O: Os> Front for PerCpu<'_, O> {
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: `place` is set up; the caller gives up the block, which is of this class.
         unsafe { rseq::push(self.place, class, block) }
-    }
-
-    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
-        // SAFETY: slabs of virtual CPUs have marks, and their users do not lock them.
-        unsafe { cache::mark_local(slab, block) }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

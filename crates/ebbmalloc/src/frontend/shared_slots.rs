@@ -7,7 +7,7 @@
 //! cache, rather than thread-local storage.
 
 use super::front::{Front, Observed};
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, header, lock_of};
+use crate::frontend::slab::{Header, OwnedStack, Slab, header, lock_of};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
@@ -90,17 +90,6 @@ impl Front for Slots<'_> {
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
         self.with(class, |stack| stack.push_marked(block))
-    }
-
-    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
-        // SAFETY: slabs live as long as the engine; those of slot mode have marks, and the guard
-        // holds the lock.
-        unsafe {
-            // A hint: no thread waits for that.
-            if let Some(_guard) = lock_of(slab).try_lock() {
-                cache::mark_local(slab, block);
-            }
-        }
     }
 
     fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {

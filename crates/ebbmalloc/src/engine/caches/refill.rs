@@ -161,9 +161,11 @@ impl<O: Os> Engine<O> {
         let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
         let block = with_batch(needed, refill);
         if let Some(slab) = miss.slab
+            && !miss.is_own
             && !block.is_null()
         {
-            self.front(|front| front.mark_local(slab, block));
+            // SAFETY: all slabs that are no thread's own have marks.
+            unsafe { cache::mark_local(slab, block) }
         }
         block
     }

@@ -76,14 +76,13 @@ pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
 }
 
 /// Records that a block comes from a slab that has marks, though it was not in a stack there. The
-/// record may be lost if a sequence sets the mark at the same time, or if a newer block later takes
-/// the mark over.
+/// record, or another, may be lost if a user of the slab sets the mark at the same time, or if a
+/// newer block later takes the mark over.
 ///
 /// # Safety
-/// `slab` is a slab that has marks. If its users lock it, the caller holds its lock.
+/// `slab` is a slab that has marks.
 pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
-    // SAFETY: the caller guarantees that marks lie there. Besides this only sequences, or the
-    // holder of the lock, work on marks, and they store whole words.
+    // SAFETY: the caller guarantees that marks lie there. All code stores marks as whole words.
     let mark = unsafe { &*slab.byte_add(mark_at(block)).cast::<AtomicU32>() };
     if mark.load(Ordering::Relaxed) == 0 {
         // A slot that never holds a block.
@@ -275,7 +274,7 @@ impl OwnedStack {
         let slot = self.slot_of(block, top);
         let pushed = slot != 0 && self.at_top(slot) != block && self.push(block);
         if pushed {
-            self.mark(block, top + 8);
+            self.mark(block).store(top + 8, Ordering::Relaxed);
         }
         pushed
     }
@@ -285,7 +284,7 @@ impl OwnedStack {
         let top = self.header().top;
         let taken = self.push_batch(blocks);
         for (&block, nth) in blocks[..taken].iter().zip(1..) {
-            self.mark(block, top + 8 * nth);
+            self.mark(block).store(top + 8 * nth, Ordering::Relaxed);
         }
         taken
     }
@@ -299,13 +298,12 @@ impl OwnedStack {
 
     /// The slot that a block's mark names, or `top` if that is lower.
     fn slot_of(&self, block: *mut u8, top: u32) -> u32 {
-        // SAFETY: it is one of the slab's marks, an aligned word.
-        unsafe { self.at(mark_at(block)).cast::<u32>().read() }.min(top)
+        self.mark(block).load(Ordering::Relaxed).min(top)
     }
 
-    fn mark(&mut self, block: *mut u8, slot: u32) {
-        // SAFETY: it is one of the slab's marks, an aligned word.
-        unsafe { self.at(mark_at(block)).cast::<u32>().write(slot) }
+    fn mark(&self, block: *mut u8) -> &AtomicU32 {
+        // SAFETY: it is one of the slab's marks, an aligned word, which all code stores as a whole.
+        unsafe { &*self.at(mark_at(block)).cast() }
     }
 
     /// Doubles the stack's capacity, from four blocks on, up to `max_blocks`. A stack that outgrows
