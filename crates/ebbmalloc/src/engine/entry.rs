@@ -481,7 +481,10 @@ impl<O: Os> Engine<O> {
         if self.counting() {
             self.count_free(class.size());
         }
-        if self.front(|front| front.push(class, block)) {
+        // Where the hot path is open, it has tried.
+        if self.hot_area.load(Ordering::Relaxed) == 0
+            && self.front(|front| front.push(class, block))
+        {
             return;
         }
         // The stack is full, or the block comes from another CPU, or it seems to be in the stack
