@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self};
-use crate::frontend::slab::{OwnedStack, bottom_of};
+use crate::frontend::slab::{self, OwnedStack};
 use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
@@ -276,8 +276,12 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
         match self.hot_base(&self.hot_area) {
-            // SAFETY: set-up writes the base before it publishes `hot_area`.
-            Some(base) => unsafe { rseq::holds(base, class, bottom_of(class), block) },
+            // SAFETY: set-up writes the base before it publishes `hot_area`. Slabs of virtual CPUs
+            // have marks.
+            Some(base) => unsafe {
+                let slab = base.slab();
+                !slab.is_null() && slab::holds(slab, class, block)
+            },
             None => self.is_cached_slow(block, class),
         }
     }

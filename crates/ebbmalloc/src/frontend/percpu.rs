@@ -4,7 +4,7 @@
 use super::front::{Front, Observed};
 use super::per_thread as thread;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{Header, bottom_of, header};
+use crate::frontend::slab::{self, Header, bottom_of, header};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -25,7 +25,9 @@ impl<O: Os> Front for PerCpu<'_, O> {
 
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: `place` is set up.
-        unsafe { rseq::holds(self.place, class, bottom_of(class), block) }
+        let slab = unsafe { self.place.slab() };
+        // SAFETY: slabs live as long as the engine, and those of virtual CPUs have marks.
+        !slab.is_null() && unsafe { slab::holds(slab, class, block) }
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
@@ -45,7 +47,7 @@ impl<O: Os> Front for PerCpu<'_, O> {
 
     fn observe(&self, class: SizeClass) -> Option<Observed> {
         // SAFETY: `place` is set up.
-        let slab = unsafe { rseq::slab(self.place) };
+        let slab = unsafe { self.place.slab() };
         // SAFETY: slabs live as long as the engine.
         (!slab.is_null()).then(|| Observed { slab, header: unsafe { header(slab, class) } })
     }

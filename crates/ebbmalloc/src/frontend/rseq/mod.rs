@@ -13,10 +13,12 @@ mod arch;
 #[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 mod tests;
 
-pub(crate) use arch::{holds, pop, pop_batch, push, push_batch, replace_header, slab};
+pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
+
+use core::ptr;
 
 use crate::frontend::slab::Slab;
-use crate::platform::os::RseqArea;
+use crate::platform::os::{RseqArea, thread_pointer};
 
 /// The offsets and addresses by which a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
@@ -45,5 +47,26 @@ impl PerCpuBase {
         let count = count.min(0xffff);
         let slabs_and_count = slabs.expose_provenance() | count;
         Self { area: area.offset, id_at: area.id_at, slabs_and_count }
+    }
+
+    /// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none, or
+    /// if the thread is not registered.
+    ///
+    /// # Safety
+    /// The base is set up.
+    #[inline]
+    pub unsafe fn slab(self) -> *mut Slab {
+        let field =
+            |at: isize| ptr::with_exposed_provenance::<u32>(thread_pointer()).byte_offset(at);
+        // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
+        let [cpu_id, id] = unsafe {
+            [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
+        };
+        let count = self.slabs_and_count & 0xffff;
+        if (cpu_id as i32) < 0 || id as usize >= count {
+            return ptr::null_mut();
+        }
+        let first = ptr::with_exposed_provenance_mut::<Slab>(self.slabs_and_count - count);
+        first.wrapping_add(id as usize)
     }
 }

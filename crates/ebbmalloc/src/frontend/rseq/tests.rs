@@ -92,7 +92,7 @@ fn every_sequence_does_what_the_plain_code_does() {
             let mut cached: Vec<*mut u8> = Vec::new();
             // SAFETY: `base` is set up; blocks are only numbers, which caches do not access.
             unsafe {
-                assert_eq!(super::slab(base), slab.0);
+                assert_eq!(base.slab(), slab.0);
                 assert!(pop(base, class).is_null() && !push(base, class, block(1)));
                 assert_eq!(push_batch(base, class, &[block(1)]), 0);
                 let unset = Header::default();
@@ -107,7 +107,7 @@ fn every_sequence_does_what_the_plain_code_does() {
                 let capacity = header.room(class);
                 assert_eq!(header.held(class), cached.len());
                 // SAFETY: `base` is set up; blocks are only numbers.
-                let holds = |block| unsafe { holds(base, class, bottom_of(class), block) };
+                let holds = |block| unsafe { cache::holds(base.slab(), class, block) };
                 assert!(cached.last().is_none_or(|&newest| holds(newest)) && !holds(block(made)));
                 if let Some(&some) = cached.get(next(cached.len() + 1)) {
                     let known = marked[mark_of(some)] == some;
@@ -194,7 +194,7 @@ fn a_slot_of_another_class_is_no_double_free() {
     slab.mark_local(block(8));
     // SAFETY: `base` is set up; blocks are only numbers.
     unsafe {
-        let holds = |class| holds(base, class, bottom_of(class), block(5));
+        let holds = |class| cache::holds(base.slab(), class, block(5));
         assert!(push(base, before, block(5)) && holds(before));
         assert_eq!(pop(base, before), block(5));
         assert!(!push(base, now, block(5)) && !holds(now) && !holds(before));
@@ -248,9 +248,8 @@ fn threads_without_a_cache_are_refused() {
         // SAFETY: `base` is set up; blocks are only numbers.
         unsafe {
             let header = Header::default();
-            assert!(super::slab(base).is_null());
+            assert!(base.slab().is_null());
             assert!(pop(base, class).is_null() && !push(base, class, block(1)));
-            assert!(!holds(base, class, bottom_of(class), block(1)));
             assert_eq!(push_batch(base, class, &[block(1)]), 0);
             assert_eq!(pop_batch(base, class, bottom_of(class), &mut [block(1)]), 0);
             assert_eq!(replace_header(base, class, header, header), None);
@@ -262,7 +261,7 @@ fn threads_without_a_cache_are_refused() {
     }
     let slab = emulated.on(0);
     // SAFETY: `base` is set up; blocks are only numbers.
-    assert_eq!(unsafe { super::slab(base) }, slab.0);
+    assert_eq!(unsafe { base.slab() }, slab.0);
     emulated.unregistered();
     refused();
 }

@@ -90,6 +90,29 @@ pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
     }
 }
 
+/// True if a block of the caller's is certainly in the stack, which is in its full extent: the
+/// block was freed twice. A block is found if it is the newest, or if no other block has taken its
+/// mark over.
+///
+/// Other threads may work on the slab meanwhile. But none of them puts this block into the stack,
+/// as it is the caller's. And a slot below a top that was loaded before has held a block of the
+/// stack's since: so if it holds this one, that is there twice.
+///
+/// # Safety
+/// `slab` is a slab that has marks.
+#[inline]
+pub(crate) unsafe fn holds(slab: *mut Slab, class: SizeClass, block: *mut u8) -> bool {
+    // SAFETY: the caller guarantees that it is a slab with marks. A mark or a top is the offset of
+    // an aligned word in it, and all code stores these as whole words.
+    unsafe {
+        let top = header(slab, class).top;
+        let mark = &*slab.byte_add(mark_at(block)).cast::<AtomicU32>();
+        let slot = mark.load(Ordering::Relaxed).min(top);
+        let newest = &*slab.byte_add(slot as usize).cast::<AtomicPtr<u8>>();
+        slot > bottom_of(class) && newest.load(Ordering::Relaxed) == block
+    }
+}
+
 /// The miss history of a slab's stacks: hints, which any thread may read and write.
 ///
 /// # Safety

@@ -33,4 +33,5 @@ pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
+pub(crate) use thread_pointer::thread_pointer;
 pub use words::ThreadWords;
