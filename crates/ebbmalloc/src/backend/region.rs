@@ -20,7 +20,7 @@ use crate::backend::tuning::{
     COMMIT_AHEAD_SHARE, COMMIT_UNITS_MAX, COMMIT_UNITS_MIN, REGION_ALIGN_BYTES, REGION_BYTES_MIN,
 };
 pub(crate) use crate::backend::units::UnitIndex;
-use crate::frontend::slab::Slab;
+use crate::frontend::slab::SlabMemory;
 use crate::platform::os::{Os, Refusal};
 use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
@@ -44,7 +44,7 @@ pub struct Region {
     map: AtomicPtr<AtomicU32>,
     runs: AtomicPtr<Run>,
     spans: AtomicPtr<Span>,
-    slabs: AtomicPtr<Slab>,
+    slabs: AtomicPtr<SlabMemory>,
     /// Length of the range in units.
     units: AtomicUsize,
     /// For each part: bytes at its beginning that are mapped, or given up to foreign mappings.
@@ -147,7 +147,7 @@ impl Region {
     /// Chooses addresses for a region, and commits its `slabs` slabs. Returns false if
     /// memory is short; the caller may try again. Only one thread may call this at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
-        let slab_bytes = slabs * size_of::<Slab>();
+        let slab_bytes = slabs * size_of::<SlabMemory>();
         for attempt in 0..REGION_ATTEMPTS_MAX {
             if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
                 return false;
@@ -172,7 +172,7 @@ impl Region {
         let mut units = (budget / Self::UNIT_COST).min(UNITS_MAX);
         loop {
             // Slabs follow the units and must be aligned.
-            units -= units % (size_of::<Slab>() / UNIT);
+            units -= units % (size_of::<SlabMemory>() / UNIT);
             if units * UNIT < REGION_BYTES_MIN {
                 return false;
             }
@@ -224,7 +224,7 @@ impl Region {
     }
 
     /// The first slab. The others follow it.
-    pub fn slabs(&self) -> *mut Slab {
+    pub fn slabs(&self) -> *mut SlabMemory {
         self.slabs.load(Ordering::Relaxed)
     }
 

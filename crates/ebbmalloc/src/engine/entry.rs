@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self};
-use crate::frontend::slab::{self, OwnedStack};
+use crate::frontend::slab::OwnedStack;
 use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
@@ -278,10 +278,7 @@ impl<O: Os> Engine<O> {
         match self.hot_base(&self.hot_area) {
             // SAFETY: set-up writes the base before it publishes `hot_area`. Slabs of virtual CPUs
             // have marks.
-            Some(base) => unsafe {
-                let slab = base.slab();
-                !slab.is_null() && slab::holds(slab, class, block)
-            },
+            Some(base) => unsafe { base.slab().is_some_and(|slab| slab.holds(class, block)) },
             None => self.is_cached_slow(block, class),
         }
     }

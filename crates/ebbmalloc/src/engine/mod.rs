@@ -379,7 +379,7 @@ mod tests {
     use core::mem::offset_of;
 
     use super::*;
-    use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, Slab};
+    use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, SlabMemory};
     use crate::platform::os::Linux;
 
     /// A load takes twice as long after a store to the same page offset.
@@ -392,6 +392,6 @@ mod tests {
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");
         assert_eq!(align_of::<Engine<Linux>>(), PAGE);
-        assert_eq!(align_of::<Slab>(), PAGE);
+        assert_eq!(align_of::<SlabMemory>(), PAGE);
     }
 }

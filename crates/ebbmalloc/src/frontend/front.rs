@@ -6,7 +6,7 @@ use crate::size_class::SizeClass;
 /// What [`Front::observe`] saw.
 #[derive(Clone, Copy)]
 pub(crate) struct Observed {
-    pub slab: *mut Slab,
+    pub slab: Slab,
     /// The header of the class's stack.
     pub header: Header,
 }

@@ -10,7 +10,7 @@ use core::ptr;
 use core::sync::atomic::compiler_fence;
 
 use super::front::{Front, Observed};
-use crate::frontend::slab::{Header, OwnedStack, Slab, fair_share};
+use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory, fair_share};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;
@@ -58,7 +58,7 @@ impl<'a> Ready<'a> {
         let slab = words.own.load(Ordering::Relaxed).cast();
         // SAFETY: the slab is this thread's, and a signal handler does not use it while the state
         // is busy.
-        let result = work(&mut unsafe { OwnedStack::new(slab, class) });
+        let result = work(&mut unsafe { OwnedStack::new(Slab::new(slab), class) });
         compiler_fence(Ordering::SeqCst);
         // Release: a thread that loads this state also sees the stores to the slab.
         words.state.store(state, Ordering::Release);
@@ -72,9 +72,11 @@ pub(crate) fn is_at_rest(os: &impl Os, words: *const ThreadWords) -> bool {
     !os.may_be(words, BUSY)
 }
 
-/// The calling thread's slab; null if it has none.
-pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
-    words.own.load(Ordering::Relaxed).cast()
+/// The calling thread's slab, if it has one.
+pub(crate) fn own(words: &ThreadWords) -> Option<Slab> {
+    let slab = words.own.load(Ordering::Relaxed).cast::<SlabMemory>();
+    // SAFETY: the slab lives as long as the engine.
+    (!slab.is_null()).then(|| unsafe { Slab::new(slab) })
 }
 
 /// True if a thread has no cache of its own because `max` threads have one already.
@@ -91,8 +93,8 @@ pub(crate) fn refuse(words: &ThreadWords) -> bool {
 }
 
 /// Takes the calling thread's cache away, and marks the thread as one that gets no other. Returns
-/// the cache; null if it had none.
-pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
+/// the cache, if it had one.
+pub(crate) fn leave(words: &ThreadWords) -> Option<Slab> {
     // Release, as in `Ready::with`: a thread that loads this state also sees the stores to the
     // slab.
     words.state.store(GONE, Ordering::Release);
@@ -123,7 +125,7 @@ impl<O: Os> Thread<'_, O> {
             // The next miss tries again.
             None => NEW,
             Some(slab) if os.watch_thread() => {
-                words.own.store(slab.cast(), Ordering::Relaxed);
+                words.own.store(slab.address(), Ordering::Relaxed);
                 if *hot { READY } else { READY_FOR_SLOW }
             }
             Some(slab) => {
@@ -163,7 +165,7 @@ impl<O: Os> Front for Thread<'_, O> {
 
     fn observe(&self, class: SizeClass) -> Option<Observed> {
         let header = Ready::of(self.words)?.with(class, |stack| stack.header());
-        Some(Observed { slab: own(self.words), header })
+        Some(Observed { slab: own(self.words)?, header })
     }
 
     fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {

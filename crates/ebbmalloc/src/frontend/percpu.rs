@@ -4,7 +4,7 @@
 use super::front::{Front, Observed};
 use super::per_thread as thread;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{self, Header, bottom_of, header};
+use crate::frontend::slab::{Header, bottom_of};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -26,8 +26,8 @@ impl<O: Os> Front for PerCpu<'_, O> {
     fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
         // SAFETY: `place` is set up.
         let slab = unsafe { self.place.slab() };
-        // SAFETY: slabs live as long as the engine, and those of virtual CPUs have marks.
-        !slab.is_null() && unsafe { slab::holds(slab, class, block) }
+        // SAFETY: slabs of virtual CPUs have marks.
+        slab.is_some_and(|slab| unsafe { slab.holds(class, block) })
     }
 
     fn push(&self, class: SizeClass, block: *mut u8) -> bool {
@@ -48,8 +48,7 @@ impl<O: Os> Front for PerCpu<'_, O> {
     fn observe(&self, class: SizeClass) -> Option<Observed> {
         // SAFETY: `place` is set up.
         let slab = unsafe { self.place.slab() };
-        // SAFETY: slabs live as long as the engine.
-        (!slab.is_null()).then(|| Observed { slab, header: unsafe { header(slab, class) } })
+        slab.map(|slab| Observed { slab, header: slab.header(class) })
     }
 
     fn grow(&self, class: SizeClass, observed: Header) -> Option<(Header, Header)> {

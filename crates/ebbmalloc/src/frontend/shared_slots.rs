@@ -7,7 +7,7 @@
 //! cache, rather than thread-local storage.
 
 use super::front::{Front, Observed};
-use crate::frontend::slab::{Header, OwnedStack, Slab, header, lock_of};
+use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
@@ -27,7 +27,7 @@ impl Preferred {
 
 /// The front end of a thread in slot mode.
 pub(crate) struct Slots<'a> {
-    pub slabs: *mut Slab,
+    pub slabs: *mut SlabMemory,
     pub count: usize,
     pub preferred: &'a Preferred,
     /// The calling thread's [`crate::platform::os::OsThreads::thread_key`].
@@ -45,18 +45,18 @@ impl Slots<'_> {
     /// Locks a cache, and remembers it in the table. The cache is the caller's while the guard
     /// lives.
     #[inline(never)]
-    fn take(&self) -> (*mut Slab, Guard<'_, ()>) {
+    fn take(&self) -> (Slab, Guard<'_, ()>) {
         let preferred = &self.preferred.0[self.key % KEYS];
         let count = self.count.min(SLOTS_MAX);
         let start = preferred.load(Ordering::Relaxed) as usize;
         for step in 0..count {
             let slot = (start + step) % count;
             // SAFETY: there are `count` slabs, and they live as long as the engine.
-            let (slab, lock) = unsafe { (self.slabs.add(slot), lock_of(self.slabs.add(slot))) };
-            let guard = match lock.try_lock() {
+            let slab = unsafe { Slab::new(self.slabs.add(slot)) };
+            let guard = match slab.lock().try_lock() {
                 Some(guard) => guard,
                 // All caches are busy: wait for this one rather than try all of them again.
-                None if step + 1 == count => lock.lock(),
+                None if step + 1 == count => slab.lock().lock(),
                 None => continue,
             };
             if slot != start {
@@ -102,8 +102,7 @@ impl Front for Slots<'_> {
 
     fn observe(&self, class: SizeClass) -> Option<Observed> {
         let (slab, _guard) = self.take();
-        // SAFETY: slabs live as long as the engine.
-        Some(Observed { slab, header: unsafe { header(slab, class) } })
+        Some(Observed { slab, header: slab.header(class) })
     }
 
     fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {

@@ -21,18 +21,18 @@ impl<O: Os> Engine<O> {
     }
 
     /// The slabs of per-CPU caches and transfer caches.
-    pub(crate) fn slabs(&self) -> impl Iterator<Item = *mut Slab> {
+    pub(crate) fn slabs(&self) -> impl Iterator<Item = Slab> {
         self.slabs_of(0..self.slab_count())
     }
 
     /// The slabs that threads use without a lock: in percpu mode, those of the per-CPU caches.
-    pub(crate) fn unlocked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+    pub(crate) fn unlocked_slabs(&self) -> impl Iterator<Item = Slab> {
         self.slabs_of(0..self.unlocked_count())
     }
 
     /// The slabs that only the holder of their lock uses: transfer caches, and all in the other
     /// modes.
-    pub(crate) fn locked_slabs(&self) -> impl Iterator<Item = *mut Slab> {
+    pub(crate) fn locked_slabs(&self) -> impl Iterator<Item = Slab> {
         self.slabs_of(self.unlocked_count()..self.slab_count())
     }
 
@@ -40,9 +40,9 @@ impl<O: Os> Engine<O> {
         if self.setup().mode == Mode::PerCpu { self.setup().cpu_cache_count } else { 0 }
     }
 
-    fn slabs_of(&self, numbers: Range<usize>) -> impl Iterator<Item = *mut Slab> {
+    fn slabs_of(&self, numbers: Range<usize>) -> impl Iterator<Item = Slab> {
         // SAFETY: all callers stay below `slab_count`, the number of slabs in the region.
-        numbers.map(|number| unsafe { self.region.slabs().add(number) })
+        numbers.map(|number| unsafe { Slab::new(self.region.slabs().add(number)) })
     }
 
     /// The transfer caches, as the calling thread uses them.

@@ -34,11 +34,9 @@ use crate::engine::Engine;
 use crate::engine::mode::Mode;
 use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
 use crate::frontend::per_thread as thread;
-use crate::frontend::slab::{
-    Digests, Header, OwnedStack, Slab, digests_of, has_changed, header_of, lock_of, used_bytes,
-};
+use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
 use crate::platform::os::{Os, ThreadWords};
-use crate::platform::sync::{AtomicU64, Ordering};
+use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass};
 
 /// Selects the stacks to drain.
@@ -72,17 +70,16 @@ impl<O: Os> Engine<O> {
         let mut in_use = false;
         // A slab that was never used stays untouched, so that it does not become resident.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
-            // SAFETY: this slab of the engine lives as long as it, and is no slab of a thread.
-            let (digests, _guard) = unsafe { (digests_of(slab), lock_of(slab).lock()) };
+            // SAFETY: it is no slab of a thread.
+            let (digests, _guard) = (unsafe { slab.digests() }, slab.lock().lock());
             in_use |= close_chosen(slab, digests, scope).0;
             self.empty_closed(slab);
         }
         match self.setup().mode {
             Mode::Slot => in_use,
             Mode::PerCpu => {
-                // SAFETY: slabs of per-CPU caches live as long as the engine, and are no slabs of
-                // threads.
-                let with_digests = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
+                // SAFETY: slabs of per-CPU caches are no slabs of threads.
+                let with_digests = |slab: Slab| (slab, unsafe { slab.digests() }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(with_digests);
                 in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, |_| true)
             }
@@ -129,7 +126,7 @@ impl<O: Os> Engine<O> {
         is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
-        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
+        I: Iterator<Item = (Slab, &'a Digests, *const ThreadWords)>,
     {
         let (can_stop, now_ms) = (self.os.can_stop(), self.os.now_ms() as u32);
         let (mut in_use, mut any_closed) = (false, false);
@@ -163,7 +160,7 @@ impl<O: Os> Engine<O> {
 
     /// Empties the closed stacks of a slab if they are the drainer's (`ours`), and reopens them if
     /// not.
-    fn empty_if(&self, ours: bool, slab: *mut Slab) {
+    fn empty_if(&self, ours: bool, slab: Slab) {
         if ours {
             self.empty_closed(slab);
         } else {
@@ -177,15 +174,15 @@ impl<O: Os> Engine<O> {
     /// If all stacks are closed, it renews none before it has emptied the last. If it could take
     /// them all, it purges the slab's slots first.
     #[inline(never)]
-    fn empty_closed(&self, slab: *mut Slab) {
+    fn empty_closed(&self, slab: Slab) {
         let all_closed = closed(slab).count() == CLASSES - 1;
-        for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
-            self.release_all(slab, class, header(slab, class).opened(class));
+        for class in SizeClass::all().filter(|&class| slab.change(class, Header::taken)) {
+            self.release_all(slab, class, slab.header(class).opened(class));
             if !all_closed {
                 renew(slab, class);
             }
         }
-        let taken = || SizeClass::all().filter(|&class| header(slab, class).is_taken());
+        let taken = || SizeClass::all().filter(|&class| slab.header(class).is_taken());
         if taken().count() == CLASSES - 1 {
             self.purge_slots(slab);
         }
@@ -193,7 +190,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Returns the blocks of a taken stack to their spans. `header` describes the stack as if open.
-    fn release_all(&self, slab: *mut Slab, class: SizeClass, mut header: Header) {
+    fn release_all(&self, slab: Slab, class: SizeClass, mut header: Header) {
         // SAFETY: this thread has taken the stack, and no other thread may store an earlier header.
         let stack = unsafe { OwnedStack::new(slab, class) };
         let mut batch = [ptr::null_mut(); DRAIN_BATCH_BLOCKS];
@@ -208,13 +205,13 @@ impl<O: Os> Engine<O> {
 
     /// Purges the slots of a slab whose stacks are all taken. They then read as zero, as the bottom
     /// slot of each stack must.
-    fn purge_slots(&self, slab: *mut Slab) {
+    fn purge_slots(&self, slab: Slab) {
         let page = self.os.page_size();
         let bytes = used_bytes().next_multiple_of(page) - page;
         // SAFETY: the bytes lie in the slab, behind the page of the headers. No thread uses the
         // slots while all stacks are taken.
         unsafe {
-            let slots = slab.cast::<u8>().add(page);
+            let slots = slab.address().add(page);
             if !self.os.purge(slots, bytes) {
                 slots.write_bytes(0, bytes);
             }
@@ -222,30 +219,15 @@ impl<O: Os> Engine<O> {
     }
 }
 
-fn word<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
-    // SAFETY: all callers pass slabs of an engine, which live as long as it does.
-    unsafe { header_of(slab, class) }
-}
-
-fn header(slab: *mut Slab, class: SizeClass) -> Header {
-    Header::from_bits(word(slab, class).load(Ordering::Acquire))
-}
-
-/// Atomically replaces the header of the class's stack by `to(header)`; false if that is `None`.
-fn change(slab: *mut Slab, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
-    let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
-    word(slab, class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
-}
-
 /// Makes a stack new that this thread has taken and emptied.
-fn renew(slab: *mut Slab, class: SizeClass) {
+fn renew(slab: Slab, class: SizeClass) {
     // SAFETY: this thread has taken the stack, and no other thread opens or changes a taken stack.
     unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
 }
 
 /// The classes whose stacks are closed.
-fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
-    SizeClass::all().filter(move |&class| header(slab, class).is_closed())
+fn closed(slab: Slab) -> impl Iterator<Item = SizeClass> {
+    SizeClass::all().filter(move |&class| slab.header(class).is_closed())
 }
 
 /// The low bits of [`Os::now_ms`] when a round last closed stacks of the slab to settle. Only the
@@ -255,32 +237,31 @@ fn closed_at_ms(digests: &Digests) -> &AtomicU32 {
     &digests[0]
 }
 
-fn is_any_set_up(slab: *mut Slab) -> bool {
-    SizeClass::all().any(|class| !header(slab, class).is_new())
+fn is_any_set_up(slab: Slab) -> bool {
+    SizeClass::all().any(|class| !slab.header(class).is_new())
 }
 
 #[inline(never)]
-fn is_any_closed(slab: *mut Slab) -> bool {
+fn is_any_closed(slab: Slab) -> bool {
     closed(slab).next().is_some()
 }
 
 /// Closes the stacks to drain. Returns whether any was ever set up, and whether it has closed any.
 #[inline(never)] // None of its callers is hot.
-fn close_chosen(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
+fn close_chosen(slab: Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
     let (chosen, any_set_up) = choose(slab, digests, scope);
     (any_set_up, close(slab, &chosen))
 }
 
 /// Chooses the stacks to close, by class index; also returns whether any was ever set up.
-fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLASSES], bool) {
+fn choose(slab: Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
-        let header = header(slab, class);
+        let header = slab.header(class);
         let set_up = !header.is_new();
         let stays = || match scope {
-            // SAFETY: all callers pass slabs of an engine, which live as long as it does.
-            DrainScope::Unused => unsafe { has_changed(slab, class, digests) },
+            DrainScope::Unused => slab.has_changed(class, digests),
             DrainScope::All | DrainScope::Classes(_) => !scope.has(class),
         };
         // Asked only of stacks that were set up: `has_changed` writes a digest, and memory of a
@@ -301,17 +282,17 @@ fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLAS
 }
 
 /// Closes the chosen stacks; false if none is chosen.
-fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
+fn close(slab: Slab, chosen: &[bool; CLASSES]) -> bool {
     let mut any = false;
     for class in SizeClass::all().filter(|class| chosen[class.index()]) {
-        any |= change(slab, class, |header| Some(header.closed(class)));
+        any |= slab.change(class, |header| Some(header.closed(class)));
     }
     any
 }
 
 /// Calls [`reopen`] for all stacks of a slab.
 #[inline(never)]
-pub(crate) fn reopen_all(slab: *mut Slab) {
+pub(crate) fn reopen_all(slab: Slab) {
     SizeClass::all().for_each(|class| reopen(slab, class));
 }
 
@@ -319,6 +300,6 @@ pub(crate) fn reopen_all(slab: *mut Slab) {
 ///
 /// A closed stack that is not taken has not changed. So an operation in progress may still store a
 /// header that it made from the one before the closing. Any thread may do this for any slab.
-pub(crate) fn reopen(slab: *mut Slab, class: SizeClass) {
-    change(slab, class, |header| header.reopened(class));
+pub(crate) fn reopen(slab: Slab, class: SizeClass) {
+    slab.change(class, |header| header.reopened(class));
 }

@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::caches::batch::with_batch;
 use crate::engine::caches::drain::{self, DrainScope};
 use crate::engine::tuning::SMALL_BATCH_BLOCKS;
-use crate::frontend::slab::{self as cache, OwnedStack, Slab};
+use crate::frontend::slab::{OwnedStack, Slab};
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
 
@@ -44,9 +44,7 @@ impl<O: Os> Engine<O> {
 
     /// Number of blocks of a class in all caches. An estimate while other threads use their caches.
     pub(crate) fn cached_blocks(&self, class: SizeClass) -> usize {
-        // SAFETY: `slabs` and `thread_slabs` give slabs of this engine, which live as long as it
-        // does.
-        let cached_in = |slab: *mut Slab| unsafe { cache::cached_blocks(slab, class) };
+        let cached_in = |slab: Slab| slab.cached_blocks(class);
         let mut cached = self.slabs().map(cached_in).sum();
         self.thread_slabs.for_each(|slab| cached += cached_in(slab));
         cached
@@ -63,7 +61,7 @@ impl<O: Os> Engine<O> {
 
     /// Returns all blocks in a slab to their spans. No other thread uses the slab.
     #[inline(never)]
-    pub(crate) fn flush_slab(&self, slab: *mut Slab) {
+    pub(crate) fn flush_slab(&self, slab: Slab) {
         // An earlier round may have closed stacks while a thread owned the slab. Rounds skip it
         // now.
         drain::reopen_all(slab);

@@ -18,7 +18,7 @@ use crate::engine::tuning::{
 };
 use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
-use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::frontend::slab::{Header, Slab};
 use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES};
 use crate::platform::os::Os;
 use crate::platform::prefetch;
@@ -29,7 +29,7 @@ use crate::size_class::{SizeClass, UNIT};
 #[derive(Default)]
 struct Miss {
     /// The cache; none where the thread has none.
-    slab: Option<*mut Slab>,
+    slab: Option<Slab>,
     /// The headers before and after; empty ones where the thread has no cache.
     before: Header,
     after: Header,
@@ -75,8 +75,7 @@ impl<O: Os> Engine<O> {
             observed = observe().0;
         }
         if let Some(Observed { slab, header }) = observed {
-            // SAFETY: a front end's slabs live as long as the engine.
-            let history = unsafe { cache::history_of(slab) };
+            let history = slab.history();
             (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
                 let capacity = header.room(class);
@@ -108,9 +107,8 @@ impl<O: Os> Engine<O> {
     ///
     /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
     /// stack grows only now and then, within half of the cache's bound.
-    fn may_grow(&self, slab: *mut Slab, added_bytes: usize, large_in_streak: bool) -> bool {
-        // SAFETY: a front end's slabs live as long as the engine.
-        let history = unsafe { cache::history_of(slab) };
+    fn may_grow(&self, slab: Slab, added_bytes: usize, large_in_streak: bool) -> bool {
+        let history = slab.history();
         let refused = history.refused.load(Ordering::Relaxed);
         let due = match large_in_streak {
             true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
@@ -122,9 +120,8 @@ impl<O: Os> Engine<O> {
             let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
                 .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
                 >> large_in_streak as u32;
-            // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
-            // their full places.
-            if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
+            // In these modes all stacks are in their full places.
+            if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;
             }
         }
@@ -165,7 +162,7 @@ impl<O: Os> Engine<O> {
             && !block.is_null()
         {
             // SAFETY: all slabs that are no thread's own have marks.
-            unsafe { cache::mark_local(slab, block) }
+            unsafe { slab.mark_local(block) }
         }
         block
     }

@@ -17,7 +17,7 @@ pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
 
 use core::ptr;
 
-use crate::frontend::slab::Slab;
+use crate::frontend::slab::{Slab, SlabMemory};
 use crate::platform::os::{RseqArea, thread_pointer};
 
 /// The offsets and addresses by which a thread finds the cache of its virtual CPU.
@@ -43,19 +43,19 @@ impl PerCpuBase {
     /// Linux numbers at most 8,192 CPUs (NR_CPUS of x86-64), so comparing the low 16 bits of a
     /// number is enough. Those of -1 and -2, for threads that are not registered, are not below any
     /// count.
-    pub fn new(area: RseqArea, slabs: *mut Slab, count: usize) -> Self {
+    pub fn new(area: RseqArea, slabs: *mut SlabMemory, count: usize) -> Self {
         let count = count.min(0xffff);
         let slabs_and_count = slabs.expose_provenance() | count;
         Self { area: area.offset, id_at: area.id_at, slabs_and_count }
     }
 
-    /// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none, or
-    /// if the thread is not registered.
+    /// The slab of the virtual CPU that this thread ran on a moment ago. `None` if that has none,
+    /// or if the thread is not registered.
     ///
     /// # Safety
     /// The base is set up.
     #[inline]
-    pub unsafe fn slab(self) -> *mut Slab {
+    pub unsafe fn slab(self) -> Option<Slab> {
         let field =
             |at: isize| ptr::with_exposed_provenance::<u32>(thread_pointer()).byte_offset(at);
         // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
@@ -63,10 +63,9 @@ impl PerCpuBase {
             [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
         };
         let count = self.slabs_and_count & 0xffff;
-        if (cpu_id as i32) < 0 || id as usize >= count {
-            return ptr::null_mut();
-        }
-        let first = ptr::with_exposed_provenance_mut::<Slab>(self.slabs_and_count - count);
-        first.wrapping_add(id as usize)
+        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
+        let has_slab = cpu_id as i32 >= 0 && (id as usize) < count;
+        // SAFETY: there are `count` slabs, and they live as long as the engine.
+        has_slab.then(|| unsafe { Slab::new(first.add(id as usize)) })
     }
 }

@@ -8,14 +8,14 @@ use core::ptr;
 use std::vec::Vec;
 
 use super::*;
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, bottom_of, mark_of};
+use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory, bottom_of, mark_of};
 use crate::frontend::tuning::MARKS;
 use crate::platform::os::{RseqArea, own_area};
 use crate::size_class::SizeClass;
 
 /// Slabs, and this thread's own rseq area, which no kernel writes.
 struct Emulated {
-    slabs: *mut Slab,
+    slabs: *mut SlabMemory,
     base: PerCpuBase,
     area: *mut u32,
 }
@@ -24,10 +24,10 @@ const SLABS: usize = 256;
 
 impl Emulated {
     fn new(count: usize) -> Self {
-        let slabs = std::alloc::Layout::array::<Slab>(SLABS).unwrap();
-        let layout = slabs.align_to(size_of::<Slab>()).unwrap();
+        let slabs = std::alloc::Layout::array::<SlabMemory>(SLABS).unwrap();
+        let layout = slabs.align_to(size_of::<SlabMemory>()).unwrap();
         // SAFETY: the size is not 0. Never freed: the process ends soon.
-        let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
+        let slabs: *mut SlabMemory = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
         let area_of_all =
             RseqArea { offset, id_at: offset + RseqArea::MM_CID, id: "by hand", ours: true };
@@ -37,7 +37,8 @@ impl Emulated {
     /// Fills the area as for a registered thread on this virtual CPU. Returns the slab.
     fn on(&self, id: u32) -> OwnedStackOf {
         self.fill(0, id);
-        OwnedStackOf(self.slabs.wrapping_add(id as usize))
+        // SAFETY: no slab of a number beyond the last is used.
+        OwnedStackOf(unsafe { Slab::new(self.slabs.wrapping_add(id as usize)) })
     }
 
     /// Fills the area as the kernel does for a thread that has unregistered.
@@ -55,7 +56,7 @@ impl Emulated {
 }
 
 /// A slab of this thread's, for the plain code.
-struct OwnedStackOf(*mut Slab);
+struct OwnedStackOf(Slab);
 
 impl OwnedStackOf {
     fn class(&self, class: SizeClass) -> OwnedStack {
@@ -65,7 +66,7 @@ impl OwnedStackOf {
 
     fn mark_local(&self, block: *mut u8) {
         // SAFETY: the slabs are this thread's alone, and have marks.
-        unsafe { cache::mark_local(self.0, block) }
+        unsafe { self.0.mark_local(block) }
     }
 }
 
@@ -92,7 +93,7 @@ fn every_sequence_does_what_the_plain_code_does() {
             let mut cached: Vec<*mut u8> = Vec::new();
             // SAFETY: `base` is set up; blocks are only numbers, which caches do not access.
             unsafe {
-                assert_eq!(base.slab(), slab.0);
+                assert!(base.slab() == Some(slab.0));
                 assert!(pop(base, class).is_null() && !push(base, class, block(1)));
                 assert_eq!(push_batch(base, class, &[block(1)]), 0);
                 let unset = Header::default();
@@ -107,7 +108,7 @@ fn every_sequence_does_what_the_plain_code_does() {
                 let capacity = header.room(class);
                 assert_eq!(header.held(class), cached.len());
                 // SAFETY: `base` is set up; blocks are only numbers.
-                let holds = |block| unsafe { cache::holds(base.slab(), class, block) };
+                let holds = |block| unsafe { slab.0.holds(class, block) };
                 assert!(cached.last().is_none_or(|&newest| holds(newest)) && !holds(block(made)));
                 if let Some(&some) = cached.get(next(cached.len() + 1)) {
                     let known = marked[mark_of(some)] == some;
@@ -194,7 +195,7 @@ fn a_slot_of_another_class_is_no_double_free() {
     slab.mark_local(block(8));
     // SAFETY: `base` is set up; blocks are only numbers.
     unsafe {
-        let holds = |class| cache::holds(base.slab(), class, block(5));
+        let holds = |class| slab.0.holds(class, block(5));
         assert!(push(base, before, block(5)) && holds(before));
         assert_eq!(pop(base, before), block(5));
         assert!(!push(base, now, block(5)) && !holds(now) && !holds(before));
@@ -248,7 +249,7 @@ fn threads_without_a_cache_are_refused() {
         // SAFETY: `base` is set up; blocks are only numbers.
         unsafe {
             let header = Header::default();
-            assert!(base.slab().is_null());
+            assert!(base.slab().is_none());
             assert!(pop(base, class).is_null() && !push(base, class, block(1)));
             assert_eq!(push_batch(base, class, &[block(1)]), 0);
             assert_eq!(pop_batch(base, class, bottom_of(class), &mut [block(1)]), 0);
@@ -261,7 +262,7 @@ fn threads_without_a_cache_are_refused() {
     }
     let slab = emulated.on(0);
     // SAFETY: `base` is set up; blocks are only numbers.
-    assert_eq!(unsafe { base.slab() }, slab.0);
+    assert!(unsafe { base.slab() } == Some(slab.0));
     emulated.unregistered();
     refused();
 }

@@ -38,7 +38,7 @@ pub(super) struct SlabStart {
     /// share in thread mode and slot mode, and transfer caches.
     pub(super) lock: Lock<()>,
     /// Bits of a [`Header`] for each class.
-    pub(super) headers: [u64; CLASSES],
+    headers: [u64; CLASSES],
     pub(super) history: History,
 }
 
