@@ -92,9 +92,9 @@ impl<O: Os> Layers<O> {
     }
 
     /// The front end of a thread with this key.
-    fn front(&self, key: usize) -> Slots<'_> {
+    fn front(&self, key: usize) -> Front<'_, O> {
         let (slabs, count) = (self.region.slabs(), self.caches);
-        Slots { slabs, count, preferred: &self.preferred, key }
+        Front::Shared(Slots { slabs, count, preferred: &self.preferred, key })
     }
 
     /// Takes a block from a cache; null if its stack is empty.

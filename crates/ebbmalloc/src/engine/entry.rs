@@ -285,7 +285,7 @@ impl<O: Os> Engine<O> {
 
     #[inline(never)]
     fn is_cached_slow(&self, block: *mut u8, class: SizeClass) -> bool {
-        self.front(|front| front.holds(class, block))
+        self.front().holds(class, block)
     }
 
     /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
@@ -360,7 +360,7 @@ impl<O: Os> Engine<O> {
             }
             if self.hot_area.load(Ordering::Relaxed) == 0 {
                 // The hot path is closed, and has not tried.
-                block = self.front(|front| front.pop(class));
+                block = self.front().pop(class);
             }
             if block.is_null() {
                 block = self.refill(size, class);
@@ -483,9 +483,7 @@ impl<O: Os> Engine<O> {
             self.count_free(class.size());
         }
         // Where the hot path is open, it has tried.
-        if self.hot_area.load(Ordering::Relaxed) == 0
-            && self.front(|front| front.push(class, block))
-        {
+        if self.hot_area.load(Ordering::Relaxed) == 0 && self.front().push(class, block) {
             return;
         }
         // The stack is full, or the block comes from another CPU, or it seems to be in the stack
@@ -495,9 +493,9 @@ impl<O: Os> Engine<O> {
         }
         let mut others = BURYING_BLOCKS;
         // `push_batch` does not ask the marks.
-        if self.push_to_cache(class, &[block]) == 0 {
+        if self.front().push_batch(class, &[block]) == 0 {
             others = self.overflow(class);
-            if self.push_to_cache(class, &[block]) == 0 {
+            if self.front().push_batch(class, &[block]) == 0 {
                 self.release(class, &[block]);
                 others = 0;
             }

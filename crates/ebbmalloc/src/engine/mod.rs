@@ -243,41 +243,29 @@ impl<O: Os> Engine<O> {
         self.counters.count(self.os.thread_key(), 0, bytes);
     }
 
-    /// Runs `work` on the calling thread's front end. It is a trait object, so that the program has
-    /// each `work` once and not once for each mode.
-    #[inline]
-    pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
-        let setup = self.setup();
-        let (percpu, thread, slots);
-        let front: &dyn Front = match setup.mode {
-            Mode::PerCpu => {
-                percpu = PerCpu {
-                    place: setup.percpu_base,
-                    os: &self.os,
-                    joining: setup.registers_threads,
-                };
-                &percpu
-            }
-            Mode::Thread if !self.shares_caches() => {
-                thread = Thread {
-                    os: &self.os,
-                    words: self.os.thread_words(),
-                    slabs: &self.thread_slabs,
-                    hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
-                };
-                &thread
-            }
-            Mode::Thread | Mode::Slot => {
-                slots = Slots {
-                    slabs: self.region.slabs(),
-                    count: setup.cpu_cache_count,
-                    preferred: &self.preferred_slots,
-                    key: self.os.thread_key(),
-                };
-                &slots
-            }
-        };
-        work(front)
+    /// The calling thread's front end.
+    #[inline(never)] // It has a dozen callers, none of them hot.
+    pub(crate) fn front(&self) -> Front<'_, O> {
+        let (setup, os) = (self.setup(), &self.os);
+        match setup.mode {
+            Mode::PerCpu => Front::PerCpu(PerCpu {
+                base: setup.percpu_base,
+                os,
+                joining: setup.registers_threads,
+            }),
+            Mode::Thread if !self.shares_caches() => Front::Own(Thread {
+                os,
+                words: os.thread_words(),
+                slabs: &self.thread_slabs,
+                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
+            }),
+            Mode::Thread | Mode::Slot => Front::Shared(Slots {
+                slabs: self.region.slabs(),
+                count: setup.cpu_cache_count,
+                preferred: &self.preferred_slots,
+                key: os.thread_key(),
+            }),
+        }
     }
 
     /// In thread mode: whether the calling thread shares caches, because as many threads as may

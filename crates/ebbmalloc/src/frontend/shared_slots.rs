@@ -6,8 +6,7 @@
 //! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread key remembers the
 //! cache, rather than thread-local storage.
 
-use super::front::{Front, Observed};
-use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory};
+use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
@@ -36,10 +35,10 @@ pub(crate) struct Slots<'a> {
 
 impl Slots<'_> {
     /// Runs `work` on the class's stack in a cache whose lock is held meanwhile.
-    fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
+    pub fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
         let (slab, _guard) = self.take();
-        // SAFETY: the guard holds the slab's lock, and outlives the stack.
-        work(&mut unsafe { OwnedStack::new(slab, class) })
+        // SAFETY: the guard holds the slab's lock, and outlives the stack. The slab has marks.
+        work(&mut unsafe { OwnedStack::marked(slab, class) })
     }
 
     /// Locks a cache, and remembers it in the table. The cache is the caller's while the guard
@@ -65,47 +64,5 @@ impl Slots<'_> {
             return (slab, guard);
         }
         unreachable!("there is at least one cache")
-    }
-
-    /// Replaces the header of the class's stack by `to(header)`. Returns the header before and
-    /// after.
-    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> (Header, Header) {
-        self.with(class, |stack| {
-            let old = stack.header();
-            let new = to(old);
-            stack.set_header(new);
-            (old, new)
-        })
-    }
-}
-
-impl Front for Slots<'_> {
-    fn pop(&self, class: SizeClass) -> *mut u8 {
-        self.with(class, OwnedStack::pop)
-    }
-
-    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.holds(block))
-    }
-
-    fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.push_marked(block))
-    }
-
-    fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
-        self.with(class, |stack| stack.pop_batch(blocks))
-    }
-
-    fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        self.with(class, |stack| stack.push_batch_marked(blocks))
-    }
-
-    fn observe(&self, class: SizeClass) -> Option<Observed> {
-        let (slab, _guard) = self.take();
-        Some(Observed { slab, header: slab.header(class) })
-    }
-
-    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
-        Some(self.change(class, |header| header.grown(class)))
     }
 }

@@ -92,7 +92,7 @@ impl<O: Os> Engine<O> {
         let mut left = max;
         while left > 0 {
             let step = left.min(batch.len());
-            let popped = self.front(|front| front.pop_batch(class, &mut batch[..step]));
+            let popped = self.front().pop_batch(class, &mut batch[..step]);
             self.flush_batch(class, is_flow, &batch[..popped]);
             if popped < step {
                 break;

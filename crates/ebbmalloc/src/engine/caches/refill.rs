@@ -64,15 +64,15 @@ impl<O: Os> Engine<O> {
     /// After a miss: sets the class's stack up, or raises its capacity if the bounds allow.
     #[inline(never)]
     fn grow_stack(&self, class: SizeClass, kind: MissKind) -> Miss {
-        let observe = || self.front(|front| (front.observe(class), front.is_own()));
+        let front = self.front();
         let mut miss = Miss::default();
-        let (mut observed, is_own) = observe();
+        let (mut observed, is_own) = (front.observe(class), front.is_own());
         if let Some(Observed { slab, header }) = observed
             && header.is_closed()
         {
             // The drainer may be descheduled: reopen the stack instead of waiting for it.
             drain::reopen(slab, class);
-            observed = observe().0;
+            observed = front.observe(class);
         }
         if let Some(Observed { slab, header }) = observed {
             let history = slab.history();
@@ -97,7 +97,7 @@ impl<O: Os> Engine<O> {
             }
         }
         let header = observed.map_or(Header::default(), |observed| observed.header);
-        let grown = self.front(|front| front.grow(class, header));
+        let grown = front.grow(class, header);
         (miss.before, miss.after) = grown.unwrap_or_default();
         miss
     }
@@ -150,7 +150,7 @@ impl<O: Os> Engine<O> {
         }
         if miss.after.held(class) > 0 {
             // The stack was closed, or is that of another CPU now.
-            let block = self.front(|front| front.pop(class));
+            let block = self.front().pop(class);
             if !block.is_null() {
                 return block;
             }
@@ -181,12 +181,6 @@ impl<O: Os> Engine<O> {
             self.flush(class, goes, miss.is_flow(class, goes));
         }
         if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
-    }
-
-    /// Pushes blocks to the thread's cache, the last one topmost. Returns how many fit.
-    #[inline(never)] // Inlined, the code of all three modes would be in each caller.
-    pub(crate) fn push_to_cache(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        self.front(|front| front.push_batch(class, blocks))
     }
 
     /// Pushes up to `others` other blocks on top of a block from another CPU. Left on top, it would
@@ -248,7 +242,7 @@ impl<O: Os> Engine<O> {
     /// Pushes blocks to the thread's cache, and returns those that do not fit to their spans. True
     /// if all fit.
     fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
-        let pushed = self.push_to_cache(class, blocks);
+        let pushed = self.front().push_batch(class, blocks);
         let all = pushed == blocks.len();
         if !all {
             self.release(class, &blocks[pushed..]);

@@ -60,8 +60,8 @@ struct OwnedStackOf(Slab);
 
 impl OwnedStackOf {
     fn class(&self, class: SizeClass) -> OwnedStack {
-        // SAFETY: the slabs are this thread's alone.
-        unsafe { OwnedStack::new(self.0, class) }
+        // SAFETY: the slabs are this thread's alone, and have marks.
+        unsafe { OwnedStack::marked(self.0, class) }
     }
 
     fn mark_local(&self, block: *mut u8) {
@@ -200,17 +200,15 @@ fn a_slot_of_another_class_is_no_double_free() {
         assert_eq!(pop(base, before), block(5));
         assert!(!push(base, now, block(5)) && !holds(now) && !holds(before));
         let mut plain = slab.class(now);
-        assert!(!plain.push_marked(block(5)) && !plain.holds(block(5)));
+        assert!(!plain.push(block(5)) && !plain.holds(block(5)));
         assert_eq!(push_batch(base, now, &[block(5)]), 1);
         assert!(holds(now) && !push(base, now, block(5)));
         assert_eq!(pop(base, now), block(5));
         assert!(push(base, now, block(5)) && holds(now));
-        assert!(plain.holds(block(5)) && !plain.push_marked(block(5)));
+        assert!(plain.holds(block(5)) && !plain.push(block(5)));
         // The plain code and the sequences use the same marks.
-        assert_eq!((plain.pop(), plain.push_batch_marked(&[block(6), block(7)])), (block(5), 2));
-        assert!(
-            !push(base, now, block(6)) && plain.push_marked(block(8)) && !push(base, now, block(8))
-        );
+        assert_eq!((plain.pop(), plain.push_batch(&[block(6), block(7)])), (block(5), 2));
+        assert!(!push(base, now, block(6)) && plain.push(block(8)) && !push(base, now, block(8)));
     }
     emulated.unregistered();
 }
@@ -224,7 +222,7 @@ fn a_block_from_elsewhere_is_refused() {
     slab.class(class).set_header(Header::default().grown(class));
     // SAFETY: `base` is set up; blocks are only numbers.
     let push = |block| unsafe { push(emulated.base, class, block) };
-    assert!(!push(block(1)) && !slab.class(class).push_marked(block(1)), "it is not known");
+    assert!(!push(block(1)) && !slab.class(class).push(block(1)), "it is not known");
     slab.mark_local(block(1));
     assert!(push(block(1)) && !push(block(1)), "once");
     assert!(!push(block(2)));

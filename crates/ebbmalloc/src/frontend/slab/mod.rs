@@ -222,6 +222,8 @@ pub(crate) type Digests = [AtomicU32; CLASSES];
 pub(crate) struct OwnedStack {
     slab: Slab,
     class: SizeClass,
+    /// Whether pushes read and set marks.
+    is_marked: bool,
 }
 
 impl OwnedStack {
@@ -231,7 +233,19 @@ impl OwnedStack {
     /// slab is the calling thread's.
     #[inline(always)]
     pub unsafe fn new(slab: Slab, class: SizeClass) -> Self {
-        Self { slab, class }
+        Self { slab, class, is_marked: false }
+    }
+
+    /// As [`OwnedStack::new`], for a stack whose pushes read and set marks.
+    ///
+    /// # Safety
+    /// As for [`OwnedStack::new`]; and the slab has marks.
+    pub unsafe fn marked(slab: Slab, class: SizeClass) -> Self {
+        Self { slab, class, is_marked: true }
+    }
+
+    pub fn slab(&self) -> Slab {
+        self.slab
     }
 
     #[inline(always)]
@@ -263,20 +277,34 @@ impl OwnedStack {
         block
     }
 
-    /// True if the block is one of the newest four, the capacity of a stack that was just set up.
-    pub fn is_near_top(&self, block: *mut u8) -> bool {
+    /// True if the block is certainly in the stack. Without marks, this looks at the newest four
+    /// blocks, the capacity of a stack that was just set up.
+    pub fn holds(&self, block: *mut u8) -> bool {
+        if self.is_marked {
+            // SAFETY: the slab has marks.
+            return unsafe { self.slab.holds(self.class, block) };
+        }
         let top = self.header().top;
         // The slot below the oldest block is null.
         let newest = (0..EXTENT_BLOCKS[0] as u32).map(|nth| self.at_top(top - 8 * nth));
         newest.take_while(|newest| !newest.is_null()).any(|newest| newest == block)
     }
 
-    /// Puts a block on top; false if the stack is full, or if the block is on top already.
+    /// Puts a block on top; false if the stack is full, or if the block is on top already. With
+    /// marks, false also if the block's mark is zero, or if it says that the block is in the stack
+    /// already; that is certain only if [`OwnedStack::holds`] agrees.
     #[inline(always)]
     pub fn push(&mut self, block: *mut u8) -> bool {
         let header = self.header();
         if header.top >= header.limit || self.at_top(header.top) == block {
             return false;
+        }
+        if self.is_marked {
+            let slot = self.mark(block).load(Ordering::Relaxed).min(header.top);
+            if slot == 0 || self.at_top(slot) == block {
+                return false;
+            }
+            self.mark(block).store(header.top + 8, Ordering::Relaxed);
         }
         self.put(header.top as usize + 8, block);
         // Below the limit, so nothing is carried into the upper half.
@@ -284,44 +312,9 @@ impl OwnedStack {
         true
     }
 
-    /// As [`OwnedStack::push`], with marks. False also if the block's mark is zero, or if it says
-    /// that the block is in the stack already; that is certain only if [`OwnedStack::holds`]
-    /// agrees.
-    pub fn push_marked(&mut self, block: *mut u8) -> bool {
-        let top = self.header().top;
-        let slot = self.slot_of(block, top);
-        let pushed = slot != 0 && self.at_top(slot) != block && self.push(block);
-        if pushed {
-            self.mark(block).store(top + 8, Ordering::Relaxed);
-        }
-        pushed
-    }
-
-    /// As [`OwnedStack::push_batch`], with marks.
-    pub fn push_batch_marked(&mut self, blocks: &[*mut u8]) -> usize {
-        let top = self.header().top;
-        let taken = self.push_batch(blocks);
-        for (&block, nth) in blocks[..taken].iter().zip(1..) {
-            self.mark(block).store(top + 8 * nth, Ordering::Relaxed);
-        }
-        taken
-    }
-
-    /// True if the block is certainly in the stack, which is in its full extent. A block is found
-    /// if it is the newest, or if no other block has taken its mark over.
-    pub fn holds(&self, block: *mut u8) -> bool {
-        let slot = self.slot_of(block, self.header().top);
-        slot > bottom_of(self.class) && self.at_top(slot) == block
-    }
-
-    /// The slot that a block's mark names, or `top` if that is lower.
-    fn slot_of(&self, block: *mut u8, top: u32) -> u32 {
-        self.mark(block).load(Ordering::Relaxed).min(top)
-    }
-
     fn mark(&self, block: *mut u8) -> &AtomicU32 {
-        // SAFETY: it is one of the slab's marks, an aligned word, which all code stores as a whole.
-        unsafe { &*self.at(mark_at(block)).cast() }
+        // SAFETY: all callers have seen that the slab has marks.
+        unsafe { self.slab.mark(block) }
     }
 
     /// Doubles the stack's capacity, from four blocks on, up to `max_blocks`. A stack that outgrows
@@ -393,6 +386,9 @@ impl OwnedStack {
         for &block in &blocks[..taken] {
             header.top += 8;
             self.put(header.top as usize, block);
+            if self.is_marked {
+                self.mark(block).store(header.top, Ordering::Relaxed);
+            }
         }
         self.set_if_any(taken, header);
         taken
