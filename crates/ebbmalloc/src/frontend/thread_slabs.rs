@@ -33,9 +33,8 @@ struct Record {
 /// The lists of free slabs, in the order in which they are taken from.
 #[derive(Clone, Copy)]
 enum Tier {
-    /// Left behind by threads that a fork did not copy. They may hold blocks.
-    Orphaned,
-    /// Resident. They are empty, but for a block that a signal handler freed at the last moment.
+    /// Resident. Those that a fork left behind, because it did not copy their threads, may hold
+    /// blocks. Others are empty, but for a block that a signal handler freed at the last moment.
     Warm,
     /// Purged, so all zero.
     Cold,
@@ -66,7 +65,7 @@ struct Slabs {
     /// Bytes of records that are committed.
     record_bytes: usize,
     /// By tier, the number of the first slab plus 1; 0 for an empty list.
-    heads: [u32; 3],
+    heads: [u32; 2],
     /// Number of slabs in [`Tier::Warm`].
     warm: u32,
 }
@@ -173,8 +172,7 @@ impl ThreadSlabs {
     /// no more memory.
     pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<Slab> {
         let mut slabs = self.slabs.lock();
-        let tiers = [Tier::Orphaned, Tier::Warm, Tier::Cold];
-        let free = tiers.into_iter().find_map(|tier| slabs.pop(tier));
+        let free = slabs.pop(Tier::Warm).or_else(|| slabs.pop(Tier::Cold));
         let number = free.or_else(|| slabs.commit_next(os))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         slabs.record_mut(number).owner = owner;
@@ -214,8 +212,7 @@ impl ThreadSlabs {
     /// [`ThreadSlabs::put_away`].
     pub fn take_idle(&self) -> Option<Slab> {
         let mut slabs = self.slabs.lock();
-        let number = slabs.pop(Tier::Orphaned).or_else(|| slabs.pop(Tier::Warm))?;
-        Some(slabs.slab(number))
+        slabs.pop(Tier::Warm).map(|number| slabs.slab(number))
     }
 
     /// Returns a slab, which is empty, and its memory to the kernel.
@@ -227,14 +224,14 @@ impl ThreadSlabs {
         unsafe { self.slabs.lock().put(os, Tier::Cold, slab) }
     }
 
-    /// In the child of a fork, whose only thread has slab `own`, if any: moves the slabs of
-    /// all other threads to [`Tier::Orphaned`]. Their stacks are consistent, as their owners commit
-    /// by storing a header.
+    /// In the child of a fork, whose only thread has slab `own`, if any: moves the slabs of all
+    /// other threads to [`Tier::Warm`], whose next users get their blocks. Their stacks are
+    /// consistent, as their owners commit by storing a header.
     pub fn orphan_all_but(&self, own: Option<Slab>) {
         let mut slabs = self.slabs.lock();
         for number in 0..slabs.committed {
             if slabs.link(number) == TAKEN && Some(slabs.slab(number)) != own {
-                slabs.push(Tier::Orphaned, number);
+                slabs.push(Tier::Warm, number);
             }
         }
         self.taken.store(own.is_some() as usize, Ordering::Relaxed);
@@ -252,7 +249,7 @@ impl ThreadSlabs {
         let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
         assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
         let mut listed = 0;
-        for tier in [Tier::Orphaned, Tier::Warm, Tier::Cold] {
+        for tier in [Tier::Warm, Tier::Cold] {
             let (before, mut next) = (listed, slabs.heads[tier as usize]);
             while let Some(number) = next.checked_sub(1) {
                 assert!(listed < linked && (number as usize) < slabs.committed, "slab {number}");
@@ -288,7 +285,7 @@ impl Slabs {
         capacity: 0,
         committed: 0,
         record_bytes: 0,
-        heads: [0; 3],
+        heads: [0; 2],
         warm: 0,
     };
 
