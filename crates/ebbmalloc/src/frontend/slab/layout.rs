@@ -140,7 +140,7 @@ impl Header {
         } else if self.waits(class) {
             self.limit + 8
         } else {
-            let capacity = (self.room(class) + first_capacity(class)) as u32;
+            let capacity = self.room(class) as u32 + full.step_blocks;
             full.bottom + 8 * capacity.min(full.max_blocks)
         };
         Self { top, limit }
@@ -206,6 +206,8 @@ pub(super) struct Extent {
     pub bottom: u32,
     /// The most blocks that fit.
     pub max_blocks: u32,
+    /// The first capacity of a virtual CPU's stack of this class, and each step by which it grows.
+    pub step_blocks: u32,
 }
 
 impl Extent {
@@ -228,7 +230,7 @@ pub(super) const EXTENT_BLOCKS: [usize; FULL] = [4, 32];
 
 /// The extents of a slab by index and class, and the offset of the end of the last one.
 static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
-    let mut extents = [[Extent { bottom: 0, max_blocks: 0 }; CLASSES]; EXTENTS];
+    let mut extents = [[Extent { bottom: 0, max_blocks: 0, step_blocks: 0 }; CLASSES]; EXTENTS];
     let mut offset = size_of::<SlabStart>();
     let mut index = 0;
     while index < EXTENTS {
@@ -240,10 +242,14 @@ static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
             }
             // The limit of a stack that waits lies between its full extent and its smaller ones.
             if index == FULL {
-                let Extent { bottom, max_blocks } = extents[index - 1][i];
+                let Extent { bottom, max_blocks, .. } = extents[index - 1][i];
                 assert!(offset as u32 > bottom + 8 * (max_blocks + LATE_MISSES));
             }
-            extents[index][i] = Extent { bottom: offset as u32, max_blocks: max_blocks as u32 };
+            let step_blocks =
+                blocks_in(class, STACK_STEP_BYTES, STACK_STEP_BLOCKS_MIN, STACK_STEP_BLOCKS_MAX)
+                    as u32;
+            extents[index][i] =
+                Extent { bottom: offset as u32, max_blocks: max_blocks as u32, step_blocks };
             let coloured = index == FULL && max_blocks >= COLOURED_BLOCKS_MIN;
             offset += 8 * (max_blocks + 1) + if coloured { 8 * COLOUR_SLOTS } else { 0 };
             i += 1;
@@ -264,23 +270,6 @@ static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
 /// Bytes at the start of a slab that are ever used.
 pub(crate) const fn used_bytes() -> usize {
     LAYOUT.1
-}
-
-/// The first capacity of a virtual CPU's stack, in blocks.
-pub(super) fn first_capacity(class: SizeClass) -> usize {
-    // A table, since adding up the capacity of a slab asks for every class.
-    static FIRST: [u8; CLASSES] = {
-        let mut first = [0; CLASSES];
-        let mut i = 1;
-        while let Some(class) = SizeClass::from_index(i) {
-            first[i] =
-                blocks_in(class, STACK_STEP_BYTES, STACK_STEP_BLOCKS_MIN, STACK_STEP_BLOCKS_MAX)
-                    as u8;
-            i += 1;
-        }
-        first
-    };
-    FIRST[class.index()] as usize
 }
 
 /// The most blocks that a virtual CPU's stack holds.
@@ -327,7 +316,7 @@ mod tests {
     fn a_stack_that_is_closed_opens_where_it_was() {
         for class in SizeClass::all() {
             for index in 0..EXTENTS {
-                let Extent { bottom, max_blocks } = Extent::of(index, class);
+                let Extent { bottom, max_blocks, .. } = Extent::of(index, class);
                 for cached in [0, 1, max_blocks] {
                     let top = bottom + 8 * cached;
                     let closed = Header { top, limit: bottom + 8 * max_blocks }.closed(class);
@@ -365,11 +354,12 @@ mod tests {
     #[test]
     fn a_stack_grows_by_what_it_begins_with() {
         for class in SizeClass::all().filter(|class| class.size() <= LATE_BLOCK_BYTES) {
-            let max_blocks = Extent::of(FULL, class).max_blocks as usize;
+            let Extent { max_blocks, step_blocks, .. } = Extent::of(FULL, class);
+            let max_blocks = max_blocks as usize;
             let mut header = Header::default();
             for misses in 1.. {
                 header = header.grown(class);
-                assert_eq!(header.room(class), (misses * first_capacity(class)).min(max_blocks));
+                assert_eq!(header.room(class), (misses * step_blocks as usize).min(max_blocks));
                 if header.room(class) == max_blocks {
                     break;
                 }

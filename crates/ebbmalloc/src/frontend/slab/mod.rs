@@ -18,7 +18,7 @@ use core::ptr::NonNull;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use layout::{CLOSED, DIGESTS_AT, EXTENT_BLOCKS, Extent, FULL, SlabStart, first_capacity};
+use layout::{CLOSED, DIGESTS_AT, EXTENT_BLOCKS, Extent, FULL, SlabStart};
 pub(crate) use layout::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, bottom_of, fair_share,
     used_bytes,
@@ -196,10 +196,10 @@ impl Slab {
     #[inline(never)]
     fn capacity_bytes(self, beyond_first: bool) -> usize {
         let bytes = |class| {
-            let limit = self.header(class).limit;
-            let blocks = limit.saturating_sub(bottom_of(class)) as usize / 8;
-            let first = if beyond_first { first_capacity(class) } else { 0 };
-            blocks.saturating_sub(first) * class.size()
+            let full = Extent::of(FULL, class);
+            let blocks = self.header(class).limit.saturating_sub(full.bottom) / 8;
+            let first = if beyond_first { full.step_blocks } else { 0 };
+            blocks.saturating_sub(first) as usize * class.size()
         };
         SizeClass::all().map(bytes).sum()
     }
