@@ -86,7 +86,7 @@ impl Transfers {
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
         let filled = self.each().filter(|slab| slab.cached_blocks(class) > 0);
         for (mut stack, _guard) in filled.filter_map(|slab| try_own(slab, class)) {
-            let taken = stack.header().held(class).min(blocks.len());
+            let taken = stack.header().len(class).min(blocks.len());
             let start = blocks.len() - taken;
             if stack.pop_batch(&mut blocks[start..]) > 0 {
                 return taken;
@@ -135,10 +135,10 @@ fn try_own<'a>(slab: Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()
 /// the stack has no more capacity than before.
 fn grow(slab: Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
-    let more = grown.room(class).saturating_sub(now.room(class));
+    let more = grown.capacity(class).saturating_sub(now.capacity(class));
     if slab.total_capacity() + more * class.size() <= TRANSFER_BYTES_MAX {
         slab.history().used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }
-    stack.header().room(class) > now.room(class)
+    stack.header().capacity(class) > now.capacity(class)
 }

@@ -89,7 +89,7 @@ impl Stack {
 
     /// The blocks in the stack, according to this header.
     fn blocks(&self, header: Header) -> Vec<*mut u8> {
-        let cached = header.held(self.class) as u32;
+        let cached = header.len(self.class) as u32;
         (0..cached).map(|nth| self.at(header.top - 8 * nth)).collect()
     }
 

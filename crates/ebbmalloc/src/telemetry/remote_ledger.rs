@@ -104,7 +104,7 @@ impl<M: Memory> Remote<'_, M> {
             let (headers, _) = headers.as_chunks();
             for class in SizeClass::all() {
                 let header = Header::from_bits(u64::from_ne_bytes(headers[class.index()]));
-                cached[class.index()] += header.held(class);
+                cached[class.index()] += header.len(class);
             }
         }
         resident

@@ -78,8 +78,8 @@ impl<O: Os> Engine<O> {
             let history = slab.history();
             (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
-                let capacity = header.room(class);
-                let added = header.grown(class).room(class).saturating_sub(capacity);
+                let capacity = header.capacity(class);
+                let added = header.grown(class).capacity(class).saturating_sub(capacity);
                 let added_bytes = added * class.size();
                 let large_in_streak =
                     miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
@@ -138,7 +138,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> *mut u8 {
         let miss = self.grow_stack(class, MissKind::Underflow);
-        let capacity = miss.after.room(class);
+        let capacity = miss.after.capacity(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
         let is_flow = miss.is_flow(class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
@@ -148,7 +148,7 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return sampled;
         }
-        if miss.after.held(class) > 0 {
+        if miss.after.len(class) > 0 {
             // The stack was closed, or is that of another CPU now.
             let block = self.front().pop(class);
             if !block.is_null() {
@@ -174,13 +174,13 @@ impl<O: Os> Engine<O> {
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
         let miss = self.grow_stack(class, MissKind::Overflow);
         let Miss { before, after, .. } = miss;
-        if after.room(class) <= before.room(class) {
+        if after.capacity(class) <= before.capacity(class) {
             // The stack may hold more than its capacity, where that has shrunk.
-            let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
-            let goes = after.held(class).saturating_sub(stays);
+            let stays = if miss.is_in_streak() { 0 } else { after.capacity(class).div_ceil(2) };
+            let goes = after.len(class).saturating_sub(stays);
             self.flush(class, goes, miss.is_flow(class, goes));
         }
-        if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
+        if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
 
     /// Pushes up to `others` other blocks on top of a block from another CPU. Left on top, it would

@@ -105,8 +105,8 @@ fn every_sequence_does_what_the_plain_code_does() {
             }
             for _ in 0..5000 {
                 let header = slab.class(class).header();
-                let capacity = header.room(class);
-                assert_eq!(header.held(class), cached.len());
+                let capacity = header.capacity(class);
+                assert_eq!(header.len(class), cached.len());
                 // SAFETY: `base` is set up; blocks are only numbers.
                 let holds = |block| unsafe { slab.0.holds(class, block) };
                 assert!(cached.last().is_none_or(|&newest| holds(newest)) && !holds(block(made)));
@@ -297,7 +297,7 @@ fn a_push_that_saw_a_stack_before_it_was_closed_refuses() {
         for before in [new, empty, full] {
             let closed = before.closed(class);
             assert!(closed.is_closed() && !before.is_closed());
-            assert_eq!((closed.held(class), closed.room(class)), (before.held(class), 0));
+            assert_eq!((closed.len(class), closed.capacity(class)), (before.len(class), 0));
             assert_eq!(closed.grown(class), closed);
             let seen = Header { limit: closed.limit, ..before };
             slab.class(class).set_header(seen);

@@ -75,7 +75,7 @@ impl Header {
         if self.is_closed() {
             return self;
         }
-        let encoded = CLOSED_FROM[self.extent_index(class)] + self.held(class);
+        let encoded = CLOSED_FROM[self.extent_index(class)] + self.len(class);
         // A stack that waits for capacity begins to wait again: rare misses must not add up.
         let begins_anew = self.is_new() || self.waits(class);
         Self { top: CLOSED, limit: if begins_anew { 0 } else { encoded as u32 } }
@@ -140,7 +140,7 @@ impl Header {
         } else if self.waits(class) {
             self.limit + 8
         } else {
-            let capacity = self.room(class) as u32 + full.step_blocks;
+            let capacity = self.capacity(class) as u32 + full.step_blocks;
             full.bottom + 8 * capacity.min(full.max_blocks)
         };
         Self { top, limit }
@@ -148,7 +148,7 @@ impl Header {
 
     /// The stack's capacity in blocks; 0 while it is closed.
     #[inline(never)]
-    pub fn room(self, class: SizeClass) -> usize {
+    pub fn capacity(self, class: SizeClass) -> usize {
         if self.is_closed() {
             return 0;
         }
@@ -157,7 +157,7 @@ impl Header {
 
     /// Number of blocks in the stack, closed or not. May exceed a capacity that has shrunk.
     #[inline(never)]
-    pub fn held(self, class: SizeClass) -> usize {
+    pub fn len(self, class: SizeClass) -> usize {
         if self.is_closed() {
             return self.decode_closed().1;
         }
@@ -321,13 +321,13 @@ mod tests {
                     let top = bottom + 8 * cached;
                     let closed = Header { top, limit: bottom + 8 * max_blocks }.closed(class);
                     assert!(closed.is_closed() && closed.limit <= closed.top);
-                    assert_eq!((closed.held(class), closed.room(class)), (cached as usize, 0));
+                    assert_eq!((closed.len(class), closed.capacity(class)), (cached as usize, 0));
                     let opened = Header { top, limit: top };
                     assert_eq!((closed.closed(class), closed.opened(class)), (closed, opened));
                     assert_eq!(closed.reopened(class), Some(opened));
                     let taken = closed.taken().expect("no thread has opened it");
                     assert!(taken.is_closed() && taken.is_taken() && taken.limit <= taken.top);
-                    assert_eq!((taken.held(class), taken.room(class)), (cached as usize, 0));
+                    assert_eq!((taken.len(class), taken.capacity(class)), (cached as usize, 0));
                     assert_eq!((taken.closed(class), taken.opened(class)), (taken, opened));
                     assert_eq!((taken.taken(), taken.reopened(class)), (None, None));
                     assert_eq!((opened.taken(), opened.reopened(class)), (None, None));
@@ -359,8 +359,8 @@ mod tests {
             let mut header = Header::default();
             for misses in 1.. {
                 header = header.grown(class);
-                assert_eq!(header.room(class), (misses * step_blocks as usize).min(max_blocks));
-                if header.room(class) == max_blocks {
+                assert_eq!(header.capacity(class), (misses * step_blocks as usize).min(max_blocks));
+                if header.capacity(class) == max_blocks {
                     break;
                 }
             }

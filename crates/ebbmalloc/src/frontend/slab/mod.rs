@@ -168,7 +168,7 @@ impl Slab {
 
     /// Number of blocks of the class: exact if no thread works on the slab, else a recent value.
     pub fn cached_blocks(self, class: SizeClass) -> usize {
-        self.header(class).held(class)
+        self.header(class).len(class)
     }
 
     /// True if the class's stack has changed since the last call. It is hardly ever false for a
@@ -327,7 +327,7 @@ impl OwnedStack {
         if old.is_closed() {
             return (old, old);
         }
-        let (cached, capacity) = (old.held(self.class), old.room(self.class));
+        let (cached, capacity) = (old.len(self.class), old.capacity(self.class));
         let needed = (capacity * 2).max(EXTENT_BLOCKS[0]).min(max_blocks) as u32;
         let from = old.extent_index(self.class);
         let fits = |&index: &usize| Extent::of(index, self.class).max_blocks >= needed;
@@ -364,7 +364,7 @@ impl OwnedStack {
     /// As [`OwnedStack::pop_batch`], for a stack that `header` describes. Updates `header`, which
     /// the caller stores.
     pub fn take(&self, header: &mut Header, blocks: &mut [*mut u8]) -> usize {
-        let taken = header.held(self.class).min(blocks.len());
+        let taken = header.len(self.class).min(blocks.len());
         for block in &mut blocks[..taken] {
             // SAFETY: the slot lies between the bottom and the top of the stack, which is ours.
             *block = unsafe { self.at(header.top as usize).cast::<*mut u8>().read() };
@@ -381,7 +381,7 @@ impl OwnedStack {
         if header.is_closed() {
             return 0;
         }
-        let free = header.room(self.class).saturating_sub(header.held(self.class));
+        let free = header.capacity(self.class).saturating_sub(header.len(self.class));
         let taken = free.min(blocks.len());
         for &block in &blocks[..taken] {
             header.top += 8;
