@@ -56,8 +56,8 @@ impl PerCpuBase {
     /// The base is set up.
     #[inline]
     pub unsafe fn slab(self) -> Option<Slab> {
-        let field =
-            |at: isize| ptr::with_exposed_provenance::<u32>(thread_pointer()).byte_offset(at);
+        let thread = ptr::with_exposed_provenance::<u32>(thread_pointer());
+        let field = |at| thread.wrapping_byte_offset(at);
         // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
         let [cpu_id, id] = unsafe {
             [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
