@@ -170,8 +170,6 @@ pub mod internals {
     #[cfg(not(loom))]
     pub use crate::api::global_alloc::ENGINE;
     #[cfg(not(loom))]
-    pub use crate::api::tuning_table::document_tuning;
-    #[cfg(not(loom))]
     pub use crate::central::heap_record::HeapId;
     #[cfg(not(loom))]
     pub use crate::engine::Engine;
@@ -185,11 +183,23 @@ pub mod internals {
         Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
         Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, unwinder_is_missing, use_unwinder,
     };
-    pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, class_bytes};
+    pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes};
     #[cfg(not(loom))]
     pub use crate::telemetry::beacon::{Beacon, OtherVersion};
     #[cfg(not(loom))]
     pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
     #[cfg(not(loom))]
     pub use crate::telemetry::remote_ledger::Memory;
+    pub use crate::tuning::Tunable;
+
+    /// The constants of policy, by layer, lowest first.
+    #[cfg(not(loom))]
+    pub const TUNABLES: [(&str, &[Tunable]); 6] = [
+        ("Front end", crate::frontend::tuning::ALL),
+        ("Back end", crate::backend::tuning::ALL),
+        ("Telemetry", crate::telemetry::tuning::ALL),
+        ("Safety", crate::safety::tuning::ALL),
+        ("Central free lists", crate::central::tuning::ALL),
+        ("Engine", crate::engine::tuning::ALL),
+    ];
 }

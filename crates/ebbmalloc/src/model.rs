@@ -13,7 +13,7 @@ use crate::backend::units::Units;
 use crate::central::Central;
 pub use crate::central::heap_record::HeapId;
 use crate::central::heap_record::{Contents, Heaps, find, record};
-use crate::frontend::slab::{Header, OwnedStack, Slab, lock_of, set_up_lock};
+use crate::frontend::slab::{Header, OwnedStack, Slab};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::{Front, Preferred, Slots};
@@ -53,8 +53,8 @@ impl<O: Os> Layers<O> {
         for cache in 0..caches {
             // SAFETY: the region has a slab for each cache, and no thread uses it yet.
             unsafe {
-                let slab = region.slabs().add(cache);
-                set_up_lock(slab);
+                let slab = Slab::new(region.slabs().add(cache));
+                slab.set_up_lock();
                 OwnedStack::new(slab, class).set_header(Header::default().grown(class));
             }
         }
@@ -92,9 +92,9 @@ impl<O: Os> Layers<O> {
     }
 
     /// The front end of a thread with this key.
-    fn front(&self, key: usize) -> Slots<'_> {
+    fn front(&self, key: usize) -> Front<'_, O> {
         let (slabs, count) = (self.region.slabs(), self.caches);
-        Slots { slabs, count, preferred: &self.preferred, key }
+        Front::Shared(Slots { slabs, count, preferred: &self.preferred, key })
     }
 
     /// Takes a block from a cache; null if its stack is empty.
@@ -132,9 +132,8 @@ impl<O: Os> Layers<O> {
         let mut drained = Vec::new();
         for cache in 0..self.caches {
             // SAFETY: the region has a slab for each cache.
-            let slab = unsafe { self.region.slabs().add(cache) };
-            // SAFETY: the slab lives as long as the region.
-            let _guard = unsafe { lock_of(slab) }.lock();
+            let slab = unsafe { Slab::new(self.region.slabs().add(cache)) };
+            let _guard = slab.lock().lock();
             // SAFETY: the slab's lock is held.
             let taken = unsafe { OwnedStack::new(slab, self.class) }.pop_batch(&mut blocks);
             drained.extend_from_slice(&blocks[..taken]);
@@ -151,7 +150,7 @@ impl<O: Os> Layers<O> {
     /// For mutants: unlocks a cache, also if another thread holds its lock.
     pub fn break_cache_lock(&self, cache: usize) {
         // SAFETY: none. The mutant shows that this is unsound.
-        unsafe { lock_of(self.region.slabs().add(cache)).force_unlock() }
+        unsafe { Slab::new(self.region.slabs().add(cache)).lock().force_unlock() }
     }
 }
 
@@ -168,12 +167,12 @@ unsafe impl<O: Os> Sync for Caches<O> {}
 unsafe impl<O: Os + Send> Send for Caches<O> {}
 
 /// A slab that a thread has taken.
-pub struct Cache(*mut Slab);
+pub struct Cache(Slab);
 
 impl Cache {
     /// The address of the slab, which tells it from others.
     pub fn address(&self) -> *mut u8 {
-        self.0.cast()
+        self.0.address()
     }
 }
 

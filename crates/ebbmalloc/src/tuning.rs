@@ -3,8 +3,6 @@
 //! A constant that a file format or the kernel prescribes is not a tunable. It stands where it is
 //! used.
 
-use core::fmt::{Result as Written, Write};
-
 /// A constant of policy: one row of `docs/tuning.md`.
 pub struct Tunable {
     /// Its name in its layer's `tuning.rs`.
@@ -38,27 +36,3 @@ macro_rules! tunables {
     };
 }
 pub(crate) use tunables;
-
-/// Writes a layer's tunables as a Markdown table.
-pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
-    out.write_str("| name | value | what and why | decision |\n|---|--:|---|---|\n")?;
-    for &Tunable { name, value, unit, about, decision } in tunables {
-        write!(out, "| `{name}` | ")?;
-        match unit {
-            "bytes" => write_bytes(value, out)?,
-            "units" => write_bytes(value * crate::size_class::UNIT as u64, out)?,
-            _ => write!(out, "{value} {unit}")?,
-        }
-        writeln!(out, " | {} | {decision:04} |", about.trim())?;
-    }
-    Ok(())
-}
-
-fn write_bytes(bytes: u64, out: &mut impl Write) -> Written {
-    match bytes.trailing_zeros() {
-        30.. => write!(out, "{} GiB", bytes >> 30),
-        20.. => write!(out, "{} MiB", bytes >> 20),
-        10.. => write!(out, "{} KiB", bytes >> 10),
-        _ => write!(out, "{bytes} bytes"),
-    }
-}

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::{env, fs};
 
-use ebbmalloc::internals::{Options, document_tuning};
+use ebbmalloc::internals::{Options, TUNABLES, UNIT};
 use ebbmalloc::{ClassStats, Stats};
 
 fn check(file: &str, text: &str) {
@@ -22,8 +22,17 @@ fn options() {
         "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
          understood is ignored, with a message on standard error.\n\n",
     );
-    Options::document(&mut text).unwrap();
-    check("docs/options.md", text.trim_end().to_owned().as_str());
+    for (variable, purpose, values) in Options::TABLE {
+        let purpose = purpose.trim();
+        write!(text, "## `{variable}`\n\n{purpose}\n\n| value | meaning |\n|---|---|\n").unwrap();
+        for (words, help) in *values {
+            let shown = |word| format!(" `{}`", if word == "" { "(empty)" } else { word });
+            let words: String = words.split('|').skip(1).map(shown).collect();
+            writeln!(text, "|{words} | {} |", help.trim()).unwrap();
+        }
+        text.push('\n');
+    }
+    check("docs/options.md", text.trim_end());
 }
 
 /// The text before the tables of statistics.
@@ -58,6 +67,15 @@ fn statistics() {
     check("docs/stats.md", &text);
 }
 
+fn bytes(bytes: u64) -> String {
+    match bytes.trailing_zeros() {
+        30.. => format!("{} GiB", bytes >> 30),
+        20.. => format!("{} MiB", bytes >> 20),
+        10.. => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
 #[test]
 fn tunables() {
     let mut text = String::from(
@@ -68,7 +86,20 @@ fn tunables() {
          [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
          measure: [how](../bench/README.md#judging-a-change).\n",
     );
-    document_tuning(&mut text).unwrap();
+    for (layer, tunables) in TUNABLES {
+        writeln!(text, "\n## {layer}\n\n| name | value | what and why | decision |").unwrap();
+        text += "|---|--:|---|---|\n";
+        for tunable in tunables {
+            let (value, unit) = (tunable.value, tunable.unit);
+            let value = match unit {
+                "bytes" => bytes(value),
+                "units" => bytes(value * UNIT as u64),
+                _ => format!("{value} {unit}"),
+            };
+            let (name, about, decision) = (tunable.name, tunable.about.trim(), tunable.decision);
+            writeln!(text, "| `{name}` | {value} | {about} | {decision:04} |").unwrap();
+        }
+    }
     check("docs/tuning.md", &text);
 }
 

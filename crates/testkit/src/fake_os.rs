@@ -658,14 +658,10 @@ impl OsThreads for FakeOs {
         self.barrier != Some(false)
     }
 
-    fn pass_barrier(&self) -> bool {
+    fn stop_others(&self, _sequences: bool) -> bool {
         self.barriers.fetch_add(1, Ordering::Release);
         // Miri has no barrier for other threads.
         self.barrier.unwrap_or_else(|| !cfg!(any(miri, loom)) && membarrier::pass())
-    }
-
-    fn restart_sequences(&self) -> bool {
-        false
     }
 
     fn start_thread(&self, _: extern "C" fn()) -> Option<usize> {

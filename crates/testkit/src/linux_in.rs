@@ -258,11 +258,10 @@ impl OsThreads for LinuxIn {
         true
     }
 
-    fn pass_barrier(&self) -> bool {
-        membarrier::pass()
-    }
-
-    fn restart_sequences(&self) -> bool {
+    fn stop_others(&self, sequences: bool) -> bool {
+        if !sequences {
+            return membarrier::pass();
+        }
         self.while_restarting.inspect(|call| call());
         membarrier::restart_sequences()
     }

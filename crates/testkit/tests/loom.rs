@@ -542,6 +542,36 @@ mod caches_of_cpus {
     fn mutant_that_empties_what_was_opened_again() {
         emptied(true, Mistake::NotTaken);
     }
+
+    /// A thread looks for a block of its own, whose former slot others use meanwhile.
+    fn looked_into(mistake: Mistake) {
+        explore(move || {
+            let cache = Arc::new(CpuCache::new(SIZE, mistake));
+            cache.grow();
+            assert!(cache.push(block(1)) && cache.holds(block(1)));
+            assert_eq!(cache.pop(), block(1));
+            let other = {
+                let cache = Arc::clone(&cache);
+                thread::spawn(move || {
+                    assert!(cache.push(block(2)));
+                    cache.empty();
+                })
+            };
+            assert!(!cache.holds(block(1)), "a block in use seems to be free");
+            other.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn are_looked_into_while_in_use() {
+        looked_into(Mistake::None);
+    }
+
+    #[test]
+    #[should_panic(expected = "a block in use seems to be free")]
+    fn mutant_that_looks_at_the_slot_first() {
+        looked_into(Mistake::SlotFirst);
+    }
 }
 
 mod emptied_thread_caches {

@@ -1,8 +1,6 @@
 //! Interfaces for Rust programs: the global allocator, heaps, and the `Allocator` traits.
 
 // Lowest first: each uses only modules above it in this list.
-#[cfg(not(loom))]
-pub(crate) mod tuning_table;
 pub(crate) mod global_alloc;
 #[cfg(not(loom))]
 pub(crate) mod heap;

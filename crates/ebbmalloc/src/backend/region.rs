@@ -17,7 +17,7 @@ use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::backend::tuning::{COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN};
 pub(crate) use crate::backend::units::UnitIndex;
-use crate::frontend::slab::Slab;
+use crate::frontend::slab::SlabMemory;
 use crate::platform::os::{Os, Refusal};
 use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
@@ -138,7 +138,7 @@ impl Region {
     /// Chooses addresses for a region, and commits its `slabs` slabs. Returns false if
     /// memory is short; the caller may try again. Only one thread may call this at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
-        let slab_bytes = slabs * size_of::<Slab>();
+        let slab_bytes = slabs * size_of::<SlabMemory>();
         for attempt in 0..REGION_ATTEMPTS_MAX {
             if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
                 return false;
@@ -163,7 +163,7 @@ impl Region {
         let mut units = (budget / Self::UNIT_COST).min(UNITS_MAX);
         loop {
             // Slabs follow the units and must be aligned.
-            units -= units % (size_of::<Slab>() / UNIT);
+            units -= units % (size_of::<SlabMemory>() / UNIT);
             if units * UNIT < REGION_BYTES_MIN {
                 return false;
             }
@@ -210,7 +210,7 @@ impl Region {
     }
 
     /// The first slab. The others follow it.
-    pub fn slabs(&self) -> *mut Slab {
+    pub fn slabs(&self) -> *mut SlabMemory {
         self.part(SLABS).cast()
     }
 

@@ -19,8 +19,7 @@ use crate::backend::region::{MapEntry, Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
 use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};
-use crate::frontend::miss_history::Asked;
-use crate::frontend::transfer_cache::Route;
+use crate::frontend::transfer_cache::{LastRequester, Route};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
 use crate::size_class::{SizeClass, UNIT};
@@ -106,20 +105,20 @@ pub(crate) struct ClassSpans {
 pub(crate) struct Central {
     lock: Lock<ClassSpans>,
     /// The thread that last asked for a large batch of this class in a flow.
-    pub asked: Asked,
+    pub asked: LastRequester,
 }
 
 impl Central {
     const_fn! {
         pub fn new() -> Self {
-            Self { lock: Lock::new(ClassSpans::new(0)), asked: Asked::new() }
+            Self { lock: Lock::new(ClassSpans::new(0)), asked: LastRequester::new() }
         }
     }
 
     /// Locks the spans, as far as the batch goes there. The flag tells whether that took waiting
     /// for another thread.
     pub fn lock_spans(&self, route: Route) -> Option<(Guard<'_, ClassSpans>, bool)> {
-        if route == Route::Past {
+        if route == Route::ByTransfer {
             return None;
         }
         match self.lock.try_lock() {

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
-use crate::frontend::slab::{OwnedStack, bottom_of};
+use crate::frontend::slab::OwnedStack;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
 
@@ -260,15 +260,16 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
         match self.hot_base(&self.hot_area) {
-            // SAFETY: set-up writes the base before it publishes `hot_area`.
-            Some(base) => unsafe { rseq::holds(base, class, bottom_of(class), block) },
+            // SAFETY: set-up writes the base before it publishes `hot_area`. Slabs of virtual CPUs
+            // have marks.
+            Some(base) => unsafe { base.slab().is_some_and(|slab| slab.holds(class, block)) },
             None => self.is_cached_slow(block, class),
         }
     }
 
     #[inline(never)]
     fn is_cached_slow(&self, block: *mut u8, class: SizeClass) -> bool {
-        self.front(|front| front.holds(class, block))
+        self.front().holds(class, block)
     }
 
     /// Where the hot path finds caches; `None` where every operation takes the slow path.
@@ -360,7 +361,7 @@ impl<O: Os> Engine<O> {
             }
             if self.hot_area.load(Ordering::Relaxed) == 0 {
                 // The hot path is closed, and has not tried.
-                block = self.front(|front| front.pop(class));
+                block = self.front().pop(class);
             }
             if block.is_null() {
                 block = refill();
@@ -482,7 +483,8 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn free_small_slow(&self, block: *mut u8, class: SizeClass) {
         self.count_free(class.size());
-        if self.front(|front| front.push(class, block)) {
+        // Where the hot path is open, it has tried.
+        if self.hot_area.load(Ordering::Relaxed) == 0 && self.front().push(class, block) {
             return;
         }
         // The stack is full, or the block comes from another CPU, or it seems to be in the stack
@@ -492,7 +494,7 @@ impl<O: Os> Engine<O> {
         }
         let mut others = BURYING_BLOCKS;
         // `push_batch` does not ask the marks.
-        let push = || self.front(|front| front.push_batch(class, &[block])) > 0;
+        let push = || self.front().push_batch(class, &[block]) > 0;
         if !push() {
             others = self.overflow(class);
             if !push() {

@@ -4,7 +4,6 @@ use crate::engine::Engine;
 use crate::engine::mode::Mode;
 use crate::engine::tuning::QUIET_CYCLES;
 use crate::frontend::per_thread as thread;
-use crate::frontend::slab::lock_of;
 use crate::platform::os::Os;
 use crate::platform::sync::{Lock, Ordering};
 use crate::size_class::UNIT;
@@ -86,8 +85,7 @@ impl<O: Os> Engine<O> {
 
     /// Calls `work` with the lock of each slab that has one.
     fn for_each_slab_lock(&self, work: impl Fn(&Lock<()>)) {
-        // SAFETY: `locked_slabs` gives slabs of this engine, which live as long as it does.
-        self.locked_slabs().for_each(|slab| work(unsafe { lock_of(slab) }));
+        self.locked_slabs().for_each(|slab| work(slab.lock()));
     }
 
     /// Reports at the exit of the process: findings of the safety mode, and statistics.
@@ -104,8 +102,7 @@ impl<O: Os> Engine<O> {
         if self.setup().registers_threads {
             self.os.leave_rseq();
         }
-        let slab = thread::leave(self.os.thread_words());
-        if !slab.is_null() {
+        if let Some(slab) = thread::leave(self.os.thread_words()) {
             self.thread_slabs.disown(slab);
             self.flush_slab(slab);
             // SAFETY: the slab was this thread's. The thread has left it, and it is disowned and

@@ -248,41 +248,29 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Runs `work` on the calling thread's front end. It is a trait object, so that the program has
-    /// each `work` once and not once for each mode.
-    #[inline]
-    pub(crate) fn front<R>(&self, work: impl FnOnce(&dyn Front) -> R) -> R {
-        let setup = self.setup();
-        let (percpu, thread, slots);
-        let front: &dyn Front = match setup.mode {
-            Mode::PerCpu => {
-                percpu = PerCpu {
-                    place: setup.percpu_base,
-                    os: &self.os,
-                    joining: setup.registers_threads,
-                };
-                &percpu
-            }
-            Mode::Thread if !self.shares_caches() => {
-                thread = Thread {
-                    os: &self.os,
-                    words: self.os.thread_words(),
-                    slabs: &self.thread_slabs,
-                    hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
-                };
-                &thread
-            }
-            Mode::Thread | Mode::Slot => {
-                slots = Slots {
-                    slabs: self.region.slabs(),
-                    count: setup.cpu_cache_count,
-                    preferred: &self.preferred_slots,
-                    key: self.os.thread_key(),
-                };
-                &slots
-            }
-        };
-        work(front)
+    /// The calling thread's front end.
+    #[inline(never)] // It has a dozen callers, none of them hot.
+    pub(crate) fn front(&self) -> Front<'_, O> {
+        let (setup, os) = (self.setup(), &self.os);
+        match setup.mode {
+            Mode::PerCpu => Front::PerCpu(PerCpu {
+                base: setup.percpu_base,
+                os,
+                joining: setup.registers_threads,
+            }),
+            Mode::Thread if !self.shares_caches() => Front::Own(Thread {
+                os,
+                words: os.thread_words(),
+                slabs: &self.thread_slabs,
+                hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
+            }),
+            Mode::Thread | Mode::Slot => Front::Shared(Slots {
+                slabs: self.region.slabs(),
+                count: setup.cpu_cache_count,
+                preferred: &self.preferred_slots,
+                key: os.thread_key(),
+            }),
+        }
     }
 
     /// In thread mode: whether the calling thread shares caches, because as many threads as may
@@ -367,7 +355,7 @@ mod tests {
     use core::mem::offset_of;
 
     use super::*;
-    use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, Slab};
+    use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, SlabMemory};
     use crate::platform::os::Linux;
 
     /// A load takes twice as long after a store to the same page offset.
@@ -380,6 +368,6 @@ mod tests {
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");
         assert_eq!(align_of::<Engine<Linux>>(), PAGE);
-        assert_eq!(align_of::<Slab>(), PAGE);
+        assert_eq!(align_of::<SlabMemory>(), PAGE);
     }
 }

@@ -37,8 +37,12 @@ impl<O: Os> Engine<O> {
         if self.is_ready() {
             return true;
         }
-        if let Some(why) = self.os.objection() {
-            self.fail(why);
+        if let Some(sanitizer) = self.os.objection() {
+            let text = format_args!(
+                "{sanitizer} needs a malloc of its own; neither preload ebbmalloc here, nor link it"
+            );
+            Line::print(&self.os, text);
+            self.os.abort();
         }
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };

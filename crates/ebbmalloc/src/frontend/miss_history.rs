@@ -10,7 +10,7 @@
 //! batches depend on it.
 
 use crate::frontend::tuning::FLOW_MISSES;
-use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, const_fn};
+use crate::platform::sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::size_class::{CLASSES, SizeClass};
 
 /// How a cache missed.
@@ -61,30 +61,6 @@ impl History {
         let misses = self.large_stack_misses.load(Ordering::Relaxed).wrapping_add(1);
         self.large_stack_misses.store(misses, Ordering::Relaxed);
         misses.is_multiple_of(interval)
-    }
-}
-
-/// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
-pub(crate) struct Asked(AtomicUsize);
-
-impl Asked {
-    const_fn! {
-        pub fn new() -> Self {
-            Self(AtomicUsize::new(0))
-        }
-    }
-
-    /// Records that the thread with this key asked.
-    pub fn note(&self, key: usize) {
-        let key = key.wrapping_add(1);
-        if self.0.load(Ordering::Relaxed) != key {
-            self.0.store(key, Ordering::Relaxed);
-        }
-    }
-
-    /// True if a thread with another key was the last to ask.
-    pub fn by_another(&self, key: usize) -> bool {
-        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
     }
 }
 

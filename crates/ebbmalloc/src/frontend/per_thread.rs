@@ -9,8 +9,7 @@
 use core::ptr;
 use core::sync::atomic::compiler_fence;
 
-use super::front::{Front, Observed};
-use crate::frontend::slab::{Header, OwnedStack, Slab, fair_share};
+use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;
@@ -34,13 +33,7 @@ pub(crate) struct Ready<'a> {
 }
 
 impl<'a> Ready<'a> {
-    /// `None` if the thread has no cache, or if a signal handler has interrupted its work on it.
-    fn of(words: &'a ThreadWords) -> Option<Self> {
-        let state = words.state.load(Ordering::Relaxed);
-        matches!(state, READY | READY_FOR_SLOW).then_some(Self { words, state })
-    }
-
-    /// As [`Ready::of`], for the hot path: `None` also if that must not use the cache.
+    /// As [`Thread::ready`], for the hot path: `None` also if that must not use the cache.
     #[inline(always)]
     pub fn hot(words: &'a ThreadWords) -> Option<Self> {
         let ready = words.state.load(Ordering::Relaxed) == READY;
@@ -58,7 +51,7 @@ impl<'a> Ready<'a> {
         let slab = words.own.load(Ordering::Relaxed).cast();
         // SAFETY: the slab is this thread's, and a signal handler does not use it while the state
         // is busy.
-        let result = work(&mut unsafe { OwnedStack::new(slab, class) });
+        let result = work(&mut unsafe { OwnedStack::new(Slab::new(slab), class) });
         compiler_fence(Ordering::SeqCst);
         // Release: a thread that loads this state also sees the stores to the slab.
         words.state.store(state, Ordering::Release);
@@ -72,9 +65,11 @@ pub(crate) fn is_at_rest(os: &impl Os, words: *const ThreadWords) -> bool {
     !os.may_be(words, BUSY)
 }
 
-/// The calling thread's slab; null if it has none.
-pub(crate) fn own(words: &ThreadWords) -> *mut Slab {
-    words.own.load(Ordering::Relaxed).cast()
+/// The calling thread's slab, if it has one.
+pub(crate) fn own(words: &ThreadWords) -> Option<Slab> {
+    let slab = words.own.load(Ordering::Relaxed).cast::<SlabMemory>();
+    // SAFETY: the slab lives as long as the engine.
+    (!slab.is_null()).then(|| unsafe { Slab::new(slab) })
 }
 
 /// True if a thread has no cache of its own because `max` threads have one already.
@@ -91,8 +86,8 @@ pub(crate) fn refuse(words: &ThreadWords) -> bool {
 }
 
 /// Takes the calling thread's cache away, and marks the thread as one that gets no other. Returns
-/// the cache; null if it had none.
-pub(crate) fn leave(words: &ThreadWords) -> *mut Slab {
+/// the cache, if it had one.
+pub(crate) fn leave(words: &ThreadWords) -> Option<Slab> {
     // Release, as in `Ready::with`: a thread that loads this state also sees the stores to the
     // slab.
     words.state.store(GONE, Ordering::Release);
@@ -112,6 +107,19 @@ pub(crate) struct Thread<'a, O> {
 }
 
 impl<O: Os> Thread<'_, O> {
+    /// `None` if the thread has no cache, or if a signal handler has interrupted its work on it.
+    pub fn ready(&self) -> Option<Ready<'_>> {
+        let state = self.words.state.load(Ordering::Relaxed);
+        let words = self.words;
+        matches!(state, READY | READY_FOR_SLOW).then_some(Ready { words, state })
+    }
+
+    pub fn join_if_new(&self) {
+        if self.words.state.load(Ordering::Relaxed) == NEW {
+            self.join();
+        }
+    }
+
     /// Gives a new thread a cache, if one is free or there is memory for another.
     #[cold]
     fn join(&self) {
@@ -123,7 +131,7 @@ impl<O: Os> Thread<'_, O> {
             // The next miss tries again.
             None => NEW,
             Some(slab) if os.watch_thread() => {
-                words.own.store(slab.cast(), Ordering::Relaxed);
+                words.own.store(slab.address(), Ordering::Relaxed);
                 if *hot { READY } else { READY_FOR_SLOW }
             }
             Some(slab) => {
@@ -134,47 +142,5 @@ impl<O: Os> Thread<'_, O> {
         };
         compiler_fence(Ordering::SeqCst);
         words.state.store(state, Ordering::Relaxed);
-    }
-}
-
-impl<O: Os> Front for Thread<'_, O> {
-    fn pop(&self, class: SizeClass) -> *mut u8 {
-        Ready::of(self.words).map_or(ptr::null_mut(), |cache| cache.with(class, OwnedStack::pop))
-    }
-
-    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
-        Ready::of(self.words)
-            .is_some_and(|cache| cache.with(class, |stack| stack.is_near_top(block)))
-    }
-
-    fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        Ready::of(self.words).is_some_and(|cache| cache.with(class, |stack| stack.push(block)))
-    }
-
-    fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
-        let cache = Ready::of(self.words);
-        cache.map_or(0, |cache| cache.with(class, |stack| stack.pop_batch(blocks)))
-    }
-
-    fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        let cache = Ready::of(self.words);
-        cache.map_or(0, |cache| cache.with(class, |stack| stack.push_batch(blocks)))
-    }
-
-    fn observe(&self, class: SizeClass) -> Option<Observed> {
-        let header = Ready::of(self.words)?.with(class, |stack| stack.header());
-        Some(Observed { slab: own(self.words), header })
-    }
-
-    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
-        if self.words.state.load(Ordering::Relaxed) == NEW {
-            self.join();
-        }
-        let share = fair_share(class, self.slabs.taken());
-        Some(Ready::of(self.words)?.with(class, |stack| stack.grow(share)))
-    }
-
-    fn is_own(&self) -> bool {
-        true
     }
 }

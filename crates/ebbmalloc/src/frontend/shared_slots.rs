@@ -6,8 +6,7 @@
 //! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread key remembers the
 //! cache, rather than thread-local storage.
 
-use super::front::{Front, Observed};
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, header, lock_of};
+use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
@@ -27,7 +26,7 @@ impl Preferred {
 
 /// The front end of a thread in slot mode.
 pub(crate) struct Slots<'a> {
-    pub slabs: *mut Slab,
+    pub slabs: *mut SlabMemory,
     pub count: usize,
     pub preferred: &'a Preferred,
     /// The calling thread's [`crate::platform::os::OsThreads::thread_key`].
@@ -36,27 +35,27 @@ pub(crate) struct Slots<'a> {
 
 impl Slots<'_> {
     /// Runs `work` on the class's stack in a cache whose lock is held meanwhile.
-    fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
+    pub fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
         let (slab, _guard) = self.take();
-        // SAFETY: the guard holds the slab's lock, and outlives the stack.
-        work(&mut unsafe { OwnedStack::new(slab, class) })
+        // SAFETY: the guard holds the slab's lock, and outlives the stack. The slab has marks.
+        work(&mut unsafe { OwnedStack::marked(slab, class) })
     }
 
     /// Locks a cache, and remembers it in the table. The cache is the caller's while the guard
     /// lives.
     #[inline(never)]
-    fn take(&self) -> (*mut Slab, Guard<'_, ()>) {
+    fn take(&self) -> (Slab, Guard<'_, ()>) {
         let preferred = &self.preferred.0[self.key % KEYS];
         let count = self.count.min(SLOTS_MAX);
         let start = preferred.load(Ordering::Relaxed) as usize;
         for step in 0..count {
             let slot = (start + step) % count;
             // SAFETY: there are `count` slabs, and they live as long as the engine.
-            let (slab, lock) = unsafe { (self.slabs.add(slot), lock_of(self.slabs.add(slot))) };
-            let guard = match lock.try_lock() {
+            let slab = unsafe { Slab::new(self.slabs.add(slot)) };
+            let guard = match slab.lock().try_lock() {
                 Some(guard) => guard,
                 // All caches are busy: wait for this one rather than try all of them again.
-                None if step + 1 == count => lock.lock(),
+                None if step + 1 == count => slab.lock().lock(),
                 None => continue,
             };
             if slot != start {
@@ -65,59 +64,5 @@ impl Slots<'_> {
             return (slab, guard);
         }
         unreachable!("there is at least one cache")
-    }
-
-    /// Replaces the header of the class's stack by `to(header)`. Returns the header before and
-    /// after.
-    fn change(&self, class: SizeClass, to: impl Fn(Header) -> Header) -> (Header, Header) {
-        self.with(class, |stack| {
-            let old = stack.header();
-            let new = to(old);
-            stack.set_header(new);
-            (old, new)
-        })
-    }
-}
-
-impl Front for Slots<'_> {
-    fn pop(&self, class: SizeClass) -> *mut u8 {
-        self.with(class, OwnedStack::pop)
-    }
-
-    fn holds(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.holds(block))
-    }
-
-    fn push(&self, class: SizeClass, block: *mut u8) -> bool {
-        self.with(class, |stack| stack.push_marked(block))
-    }
-
-    fn mark_local(&self, slab: *mut Slab, block: *mut u8) {
-        // SAFETY: slabs live as long as the engine; those of slot mode have marks, and the guard
-        // holds the lock.
-        unsafe {
-            // A hint: no thread waits for that.
-            if let Some(_guard) = lock_of(slab).try_lock() {
-                cache::mark_local(slab, block);
-            }
-        }
-    }
-
-    fn pop_batch(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
-        self.with(class, |stack| stack.pop_batch(blocks))
-    }
-
-    fn push_batch(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
-        self.with(class, |stack| stack.push_batch_marked(blocks))
-    }
-
-    fn observe(&self, class: SizeClass) -> Option<Observed> {
-        let (slab, _guard) = self.take();
-        // SAFETY: slabs live as long as the engine.
-        Some(Observed { slab, header: unsafe { header(slab, class) } })
-    }
-
-    fn grow(&self, class: SizeClass, _: Header) -> Option<(Header, Header)> {
-        Some(self.change(class, |header| header.grown(class)))
     }
 }

@@ -23,9 +23,7 @@ const TAKEN: u32 = u32::MAX;
 #[repr(C)]
 struct Record {
     link: u32,
-    /// The digests for [`has_changed`].
-    ///
-    /// [`has_changed`]: crate::frontend::slab::has_changed
+    /// The digests for [`Slab::has_changed`].
     digests: Digests,
     /// The words of the thread that has the slab. Null if no thread has it, or if the thread is
     /// about to give it up.
@@ -35,9 +33,8 @@ struct Record {
 /// The lists of free slabs, in the order in which they are taken from.
 #[derive(Clone, Copy)]
 enum Tier {
-    /// Left behind by threads that a fork did not copy. They may hold blocks.
-    Orphaned,
-    /// Resident. They are empty, but for a block that a signal handler freed at the last moment.
+    /// Resident. Those that a fork left behind, because it did not copy their threads, may hold
+    /// blocks. Others are empty, but for a block that a signal handler freed at the last moment.
     Warm,
     /// Purged, so all zero.
     Cold,
@@ -68,7 +65,7 @@ struct Slabs {
     /// Bytes of records that are committed.
     record_bytes: usize,
     /// By tier, the number of the first slab plus 1; 0 for an empty list.
-    heads: [u32; 3],
+    heads: [u32; 2],
     /// Number of slabs in [`Tier::Warm`].
     warm: u32,
 }
@@ -80,7 +77,7 @@ pub(crate) struct Shown {
     pub start: usize,
     pub stride: usize,
     pub records: usize,
-    pub room: usize,
+    pub capacity: usize,
     pub committed: usize,
 }
 
@@ -110,7 +107,7 @@ pub(crate) struct Batch<'a> {
 
 impl Batch<'_> {
     /// The slabs that threads have: the slab, its digests, and the words of its owner.
-    pub fn owned(&self) -> impl Iterator<Item = (*mut Slab, &Digests, *const ThreadWords)> {
+    pub fn owned(&self) -> impl Iterator<Item = (Slab, &Digests, *const ThreadWords)> {
         let each = self.numbers.clone().map(|number| {
             let record = self.slabs.record(number);
             (self.slabs.slab(number), &record.digests, record.owner)
@@ -161,7 +158,7 @@ impl ThreadSlabs {
             start: slabs.start.addr(),
             stride: slabs.stride,
             records: slabs.records.addr(),
-            room: slabs.capacity,
+            capacity: slabs.capacity,
             committed: slabs.committed,
         }
     }
@@ -173,10 +170,9 @@ impl ThreadSlabs {
 
     /// Takes a slab for the thread that has these words. `None` if there are no more addresses, or
     /// no more memory.
-    pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<*mut Slab> {
+    pub fn take(&self, os: &impl Os, owner: *const ThreadWords) -> Option<Slab> {
         let mut slabs = self.slabs.lock();
-        let tiers = [Tier::Orphaned, Tier::Warm, Tier::Cold];
-        let free = tiers.into_iter().find_map(|tier| slabs.pop(tier));
+        let free = slabs.pop(Tier::Warm).or_else(|| slabs.pop(Tier::Cold));
         let number = free.or_else(|| slabs.commit_next(os))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         slabs.record_mut(number).owner = owner;
@@ -185,7 +181,7 @@ impl ThreadSlabs {
 
     /// Forgets the owner of a slab, so that drainers leave the slab and the owner's words alone.
     /// From then on only the caller works on the slab. Followed by [`ThreadSlabs::give`].
-    pub fn disown(&self, slab: *mut Slab) {
+    pub fn disown(&self, slab: Slab) {
         let mut slabs = self.slabs.lock();
         let number = slabs.number(slab);
         slabs.record_mut(number).owner = ptr::null();
@@ -204,7 +200,7 @@ impl ThreadSlabs {
     ///
     /// # Safety
     /// The slab was taken by [`ThreadSlabs::take`], and no thread uses it any more.
-    pub unsafe fn give(&self, os: &impl Os, slab: *mut Slab) {
+    pub unsafe fn give(&self, os: &impl Os, slab: Slab) {
         let mut slabs = self.slabs.lock();
         self.taken.fetch_sub(1, Ordering::Relaxed);
         let tier = if slabs.warm < WARM_SLABS_MAX { Tier::Warm } else { Tier::Cold };
@@ -214,36 +210,35 @@ impl ThreadSlabs {
 
     /// Takes a resident slab that no thread has, to empty it. Followed by
     /// [`ThreadSlabs::put_away`].
-    pub fn take_idle(&self) -> Option<*mut Slab> {
+    pub fn take_idle(&self) -> Option<Slab> {
         let mut slabs = self.slabs.lock();
-        let number = slabs.pop(Tier::Orphaned).or_else(|| slabs.pop(Tier::Warm))?;
-        Some(slabs.slab(number))
+        slabs.pop(Tier::Warm).map(|number| slabs.slab(number))
     }
 
     /// Returns a slab, which is empty, and its memory to the kernel.
     ///
     /// # Safety
     /// The slab was taken by [`ThreadSlabs::take_idle`], and no thread uses it any more.
-    pub unsafe fn put_away(&self, os: &impl Os, slab: *mut Slab) {
+    pub unsafe fn put_away(&self, os: &impl Os, slab: Slab) {
         // SAFETY: the slab was taken, so it is in no list; the caller guarantees that it is unused.
         unsafe { self.slabs.lock().put(os, Tier::Cold, slab) }
     }
 
-    /// In the child of a fork, whose only thread has slab `own` (null: none): moves the slabs of
-    /// all other threads to [`Tier::Orphaned`]. Their stacks are consistent, as their owners commit
-    /// by storing a header.
-    pub fn orphan_all_but(&self, own: *mut Slab) {
+    /// In the child of a fork, whose only thread has slab `own`, if any: moves the slabs of all
+    /// other threads to [`Tier::Warm`], whose next users get their blocks. Their stacks are
+    /// consistent, as their owners commit by storing a header.
+    pub fn orphan_all_but(&self, own: Option<Slab>) {
         let mut slabs = self.slabs.lock();
         for number in 0..slabs.committed {
-            if slabs.link(number) == TAKEN && slabs.slab(number) != own {
-                slabs.push(Tier::Orphaned, number);
+            if slabs.link(number) == TAKEN && Some(slabs.slab(number)) != own {
+                slabs.push(Tier::Warm, number);
             }
         }
-        self.taken.store(!own.is_null() as usize, Ordering::Relaxed);
+        self.taken.store(own.is_some() as usize, Ordering::Relaxed);
     }
 
     /// Runs `work` on every committed slab, free or not: for statistics.
-    pub fn for_each(&self, mut work: impl FnMut(*mut Slab)) {
+    pub fn for_each(&self, mut work: impl FnMut(Slab)) {
         let slabs = self.slabs.lock();
         (0..slabs.committed).for_each(|number| work(slabs.slab(number)));
     }
@@ -254,7 +249,7 @@ impl ThreadSlabs {
         let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
         assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
         let mut listed = 0;
-        for tier in [Tier::Orphaned, Tier::Warm, Tier::Cold] {
+        for tier in [Tier::Warm, Tier::Cold] {
             let (before, mut next) = (listed, slabs.heads[tier as usize]);
             while let Some(number) = next.checked_sub(1) {
                 assert!(listed < linked && (number as usize) < slabs.committed, "slab {number}");
@@ -290,17 +285,18 @@ impl Slabs {
         capacity: 0,
         committed: 0,
         record_bytes: 0,
-        heads: [0; 3],
+        heads: [0; 2],
         warm: 0,
     };
 
-    fn slab(&self, number: usize) -> *mut Slab {
+    /// The slab of this number, which is committed, or about to be.
+    fn slab(&self, number: usize) -> Slab {
         // SAFETY: the callers' numbers are below the capacity, so the address is a chosen one.
-        unsafe { self.start.add(number * self.stride).cast() }
+        unsafe { Slab::new(self.start.add(number * self.stride).cast()) }
     }
 
-    fn number(&self, slab: *mut Slab) -> usize {
-        (slab.addr() - self.start.addr()) / self.stride
+    fn number(&self, slab: Slab) -> usize {
+        (slab.address().addr() - self.start.addr()) / self.stride
     }
 
     fn record(&self, number: usize) -> &Record {
@@ -335,7 +331,7 @@ impl Slabs {
         }
         // SAFETY: these addresses were chosen, and no earlier commit of them succeeded.
         if number == self.capacity
-            || unsafe { os.commit(self.slab(number).cast(), self.stride) }.is_err()
+            || unsafe { os.commit(self.slab(number).address(), self.stride) }.is_err()
         {
             return None;
         }
@@ -363,12 +359,12 @@ impl Slabs {
     ///
     /// # Safety
     /// The slab is in no list and empty, and no thread uses it.
-    unsafe fn put(&mut self, os: &impl Os, tier: Tier, slab: *mut Slab) {
+    unsafe fn put(&mut self, os: &impl Os, tier: Tier, slab: Slab) {
         let bytes = self.stride;
         // SAFETY: the caller guarantees that no thread uses the slab and that it holds no blocks.
         // If the purge fails, zeros make the slab valid again.
-        if matches!(tier, Tier::Cold) && !unsafe { os.purge(slab.cast(), bytes) } {
-            unsafe { ptr::write_bytes(slab.cast::<u8>(), 0, bytes) }
+        if matches!(tier, Tier::Cold) && !unsafe { os.purge(slab.address(), bytes) } {
+            unsafe { slab.address().write_bytes(0, bytes) }
         }
         self.push(tier, self.number(slab));
     }

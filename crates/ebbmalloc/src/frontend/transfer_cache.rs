@@ -14,9 +14,9 @@
 //! The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc").
 //! decisions/0029 has the gains, and why other batches do not.
 
-use crate::frontend::slab::{self as cache, OwnedStack, Slab, lock_of};
+use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::frontend::tuning::{TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
-use crate::platform::sync::{Guard, Ordering};
+use crate::platform::sync::{AtomicUsize, Guard, Ordering, const_fn};
 use crate::size_class::SizeClass;
 
 /// Number of transfer caches, given the number of CPUs.
@@ -32,12 +32,36 @@ pub(crate) enum Route {
     /// To the spans if no other thread holds their lock; else through a transfer cache.
     IfFree,
     /// Through a transfer cache.
-    Past,
+    ByTransfer,
+}
+
+/// The thread that last asked for a large batch of a class: a hint, by plain loads and stores.
+pub(crate) struct LastRequester(AtomicUsize);
+
+impl LastRequester {
+    const_fn! {
+        pub fn new() -> Self {
+            Self(AtomicUsize::new(0))
+        }
+    }
+
+    /// Records that the thread with this key asked.
+    pub fn note(&self, key: usize) {
+        let key = key.wrapping_add(1);
+        if self.0.load(Ordering::Relaxed) != key {
+            self.0.store(key, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a thread with another key was the last to ask.
+    pub fn by_another(&self, key: usize) -> bool {
+        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The transfer caches. Each has a lock, which is only tried and never waited for.
 pub(crate) struct Transfers {
-    pub slabs: *mut Slab,
+    pub slabs: *mut SlabMemory,
     pub count: usize,
     /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
     /// waits.
@@ -51,7 +75,7 @@ impl Transfers {
     /// The way of a batch, which may be one of a flow with its other end in another thread.
     pub fn route(&self, is_flow: bool) -> Route {
         match (is_flow, self.for_flows) {
-            (true, _) => Route::Past,
+            (true, _) => Route::ByTransfer,
             (false, true) => Route::Wait,
             (false, false) => Route::IfFree,
         }
@@ -60,11 +84,9 @@ impl Transfers {
     /// Takes blocks from one transfer cache into the *end* of `blocks`. Returns how many it took.
     #[inline(never)]
     pub fn take(&self, class: SizeClass, blocks: &mut [*mut u8]) -> usize {
-        // SAFETY: slabs live as long as the engine.
-        let has_any = |&slab: &*mut Slab| unsafe { cache::cached_blocks(slab, class) } > 0;
-        let filled = self.each().filter(has_any);
+        let filled = self.each().filter(|slab| slab.cached_blocks(class) > 0);
         for (mut stack, _guard) in filled.filter_map(|slab| try_own(slab, class)) {
-            let taken = stack.header().held(class).min(blocks.len());
+            let taken = stack.header().len(class).min(blocks.len());
             let start = blocks.len() - taken;
             if stack.pop_batch(&mut blocks[start..]) > 0 {
                 return taken;
@@ -94,30 +116,29 @@ impl Transfers {
     }
 
     /// All transfer caches, beginning at a number that depends on the thread's key.
-    fn each(&self) -> impl Iterator<Item = *mut Slab> {
-        // SAFETY: the remainder is below `count`, and there are that many slabs.
-        let nth = |nth: usize| unsafe { self.slabs.add((self.key + nth) % self.count) };
+    fn each(&self) -> impl Iterator<Item = Slab> {
+        // SAFETY: the remainder is below `count`. There are that many slabs, and they live as long
+        // as the engine.
+        let nth = |nth: usize| unsafe { Slab::new(self.slabs.add((self.key + nth) % self.count)) };
         (0..self.count).map(nth)
     }
 }
 
 /// The class's stack, which is the caller's while the guard lives; `None` if the slab's lock is
 /// taken.
-fn try_own<'a>(slab: *mut Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()>)> {
-    // SAFETY: slabs live as long as the engine, and the guard holds the slab's lock.
-    unsafe { lock_of(slab).try_lock().map(|guard| (OwnedStack::new(slab, class), guard)) }
+fn try_own<'a>(slab: Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()>)> {
+    // SAFETY: the guard holds the slab's lock.
+    slab.lock().try_lock().map(|guard| (unsafe { OwnedStack::new(slab, class) }, guard))
 }
 
 /// Raises the stack's capacity by a step, if the cache as a whole stays within its own. False if
 /// the stack has no more capacity than before.
-fn grow(slab: *mut Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
+fn grow(slab: Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().grown(class));
-    let more = grown.room(class).saturating_sub(now.room(class));
-    // SAFETY: the slab is the caller's, and lives as long as the engine.
-    let (history, bytes) = unsafe { (cache::history_of(slab), cache::total_capacity(slab)) };
-    if bytes + more * class.size() <= TRANSFER_BYTES_MAX {
-        history.used.store(true, Ordering::Relaxed);
+    let more = grown.capacity(class).saturating_sub(now.capacity(class));
+    if slab.total_capacity() + more * class.size() <= TRANSFER_BYTES_MAX {
+        slab.history().used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }
-    stack.header().room(class) > now.room(class)
+    stack.header().capacity(class) > now.capacity(class)
 }

@@ -32,6 +32,8 @@ pub enum Mistake {
     LeavesClosed,
     /// The drainer does not take the stack before it empties it.
     NotTaken,
+    /// A look for a block loads the slot before the header.
+    SlotFirst,
 }
 
 /// One stack of a slab.
@@ -87,7 +89,7 @@ impl Stack {
 
     /// The blocks in the stack, according to this header.
     fn blocks(&self, header: Header) -> Vec<*mut u8> {
-        let cached = header.held(self.class) as u32;
+        let cached = header.len(self.class) as u32;
         (0..cached).map(|nth| self.at(header.top - 8 * nth)).collect()
     }
 
@@ -182,6 +184,14 @@ impl CpuCache {
 
     fn header(&self) -> Header {
         self.stack.header(Ordering::Acquire)
+    }
+
+    /// `slab::holds`, by any thread, where the block's mark names the slot above the bottom.
+    pub fn holds(&self, block: *mut u8) -> bool {
+        let bottom = bottom_of(self.stack.class);
+        let early = (self.mistake == Mistake::SlotFirst).then(|| self.stack.at(bottom + 8));
+        let slot = self.header().top.min(bottom + 8);
+        slot > bottom && early.unwrap_or_else(|| self.stack.at(slot)) == block
     }
 }
 

@@ -246,23 +246,10 @@ macro_rules! options {
                 options
             }
 
-            /// Writes the tables of `docs/options.md`: one per option, a row per value.
-            pub fn document(out: &mut impl core::fmt::Write) -> core::fmt::Result {
-                $(
-                    writeln!(out, "## `{}`\n\n{}\n", $variable, concat!($($doc),+).trim())?;
-                    writeln!(out, "| value | meaning |\n|---|---|")?;
-                    for (words, help) in $kind::HELP {
-                        out.write_str("|")?;
-                        for word in words.split('|').skip(1) {
-                            let shown = if word.is_empty() { "(empty)" } else { word };
-                            write!(out, " `{shown}`")?;
-                        }
-                        writeln!(out, " | {} |", help.trim())?;
-                    }
-                    out.write_str("\n")?;
-                )+
-                Ok(())
-            }
+            /// For each option its variable, its purpose, and its values: words, a bar before each,
+            /// with their meaning.
+            pub const TABLE: &[(&str, &str, &[(&str, &str)])] =
+                &[$(($variable, concat!($($doc),+), $kind::HELP)),+];
         }
     };
 }

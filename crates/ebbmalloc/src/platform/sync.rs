@@ -152,7 +152,7 @@ fn wait_for(state: &AtomicU32) {
         spin_hint();
     }
     while state.swap(CONTENDED, Ordering::Acquire) != FREE {
-        futex_wait(state, CONTENDED);
+        futex_wait(state, CONTENDED, None);
     }
 }
 

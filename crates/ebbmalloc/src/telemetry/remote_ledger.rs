@@ -103,7 +103,7 @@ impl<M: Memory> Remote<'_, M> {
             let (headers, _) = headers.as_chunks();
             for class in SizeClass::all() {
                 let header = Header::from_bits(u64::from_ne_bytes(headers[class.index()]));
-                cached[class.index()] += header.held(class);
+                cached[class.index()] += header.len(class);
             }
         }
         resident
@@ -190,12 +190,12 @@ impl<M: Memory> Tables for Remote<'_, M> {
         }
         let shown = Shown::from_bytes(&record);
         let page = self.beacon.page;
-        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.room < SLABS_MAX {
-            for nth in 0..shown.committed.min(shown.room) {
+        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.capacity < SLABS_MAX {
+            for nth in 0..shown.committed.min(shown.capacity) {
                 resident +=
                     self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut cached);
             }
-            let shown = Shown { committed: shown.committed.min(shown.room), ..shown };
+            let shown = Shown { committed: shown.committed.min(shown.capacity), ..shown };
             for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
                 resident += page as u64
             });

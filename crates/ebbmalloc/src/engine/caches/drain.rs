@@ -31,13 +31,11 @@ use core::ptr;
 use core::sync::atomic::AtomicU32;
 
 use crate::engine::Engine;
-use crate::engine::caches::cpu_slabs::{change, header, reopen_all};
+use crate::engine::caches::cpu_slabs::reopen_all;
 use crate::engine::mode::Mode;
 use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
 use crate::frontend::per_thread as thread;
-use crate::frontend::slab::{
-    Digests, Header, OwnedStack, Slab, cached_blocks, digests_of, has_changed, lock_of, used_bytes,
-};
+use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
 use crate::platform::os::{Os, ThreadWords};
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass};
@@ -65,7 +63,7 @@ impl DrainScope {
 impl<O: Os> Engine<O> {
     /// Drains stacks in transfer caches, shared caches, per-CPU caches, and own caches whose
     /// threads do not work on them now. False if no cache is in use: no stack was set up since the
-    /// last drain, or other threads cannot be stopped. The caller holds the lock of the rounds.
+    /// last drain. The caller holds the lock of the rounds.
     ///
     /// With several threads, per-CPU caches and own caches are drained only as the module says.
     #[inline(never)]
@@ -73,27 +71,24 @@ impl<O: Os> Engine<O> {
         let mut in_use = false;
         // A slab that was never used stays untouched, so that it does not become resident.
         for slab in self.locked_slabs().filter(|&slab| is_any_set_up(slab)) {
-            // SAFETY: this slab of the engine lives as long as it, and is no slab of a thread.
-            let (digests, _guard) = unsafe { (digests_of(slab), lock_of(slab).lock()) };
+            // SAFETY: it is no slab of a thread.
+            let (digests, _guard) = (unsafe { slab.digests() }, slab.lock().lock());
             in_use |= close_chosen(slab, digests, scope).0;
             self.empty_closed(slab);
         }
         match self.setup().mode {
             Mode::Slot => in_use,
             Mode::PerCpu => {
-                // SAFETY: slabs of per-CPU caches live as long as the engine, and are no slabs of
-                // threads.
-                let with_digests = |slab| (slab, unsafe { digests_of(slab) }, ptr::null());
+                // SAFETY: slabs of per-CPU caches are no slabs of threads.
+                let with_digests = |slab: Slab| (slab, unsafe { slab.digests() }, ptr::null());
                 let slabs = || self.unlocked_slabs().map(with_digests);
-                let stop = || self.os.restart_sequences();
-                in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, stop, |_| true)
+                in_use | self.drain_shared(slabs, scope, PERCPU_SETTLE_MS, |_| true)
             }
             Mode::Thread => {
-                let stop = || self.os.pass_barrier();
                 let is_at_rest = |words| thread::is_at_rest(&self.os, words);
                 self.thread_slabs.batches().fold(in_use, |in_use, batch| {
                     let slabs = || batch.owned();
-                    in_use | self.drain_shared(slabs, scope, THREAD_SETTLE_MS, stop, is_at_rest)
+                    in_use | self.drain_shared(slabs, scope, THREAD_SETTLE_MS, is_at_rest)
                 })
             }
         }
@@ -118,71 +113,47 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Drains slabs on which other threads may work meanwhile.
+    /// Drains slabs on which other threads may work meanwhile. `is_at_rest` says whether an owner
+    /// is not busy.
     ///
-    /// `stop` ends all work with earlier headers, except that of owners who store that they are
-    /// busy; it returns false if it fails. `is_at_rest` says whether an owner is not busy.
+    /// Where other threads can be stopped, it closes stacks and empties them. Else it empties those
+    /// that have stayed closed for `settle_ms`, and a round ([`DrainScope::Unused`]) closes more.
+    #[inline(never)]
     fn drain_shared<'a, I>(
         &self,
         slabs: impl Fn() -> I,
         scope: DrainScope,
         settle_ms: u32,
-        stop: impl Fn() -> bool,
         is_at_rest: impl Fn(*const ThreadWords) -> bool,
     ) -> bool
     where
-        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
+        I: Iterator<Item = (Slab, &'a Digests, *const ThreadWords)>,
     {
-        if !self.os.can_stop() {
-            return self.drain_settled(slabs, scope, settle_ms, is_at_rest);
-        }
+        let (can_stop, now_ms) = (self.os.can_stop(), self.os.now_ms() as u32);
         let (mut in_use, mut any_closed) = (false, false);
-        for (slab, digests, _) in slabs() {
-            let (any_set_up, closed) = close_chosen(slab, digests, scope);
-            in_use |= any_set_up;
-            any_closed |= closed;
-        }
-        if any_closed {
-            let stopped = stop();
-            for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
-                self.empty_if(stopped && is_at_rest(owner), slab);
-            }
-            // If `stop` fails, later rounds cannot drain these caches either, so the scavenger need
-            // not wait.
-            in_use &= stopped;
-        }
-        in_use
-    }
-
-    /// Does the work of [`Engine::drain_shared`] where other threads cannot be stopped: drains
-    /// slabs whose stacks have stayed closed for `settle_ms`. A round ([`DrainScope::Unused`]) then
-    /// closes more.
-    #[inline(never)]
-    fn drain_settled<'a, I>(
-        &self,
-        slabs: impl Fn() -> I,
-        scope: DrainScope,
-        settle_ms: u32,
-        is_at_rest: impl Fn(*const ThreadWords) -> bool,
-    ) -> bool
-    where
-        I: Iterator<Item = (*mut Slab, &'a Digests, *const ThreadWords)>,
-    {
-        let mut in_use = false;
-        let now_ms = self.os.now_ms() as u32;
         for (slab, digests, owner) in slabs() {
-            if is_any_closed(slab) {
+            if !can_stop && is_any_closed(slab) {
                 if now_ms.wrapping_sub(closed_at_ms(digests).load(Ordering::Relaxed)) < settle_ms {
                     in_use = true;
                     continue;
                 }
                 self.empty_if(is_at_rest(owner), slab);
             }
-            if matches!(scope, DrainScope::Unused) {
-                in_use |= close_chosen(slab, digests, scope).0;
-                // Read again, after the closing: this thread may have been descheduled since
-                // `now_ms`.
-                closed_at_ms(digests).store(self.os.now_ms() as u32, Ordering::Relaxed);
+            if can_stop || matches!(scope, DrainScope::Unused) {
+                let (any_set_up, closed) = close_chosen(slab, digests, scope);
+                in_use |= any_set_up;
+                any_closed |= closed;
+                if closed {
+                    // Read again, after the closing: this thread may have been descheduled since
+                    // `now_ms`.
+                    closed_at_ms(digests).store(self.os.now_ms() as u32, Ordering::Relaxed);
+                }
+            }
+        }
+        if can_stop && any_closed {
+            let stopped = self.os.stop_others(self.setup().mode == Mode::PerCpu);
+            for (slab, _, owner) in slabs().filter(|&(slab, ..)| is_any_closed(slab)) {
+                self.empty_if(stopped && is_at_rest(owner), slab);
             }
         }
         in_use
@@ -190,7 +161,7 @@ impl<O: Os> Engine<O> {
 
     /// Empties the closed stacks of a slab if they are the drainer's (`ours`), and reopens them if
     /// not.
-    fn empty_if(&self, ours: bool, slab: *mut Slab) {
+    fn empty_if(&self, ours: bool, slab: Slab) {
         if ours {
             self.empty_closed(slab);
         } else {
@@ -198,29 +169,29 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Takes the stacks that are still closed, returns their blocks to the spans, and opens them,
-    /// empty.
+    /// Takes the stacks that are still closed, returns their blocks to the spans, and makes the
+    /// stacks new.
     ///
-    /// If all stacks are closed, it opens none before it has emptied the last. If it could take
+    /// If all stacks are closed, it renews none before it has emptied the last. If it could take
     /// them all, it purges the slab's slots first.
     #[inline(never)]
-    fn empty_closed(&self, slab: *mut Slab) {
+    fn empty_closed(&self, slab: Slab) {
         let all_closed = closed(slab).count() == CLASSES - 1;
-        for class in SizeClass::all().filter(|&class| change(slab, class, Header::taken)) {
+        for class in SizeClass::all().filter(|&class| slab.change(class, Header::taken)) {
             // SAFETY: this thread has taken the stack, and no other thread may store an earlier
             // header.
             let stack = unsafe { OwnedStack::new(slab, class) };
-            let mut header = header(slab, class).opened(class);
+            let mut header = slab.header(class).opened(class);
             self.release_all(class, |batch| stack.take(&mut header, batch));
             if !all_closed {
-                open_empty(slab, class);
+                renew(slab, class);
             }
         }
-        let taken = || SizeClass::all().filter(|&class| header(slab, class).is_taken());
+        let taken = || SizeClass::all().filter(|&class| slab.header(class).is_taken());
         if taken().count() == CLASSES - 1 {
             self.purge_slots(slab);
         }
-        taken().for_each(|class| open_empty(slab, class));
+        taken().for_each(|class| renew(slab, class));
     }
 
     /// Returns the blocks of a stack to their spans, in batches that `take` fetches.
@@ -237,13 +208,13 @@ impl<O: Os> Engine<O> {
 
     /// Purges the slots of a slab whose stacks are all taken. They then read as zero, as the bottom
     /// slot of each stack must.
-    fn purge_slots(&self, slab: *mut Slab) {
+    fn purge_slots(&self, slab: Slab) {
         let page = self.os.page_size();
         let bytes = used_bytes().next_multiple_of(page) - page;
         // SAFETY: the bytes lie in the slab, behind the page of the headers. No thread uses the
         // slots while all stacks are taken.
         unsafe {
-            let slots = slab.cast::<u8>().add(page);
+            let slots = slab.address().add(page);
             if !self.os.purge(slots, bytes) {
                 slots.write_bytes(0, bytes);
             }
@@ -282,9 +253,7 @@ impl<O: Os> Engine<O> {
 
     /// Number of blocks of a class in all caches. An estimate while other threads use their caches.
     pub(crate) fn cached_blocks(&self, class: SizeClass) -> usize {
-        // SAFETY: `slabs` and `thread_slabs` give slabs of this engine, which live as long as it
-        // does.
-        let cached_in = |slab: *mut Slab| unsafe { cached_blocks(slab, class) };
+        let cached_in = |slab: Slab| slab.cached_blocks(class);
         let mut cached = self.slabs().map(cached_in).sum();
         self.thread_slabs.for_each(|slab| cached += cached_in(slab));
         cached
@@ -301,7 +270,7 @@ impl<O: Os> Engine<O> {
 
     /// Returns all blocks in a slab to their spans. No other thread uses the slab.
     #[inline(never)]
-    pub(crate) fn flush_slab(&self, slab: *mut Slab) {
+    pub(crate) fn flush_slab(&self, slab: Slab) {
         // An earlier round may have closed stacks while a thread owned the slab. Rounds skip it
         // now.
         reopen_all(slab);
@@ -313,15 +282,15 @@ impl<O: Os> Engine<O> {
     }
 }
 
-/// Opens a stack that this thread has taken and emptied.
-fn open_empty(slab: *mut Slab, class: SizeClass) {
+/// Makes a stack new that this thread has taken and emptied.
+fn renew(slab: Slab, class: SizeClass) {
     // SAFETY: this thread has taken the stack, and no other thread opens or changes a taken stack.
     unsafe { OwnedStack::new(slab, class) }.set_header(Header::default());
 }
 
 /// The classes whose stacks are closed.
-fn closed(slab: *mut Slab) -> impl Iterator<Item = SizeClass> {
-    SizeClass::all().filter(move |&class| header(slab, class).is_closed())
+fn closed(slab: Slab) -> impl Iterator<Item = SizeClass> {
+    SizeClass::all().filter(move |&class| slab.header(class).is_closed())
 }
 
 /// The low bits of [`Os::now_ms`] when a round last closed stacks of the slab to settle. Only the
@@ -331,32 +300,31 @@ fn closed_at_ms(digests: &Digests) -> &AtomicU32 {
     &digests[0]
 }
 
-fn is_any_set_up(slab: *mut Slab) -> bool {
-    SizeClass::all().any(|class| !header(slab, class).is_new())
+fn is_any_set_up(slab: Slab) -> bool {
+    SizeClass::all().any(|class| !slab.header(class).is_new())
 }
 
 #[inline(never)]
-fn is_any_closed(slab: *mut Slab) -> bool {
+fn is_any_closed(slab: Slab) -> bool {
     closed(slab).next().is_some()
 }
 
 /// Closes the stacks to drain. Returns whether any was ever set up, and whether it has closed any.
-#[inline(never)] // It has three callers, none of them hot.
-fn close_chosen(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
+#[inline(never)] // None of its callers is hot.
+fn close_chosen(slab: Slab, digests: &Digests, scope: DrainScope) -> (bool, bool) {
     let (chosen, any_set_up) = choose(slab, digests, scope);
     (any_set_up, close(slab, &chosen))
 }
 
 /// Chooses the stacks to close, by class index; also returns whether any was ever set up.
-fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLASSES], bool) {
+fn choose(slab: Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLASSES], bool) {
     let mut chosen = [false; CLASSES];
     let (mut none_used, mut any_set_up) = (true, false);
     for class in SizeClass::all() {
-        let header = header(slab, class);
+        let header = slab.header(class);
         let set_up = !header.is_new();
         let stays = || match scope {
-            // SAFETY: all callers pass slabs of an engine, which live as long as it does.
-            DrainScope::Unused => unsafe { has_changed(slab, class, digests) },
+            DrainScope::Unused => slab.has_changed(class, digests),
             DrainScope::All | DrainScope::Classes(_) => !scope.has(class),
         };
         // Asked only of stacks that were set up: `has_changed` writes a digest, and memory of a
@@ -377,10 +345,10 @@ fn choose(slab: *mut Slab, digests: &Digests, scope: DrainScope) -> ([bool; CLAS
 }
 
 /// Closes the chosen stacks; false if none is chosen.
-fn close(slab: *mut Slab, chosen: &[bool; CLASSES]) -> bool {
+fn close(slab: Slab, chosen: &[bool; CLASSES]) -> bool {
     let mut any = false;
     for class in SizeClass::all().filter(|class| chosen[class.index()]) {
-        any |= change(slab, class, |header| Some(header.closed(class)));
+        any |= slab.change(class, |header| Some(header.closed(class)));
     }
     any
 }

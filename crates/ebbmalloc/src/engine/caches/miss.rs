@@ -19,7 +19,7 @@ use crate::engine::tuning::{
 use crate::engine::{Engine, Setup};
 use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
-use crate::frontend::slab::{self as cache, Header, Slab};
+use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES, TRANSFER_CACHES_MANY};
 use crate::platform::os::Os;
@@ -31,7 +31,7 @@ use crate::size_class::{SizeClass, UNIT};
 #[derive(Default)]
 struct Miss {
     /// The cache; none where the thread has none.
-    slab: Option<*mut Slab>,
+    slab: Option<Slab>,
     /// The headers before and after; empty ones where the thread has no cache.
     before: Header,
     after: Header,
@@ -71,7 +71,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn refill(&self, size: usize, class: SizeClass) -> (*mut u8, bool) {
         let miss = self.grow_stack(class, MissKind::Underflow);
-        let capacity = miss.after.room(class);
+        let capacity = miss.after.capacity(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
         let is_flow = miss.is_flow(class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
@@ -81,9 +81,9 @@ impl<O: Os> Engine<O> {
         if !sampled.is_null() {
             return (sampled, false);
         }
-        if miss.after.held(class) > 0 {
+        if miss.after.len(class) > 0 {
             // The stack was closed, or is that of another CPU now.
-            let block = self.front(|front| front.pop(class));
+            let block = self.front().pop(class);
             if !block.is_null() {
                 return (block, false);
             }
@@ -91,9 +91,11 @@ impl<O: Os> Engine<O> {
         let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
         let (block, has_grown) = with_batch(needed, refill);
         if let Some(slab) = miss.slab
+            && !miss.is_own
             && !block.is_null()
         {
-            self.front(|front| front.mark_local(slab, block));
+            // SAFETY: all slabs that are no thread's own have marks.
+            unsafe { slab.mark_local(block) }
         }
         (block, has_grown)
     }
@@ -119,7 +121,7 @@ impl<O: Os> Engine<O> {
                     if waited && block.is_null() && self.setup().mode == Mode::PerCpu {
                         // Another thread of this CPU may have waited for the lock too, and filled
                         // the cache, which takes no other lock.
-                        block = self.front(|front| front.pop(class));
+                        block = self.front().pop(class);
                         if !block.is_null() {
                             return (block, false);
                         }
@@ -182,7 +184,7 @@ impl<O: Os> Engine<O> {
     /// Pushes blocks to the thread's cache, and returns those that do not fit to their spans. True
     /// if all fit.
     fn put_or_release(&self, class: SizeClass, blocks: &[*mut u8]) -> bool {
-        let pushed = self.front(|front| front.push_batch(class, blocks));
+        let pushed = self.front().push_batch(class, blocks);
         let all = pushed == blocks.len();
         if !all {
             self.release(class, &blocks[pushed..]);
@@ -193,23 +195,22 @@ impl<O: Os> Engine<O> {
     /// After a miss: sets the class's stack up, or raises its capacity if the bounds allow.
     #[inline(never)]
     fn grow_stack(&self, class: SizeClass, kind: MissKind) -> Miss {
-        let observe = || self.front(|front| (front.observe(class), front.is_own()));
+        let front = self.front();
         let mut miss = Miss::default();
-        let (mut observed, is_own) = observe();
+        let (mut observed, is_own) = (front.observe(class), front.is_own());
         if let Some(Observed { slab, header }) = observed
             && header.is_closed()
         {
             // The drainer may be descheduled: reopen the stack instead of waiting for it.
             reopen(slab, class);
-            observed = observe().0;
+            observed = front.observe(class);
         }
         if let Some(Observed { slab, header }) = observed {
-            // SAFETY: a front end's slabs live as long as the engine.
-            let history = unsafe { cache::history_of(slab) };
+            let history = slab.history();
             (miss.slab, miss.streak, miss.is_own) = (Some(slab), history.note(class, kind), is_own);
             if !is_own {
-                let capacity = header.room(class);
-                let added = header.grown(class).room(class).saturating_sub(capacity);
+                let capacity = header.capacity(class);
+                let added = header.grown(class).capacity(class).saturating_sub(capacity);
                 let added_bytes = added * class.size();
                 let large_in_streak =
                     miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
@@ -227,7 +228,7 @@ impl<O: Os> Engine<O> {
             }
         }
         let header = observed.map_or(Header::default(), |observed| observed.header);
-        let grown = self.front(|front| front.grow(class, header));
+        let grown = front.grow(class, header);
         (miss.before, miss.after) = grown.unwrap_or_default();
         miss
     }
@@ -237,9 +238,8 @@ impl<O: Os> Engine<O> {
     ///
     /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
     /// stack grows only now and then, within half of the cache's bound.
-    fn may_grow(&self, slab: *mut Slab, added_bytes: usize, large_in_streak: bool) -> bool {
-        // SAFETY: a front end's slabs live as long as the engine.
-        let history = unsafe { cache::history_of(slab) };
+    fn may_grow(&self, slab: Slab, added_bytes: usize, large_in_streak: bool) -> bool {
+        let history = slab.history();
         let refused = history.refused.load(Ordering::Relaxed);
         let due = match large_in_streak {
             true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
@@ -251,9 +251,8 @@ impl<O: Os> Engine<O> {
             let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
                 .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
                 >> large_in_streak as u32;
-            // SAFETY: the slab lives as long as the engine, and in these modes all stacks are in
-            // their full places.
-            if unsafe { cache::extra_capacity(slab) } + added_bytes <= max_bytes {
+            // In these modes all stacks are in their full places.
+            if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;
             }
         }
@@ -270,13 +269,13 @@ impl<O: Os> Engine<O> {
     pub(crate) fn overflow(&self, class: SizeClass) -> usize {
         let miss = self.grow_stack(class, MissKind::Overflow);
         let Miss { before, after, .. } = miss;
-        if after.room(class) <= before.room(class) {
+        if after.capacity(class) <= before.capacity(class) {
             // The stack may hold more than its capacity, where that has shrunk.
-            let stays = if miss.is_in_streak() { 0 } else { after.room(class).div_ceil(2) };
-            let goes = after.held(class).saturating_sub(stays);
+            let stays = if miss.is_in_streak() { 0 } else { after.capacity(class).div_ceil(2) };
+            let goes = after.len(class).saturating_sub(stays);
             self.flush(class, goes, miss.is_flow(class, goes));
         }
-        if before.is_new() { after.room(class).saturating_sub(1) } else { 0 }
+        if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
 
     /// Flushes up to `max` blocks of a class from the thread's cache. `is_flow`: they may go to a
@@ -292,7 +291,7 @@ impl<O: Os> Engine<O> {
         let mut left = max;
         while left > 0 {
             let step = left.min(batch.len());
-            let popped = self.front(|front| front.pop_batch(class, &mut batch[..step]));
+            let popped = self.front().pop_batch(class, &mut batch[..step]);
             self.flush_batch(class, is_flow, &batch[..popped]);
             if popped < step {
                 break;

@@ -22,7 +22,7 @@ use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
 use crate::engine::tuning::{RECLAIM_PURGE_BYTES_MAX, RECLAIM_WORTH_SHARE};
-use crate::frontend::slab as cache;
+use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -115,17 +115,15 @@ impl<O: Os> Engine<O> {
         worth_bytes: usize,
     ) -> Option<[bool; CLASSES]> {
         let mut cached_blocks = [0; CLASSES];
-        let mut count = |slab: *mut cache::Slab| {
+        let mut count = |slab: Slab| {
             for class in SizeClass::all().filter(|class| classes[class.index()].free_bytes > 0) {
-                // SAFETY: all callers pass slabs of this engine, which live as long as it does.
-                cached_blocks[class.index()] += unsafe { cache::cached_blocks(slab, class) };
+                cached_blocks[class.index()] += slab.cached_blocks(class);
             }
         };
         // Only slabs in which a stack was ever set up: most CPUs may have none, and a look at each
         // of their stacks takes long.
-        // SAFETY: a slab of this engine lives as long as it does.
-        let used = |slab| unsafe { cache::history_of(slab) }.used.load(Ordering::Relaxed);
-        self.slabs().filter(|&slab| used(slab)).for_each(&mut count);
+        let used = self.slabs().filter(|slab| slab.history().used.load(Ordering::Relaxed));
+        used.for_each(&mut count);
         self.thread_slabs.for_each(count);
         let (mut chosen, mut bytes) = ([false; CLASSES], 0);
         for (index, class) in classes.iter().enumerate() {

@@ -223,7 +223,7 @@ impl<O: Os> Engine<O> {
 
     /// Calls `work` with each block in a cache, and the class of its stack.
     fn each_cached<R>(&self, mut work: impl FnMut(*mut u8, SizeClass) -> R) {
-        let mut in_slab = |slab: *mut Slab| {
+        let mut in_slab = |slab: Slab| {
             for class in SizeClass::all() {
                 // SAFETY: a slab of this engine, and no other thread uses the engine.
                 let stack = unsafe { OwnedStack::new(slab, class) };

@@ -7,9 +7,9 @@
 
 use core::arch::asm;
 
-use super::base::PerCpuBase;
+use super::PerCpuBase;
 use crate::frontend::slab::{
-    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_at,
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, mark_at,
 };
 use crate::platform::os::RseqArea;
 use crate::size_class::SizeClass;
@@ -105,52 +105,13 @@ pub(crate) unsafe fn pop(base: PerCpuBase, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// True if the block is certainly in the stack. A block is found if it is the newest, or if no
-/// other block has taken its mark over. `bottom` is the offset of the class's bottom slot.
-///
-/// # Safety
-/// `base` is set up.
-#[inline(always)]
-pub(crate) unsafe fn holds(
-    base: PerCpuBase,
-    class: SizeClass,
-    bottom: u32,
-    block: *mut u8,
-) -> bool {
-    let found: u32;
-    // SAFETY: as for `pop`; the sequence stores nothing, and a mark up to the top names a slot.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "mov {found:w}, wzr";
-            "ldr {top:w}, [{slab}, {header_at}]",
-            "ldr {slot:w}, [{slab}, {mark_at}]",
-            "cmp {slot:w}, {top:w}",
-            "csel {slot:w}, {top:w}, {slot:w}, hi",
-            "cmp {slot:w}, {bottom:w}",
-            "b.ls 9f",
-            "ldr {slot}, [{slab}, {slot:w}, uxtw]",
-            "cmp {slot}, {block}",
-            "b.ne 9f",
-            "mov {found:w}, #1";
-            block = in(reg) block,
-            bottom = in(reg) bottom,
-            header_at = in(reg) header_at(class),
-            mark_at = in(reg) mark_at(block),
-            top = out(reg) _,
-            slot = out(reg) _,
-            found = out(reg) found,
-        );
-    }
-    found == 1
-}
-
 /// Puts a block on top. Returns false, and does nothing, if
 ///
 /// - this thread has no cache.
 /// - the stack is full.
 /// - the block's mark is zero, so the block was certainly never in this cache.
 /// - the block seems to be in the stack already. A stale mark of a block of another class may make
-///   it seem so: [`holds`] is exact.
+///   it seem so: `slab::holds` is exact.
 ///
 /// # Safety
 /// `base` is set up, or [`PerCpuBase::UNSET`]. The block is free, of this class, and in no other
@@ -318,21 +279,4 @@ pub(crate) unsafe fn replace_header(
         );
     }
     (has_cache == 1).then(|| Header::from_bits(found))
-}
-
-/// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none.
-///
-/// # Safety
-/// `base` is set up.
-pub(crate) unsafe fn slab(base: PerCpuBase) -> *mut Slab {
-    let found: *mut Slab;
-    // SAFETY: as for `pop`; the sequence stores nothing.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "mov {found}, xzr";
-            "mov {found}, {slab}";
-            found = out(reg) found,
-        );
-    }
-    found
 }

@@ -3,29 +3,69 @@
 //!
 //! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
 //! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.
-//!
-//! [`Slab`]: crate::frontend::slab::Slab
-
-pub(crate) mod base;
 
 #[cfg_attr(any(miri, loom), path = "none.rs")]
 #[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
-#[cfg_attr(
-    all(target_arch = "aarch64", target_endian = "little", not(any(miri, loom))),
-    path = "aarch64.rs"
-)]
-#[cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
-    path = "none.rs"
-)]
+#[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "none.rs")]
 mod arch;
-pub(crate) use arch::{holds, pop, pop_batch, push, push_batch, replace_header, slab};
 
-pub(crate) use base::PerCpuBase;
-
-#[cfg(all(
-    test,
-    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
-    not(any(miri, loom))
-))]
+#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 mod tests;
+
+pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
+
+use core::ptr;
+
+use crate::frontend::slab::{Slab, SlabMemory};
+use crate::platform::os::{RseqArea, thread_pointer};
+
+/// The offsets and addresses by which a thread finds the cache of its virtual CPU.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "not all of it is read where there are no sequences")]
+pub(crate) struct PerCpuBase {
+    /// Offset of the rseq area from the thread pointer, in bytes. 0 where no per-CPU cache may be
+    /// used: before set-up, in other modes, and while the engine counts operations.
+    pub area: isize,
+    /// Offset of the virtual CPU's number from the thread pointer, in bytes.
+    pub id_at: isize,
+    /// The address of the first slab, with the number of slabs in its low 16 bits. A thread whose
+    /// virtual CPU has no slab is served without a cache.
+    pub slabs_and_count: usize,
+}
+
+impl PerCpuBase {
+    /// No thread has a cache.
+    pub const UNSET: Self = Self { area: 0, id_at: 0, slabs_and_count: 0 };
+
+    /// For threads with this rseq area, and `count` slabs.
+    ///
+    /// Linux numbers at most 8,192 CPUs (NR_CPUS of x86-64), so comparing the low 16 bits of a
+    /// number is enough. Those of -1 and -2, for threads that are not registered, are not below any
+    /// count.
+    pub fn new(area: RseqArea, slabs: *mut SlabMemory, count: usize) -> Self {
+        let count = count.min(0xffff);
+        let slabs_and_count = slabs.expose_provenance() | count;
+        Self { area: area.offset, id_at: area.id_at, slabs_and_count }
+    }
+
+    /// The slab of the virtual CPU that this thread ran on a moment ago. `None` if that has none,
+    /// or if the thread is not registered.
+    ///
+    /// # Safety
+    /// The base is set up.
+    #[inline]
+    pub unsafe fn slab(self) -> Option<Slab> {
+        let thread = ptr::with_exposed_provenance::<u32>(thread_pointer());
+        let field = |at| thread.wrapping_byte_offset(at);
+        // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
+        let [cpu_id, id] = unsafe {
+            [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
+        };
+        let count = self.slabs_and_count & 0xffff;
+        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
+        let has_slab = cpu_id as i32 >= 0 && (id as usize) < count;
+        // SAFETY: there are `count` slabs, and they live as long as the engine.
+        has_slab.then(|| unsafe { Slab::new(first.add(id as usize)) })
+    }
+}

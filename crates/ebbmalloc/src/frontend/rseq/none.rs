@@ -1,16 +1,12 @@
 //! Stubs for platforms without restartable sequences. None is ever called: `Linux::rseq` rules
 //! percpu mode out there, and says why.
 
-use super::base::PerCpuBase;
-use crate::frontend::slab::{Header, Slab};
+use super::PerCpuBase;
+use crate::frontend::slab::Header;
 use crate::size_class::SizeClass;
 
 pub(crate) unsafe fn pop(_: PerCpuBase, _: SizeClass) -> *mut u8 {
     core::ptr::null_mut()
-}
-
-pub(crate) unsafe fn holds(_: PerCpuBase, _: SizeClass, _: u32, _: *mut u8) -> bool {
-    false
 }
 
 pub(crate) unsafe fn push(_: PerCpuBase, _: SizeClass, _: *mut u8) -> bool {
@@ -32,8 +28,4 @@ pub(crate) unsafe fn replace_header(
     _: Header,
 ) -> Option<Header> {
     None
-}
-
-pub(crate) unsafe fn slab(_: PerCpuBase) -> *mut Slab {
-    core::ptr::null_mut()
 }

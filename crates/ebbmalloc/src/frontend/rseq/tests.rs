@@ -8,14 +8,14 @@ use core::ptr;
 use std::vec::Vec;
 
 use super::*;
-use crate::frontend::slab::{self as cache, Header, OwnedStack, Slab, bottom_of, mark_of};
+use crate::frontend::slab::{Header, OwnedStack, Slab, SlabMemory, bottom_of, mark_of};
 use crate::frontend::tuning::MARKS;
 use crate::platform::os::{RseqArea, own_area};
 use crate::size_class::SizeClass;
 
 /// Slabs, and this thread's own rseq area, which no kernel writes.
 struct Emulated {
-    slabs: *mut Slab,
+    slabs: *mut SlabMemory,
     base: PerCpuBase,
     area: *mut u32,
 }
@@ -24,10 +24,10 @@ const SLABS: usize = 256;
 
 impl Emulated {
     fn new(count: usize) -> Self {
-        let slabs = std::alloc::Layout::array::<Slab>(SLABS).unwrap();
-        let layout = slabs.align_to(size_of::<Slab>()).unwrap();
+        let slabs = std::alloc::Layout::array::<SlabMemory>(SLABS).unwrap();
+        let layout = slabs.align_to(size_of::<SlabMemory>()).unwrap();
         // SAFETY: the size is not 0. Never freed: the process ends soon.
-        let slabs: *mut Slab = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
+        let slabs: *mut SlabMemory = unsafe { std::alloc::alloc_zeroed(layout) }.cast();
         let (offset, area) = own_area();
         let area_of_all =
             RseqArea { offset, id_at: offset + RseqArea::MM_CID, id: "by hand", ours: true };
@@ -37,7 +37,8 @@ impl Emulated {
     /// Fills the area as for a registered thread on this virtual CPU. Returns the slab.
     fn on(&self, id: u32) -> OwnedStackOf {
         self.fill(0, id);
-        OwnedStackOf(self.slabs.wrapping_add(id as usize))
+        // SAFETY: no slab of a number beyond the last is used.
+        OwnedStackOf(unsafe { Slab::new(self.slabs.wrapping_add(id as usize)) })
     }
 
     /// Fills the area as the kernel does for a thread that has unregistered.
@@ -55,17 +56,17 @@ impl Emulated {
 }
 
 /// A slab of this thread's, for the plain code.
-struct OwnedStackOf(*mut Slab);
+struct OwnedStackOf(Slab);
 
 impl OwnedStackOf {
     fn class(&self, class: SizeClass) -> OwnedStack {
-        // SAFETY: the slabs are this thread's alone.
-        unsafe { OwnedStack::new(self.0, class) }
+        // SAFETY: the slabs are this thread's alone, and have marks.
+        unsafe { OwnedStack::marked(self.0, class) }
     }
 
     fn mark_local(&self, block: *mut u8) {
         // SAFETY: the slabs are this thread's alone, and have marks.
-        unsafe { cache::mark_local(self.0, block) }
+        unsafe { self.0.mark_local(block) }
     }
 }
 
@@ -92,7 +93,7 @@ fn every_sequence_does_what_the_plain_code_does() {
             let mut cached: Vec<*mut u8> = Vec::new();
             // SAFETY: `base` is set up; blocks are only numbers, which caches do not access.
             unsafe {
-                assert_eq!(super::slab(base), slab.0);
+                assert!(base.slab() == Some(slab.0));
                 assert!(pop(base, class).is_null() && !push(base, class, block(1)));
                 assert_eq!(push_batch(base, class, &[block(1)]), 0);
                 let unset = Header::default();
@@ -104,10 +105,10 @@ fn every_sequence_does_what_the_plain_code_does() {
             }
             for _ in 0..5000 {
                 let header = slab.class(class).header();
-                let capacity = header.room(class);
-                assert_eq!(header.held(class), cached.len());
+                let capacity = header.capacity(class);
+                assert_eq!(header.len(class), cached.len());
                 // SAFETY: `base` is set up; blocks are only numbers.
-                let holds = |block| unsafe { holds(base, class, bottom_of(class), block) };
+                let holds = |block| unsafe { slab.0.holds(class, block) };
                 assert!(cached.last().is_none_or(|&newest| holds(newest)) && !holds(block(made)));
                 if let Some(&some) = cached.get(next(cached.len() + 1)) {
                     let known = marked[mark_of(some)] == some;
@@ -194,22 +195,20 @@ fn a_slot_of_another_class_is_no_double_free() {
     slab.mark_local(block(8));
     // SAFETY: `base` is set up; blocks are only numbers.
     unsafe {
-        let holds = |class| holds(base, class, bottom_of(class), block(5));
+        let holds = |class| slab.0.holds(class, block(5));
         assert!(push(base, before, block(5)) && holds(before));
         assert_eq!(pop(base, before), block(5));
         assert!(!push(base, now, block(5)) && !holds(now) && !holds(before));
         let mut plain = slab.class(now);
-        assert!(!plain.push_marked(block(5)) && !plain.holds(block(5)));
+        assert!(!plain.push(block(5)) && !plain.holds(block(5)));
         assert_eq!(push_batch(base, now, &[block(5)]), 1);
         assert!(holds(now) && !push(base, now, block(5)));
         assert_eq!(pop(base, now), block(5));
         assert!(push(base, now, block(5)) && holds(now));
-        assert!(plain.holds(block(5)) && !plain.push_marked(block(5)));
+        assert!(plain.holds(block(5)) && !plain.push(block(5)));
         // The plain code and the sequences use the same marks.
-        assert_eq!((plain.pop(), plain.push_batch_marked(&[block(6), block(7)])), (block(5), 2));
-        assert!(
-            !push(base, now, block(6)) && plain.push_marked(block(8)) && !push(base, now, block(8))
-        );
+        assert_eq!((plain.pop(), plain.push_batch(&[block(6), block(7)])), (block(5), 2));
+        assert!(!push(base, now, block(6)) && plain.push(block(8)) && !push(base, now, block(8)));
     }
     emulated.unregistered();
 }
@@ -223,7 +222,7 @@ fn a_block_from_elsewhere_is_refused() {
     slab.class(class).set_header(Header::default().grown(class));
     // SAFETY: `base` is set up; blocks are only numbers.
     let push = |block| unsafe { push(emulated.base, class, block) };
-    assert!(!push(block(1)) && !slab.class(class).push_marked(block(1)), "it is not known");
+    assert!(!push(block(1)) && !slab.class(class).push(block(1)), "it is not known");
     slab.mark_local(block(1));
     assert!(push(block(1)) && !push(block(1)), "once");
     assert!(!push(block(2)));
@@ -248,9 +247,8 @@ fn threads_without_a_cache_are_refused() {
         // SAFETY: `base` is set up; blocks are only numbers.
         unsafe {
             let header = Header::default();
-            assert!(super::slab(base).is_null());
+            assert!(base.slab().is_none());
             assert!(pop(base, class).is_null() && !push(base, class, block(1)));
-            assert!(!holds(base, class, bottom_of(class), block(1)));
             assert_eq!(push_batch(base, class, &[block(1)]), 0);
             assert_eq!(pop_batch(base, class, bottom_of(class), &mut [block(1)]), 0);
             assert_eq!(replace_header(base, class, header, header), None);
@@ -262,7 +260,7 @@ fn threads_without_a_cache_are_refused() {
     }
     let slab = emulated.on(0);
     // SAFETY: `base` is set up; blocks are only numbers.
-    assert_eq!(unsafe { super::slab(base) }, slab.0);
+    assert!(unsafe { base.slab() } == Some(slab.0));
     emulated.unregistered();
     refused();
 }
@@ -299,7 +297,7 @@ fn a_push_that_saw_a_stack_before_it_was_closed_refuses() {
         for before in [new, empty, full] {
             let closed = before.closed(class);
             assert!(closed.is_closed() && !before.is_closed());
-            assert_eq!((closed.held(class), closed.room(class)), (before.held(class), 0));
+            assert_eq!((closed.len(class), closed.capacity(class)), (before.len(class), 0));
             assert_eq!(closed.grown(class), closed);
             let seen = Header { limit: closed.limit, ..before };
             slab.class(class).set_header(seen);

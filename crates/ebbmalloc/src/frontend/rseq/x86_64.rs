@@ -11,9 +11,9 @@
 
 use core::arch::asm;
 
-use super::base::PerCpuBase;
+use super::PerCpuBase;
 use crate::frontend::slab::{
-    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, Slab, mark_of,
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, mark_of,
 };
 use crate::platform::os::RseqArea;
 use crate::size_class::SizeClass;
@@ -112,53 +112,13 @@ pub(crate) unsafe fn pop(base: PerCpuBase, class: SizeClass) -> *mut u8 {
     block
 }
 
-/// True if the block is certainly in the stack. A block is found if it is the newest, or if no
-/// other block has taken its mark over. `bottom` is the offset of the class's bottom slot.
-///
-/// # Safety
-/// `base` is set up.
-#[inline(always)]
-pub(crate) unsafe fn holds(
-    base: PerCpuBase,
-    class: SizeClass,
-    bottom: u32,
-    block: *mut u8,
-) -> bool {
-    let found: u32;
-    // SAFETY: as for `pop`; the sequence stores nothing, and a mark up to the top names a slot.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "xor {found:e}, {found:e}";
-            "mov {top:e}, dword ptr [rcx + {class}*8 + {headers}]",
-            "mov {slot:e}, dword ptr [rcx + {mark}*4 + {marks}]",
-            "cmp {slot:e}, {top:e}",
-            "cmova {slot:e}, {top:e}",
-            "cmp {slot:e}, {bottom:e}",
-            "jbe 9f",
-            "cmp qword ptr [rcx + {slot}], {block}",
-            "jne 9f",
-            "mov {found:e}, 1";
-            block = in(reg) block,
-            bottom = in(reg) bottom,
-            class = in(reg) class.index(),
-            headers = const HEADERS_AT,
-            mark = in(reg) mark_of(block),
-            marks = const MARKS_AT,
-            top = out(reg) _,
-            slot = out(reg) _,
-            found = out(reg) found,
-        );
-    }
-    found == 1
-}
-
 /// Puts a block on top. Returns false, and does nothing, if
 ///
 /// - this thread has no cache.
 /// - the stack is full.
 /// - the block's mark is zero, so the block was certainly never in this cache.
 /// - the block seems to be in the stack already. A stale mark of a block of another class may make
-///   it seem so: [`holds`] is exact.
+///   it seem so: `slab::holds` is exact.
 ///
 /// # Safety
 /// `base` is set up, or [`PerCpuBase::UNSET`]. The block is free, of this class, and in no other
@@ -328,21 +288,4 @@ pub(crate) unsafe fn replace_header(
         );
     }
     (has_cache == 1).then(|| Header::from_bits(found))
-}
-
-/// The slab of the virtual CPU that this thread ran on a moment ago; null if that has none.
-///
-/// # Safety
-/// `base` is set up.
-pub(crate) unsafe fn slab(base: PerCpuBase) -> *mut Slab {
-    let found: *mut Slab;
-    // SAFETY: as for `pop`; the sequence stores nothing.
-    unsafe {
-        sequence!(base, give up by "9f";
-            "xor {found:e}, {found:e}";
-            "mov {found}, rcx";
-            found = out(reg) found,
-        );
-    }
-    found
 }

@@ -1,4 +1,5 @@
-//! The cache of one virtual CPU or thread: a stack of free blocks for each size class.
+//! A cache, of a virtual CPU, a thread, a shared slot, or a transfer cache: a stack of free blocks
+//! for each size class.
 //!
 //! A cache is a [`Slab`] of fixed layout, so that both the restartable sequences (`frontend/rseq/`)
 //! and the plain code below can work on it. All zero bytes are a valid cache: its stacks look empty
@@ -10,17 +11,18 @@
 //! in the full extent from the start; a thread's stack begins in the smallest and moves as it
 //! grows.
 
-// Lowest first: each uses only modules above it in this list.
-pub(crate) mod layout;
-mod stack_header;
+mod layout;
 
+use core::mem::offset_of;
+use core::ptr::NonNull;
 // Not `sync`'s, which loom may replace: slabs lie in raw memory.
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
-use layout::{DIGESTS_AT, SlabStart};
-pub(crate) use layout::{HEADERS_AT, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT};
-use stack_header::{CLOSED, EXTENT_BLOCKS, Extent, FULL, first_capacity};
-pub(crate) use stack_header::{Header, bottom_of, fair_share, used_bytes};
+use layout::{CLOSED, DIGESTS_AT, EXTENT_BLOCKS, Extent, FULL, SlabStart};
+pub(crate) use layout::{
+    HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, bottom_of, fair_share,
+    used_bytes,
+};
 
 use crate::frontend::miss_history::History;
 use crate::platform::sync::{AtomicU64, Lock, Ordering};
@@ -38,157 +40,174 @@ pub(crate) fn mark_at(block: *mut u8) -> usize {
     MARKS_AT + mark_of(block) * size_of::<u32>()
 }
 
-/// The cache of one virtual CPU or thread.
+/// The memory of a cache.
 #[repr(C, align(4096))]
-pub struct Slab {
+pub struct SlabMemory {
     start: SlabStart,
     slots: [u8; (1 << SLAB_SHIFT) - size_of::<SlabStart>()],
 }
 
-/// The header of the class's stack. Only the owner, a drainer, and a thread that reopens a closed
-/// stack write it. Statistics read it at any time.
-///
-/// # Safety
-/// `slab` is a slab that lives as long as the reference.
-pub(crate) unsafe fn header_of<'a>(slab: *mut Slab, class: SizeClass) -> &'a AtomicU64 {
-    // SAFETY: the header is an aligned word in the slab, which lives long enough by the caller's
-    // guarantee.
-    unsafe { &*slab.byte_add(HEADERS_AT).cast::<AtomicU64>().add(class.index()) }
-}
+/// A cache, which lives as long as the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slab(NonNull<SlabMemory>);
 
-/// The header of the class's stack at this moment.
-///
-/// # Safety
-/// `slab` is a slab that lives on.
-pub(crate) unsafe fn header(slab: *mut Slab, class: SizeClass) -> Header {
-    // SAFETY: the caller's slab.
-    Header::from_bits(unsafe { header_of(slab, class) }.load(Ordering::Acquire))
-}
-
-/// The lock of a slab.
-///
-/// # Safety
-/// `slab` is a slab that lives as long as the reference.
-pub(crate) unsafe fn lock_of<'a>(slab: *mut Slab) -> &'a Lock<()> {
-    // SAFETY: the caller guarantees that the slab lives; the lock is only ever reached through
-    // shared references.
-    unsafe { &(*slab).start.lock }
-}
-
-/// Records that a block comes from a slab that has marks, though it was not in a stack there. The
-/// record may be lost if a sequence sets the mark at the same time, or if a newer block later takes
-/// the mark over.
-///
-/// # Safety
-/// `slab` is a slab that has marks. If its users lock it, the caller holds its lock.
-pub(crate) unsafe fn mark_local(slab: *mut Slab, block: *mut u8) {
-    // SAFETY: the caller guarantees that marks lie there. Besides this only sequences, or the
-    // holder of the lock, work on marks, and they store whole words.
-    let mark = unsafe { &*slab.byte_add(mark_at(block)).cast::<AtomicU32>() };
-    if mark.load(Ordering::Relaxed) == 0 {
-        // A slot that never holds a block.
-        mark.store(CLOSED, Ordering::Relaxed);
+impl Slab {
+    /// # Safety
+    /// A slab lies there, and lives as long as the value and all that its methods return.
+    #[inline(always)]
+    pub unsafe fn new(memory: *mut SlabMemory) -> Self {
+        // SAFETY: the caller guarantees that a slab lies there.
+        Self(unsafe { NonNull::new_unchecked(memory) })
     }
-}
 
-/// The miss history of a slab's stacks: hints, which any thread may read and write.
-///
-/// # Safety
-/// `slab` is a slab that lives as long as the reference.
-pub(crate) unsafe fn history_of<'a>(slab: *mut Slab) -> &'a History {
-    // SAFETY: the caller guarantees that the slab lives; the history is only ever reached through
-    // shared references.
-    unsafe { &(*slab).start.history }
-}
+    #[inline(always)]
+    pub fn address(self) -> *mut u8 {
+        self.0.as_ptr().cast()
+    }
 
-/// Initializes the lock of a slab: zero bytes are no valid lock of loom's types.
-///
-/// # Safety
-/// `slab` is a slab that no thread uses yet.
-#[cfg(loom)]
-pub(crate) unsafe fn set_up_lock(slab: *mut Slab) {
-    // SAFETY: the caller guarantees that no other thread uses the slab.
-    unsafe { (&raw mut (*slab).start.lock).write(Lock::new(())) }
-}
+    /// The header of the class's stack, as bits. Only the owner, a drainer, and a thread that
+    /// reopens a closed stack write it. Statistics read it at any time.
+    #[inline(always)]
+    fn header_word<'a>(self, class: SizeClass) -> &'a AtomicU64 {
+        self.word(HEADERS_AT + class.index() * size_of::<Header>())
+    }
 
-/// Number of blocks of the class in the slab: exact if no thread works on the slab, else a recent
-/// value.
-///
-/// # Safety
-/// `slab` is a slab.
-pub(crate) unsafe fn cached_blocks(slab: *const Slab, class: SizeClass) -> usize {
-    // SAFETY: the caller guarantees that it is a slab.
-    let header = unsafe { header_of(slab.cast_mut(), class) }.load(Ordering::Relaxed);
-    Header::from_bits(header).held(class)
+    /// The word at an offset that is the position of one.
+    #[inline(always)]
+    fn word<'a, T>(self, offset: usize) -> &'a T {
+        // SAFETY: by `new`, the slab lives long enough. The callers' offsets are those of atomics,
+        // which are only ever reached through shared references.
+        unsafe { self.0.byte_add(offset).cast().as_ref() }
+    }
+
+    /// The header of the class's stack at this moment.
+    pub fn header(self, class: SizeClass) -> Header {
+        Header::from_bits(self.header_word(class).load(Ordering::Acquire))
+    }
+
+    /// Atomically replaces the header of the class's stack by `to(header)`; false if that is
+    /// `None`.
+    pub fn change(self, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
+        let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
+        self.header_word(class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+    }
+
+    pub fn lock<'a>(self) -> &'a Lock<()> {
+        self.word(offset_of!(SlabMemory, start.lock))
+    }
+
+    /// Initializes the lock: zero bytes are no valid lock of loom's types.
+    ///
+    /// # Safety
+    /// No thread uses the slab yet.
+    #[cfg(loom)]
+    pub unsafe fn set_up_lock(self) {
+        // SAFETY: the caller guarantees that no other thread uses the slab.
+        unsafe { (&raw mut (*self.0.as_ptr()).start.lock).write(Lock::new(())) }
+    }
+
+    /// The miss history of the stacks: hints, which any thread may read and write.
+    pub fn history<'a>(self) -> &'a History {
+        self.word(offset_of!(SlabMemory, start.history))
+    }
+
+    /// The digests of a slab that has marks.
+    ///
+    /// # Safety
+    /// It has marks: it is no thread's own.
+    pub unsafe fn digests<'a>(self) -> &'a Digests {
+        self.word(DIGESTS_AT)
+    }
+
+    /// The mark of a block.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    #[inline(always)]
+    unsafe fn mark<'a>(self, block: *mut u8) -> &'a AtomicU32 {
+        self.word(mark_at(block))
+    }
+
+    /// Records that a block comes from here, though it was not in a stack. The record, or another,
+    /// may be lost if a user of the slab sets the mark at the same time, or if a newer block later
+    /// takes the mark over.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    pub unsafe fn mark_local(self, block: *mut u8) {
+        // SAFETY: the caller's.
+        let mark = unsafe { self.mark(block) };
+        if mark.load(Ordering::Relaxed) == 0 {
+            // A slot that never holds a block.
+            mark.store(CLOSED, Ordering::Relaxed);
+        }
+    }
+
+    /// True if a block of the caller's is certainly in the stack, which is in its full extent: the
+    /// block was freed twice. A block is found if it is the newest, or if no other block has taken
+    /// its mark over.
+    ///
+    /// Other threads may work on the slab meanwhile. But none of them puts this block into the
+    /// stack, as it is the caller's. And a slot below a top that was loaded before has held a block
+    /// of the stack's since: so if it holds this one, that is there twice.
+    ///
+    /// # Safety
+    /// The slab has marks.
+    #[inline]
+    pub unsafe fn holds(self, class: SizeClass, block: *mut u8) -> bool {
+        let top = self.header(class).top;
+        // SAFETY: the caller's.
+        let slot = unsafe { self.mark(block) }.load(Ordering::Relaxed).min(top);
+        slot > bottom_of(class) && self.in_slot(slot) == block
+    }
+
+    /// The block in the slot that a top or a mark names.
+    fn in_slot(self, slot: u32) -> *mut u8 {
+        self.word::<AtomicPtr<u8>>(slot as usize).load(Ordering::Relaxed)
+    }
+
+    /// Number of blocks of the class: exact if no thread works on the slab, else a recent value.
+    pub fn cached_blocks(self, class: SizeClass) -> usize {
+        self.header(class).len(class)
+    }
+
+    /// True if the class's stack has changed since the last call. It is hardly ever false for a
+    /// stack that has: stacks in use often hold as many blocks as before, but seldom the same one
+    /// on top.
+    pub fn has_changed(self, class: SizeClass, digests: &Digests) -> bool {
+        let header = self.header(class);
+        // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
+        let bits = header.to_bits() ^ self.in_slot(header.top).addr() as u64;
+        let digest = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        digests[class.index()].swap(digest, Ordering::Relaxed) != digest
+    }
+
+    /// Capacity of all stacks beyond their first one, in bytes of blocks. The stacks lie in their
+    /// full extents. While threads work on the slab it is a recent value.
+    pub fn extra_capacity(self) -> usize {
+        self.capacity_bytes(true)
+    }
+
+    /// Capacity of all stacks, in bytes of blocks; else as [`Slab::extra_capacity`].
+    pub fn total_capacity(self) -> usize {
+        self.capacity_bytes(false)
+    }
+
+    #[inline(never)]
+    fn capacity_bytes(self, beyond_first: bool) -> usize {
+        let bytes = |class| {
+            let full = Extent::of(FULL, class);
+            let blocks = self.header(class).limit.saturating_sub(full.bottom) / 8;
+            let first = if beyond_first { full.step_blocks } else { 0 };
+            blocks.saturating_sub(first) as usize * class.size()
+        };
+        SizeClass::all().map(bytes).sum()
+    }
 }
 
 /// By class index, digests of the stacks of a slab as they were when a round last looked which of
 /// them are in use.
 pub(crate) type Digests = [AtomicU32; CLASSES];
-
-/// The digests of a slab that has marks; they lie in the slab.
-///
-/// # Safety
-/// `slab` is a slab that has marks, thus none of a thread's, and lives as long as the reference.
-pub(crate) unsafe fn digests_of<'a>(slab: *mut Slab) -> &'a Digests {
-    // SAFETY: the caller guarantees that the slab has digests and lives; atomics are only ever
-    // reached through shared references.
-    unsafe { &*slab.byte_add(DIGESTS_AT).cast() }
-}
-
-/// True if the class's stack has changed since the last call. It is hardly ever false for a stack
-/// that has: stacks in use often hold as many blocks as before, but seldom the same one on top.
-///
-/// # Safety
-/// `slab` is a slab. Others may work on it meanwhile, if they store blocks as whole words.
-pub(crate) unsafe fn has_changed(slab: *mut Slab, class: SizeClass, digests: &Digests) -> bool {
-    // SAFETY: the caller guarantees that it is a slab, so a top is an offset in it; atomics are
-    // only ever reached through shared references.
-    unsafe {
-        let header = header_of(slab, class).load(Ordering::Acquire);
-        let top = Header::from_bits(header).top as usize;
-        let newest = (*slab.byte_add(top).cast::<AtomicPtr<u8>>()).load(Ordering::Relaxed);
-        // The upper bits of a multiplication by 2^64 divided by the golden ratio (Knuth's hashing).
-        let bits = header ^ newest.addr() as u64;
-        let digest = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        digests[class.index()].swap(digest, Ordering::Relaxed) != digest
-    }
-}
-
-/// Capacity of all stacks of the slab beyond their first one, in bytes of blocks. The stacks lie in
-/// their full extents. While threads work on the slab it is a recent value.
-///
-/// # Safety
-/// `slab` is a slab.
-pub(crate) unsafe fn extra_capacity(slab: *mut Slab) -> usize {
-    // SAFETY: the caller guarantees that it is a slab.
-    unsafe { capacity_bytes(slab, true) }
-}
-
-/// Capacity of all stacks of the slab, in bytes of blocks; else as [`extra_capacity`].
-///
-/// # Safety
-/// `slab` is a slab.
-pub(crate) unsafe fn total_capacity(slab: *mut Slab) -> usize {
-    // SAFETY: the caller guarantees that it is a slab.
-    unsafe { capacity_bytes(slab, false) }
-}
-
-/// Capacity of all stacks; with `beyond_first`, that beyond their first one.
-///
-/// # Safety
-/// `slab` is a slab.
-#[inline(never)]
-unsafe fn capacity_bytes(slab: *mut Slab, beyond_first: bool) -> usize {
-    let bytes = |class| {
-        // SAFETY: the caller guarantees that it is a slab.
-        let header = unsafe { header_of(slab, class) }.load(Ordering::Relaxed);
-        let blocks = Header::from_bits(header).limit.saturating_sub(bottom_of(class)) as usize / 8;
-        let first = if beyond_first { first_capacity(class) } else { 0 };
-        blocks.saturating_sub(first) * class.size()
-    };
-    SizeClass::all().map(bytes).sum()
-}
 
 /// One class's stack in a slab that this thread owns for the moment: the plain counterpart of the
 /// restartable sequences.
@@ -201,8 +220,10 @@ unsafe fn capacity_bytes(slab: *mut Slab, beyond_first: bool) -> usize {
 ///   drainer's last header. Then [`OwnedStack::grow`] could not tell that the drainer is done with
 ///   the slots.
 pub(crate) struct OwnedStack {
-    slab: *mut Slab,
+    slab: Slab,
     class: SizeClass,
+    /// Whether pushes read and set marks.
+    is_marked: bool,
 }
 
 impl OwnedStack {
@@ -211,8 +232,20 @@ impl OwnedStack {
     /// them, and empty those that stay closed. That is, the caller holds the slab's lock, or the
     /// slab is the calling thread's.
     #[inline(always)]
-    pub unsafe fn new(slab: *mut Slab, class: SizeClass) -> Self {
-        Self { slab, class }
+    pub unsafe fn new(slab: Slab, class: SizeClass) -> Self {
+        Self { slab, class, is_marked: false }
+    }
+
+    /// As [`OwnedStack::new`], for a stack whose pushes read and set marks.
+    ///
+    /// # Safety
+    /// As for [`OwnedStack::new`]; and the slab has marks.
+    pub unsafe fn marked(slab: Slab, class: SizeClass) -> Self {
+        Self { slab, class, is_marked: true }
+    }
+
+    pub fn slab(&self) -> Slab {
+        self.slab
     }
 
     #[inline(always)]
@@ -222,16 +255,14 @@ impl OwnedStack {
 
     #[inline(always)]
     fn load_header(&self, order: Ordering) -> Header {
-        // SAFETY: `new` guarantees that the slab is ours, so it lives.
-        Header::from_bits(unsafe { header_of(self.slab, self.class) }.load(order))
+        Header::from_bits(self.slab.header_word(self.class).load(order))
     }
 
     /// Stores the header after all earlier stores to slots: a fork may cut off the stores of
     /// another thread at any point, and the child finds what was stored until then.
     #[inline(always)]
     pub fn set_header(&mut self, header: Header) {
-        // SAFETY: `new` guarantees that the slab is ours, so it lives.
-        unsafe { header_of(self.slab, self.class) }.store(header.to_bits(), Ordering::Release);
+        self.slab.header_word(self.class).store(header.to_bits(), Ordering::Release);
     }
 
     /// Takes the newest block; null if there is none.
@@ -246,20 +277,34 @@ impl OwnedStack {
         block
     }
 
-    /// True if the block is one of the newest four, the capacity of a stack that was just set up.
-    pub fn is_near_top(&self, block: *mut u8) -> bool {
+    /// True if the block is certainly in the stack. Without marks, this looks at the newest four
+    /// blocks, the capacity of a stack that was just set up.
+    pub fn holds(&self, block: *mut u8) -> bool {
+        if self.is_marked {
+            // SAFETY: the slab has marks.
+            return unsafe { self.slab.holds(self.class, block) };
+        }
         let top = self.header().top;
         // The slot below the oldest block is null.
         let newest = (0..EXTENT_BLOCKS[0] as u32).map(|nth| self.at_top(top - 8 * nth));
         newest.take_while(|newest| !newest.is_null()).any(|newest| newest == block)
     }
 
-    /// Puts a block on top; false if the stack is full, or if the block is on top already.
+    /// Puts a block on top; false if the stack is full, or if the block is on top already. With
+    /// marks, false also if the block's mark is zero, or if it says that the block is in the stack
+    /// already; that is certain only if [`OwnedStack::holds`] agrees.
     #[inline(always)]
     pub fn push(&mut self, block: *mut u8) -> bool {
         let header = self.header();
         if header.top >= header.limit || self.at_top(header.top) == block {
             return false;
+        }
+        if self.is_marked {
+            let slot = self.mark(block).load(Ordering::Relaxed).min(header.top);
+            if slot == 0 || self.at_top(slot) == block {
+                return false;
+            }
+            self.mark(block).store(header.top + 8, Ordering::Relaxed);
         }
         self.put(header.top as usize + 8, block);
         // Below the limit, so nothing is carried into the upper half.
@@ -267,45 +312,9 @@ impl OwnedStack {
         true
     }
 
-    /// As [`OwnedStack::push`], with marks. False also if the block's mark is zero, or if it says
-    /// that the block is in the stack already; that is certain only if [`OwnedStack::holds`]
-    /// agrees.
-    pub fn push_marked(&mut self, block: *mut u8) -> bool {
-        let top = self.header().top;
-        let slot = self.slot_of(block, top);
-        let pushed = slot != 0 && self.at_top(slot) != block && self.push(block);
-        if pushed {
-            self.mark(block, top + 8);
-        }
-        pushed
-    }
-
-    /// As [`OwnedStack::push_batch`], with marks.
-    pub fn push_batch_marked(&mut self, blocks: &[*mut u8]) -> usize {
-        let top = self.header().top;
-        let taken = self.push_batch(blocks);
-        for (&block, nth) in blocks[..taken].iter().zip(1..) {
-            self.mark(block, top + 8 * nth);
-        }
-        taken
-    }
-
-    /// True if the block is certainly in the stack, which is in its full extent. A block is found
-    /// if it is the newest, or if no other block has taken its mark over.
-    pub fn holds(&self, block: *mut u8) -> bool {
-        let slot = self.slot_of(block, self.header().top);
-        slot > bottom_of(self.class) && self.at_top(slot) == block
-    }
-
-    /// The slot that a block's mark names, or `top` if that is lower.
-    fn slot_of(&self, block: *mut u8, top: u32) -> u32 {
-        // SAFETY: it is one of the slab's marks, an aligned word.
-        unsafe { self.at(mark_at(block)).cast::<u32>().read() }.min(top)
-    }
-
-    fn mark(&mut self, block: *mut u8, slot: u32) {
-        // SAFETY: it is one of the slab's marks, an aligned word.
-        unsafe { self.at(mark_at(block)).cast::<u32>().write(slot) }
+    fn mark(&self, block: *mut u8) -> &AtomicU32 {
+        // SAFETY: all callers have seen that the slab has marks.
+        unsafe { self.slab.mark(block) }
     }
 
     /// Doubles the stack's capacity, from four blocks on, up to `max_blocks`. A stack that outgrows
@@ -318,7 +327,7 @@ impl OwnedStack {
         if old.is_closed() {
             return (old, old);
         }
-        let (cached, capacity) = (old.held(self.class), old.room(self.class));
+        let (cached, capacity) = (old.len(self.class), old.capacity(self.class));
         let needed = (capacity * 2).max(EXTENT_BLOCKS[0]).min(max_blocks) as u32;
         let from = old.extent_index(self.class);
         let fits = |&index: &usize| Extent::of(index, self.class).max_blocks >= needed;
@@ -355,7 +364,7 @@ impl OwnedStack {
     /// As [`OwnedStack::pop_batch`], for a stack that `header` describes. Updates `header`, which
     /// the caller stores.
     pub fn take(&self, header: &mut Header, blocks: &mut [*mut u8]) -> usize {
-        let taken = header.held(self.class).min(blocks.len());
+        let taken = header.len(self.class).min(blocks.len());
         for block in &mut blocks[..taken] {
             // SAFETY: the slot lies between the bottom and the top of the stack, which is ours.
             *block = unsafe { self.at(header.top as usize).cast::<*mut u8>().read() };
@@ -372,11 +381,14 @@ impl OwnedStack {
         if header.is_closed() {
             return 0;
         }
-        let free = header.room(self.class).saturating_sub(header.held(self.class));
+        let free = header.capacity(self.class).saturating_sub(header.len(self.class));
         let taken = free.min(blocks.len());
         for &block in &blocks[..taken] {
             header.top += 8;
             self.put(header.top as usize, block);
+            if self.is_marked {
+                self.mark(block).store(header.top, Ordering::Relaxed);
+            }
         }
         self.set_if_any(taken, header);
         taken
@@ -390,7 +402,7 @@ impl OwnedStack {
     }
 
     /// Stores a block in a slot between the top and the limit of the stack: as a whole word, since
-    /// [`has_changed`] may load it meanwhile.
+    /// [`Slab::has_changed`] may load it meanwhile.
     #[inline(always)]
     fn put(&mut self, slot: usize, block: *mut u8) {
         // SAFETY: the slot lies in the stack, which is ours, and is an aligned word.
@@ -408,7 +420,7 @@ impl OwnedStack {
     #[inline(always)]
     fn at(&self, offset: usize) -> *mut u8 {
         // SAFETY: the callers' offsets come from headers, marks and extents, and lie in the slab.
-        unsafe { self.slab.cast::<u8>().add(offset) }
+        unsafe { self.slab.address().add(offset) }
     }
 }
 
@@ -422,7 +434,7 @@ mod tests {
 
     #[test]
     fn what_two_cpus_write_lies_a_page_apart() {
-        assert!(used_bytes() + 4096 <= size_of::<Slab>(), "{:#x}", used_bytes());
+        assert!(used_bytes() + 4096 <= size_of::<SlabMemory>(), "{:#x}", used_bytes());
     }
 
     #[test]

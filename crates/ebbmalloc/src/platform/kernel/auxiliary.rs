@@ -6,7 +6,7 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::errno::keeping_errno;
-use super::file;
+use super::proc::read_file;
 
 /// Keys at or above this number are ignored.
 const KEYS: usize = 64;
@@ -25,14 +25,14 @@ pub(crate) fn value(key: libc::c_ulong) -> usize {
 /// Fills [`VALUES`]. Threads may do so at the same time: they store equal values.
 #[cold]
 fn read() {
-    let mut pairs = [[0_usize; 2]; KEYS];
-    if file::read_words(c"/proc/self/auxv", pairs.as_flattened_mut()) > 0 {
-        for [key, value] in pairs {
-            if let Some(slot) = VALUES.get(key) {
-                slot.store(value, Ordering::Relaxed);
-            }
+    let mut bytes = [0; KEYS * 2 * size_of::<usize>()];
+    let (words, _) = read_file(c"/proc/self/auxv", &mut bytes).as_chunks();
+    for [key, value] in words.as_chunks().0 {
+        if let Some(slot) = VALUES.get(usize::from_ne_bytes(*key)) {
+            slot.store(usize::from_ne_bytes(*value), Ordering::Relaxed);
         }
-    } else {
+    }
+    if words.is_empty() {
         // There is no /proc, or the process may not read it.
         keeping_errno(|| {
             for (key, slot) in VALUES.iter().enumerate() {

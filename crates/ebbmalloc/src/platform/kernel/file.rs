@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
 
-use super::syscall::call;
+use super::syscall::{SIGNAL_SET_BYTES, call, change_mask};
 
 /// Opens a file for reading. `None` if it cannot be opened.
 pub(crate) fn open(path: &CStr) -> Option<c_int> {
@@ -40,23 +40,11 @@ pub(crate) fn write_all(file: c_int, text: &[u8]) -> bool {
     written > 0
 }
 
-/// Bytes of the kernel's type for a set of signals.
-const SET_BYTES: usize = size_of::<u64>();
-
-/// Changes which signals this thread blocks. Returns those that it blocked before.
-fn change_mask(how: c_int, signals: u64) -> u64 {
-    let mut before = 0u64;
-    // SAFETY: the kernel reads one set and fills the other.
-    let (new, old) = (&raw const signals, &raw mut before);
-    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, how, new, old, SET_BYTES) };
-    before
-}
-
 /// Which signals are pending for this thread or for the process.
 fn pending() -> u64 {
     let mut set = 0u64;
     // SAFETY: the kernel fills the set.
-    let _ = unsafe { call!(libc::SYS_rt_sigpending, &raw mut set, SET_BYTES) };
+    let _ = unsafe { call!(libc::SYS_rt_sigpending, &raw mut set, SIGNAL_SET_BYTES) };
     set
 }
 
@@ -69,7 +57,7 @@ fn take_pending(signals: u64) -> bool {
     let info = ptr::null_mut::<libc::siginfo_t>();
     // SAFETY: the kernel reads the set and the time.
     let (set, time) = (&raw const signals, &raw const at_once);
-    unsafe { call!(libc::SYS_rt_sigtimedwait, set, info, time, SET_BYTES) }.is_ok()
+    unsafe { call!(libc::SYS_rt_sigtimedwait, set, info, time, SIGNAL_SET_BYTES) }.is_ok()
 }
 
 /// Writes as much of `text` as possible. Returns the number of bytes.
@@ -89,16 +77,6 @@ fn write(file: c_int, text: &[u8]) -> usize {
 pub(crate) fn close(file: c_int) {
     // SAFETY: the descriptor is the caller's own.
     let _ = unsafe { call!(libc::SYS_close, file) };
-}
-
-/// Reads the first words of a file into `words`. Returns their number.
-pub(crate) fn read_words(path: &CStr, words: &mut [usize]) -> usize {
-    let Some(file) = open(path) else { return 0 };
-    let bytes = size_of_val(words);
-    // SAFETY: the kernel fills at most the length of `words`, and any bytes make valid words.
-    let read = unsafe { call!(libc::SYS_read, file, words.as_mut_ptr(), bytes) };
-    close(file);
-    read.unwrap_or(0) / size_of::<usize>()
 }
 
 /// Duplicates a descriptor; the copy has a number of at least `min`, and is closed on exec.

@@ -7,13 +7,19 @@ use core::sync::atomic::AtomicU32;
 use super::clock;
 use super::syscall::call;
 
-/// Sleeps while `word` holds `expected`; may return early.
+/// Nanoseconds in a millisecond.
+const MS_NS: i64 = 1_000_000;
+
+/// Sleeps while `word` holds `expected`, for `ms` milliseconds if they are given; may return early.
 #[cold]
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, ms: Option<u32>) {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    let no_timeout = ptr::null::<libc::timespec>();
-    // SAFETY: the word outlives the call. A null timeout waits without limit.
-    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, no_timeout) };
+    let time =
+        |ms| libc::timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * MS_NS };
+    let time = ms.map(time);
+    let timeout = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word and the time outlive the call. A null timeout waits without limit.
+    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, timeout) };
 }
 
 /// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. By futex(2), which a filter
@@ -25,7 +31,7 @@ pub(crate) fn sleep_ms(ms: u32) {
     // FUTEX_WAIT_BITSET takes an absolute time, of CLOCK_MONOTONIC.
     let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut until = clock::time(libc::CLOCK_MONOTONIC);
-    let ns = until.tv_nsec + i64::from(ms) * 1_000_000;
+    let ns = until.tv_nsec + i64::from(ms) * MS_NS;
     until.tv_sec += ns / SECOND_NS;
     until.tv_nsec = ns % SECOND_NS;
     // SAFETY: the word and the time outlive the call.

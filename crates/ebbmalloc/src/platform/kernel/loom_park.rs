@@ -10,7 +10,7 @@ loom::lazy_static! {
     static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
 }
 
-pub(crate) fn futex_wait(word: &AtomicU32, expected: u32) {
+pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, _: Option<u32>) {
     let sleepers = SLEEPERS.0.lock().unwrap();
     if word.load(Ordering::Relaxed) == expected {
         drop(SLEEPERS.1.wait(sleepers));

@@ -134,6 +134,19 @@ pub(crate) unsafe fn advise(start: *mut c_void, bytes: usize, advice: c_int) -> 
     unsafe { call!(libc::SYS_madvise, start, bytes, advice) }.map(|_| ())
 }
 
+/// Bytes of the kernel's type for a set of signals.
+pub(crate) const SIGNAL_SET_BYTES: usize = size_of::<u64>();
+
+/// Changes which signals this thread blocks: rt_sigprocmask(2). Returns those that it blocked
+/// before.
+pub(crate) fn change_mask(how: c_int, signals: u64) -> u64 {
+    let mut before = 0_u64;
+    let (new, old) = (&raw const signals, &raw mut before);
+    // SAFETY: the kernel reads one set and fills the other.
+    let _ = unsafe { call!(libc::SYS_rt_sigprocmask, how, new, old, SIGNAL_SET_BYTES) };
+    before
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

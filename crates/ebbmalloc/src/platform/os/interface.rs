@@ -1,14 +1,15 @@
 //! Declares the contract with the operating system: everything that the engine asks of a platform.
 //!
-//! `linux.rs` implements it for programs; the test kit implements it by a fake that fails on
-//! demand. No function here allocates or changes `errno`, except those whose comments say so.
+//! `linux.rs` names the files that implement it for programs; the test kit implements it by a fake
+//! that fails on demand. No function here allocates or changes `errno`, except those whose comments
+//! say so.
 
 use core::ptr::NonNull;
 
-use super::hooks::Hooks;
+use super::linux::Hooks;
 use super::roots::CLibrary;
 use super::stack::Symbol;
-use super::threads::ThreadWords;
+use super::words::ThreadWords;
 
 /// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
 pub use core::sync::atomic::AtomicU32 as Bell;
@@ -245,19 +246,20 @@ pub trait OsThreads: Sync {
     /// Watches the calling thread. False if memory is too short. May allocate.
     fn watch_thread(&self) -> bool;
 
-    /// Whether [`OsThreads::pass_barrier`] and [`OsThreads::restart_sequences`] work now. None of
-    /// the three makes a system call in programs.
-    fn can_stop(&self) -> bool;
+    /// Whether [`OsThreads::stop_others`] works now. In programs, only while there are no others:
+    /// membarrier(2) would do, but a filter of system calls may kill for it, and no call that
+    /// filters allow tells whether there is one (decisions/0032).
+    fn can_stop(&self) -> bool {
+        self.is_single()
+    }
 
-    /// Makes every thread of this process pass a memory barrier. Afterwards the caller sees all
-    /// that a thread did before its barrier; a thread's later reads are no older than the caller's
-    /// earlier stores. False if that is not possible.
-    fn pass_barrier(&self) -> bool;
-
-    /// Makes the kernel restart the restartable sequences in progress on all CPUs. Afterwards no
-    /// thread of this process is inside a sequence that began before. False if that is not
-    /// possible.
-    fn restart_sequences(&self) -> bool;
+    /// Makes every other thread of this process pass a memory barrier. Afterwards the caller sees
+    /// all that a thread did before its barrier; a thread's later reads are no older than the
+    /// caller's earlier stores. With `sequences`, no thread is inside a restartable sequence any
+    /// more that began before. False if that fails. In programs there is nothing to do.
+    fn stop_others(&self, _sequences: bool) -> bool {
+        true
+    }
 
     /// Runs `work` in a new thread, which takes only the signals that its own instructions raise.
     /// Returns a handle for [`OsThreads::join_thread`], or `None` if no thread can be started. May
@@ -287,12 +289,12 @@ pub trait OsProcess: Sync {
         None
     }
 
-    /// Why this engine must not serve the `malloc` of its process. `None` if it may.
+    /// The sanitizer because of which this engine must not serve the `malloc` of its process.
     fn objection(&self) -> Option<&'static str> {
         None
     }
 
-    /// Withdraws the [objection](OsProcess::objection): another allocator serves `malloc`.
+    /// Withdraws the [objection](OsProcess::objection): the sanitizer's allocator serves `malloc`.
     fn withdraw_objection(&self) {}
 
     /// The first two numbers of the kernel's version.

@@ -1,226 +1,334 @@
-//! Finds the memory limit of this process, without allocating.
+//! Maps memory at addresses that the engine chooses: mmap(2), munmap(2), mremap(2), madvise(2).
 //!
-//! It is that of its control groups (cgroups(7), versions 1 and 2, at their usual mount points), or
-//! the memory of the machine.
+//! A process has T bytes of addresses (128 TiB on x86-64). The kernel puts the program at two
+//! thirds of T. The stack, and mappings at addresses of the kernel's choice, lie at the top. Other
+//! runtimes prefer the bottom. So the engine's region lies between a quarter and five eighths of
+//! T, and its other memory in the eighth below a quarter. Some sanitizers reserve both parts for
+//! themselves: then all of it lies right below the kernel's mappings.
+//!
+//! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13), where the kernel has it. mprotect(2) would
+//! split the mapping, and a process may have some 65,000 (vm.max_map_count). The kernel goes on to
+//! count such pages as writable memory (RLIMIT_DATA), so showing them again succeeds even at that
+//! limit.
 
-use core::ffi::CStr;
-use core::mem::MaybeUninit;
+use core::ffi::c_int;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::platform::kernel::proc::read_file;
-use crate::platform::kernel::syscall::call;
+use super::interface::{OsMemory, Refusal};
+use super::limit;
+use super::linux::{LinuxFor, Process};
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::clock;
+use crate::platform::kernel::syscall::{advise, call, map, unmap};
+use crate::platform::kernel::weak::weak;
 
-/// Implements [`super::interface::OsMemory::memory_limit`]: the lowest limit.
-pub(super) fn limit() -> Option<u64> {
-    Some(of_groups(b"").min(machine())).filter(|&limit| limit < u64::MAX)
-}
+/// Bytes of which chosen addresses are a multiple, so that page tables and huge pages fit.
+const GRANULE: usize = 2 << 20;
+/// If a commit of this many bytes or more fails with EEXIST, it is tried at an address of the
+/// kernel's choice. Only if that works does the heap give up the addresses.
+const PROBE_MIN_BYTES: usize = 64 << 20;
+/// Attempts from this one on choose addresses right below the kernel's mappings.
+const UPPER_FROM: u32 = 4;
 
-/// Bytes of memory of the machine; `u64::MAX` if unknown.
-fn machine() -> u64 {
-    let mut info = MaybeUninit::<libc::sysinfo>::zeroed();
-    // SAFETY: the kernel fills the struct, for which all-zero bytes are valid too.
-    let info = unsafe {
-        let _ = call!(libc::SYS_sysinfo, info.as_mut_ptr());
-        info.assume_init()
-    };
-    match info.totalram * info.mem_unit as u64 {
-        0 => u64::MAX,
-        bytes => bytes,
+/// The advice to make pages inaccessible.
+const GUARD_INSTALL: c_int = 102;
+const GUARD_REMOVE: c_int = 103;
+/// The most pages for one call of [`mincore`].
+const MINCORE_PAGES: usize = 256;
+
+/// Whether the kernel has [`GUARD_INSTALL`].
+static CAN_GUARD: AtomicBool = AtomicBool::new(false);
+
+impl<P: Process> OsMemory for LinuxFor<P> {
+    fn page_size(&self) -> usize {
+        page_size()
     }
-}
 
-/// The lowest limit of this process's control groups in bytes; `u64::MAX` if there is none. `root`
-/// replaces the directory `/` in tests.
-///
-/// A line of /proc/self/cgroup is `number:controllers:path`. Version 2 names no controllers.
-fn of_groups(root: &[u8]) -> u64 {
-    let mut text = [0; 4096];
-    let groups = read(&[root, b"/proc/self/cgroup"], &mut text);
-    let memory_of = |line: &[u8]| {
-        let (controllers, group) = cut(cut(line, b':')?.1, b':')?;
-        if controllers.is_empty() {
-            // The kernel kills processes beyond memory.max, and slows them down beyond memory.high.
-            Some(lowest([root, b"/sys/fs/cgroup", group], &[b"/memory.max", b"/memory.high"]))
-        } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
-            Some(lowest([root, b"/sys/fs/cgroup/memory", group], &[b"/memory.limit_in_bytes"]))
+    fn address_space(&self) -> usize {
+        space() / 4
+    }
+
+    fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>> {
+        let space = space();
+        // The most bytes of a request, and the window of starts: its first address and its bytes.
+        let (max_bytes, window, window_bytes) = if attempt >= UPPER_FROM || divides_addresses() {
+            (space / 256, space - space / 256 * 3, space / 256)
+        } else if bytes > space / 64 {
+            (space / 4 + space / 64, space / 4, space / 8)
         } else {
-            None
+            (space / 64, space / 8, space / 8 - space / 64)
+        };
+        let granule = align.max(GRANULE);
+        let start =
+            window.next_multiple_of(granule) + spread() % (window_bytes / granule) * granule;
+        (bytes <= max_bytes).then(|| NonNull::new(ptr::with_exposed_provenance_mut(start)))?
+    }
+
+    unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
+        let start = start.cast();
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: MAP_FIXED_NOREPLACE never replaces a mapping.
+        match unsafe { map(start, bytes, access, libc::MAP_FIXED_NOREPLACE) } {
+            Ok(mapped) if mapped == start => {
+                // Against huge pages: decisions/0008. Fails if the kernel has none.
+                // SAFETY: the range was just mapped for the engine. The advice changes no contents.
+                let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
+                Ok(())
+            }
+            Ok(elsewhere) => {
+                // Before Linux 4.17 the address is only a hint.
+                // SAFETY: the range was just mapped, and no code knows it.
+                unsafe { unmap(elsewhere, bytes) };
+                Err(Refusal::Addresses)
+            }
+            Err(libc::EEXIST) if bytes < PROBE_MIN_BYTES || could_map(bytes) => {
+                Err(Refusal::Addresses)
+            }
+            Err(_) => Err(Refusal::Memory),
         }
+    }
+
+    /// By mremap(2), which makes no new mapping. mmap(2) would refuse at the limit of mappings,
+    /// before it checks whether the range would merge with its neighbour.
+    unsafe fn extend(&self, start: *mut u8, bytes: usize) -> bool {
+        let page = page_size();
+        let before = start.wrapping_byte_sub(page);
+        // SAFETY: the caller guarantees that the page before is the engine's. Without
+        // MREMAP_MAYMOVE it stays.
+        let result = unsafe { call!(libc::SYS_mremap, before, page, page + bytes, 0_usize) };
+        result == Ok(before.addr())
+    }
+
+    unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller guarantees that the range is committed and unused.
+        unsafe { unmap(start.cast(), bytes) }
+    }
+
+    /// Emulators accept advice that they do not know and do nothing, so this checks the effect.
+    fn can_hide(&self, page: *mut u8) -> bool {
+        let (page, bytes) = (page.cast(), page_size());
+        // SAFETY: the page is the caller's, and unused. An inaccessible page cannot be made
+        // resident.
+        let works = unsafe {
+            advise(page, bytes, GUARD_INSTALL).is_ok()
+                && advise(page, bytes, libc::MADV_POPULATE_READ) == Err(libc::EFAULT)
+                && advise(page, bytes, GUARD_REMOVE).is_ok()
+        };
+        CAN_GUARD.store(works, Ordering::Relaxed);
+        works
+    }
+
+    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller guarantees that the range is committed and unused.
+        unsafe {
+            if CAN_GUARD.load(Ordering::Relaxed) {
+                advise(start.cast(), bytes, GUARD_INSTALL).is_ok()
+            } else {
+                self.decommit(start, bytes)
+            }
+        }
+    }
+
+    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller guarantees that the range is hidden, or decommitted without guards.
+        unsafe {
+            if CAN_GUARD.load(Ordering::Relaxed) {
+                advise(start.cast(), bytes, GUARD_REMOVE).is_ok()
+            } else {
+                self.commit(start, bytes).is_ok()
+            }
+        }
+    }
+
+    unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
+        let start = start.cast();
+        // SAFETY: the caller guarantees that the range is committed and its contents unused.
+        unsafe {
+            advise(start, bytes, libc::MADV_DONTNEED).is_ok()
+                // For memory that is locked, for example by mlockall(2). Since Linux 5.18.
+                || advise(start, bytes, libc::MADV_DONTNEED_LOCKED).is_ok()
+        }
+    }
+
+    /// The kernel does not say which pages it took, but the time does: after a huge page, there is
+    /// no second page fault.
+    ///
+    /// The advice is taken back at once. So mappings do not split, and the kernel's daemon, which
+    /// joins pages later, makes no huge page out of what was purged.
+    unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
+        /// A fault of a huge page takes this many times as long as the next access.
+        const FAULT_TO_ACCESS: u64 = 16;
+        /// A fault of a small page takes more than this many times as long as an access.
+        const SMALL_FAULT_TO_ACCESS: u64 = 8;
+        // SAFETY: the advice changes no contents.
+        unsafe { advise(start.cast(), bytes, libc::MADV_HUGEPAGE) }.ok()?;
+        // SAFETY: both lie in the range, which the caller guarantees is committed and holds zeros.
+        let [first_ns, second_ns, third_ns] =
+            [0, bytes / 2, bytes / 2].map(|at| unsafe { ns_to_touch(start.byte_add(at), 1) });
+        // SAFETY: as before.
+        let _ = unsafe { advise(start.cast(), bytes, libc::MADV_NOHUGEPAGE) };
+        let is_huge =
+            second_ns * FAULT_TO_ACCESS < first_ns && second_ns <= third_ns * SMALL_FAULT_TO_ACCESS;
+        is_huge.then_some(first_ns)
+    }
+
+    unsafe fn back_by_small_pages(&self, start: *mut u8, bytes: usize) -> u64 {
+        // SAFETY: as the caller guarantees.
+        unsafe { ns_to_touch(start, bytes / page_size()) }
+    }
+
+    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
+        const FLAGS: c_int = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: the caller guarantees that both ranges are committed and unused by others.
+        unsafe {
+            let moved = call!(libc::SYS_mremap, from, bytes, to_bytes, FLAGS, to) == Ok(to.addr());
+            if moved {
+                return true;
+            }
+            // A kernel that refuses late has unmapped the target before, so it is mapped again. One
+            // that refuses early has left it mapped: a new mapping is not needed, and would fail
+            // too if the process has too many. This advice tells the cases apart: it fails with
+            // ENOMEM only where nothing is mapped, and costs no more than the target's contents.
+            if advise(to.cast(), to_bytes, libc::MADV_DONTNEED) == Err(libc::ENOMEM) {
+                assert!(
+                    self.commit(to, to_bytes).is_ok(),
+                    "the kernel took {to_bytes} bytes at {to:p} away"
+                );
+            }
+            false
+        }
+    }
+
+    fn memory_limit(&self) -> Option<u64> {
+        limit::limit()
+    }
+
+    fn resident(&self, address: usize, pages: &mut [bool]) {
+        let page = self.page_size();
+        for (nth, pages) in pages.chunks_mut(MINCORE_PAGES).enumerate() {
+            let start = address + nth * MINCORE_PAGES * page;
+            if !mincore(start, page, pages) {
+                // Part of it is not mapped.
+                for (nth, one) in pages.chunks_mut(1).enumerate() {
+                    if !mincore(start + nth * page, page, one) {
+                        one[0] = false;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Bytes of the process's address space, a power of two. The stack lies at its end, and libraries
+/// not far below.
+fn space() -> usize {
+    let on_the_stack = 0_u8;
+    let highest = ptr::from_ref(&on_the_stack).addr().max(ptr::from_ref(&CALLS).addr());
+    highest.next_power_of_two()
+}
+
+/// Whether ThreadSanitizer or MemorySanitizer runs this program. They reserve most addresses, and
+/// end the program if one of those is taken when they set themselves up, which may be after the
+/// engine.
+fn divides_addresses() -> bool {
+    !weak!("__tsan_init").is_null() || !weak!("__msan_init").is_null()
+}
+
+/// The number of calls of [`spread`].
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+/// A different number for each call, as random as the addresses that the kernel chose for this
+/// process. So it takes no system call, and repeats where those addresses do, as under a debugger.
+fn spread() -> usize {
+    let nth = CALLS.fetch_add(1, Ordering::Relaxed);
+    let on_the_stack = 0_u8;
+    // Differs between copies of the engine in one process.
+    let copy = ptr::from_ref(&CALLS).addr();
+    let mut bits = (copy as u64).rotate_left(32) ^ ptr::from_ref(&on_the_stack).addr() as u64;
+    bits = bits.wrapping_add(nth as u64);
+    // The finalizer of MurmurHash3, by Austin Appleby: each bit of the input changes half of all
+    // bits.
+    bits = (bits ^ (bits >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    bits = (bits ^ (bits >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (bits ^ (bits >> 33)) as usize
+}
+
+/// Whether the kernel can map `bytes` bytes at an address of its choice. At a chosen address it
+/// reports EEXIST before ENOMEM.
+fn could_map(bytes: usize) -> bool {
+    // SAFETY: this maps new memory, and unmaps it before any code knows it.
+    unsafe {
+        let mapped = map(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, 0);
+        mapped.is_ok_and(|start| unmap(start, bytes))
+    }
+}
+
+/// Writes a zero to each of `pages` pages. Returns the nanoseconds that it took.
+///
+/// # Safety
+/// The pages are committed, read as zero, and no code uses them.
+unsafe fn ns_to_touch(start: *mut u8, pages: usize) -> u64 {
+    let now_ns = || {
+        let now = clock::time(libc::CLOCK_MONOTONIC);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     };
-    lines(groups).filter_map(memory_of).fold(u64::MAX, Ord::min)
-}
-
-/// The lowest limit of a group and its parents, up to the mount point. In a container, the path
-/// may be that outside it, of which only the top directory exists inside.
-fn lowest([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> u64 {
-    let mut path = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
-    let mut lowest = u64::MAX;
-    loop {
-        for limit in limits {
-            path[3] = limit;
-            let limit = number(&path);
-            lowest = if limit > 0 { lowest.min(limit) } else { lowest };
-        }
-        let Some(parent) = path[2].iter().rposition(|&byte| byte == b'/') else {
-            return lowest;
-        };
-        path[2] = &path[2][..parent];
+    let before_ns = now_ns();
+    for page in 0..pages {
+        // SAFETY: the caller guarantees that the page may be written.
+        unsafe { start.add(page * page_size()).write_volatile(0) };
     }
+    now_ns().saturating_sub(before_ns)
 }
 
-fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(|&byte| byte == b'\n')
-}
-
-/// Splits `text` at the first such byte. Not inlined, as the functions below: small code matters
-/// here, not speed.
-#[inline(never)]
-fn cut(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
-    let at = text.iter().position(|&found| found == byte)?;
-    Some((&text[..at], &text[at + 1..]))
-}
-
-/// The number in this file; 0 if the file has no number.
-#[inline(never)]
-fn number(path: &[&[u8]]) -> u64 {
-    let mut text = [0; 32];
-    let text = read(path, &mut text);
-    parse(text.strip_suffix(b"\n").unwrap_or(text))
-}
-
-/// Parses a number. 0 for other text, such as `max`.
-#[inline(never)]
-fn parse(text: &[u8]) -> u64 {
-    let mut digits = text.iter().map(|byte| byte.wrapping_sub(b'0') as u64);
-    let number = digits.try_fold(0u64, |number, digit| {
-        number.checked_mul(10)?.checked_add(digit).filter(|_| digit < 10)
-    });
-    number.unwrap_or(0)
-}
-
-/// Reads the file whose path is the concatenation of `parts`. Empty if the path is too long.
-fn read<'a>(parts: &[&[u8]], buffer: &'a mut [u8]) -> &'a [u8] {
-    let mut path = [0; 1024];
-    let mut end = 0;
-    for part in parts {
-        let Some(destination) = path.get_mut(end..end + part.len()) else {
-            return &[];
-        };
-        destination.copy_from_slice(part);
-        end += part.len();
+/// Sets which of at most [`MINCORE_PAGES`] pages of `page` bytes are resident: mincore(2). False
+/// if part of the range is not mapped.
+fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
+    // A byte for each page. The lowest bit means resident.
+    let mut flags = [0_u8; MINCORE_PAGES];
+    let bytes = pages.len() * page;
+    // SAFETY: the kernel fills a byte for each page, of which there are at most `MINCORE_PAGES`.
+    let done = unsafe { call!(libc::SYS_mincore, address, bytes, flags.as_mut_ptr()) }.is_ok();
+    if done {
+        pages.iter_mut().zip(&flags).for_each(|(page, flag)| *page = flag & 1 == 1);
     }
-    CStr::from_bytes_until_nul(&path).map_or(&[], |path| read_file(path, buffer))
+    done
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-    use std::{env, format, fs, process};
+    use std::{format, fs};
 
+    use super::super::linux::Linux;
     use super::*;
 
-    /// A root directory with some files. Dropping it removes it.
-    struct Root(PathBuf);
-
-    impl Root {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = env::temp_dir().join(format!("ebbmalloc-{}-{name}", process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            Self(root)
-        }
-
-        fn limit(&self) -> u64 {
-            of_groups(self.0.to_str().unwrap().as_bytes())
-        }
-    }
-
-    impl Drop for Root {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn limit(name: &str, files: &[(&str, &str)]) -> Option<u64> {
-        Some(Root::new(name, files).limit()).filter(|&limit| limit < u64::MAX)
-    }
-
-    const GROUP: &str = "proc/self/cgroup";
-
     #[test]
-    fn version_2_and_its_parents() {
-        let own = (GROUP, "0::/a/b/c\n");
-        let (a, b) = ("sys/fs/cgroup/a/memory.max", "sys/fs/cgroup/a/b/memory.max");
-        let c = "sys/fs/cgroup/a/b/c/memory.max";
-        assert_eq!(limit("own", &[own, (a, "max\n"), (b, "max\n"), (c, "1000\n")]), Some(1000));
-        assert_eq!(limit("nested", &[own, (a, "800\n"), (b, "max\n"), (c, "1000\n")]), Some(800));
-        assert_eq!(limit("middle", &[own, (b, "700"), (c, "max\n")]), Some(700));
-        assert_eq!(limit("max", &[own, (a, "max\n"), (b, "max\n"), (c, "max\n")]), None);
-    }
-
-    #[test]
-    fn what_slows_processes_down_limits_them_too() {
-        let own = (GROUP, "0::/a/b\n");
-        let max = |bytes| ("sys/fs/cgroup/a/b/memory.max", bytes);
-        let high = |bytes| ("sys/fs/cgroup/a/b/memory.high", bytes);
-        let outer = |bytes| ("sys/fs/cgroup/a/memory.high", bytes);
-        assert_eq!(limit("high", &[own, max("1000\n"), high("900\n")]), Some(900));
-        assert_eq!(limit("high-only", &[own, max("max\n"), high("900\n")]), Some(900));
-        assert_eq!(limit("max-first", &[own, max("1000\n"), high("1100\n")]), Some(1000));
-        assert_eq!(limit("max-only", &[own, max("1000\n"), high("max\n")]), Some(1000));
-        assert_eq!(limit("outer", &[own, max("1000\n"), high("900\n"), outer("800")]), Some(800));
-    }
-
-    #[test]
-    fn containers_see_themselves_at_the_top() {
-        let top = ("sys/fs/cgroup/memory.max", "5000\n");
-        assert_eq!(limit("namespace", &[(GROUP, "0::/\n"), top]), Some(5000));
-        assert_eq!(limit("outside", &[(GROUP, "0::/docker/0123\n"), top]), Some(5000));
-        assert_eq!(limit("above", &[(GROUP, "0::/../..\n"), top]), Some(5000));
-    }
-
-    #[test]
-    fn version_1_and_hybrids() {
-        let lines = "12:cpu,cpuacct:/x\n4:memory:/jobs/one\n1:name=systemd:/jobs\n";
-        let one = ("sys/fs/cgroup/memory/jobs/one/memory.limit_in_bytes", "9223372036854771712\n");
-        let jobs = ("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "3000\n");
-        assert_eq!(limit("v1", &[(GROUP, lines), one, jobs]), Some(3000));
-        let both = format!("{lines}0::/user\n");
-        assert_eq!(limit("hybrid", &[(GROUP, &both), one, jobs]), Some(3000));
-        let cpu = ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "10\n");
-        assert_eq!(limit("other", &[(GROUP, "12:cpu,memoryless:/x\n"), cpu]), None);
-    }
-
-    #[test]
-    fn what_is_missing_or_garbage_is_no_limit() {
-        assert_eq!(limit("nothing", &[]), None);
-        assert_eq!(limit("no-file", &[(GROUP, "0::/a\n")]), None);
-        let file = "sys/fs/cgroup/a/memory.max";
-        let long = "9".repeat(100);
-        for (n, text) in ["", "\n", "12 monkeys", "-5", "0\n", &long, "\0"].iter().enumerate() {
-            let name = format!("garbage-{n}");
-            assert_eq!(limit(&name, &[(GROUP, "0::/a\n"), (file, text)]), None, "{text:?}");
-        }
-        let deep = format!("0::{}\n:::\n\n7\n0::", "/deep".repeat(900));
-        let top = ("sys/fs/cgroup/memory.max", "77\n");
-        assert_eq!(limit("lines", &[(GROUP, &deep), top]), Some(77));
-    }
-
-    #[test]
-    fn this_machine_has_memory() {
-        let all = machine();
-        assert!(all > 1 << 20 && all < u64::MAX && super::limit() <= Some(all));
-    }
-
-    #[test]
-    fn reading_keeps_errno() {
-        // SAFETY: the address of this thread's `errno` is valid.
+    fn committed_memory_is_aligned_zero_and_purgeable() {
+        let page = Linux.page_size();
+        let start = Linux.addresses(16 * page, 1 << 21, 0).unwrap().as_ptr();
+        assert_eq!(start.addr() % (1 << 21), 0);
+        // SAFETY: the range was just chosen, and is this test's own.
         unsafe {
-            *libc::__errno_location() = 4321;
-            super::limit();
-            assert_eq!(*libc::__errno_location(), 4321);
+            Linux.commit(start, page).unwrap();
+            assert_eq!(start.read(), 0);
+            start.write(7);
+            assert!(Linux.purge(start, page));
+            assert_eq!(start.read(), 0);
         }
+        assert!(Linux.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
+    }
+
+    #[test]
+    fn committed_memory_is_not_for_huge_pages() {
+        if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
+            return;
+        }
+        let start = Linux.addresses(8 << 20, 1 << 21, 0).unwrap().as_ptr();
+        // SAFETY: the range was just chosen, and is this test's own.
+        unsafe { Linux.commit(start, 4 << 20) }.unwrap();
+        let mappings = fs::read_to_string("/proc/self/smaps").unwrap();
+        let (_, mapping) = mappings.split_once(&format!("{:x}-", start.addr())).unwrap();
+        let flags = mapping.lines().find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.contains(" nh"), "{flags}");
     }
 }

@@ -1,40 +1,37 @@
-//! Hides the operating system behind a contract (`interface`), which `linux` implements.
+//! Hides the operating system behind a contract (`interface`), which four files implement for
+//! Linux.
 
 // Lowest first: each uses only modules above it in this list.
-mod hooks;
+mod linux;
 mod thread_pointer;
 mod thread_variable;
-mod threads;
-mod sanitizer;
+mod words;
 mod symtab;
 mod recent;
 mod stack;
 mod roots;
 mod interface;
-mod mapping;
+mod limit;
 mod memory;
-mod moving;
-mod guard;
-mod random;
-mod release;
 mod own_area;
+mod release;
 mod rseq_area;
-mod fork;
+mod threads;
 mod end;
 mod faults;
-mod background;
-mod linux;
+mod reports;
+mod process;
 
 pub(crate) use crate::platform::kernel::bytes::{clear, copy};
-pub use hooks::Hooks;
 pub(crate) use interface::choose;
 pub use interface::{
     Bell, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage,
 };
-pub use linux::{Linux, LinuxFor, Process};
+pub use linux::{Hooks, Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
-pub use threads::ThreadWords;
+pub(crate) use thread_pointer::thread_pointer;
+pub use words::ThreadWords;

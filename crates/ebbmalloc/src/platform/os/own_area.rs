@@ -6,7 +6,7 @@
 
 use core::ffi::c_int;
 
-use super::threads::ThreadWords;
+use super::words::ThreadWords;
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
 use super::{thread_pointer::thread_pointer, thread_variable::thread_variable};
 use crate::platform::kernel::auxiliary;

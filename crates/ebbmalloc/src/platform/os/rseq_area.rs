@@ -4,8 +4,7 @@
 //! glibc registers them since 2.35, and has symbols for the location (its manual, "Restartable
 //! Sequences").
 
-use core::ffi::{CStr, c_char, c_int};
-use core::mem;
+use core::ffi::c_int;
 
 use super::interface::{OsProcess, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
@@ -17,12 +16,10 @@ use crate::platform::kernel::weak::weak;
 const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 
 /// Whether this build has sequences (`frontend/rseq/`).
-const SEQUENCES: bool = cfg!(all(
-    any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")),
-    not(any(miri, loom))
-));
+const SEQUENCES: bool =
+    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
 
-/// Implements [`super::interface::OsThreads::rseq`].
+/// The rseq area, or the reason why there is none to use.
 pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
     if !SEQUENCES {
         return Err("no restartable sequences for this architecture yet");
@@ -35,7 +32,7 @@ pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
             return Err(NO_AREA);
         }
         // Only a trial: a thread registers once its exit is watched.
-        register().map_err(|error| if error == libc::EINVAL { taken() } else { reason(error) })?;
+        register().map_err(|error| if error == libc::EINVAL { TAKEN } else { reason(error) })?;
         unregister();
         (own_area().0, true)
     } else {
@@ -80,38 +77,12 @@ fn name_loader() {
     }
 }
 
-/// Why the location of an area is unknown that is registered already.
-fn taken() -> &'static str {
-    let version = weak!("gnu_get_libc_version");
-    if version.is_null() {
-        return TAKEN;
-    }
-    // SAFETY: the address is that of a glibc function, which returns a C string such as "2.36"
-    // that stays.
-    let version = unsafe {
-        let version: extern "C" fn() -> *const c_char = mem::transmute(version);
-        CStr::from_ptr(version())
-    };
-    if has_rseq(version.to_bytes()) { LEFT_OUT } else { TAKEN }
-}
-
-/// Whether this version of glibc registers rseq and has symbols for it: 2.35 and later.
-fn has_rseq(version: &[u8]) -> bool {
-    let mut numbers = version.split(|byte| !byte.is_ascii_digit()).map(|digits| {
-        digits.iter().fold(0_u32, |sum, digit| {
-            sum.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
-        })
-    });
-    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= [2, 35]
-}
-
 /// Sequences need an area at the same distance from the thread pointer in all threads. These are
 /// the reasons why there is none.
 const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has \
     no room for areas of its own";
-const TAKEN: &str = "another library has registered rseq, and the C library does not say where";
-const LEFT_OUT: &str =
-    "glibc has registered rseq, but this program was linked without its symbol __rseq_offset";
+const TAKEN: &str =
+    "rseq is registered already, and no symbol __rseq_offset in this program says where";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";
 
@@ -133,20 +104,5 @@ fn reason(error: c_int) -> &'static str {
         libc::EACCES => "rseq is refused (EACCES), as by a filter of system calls (seccomp)",
         libc::EINVAL => "glibc did not register rseq, though the kernel has it",
         _ => "rseq is refused",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::has_rseq;
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        for version in ["2.35", "2.36.9000", "2.100", "3.0"] {
-            assert!(has_rseq(version.as_bytes()), "{version}");
-        }
-        for version in ["2.34", "2.9", "1.99", "", "two"] {
-            assert!(!has_rseq(version.as_bytes()), "{version}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 /// The thread pointer: a number that differs from those of all other living threads.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
-pub(super) fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     let pointer;
     // SAFETY: by the ABI, the thread pointer points to a word that contains its own address.
     unsafe {
@@ -19,7 +19,7 @@ pub(super) fn thread_pointer() -> usize {
 /// The thread pointer: a number that differs from those of all other living threads.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline]
-pub(super) fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     let pointer;
     // SAFETY: reads a register, which has no conditions.
     unsafe {
@@ -34,7 +34,7 @@ pub(super) fn thread_pointer() -> usize {
 
 /// A number that differs from those of all other living threads, from the C library.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(super) fn thread_pointer() -> usize {
+pub(crate) fn thread_pointer() -> usize {
     // SAFETY: pthread_self(3) has no conditions.
     unsafe { libc::pthread_self() as usize }
 }

@@ -1,75 +1,195 @@
-//! Keeps words of each thread for the engine, and notices the exit of threads.
-//!
-//! Uses neither `std` nor Rust's thread-local variables, whose access costs a call in a shared
-//! library.
+//! Tells threads apart, notices their exit, and starts a thread of the engine's own, hidden from
+//! the program.
 
-use core::ffi::c_void;
-use core::mem::offset_of;
+use core::ffi::{c_int, c_void};
+use core::mem::{self, MaybeUninit, offset_of};
+use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
-use core::{mem, ptr};
 
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
-use super::thread_variable::thread_variable;
+use super::interface::{Bell, OsThreads, RseqArea};
+use super::linux::{LinuxFor, Process};
+use super::thread_pointer::thread_pointer;
+use super::words::{self, HAS_WORDS, ThreadWords};
+use super::{own_area, rseq_area};
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::kernel::futex;
-use crate::platform::kernel::syscall::{advise, call};
+use crate::platform::kernel::proc::{affinity_cpus, highest_number, read_file};
+use crate::platform::kernel::syscall::{advise, call, change_mask, map};
+use crate::platform::kernel::weak::weak;
 
-/// A thread's words for the engine, all zero in a new thread.
-///
-/// Mostly the thread itself and its signal handlers use them, which needs an order of the
-/// compiler's only. Other threads ask by [`OsThreads::may_be`].
-///
-/// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
-#[derive(Default, Debug)]
-#[repr(C)]
-pub struct ThreadWords {
-    /// The state of the thread's own cache (`frontend/per_thread.rs`).
-    pub(crate) state: AtomicU32,
-    /// Whether the thread counts for the scavenger (`backend/scavenger_state.rs`). Only the thread
-    /// itself uses this word.
-    pub(crate) company: AtomicU32,
-    /// The slab of the thread's own cache; null if it has none.
-    pub(crate) own: AtomicPtr<u8>,
-    /// The kernel's number of the thread; 0 before the first [`number`].
-    pub(crate) number: AtomicU32,
-}
+/// The key whose destructor runs when a thread exits. [`NO_KEY`] before the first thread is
+/// watched: set-up cannot create it, as another library's pthread_key_create(3) may allocate.
+static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
+const NO_KEY: u32 = u32::MAX;
+/// The function that the destructor calls.
+static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-impl ThreadWords {
-    /// The words of a new thread.
-    pub const fn new() -> Self {
-        Self {
-            state: AtomicU32::new(0),
-            company: AtomicU32::new(0),
-            own: AtomicPtr::new(ptr::null_mut()),
-            number: AtomicU32::new(0),
+/// The smallest stack of the thread. The engine uses a page or two, but the program's signal
+/// handlers may run on it too.
+const STACK_MIN_BYTES: usize = 256 << 10;
+
+/// Signals that an instruction raises in its own thread, which alone can take them. SIGABRT need
+/// not be among them, as abort(3) unblocks it.
+const OWN_SIGNALS: [c_int; 6] =
+    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
+impl<P: Process> OsThreads for LinuxFor<P> {
+    fn cpus(&self) -> usize {
+        // Not by sysconf(3): glibc's reads a directory, and allocates for it.
+        let mut text = [0; 256];
+        let possible = read_file(c"/sys/devices/system/cpu/possible", &mut text);
+        highest_number(possible).map_or_else(affinity_cpus, |last| last + 1).max(1)
+    }
+
+    fn rseq(&self) -> Result<RseqArea, &'static str> {
+        rseq_area::find(self)
+    }
+
+    fn join_rseq(&self) -> bool {
+        own_area::register().is_ok()
+    }
+
+    fn leave_rseq(&self) {
+        own_area::unregister();
+    }
+
+    fn thread_key(&self) -> usize {
+        // The C library's descriptors of threads lie at least a page apart.
+        thread_pointer() >> 12
+    }
+
+    fn thread_id(&self) -> u32 {
+        words::number()
+    }
+
+    #[inline(always)]
+    fn thread_words(&self) -> &ThreadWords {
+        // SAFETY: the words live as long as the thread, and the reference does not leave it.
+        unsafe { &*words::words() }
+    }
+
+    /// The kernel compares the word, as it copes with an unmapped address: the destructor below
+    /// does not run for all threads that end. It misses those that end by the bare system call, or
+    /// first allocate in one of the last rounds of destructors.
+    fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
+        let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
+        let may_be = match futex::holds(word.cast(), state) {
+            Ok(equal) => equal,
+            // If memory is short, the kernel may only have failed to make the page resident.
+            Err(libc::EFAULT) => is_mapped(word.addr()),
+            Err(_) => true,
+        };
+        fence(Ordering::Acquire);
+        may_be
+    }
+
+    /// Makes a system call only the first time in a process and in each thread; in most programs
+    /// set-up is the first to call.
+    fn is_first(&self) -> bool {
+        /// The number of the process, which is that of its first thread; 0 before it is known.
+        static PROCESS: AtomicU32 = AtomicU32::new(0);
+        if self.is_single() {
+            return true;
+        }
+        let mut process = PROCESS.load(Ordering::Relaxed);
+        if process == 0 {
+            // SAFETY: the call touches no memory.
+            process = unsafe { call!(libc::SYS_getpid) }.map_or(0, |number| number as u32);
+            PROCESS.store(process, Ordering::Relaxed);
+        }
+        words::number() == process
+    }
+
+    /// glibc's variable is never true if there are more threads.
+    fn is_single(&self) -> bool {
+        libc_single_threaded() == Some(true)
+    }
+
+    fn had_threads(&self) -> bool {
+        libc_single_threaded() == Some(false)
+    }
+
+    /// Tells as far as set-up can. Any thread may call it at any time.
+    fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
+        if !HAS_WORDS {
+            return Err("no variables of threads for this architecture yet");
+        }
+        let Some(exit) = exit else { return Ok(()) };
+        EXIT.store(exit as *mut c_void, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Called early, so that the key is one of the first 32. glibc keeps their values in the
+    /// thread's descriptor; for later keys pthread_setspecific(3) allocates a block. If that is the
+    /// thread's first block, the engine calls pthread_setspecific(3) inside that call: then glibc
+    /// loses the engine's value, and leaks a block.
+    fn claim_thread_key(&self) {
+        if !EXIT.load(Ordering::Relaxed).is_null() {
+            keeping_errno(key);
         }
     }
 
-    /// Whether the thread is in state `state`: [`OsThreads::may_be`] for words that are certainly
-    /// mapped.
-    ///
-    /// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
-    pub fn say(&self, state: u32) -> bool {
-        self.state.load(Ordering::Acquire) == state
+    /// False also if the C library has no key left.
+    fn watch_thread(&self) -> bool {
+        watch_round(1)
     }
-}
 
-/// Implements [`super::interface::OsThreads::may_be`].
-///
-/// The kernel compares the word, as it copes with an unmapped address: the destructor below does
-/// not run for all threads that end. It misses those that end by the bare system call, or first
-/// allocate in one of the last rounds of destructors.
-pub(super) fn may_be(words: *const ThreadWords, state: u32) -> bool {
-    let word = words.wrapping_byte_add(offset_of!(ThreadWords, state));
-    let may_be = match futex::holds(word.cast(), state) {
-        Ok(equal) => equal,
-        // If memory is short, the kernel may only have failed to make the page resident.
-        Err(libc::EFAULT) => is_mapped(word.addr()),
-        Err(_) => true,
-    };
-    fence(Ordering::Acquire);
-    may_be
+    /// Makes only the system calls that any pthread_create makes: a filter of the program's may
+    /// kill for others. So the thread inherits name, CPUs and priority from the caller.
+    fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
+        mark_process();
+        keeping_errno(|| {
+            let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
+            let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+            let mut stack_bytes = 0;
+            let argument = work as *mut c_void;
+            // SAFETY: all arguments outlive their calls. The attributes are used only between a
+            // successful init and destroy; `thread` is filled if pthread_create returns 0.
+            unsafe {
+                if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
+                    return None;
+                }
+                libc::pthread_attr_getstacksize(attributes.as_ptr(), &mut stack_bytes);
+                if stack_bytes < STACK_MIN_BYTES {
+                    libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_MIN_BYTES);
+                }
+                let result = with_own_signals(|| {
+                    libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument)
+                });
+                libc::pthread_attr_destroy(attributes.as_mut_ptr());
+                (result == 0).then(|| thread.assume_init() as usize)
+            }
+        })
+    }
+
+    /// Returns at once in the child of a bare clone(2), which has no such thread.
+    fn join_thread(&self, thread: usize) {
+        let page = PAGE.load(Ordering::Relaxed);
+        // SAFETY: the page is never unmapped.
+        if !page.is_null() && unsafe { page.read_volatile() } == 0 {
+            return;
+        }
+        keeping_errno(|| {
+            without_cancellation(|| {
+                // SAFETY: `start_thread` returned the thread, and the caller joins it once.
+                unsafe { libc::pthread_join(thread as libc::pthread_t, ptr::null_mut()) };
+            });
+        });
+    }
+
+    fn sleep_ms(&self, ms: u32) {
+        futex::sleep_ms(ms);
+    }
+
+    fn doze_ms(&self, bell: &Bell, ms: u32) {
+        futex::futex_wait(bell, 0, Some(ms));
+    }
+
+    fn ring(&self, bell: &Bell) {
+        bell.store(1, Ordering::Release);
+        futex::futex_wake(bell);
+    }
 }
 
 /// Whether a page may be mapped at this address; false if it certainly is not.
@@ -85,96 +205,6 @@ fn is_mapped(address: usize) -> bool {
     // SAFETY: the contents stay. The kernel may swap the page out a little sooner.
     resized != Err(libc::EFAULT)
         && unsafe { advise(start, page, libc::MADV_COLD) } != Err(libc::ENOMEM)
-}
-
-/// The symbol of the words. It includes the version: a program may contain several versions of
-/// this crate.
-#[cfg(not(any(miri, loom)))]
-macro_rules! symbol {
-    () => {
-        concat!("__ebbmalloc_thread_", env!("CARGO_PKG_VERSION"))
-    };
-}
-
-// The words, a thread variable. The loader sets it up, all zero.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
-core::arch::global_asm!(
-    ".pushsection .tbss.ebbmalloc, \"awT\", @nobits",
-    concat!(".globl ", symbol!()),
-    concat!(".hidden ", symbol!()),
-    concat!(".type ", symbol!(), ", @object"),
-    concat!(".size ", symbol!(), ", {size}"),
-    ".balign 16",
-    concat!(symbol!(), ":"),
-    ".zero {size}",
-    ".popsection",
-    size = const size_of::<ThreadWords>(),
-);
-
-/// Whether each thread has words of its own.
-const HAS_WORDS: bool =
-    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
-
-/// The address of the calling thread's words.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
-#[inline(always)]
-pub(super) fn words() -> *const ThreadWords {
-    thread_variable!(symbol!()).cast()
-}
-
-/// The address of words that all threads share where they have none of their own. Nothing is
-/// stored in them, as [`prepare`] fails.
-#[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(super) fn words() -> *const ThreadWords {
-    static NONE: ThreadWords = ThreadWords::new();
-    &raw const NONE
-}
-
-/// The kernel's number of the calling thread; 0 if the kernel refuses to tell. Each thread makes
-/// the system call once: a filter that it installs later may kill for gettid(2).
-pub(super) fn number() -> u32 {
-    // SAFETY: the words live as long as the thread.
-    let cached = unsafe { &(*words()).number };
-    let number = cached.load(Ordering::Relaxed);
-    if number != 0 {
-        return number;
-    }
-    // SAFETY: the call touches no memory.
-    let number = unsafe { call!(libc::SYS_gettid) }.map_or(0, |number| number as u32);
-    if HAS_WORDS {
-        cached.store(number, Ordering::Relaxed);
-    }
-    number
-}
-
-/// The key whose destructor runs when a thread exits. [`NO_KEY`] before the first thread is
-/// watched: set-up cannot create it, as another library's pthread_key_create(3) may allocate.
-static KEY: AtomicU32 = AtomicU32::new(NO_KEY);
-const NO_KEY: u32 = u32::MAX;
-/// The function that the destructor calls.
-static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-
-/// Implements [`super::interface::OsThreads::watch_threads`], as far as set-up can tell. Any
-/// thread may call it at any time.
-pub(super) fn prepare(exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
-    if !HAS_WORDS {
-        return Err("no variables of threads for this architecture yet");
-    }
-    let Some(exit) = exit else { return Ok(()) };
-    EXIT.store(exit as *mut c_void, Ordering::Relaxed);
-    Ok(())
-}
-
-/// Creates the key, if threads will be watched.
-///
-/// Called early, so that the key is one of the first 32. glibc keeps their values in the thread's
-/// descriptor; for later keys pthread_setspecific(3) allocates a block. If that is the thread's
-/// first block, the engine calls pthread_setspecific(3) inside that call: then glibc loses the
-/// engine's value, and leaks a block.
-pub(super) fn claim_key() {
-    if !EXIT.load(Ordering::Relaxed).is_null() {
-        keeping_errno(key);
-    }
 }
 
 /// The key, which this creates if need be. [`NO_KEY`] if the C library has none left. Threads may
@@ -199,12 +229,6 @@ fn key() -> u32 {
     key
 }
 
-/// Watches the calling thread. False if the C library has no key left, or no memory for its value,
-/// for which it may ask the engine.
-pub(super) fn watch() -> bool {
-    watch_round(1)
-}
-
 /// Makes the destructor run in the next round, with this number.
 fn watch_round(round: usize) -> bool {
     let value = ptr::without_provenance(round);
@@ -220,35 +244,97 @@ fn watch_round(round: usize) -> bool {
 /// its cache for ever.
 ///
 /// # Safety
-/// `prepare` was called with a function before.
+/// A function to call was stored before.
 unsafe extern "C" fn leave(round: *mut c_void) {
     let is_last = round.addr() != 1 || !watch_round(2);
     let exit = EXIT.load(Ordering::Relaxed);
-    // SAFETY: `prepare` stored a function of this type before any thread was watched.
+    // SAFETY: `watch_threads` stored a function of this type before any thread was watched.
     unsafe { mem::transmute::<*mut c_void, extern "C" fn(bool)>(exit)(is_last) }
+}
+
+/// A page that the kernel clears in forked children (MADV_WIPEONFORK). Its first byte is 1 in a
+/// process that has started a thread. Null before the first thread, or if no page could be mapped.
+static PAGE: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// Notes that this process has a thread to join. Called by one thread at a time.
+fn mark_process() {
+    let mut page = PAGE.load(Ordering::Relaxed);
+    if page.is_null() {
+        let (bytes, access) = (page_size(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: this maps new memory at any free address. Before Linux 4.14 the kernel wipes
+        // nothing.
+        unsafe {
+            let Ok(new) = map(ptr::null_mut(), bytes, access, 0) else { return };
+            let _ = advise(new, bytes, libc::MADV_WIPEONFORK);
+            page = new.cast();
+        }
+        PAGE.store(page, Ordering::Relaxed);
+    }
+    // SAFETY: the page is writable, and never unmapped.
+    unsafe { page.write_volatile(1) };
+}
+
+/// Calls a function that is a cancellation point with cancellation disabled
+/// (pthread_setcancelstate(3)): malloc must not be a cancellation point.
+fn without_cancellation(call: impl FnOnce()) {
+    const DISABLE: c_int = 1;
+    unsafe extern "C" {
+        fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+    }
+    let (mut before, mut none) = (0, 0);
+    // SAFETY: both calls fill the variable that they are given.
+    unsafe {
+        pthread_setcancelstate(DISABLE, &mut before);
+        call();
+        pthread_setcancelstate(before, &mut none);
+    }
+}
+
+/// Runs `work` while the calling thread blocks all signals but [`OWN_SIGNALS`] and [`RESERVED`]. A
+/// thread that `work` starts inherits the mask.
+fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
+    let own = OWN_SIGNALS.iter().fold(0, |set, &signal| set | 1 << (signal - 1));
+    let before = change_mask(libc::SIG_SETMASK, !(own | RESERVED));
+    let result = work();
+    change_mask(libc::SIG_SETMASK, before);
+    result
+}
+
+/// Signals that the C library uses itself, for example to make all threads change their user. They
+/// are the first two or three real-time signals of the kernel. Signal n is bit n - 1.
+const RESERVED: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+
+extern "C" fn run(work: *mut c_void) -> *mut c_void {
+    // SAFETY: `start_thread` passed a function of this type.
+    unsafe { mem::transmute::<*mut c_void, extern "C" fn()>(work)() };
+    ptr::null_mut()
+}
+
+/// The C library's variable that tells of one thread, if it has it.
+fn libc_single_threaded() -> Option<bool> {
+    let single = weak!("__libc_single_threaded");
+    // SAFETY: the address is the variable's, which may change at any time.
+    (!single.is_null()).then(|| unsafe { single.read_volatile() != 0 })
 }
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
+    use super::super::linux::Linux;
     use super::*;
-    use crate::platform::kernel::syscall::{map, unmap};
+    use crate::platform::kernel::syscall::unmap;
 
     #[test]
-    fn the_number_of_a_thread_is_the_kernel_s() {
-        // SAFETY: gettid(2) has no conditions.
-        let kernel = || unsafe { libc::gettid() } as u32;
-        let other = std::thread::spawn(move || assert_eq!([number(), number()], [kernel(); 2]));
-        assert_eq!([number(), number()], [kernel(); 2]);
-        other.join().unwrap();
+    fn there_is_a_cpu() {
+        assert!(Linux.cpus() >= 1 && affinity_cpus() >= 1);
     }
 
     #[test]
     fn words_are_looked_at_even_where_they_are_gone() {
         let words = ThreadWords::new();
         words.state.store(3, Ordering::Relaxed);
-        assert_eq!([1, 3].map(|state| may_be(&words, state)), [false, true]);
+        assert_eq!([1, 3].map(|state| Linux.may_be(&words, state)), [false, true]);
         // Nothing is ever mapped there.
-        assert!(!may_be(ptr::without_provenance(16), 0));
+        assert!(!Linux.may_be(ptr::without_provenance(16), 0));
     }
 
     #[test]
@@ -257,7 +343,7 @@ mod tests {
         // SAFETY: the mapping is new, and only this test knows it.
         unsafe {
             let hidden = map(ptr::null_mut(), bytes, libc::PROT_NONE, 0).unwrap();
-            assert!(may_be(hidden.cast(), 0));
+            assert!(Linux.may_be(hidden.cast(), 0));
             unmap(hidden, bytes);
         }
     }

@@ -1,0 +1,177 @@
+//! Serves the engine as part of a process: forks, exit, environment, clock and random numbers.
+
+use core::ffi::{c_char, c_int};
+use core::mem::transmute;
+use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use super::interface::OsProcess;
+use super::linux::{Hooks, LinuxFor, Process};
+use super::thread_variable::IS_MALLOC;
+use super::{release, reports};
+use crate::platform::kernel::errno::keeping_errno;
+use crate::platform::kernel::proc::initial_environment;
+use crate::platform::kernel::syscall::call;
+use crate::platform::kernel::weak::weak;
+use crate::platform::kernel::{auxiliary, clock};
+
+/// Whether the sanitizer's allocator serves `malloc`.
+static IS_WITHDRAWN: AtomicBool = AtomicBool::new(false);
+
+impl<P: Process> OsProcess for LinuxFor<P> {
+    fn hooks(&self) -> Option<&'static Hooks> {
+        P::HOOKS
+    }
+
+    /// With another malloc than its own, each of these sanitizers fails. AddressSanitizer's
+    /// `strdup` and others return blocks that `free` does not know. ThreadSanitizer reports a data
+    /// race if a thread gets a block that another one freed. MemorySanitizer calls functions that
+    /// it has not found yet.
+    fn objection(&self) -> Option<&'static str> {
+        if !IS_MALLOC || IS_WITHDRAWN.load(Ordering::Relaxed) {
+            return None;
+        }
+        let sanitizers = [
+            ("AddressSanitizer", weak!("__asan_init")),
+            ("ThreadSanitizer", weak!("__tsan_init")),
+            ("MemorySanitizer", weak!("__msan_init")),
+        ];
+        sanitizers.into_iter().find(|(_, init)| !init.is_null()).map(|(name, _)| name)
+    }
+
+    fn withdraw_objection(&self) {
+        IS_WITHDRAWN.store(true, Ordering::Relaxed);
+    }
+
+    fn kernel(&self) -> [u32; 2] {
+        release::kernel()
+    }
+
+    fn random(&self) -> u64 {
+        let mut bits = 0u64;
+        let size = size_of::<u64>();
+        // SAFETY: the kernel fills at most `size` bytes of the number.
+        let filled =
+            unsafe { call!(libc::SYS_getrandom, &raw mut bits, size, libc::GRND_NONBLOCK) };
+        if filled == Ok(size) {
+            return bits;
+        }
+        // Early in the boot, or in a sandbox. AT_RANDOM is the address of 16 random bytes.
+        let given = ptr::with_exposed_provenance::<u64>(auxiliary::value(libc::AT_RANDOM));
+        if given.is_null() {
+            return 0;
+        }
+        // SAFETY: the kernel put 16 bytes there, which stay as long as the process lives.
+        unsafe { given.read_unaligned() ^ given.add(1).read_unaligned().rotate_left(32) }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let now = clock::time(libc::CLOCK_MONOTONIC_COARSE);
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+    }
+
+    #[inline(never)]
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        unsafe extern "C" {
+            static environ: *const *const c_char;
+        }
+        // SAFETY: `environ` is null before the C library has started; then it is a list of C
+        // strings that ends in a null pointer.
+        unsafe {
+            if environ.is_null() {
+                return initial_environment(name.as_bytes(), buffer);
+            }
+            let mut entry = environ;
+            while !(*entry).is_null() {
+                let byte_at = |nth: usize| *(*entry).cast::<u8>().add(nth);
+                // `name` has no zero byte, so a shorter entry differs at its terminator.
+                let is_equal = |(nth, &byte)| byte_at(nth) == byte;
+                let is_named = name.as_bytes().iter().enumerate().all(is_equal);
+                if is_named && byte_at(name.len()) == b'=' {
+                    let value = (name.len() + 1..).map(byte_at).take_while(|&byte| byte != 0);
+                    let copied = buffer.iter_mut().zip(value);
+                    return Some(copied.map(|(to, from)| *to = from).count());
+                }
+                entry = entry.add(1);
+            }
+        }
+        None
+    }
+
+    fn out_of_memory(&self) {
+        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
+        unsafe { *libc::__errno_location() = libc::ENOMEM }
+    }
+
+    /// Holds glibc's lock of its list of streams meanwhile, too.
+    ///
+    /// glibc takes this lock for a fork itself, but after the hooks, when the engine's locks are
+    /// taken. A second thread may hold it in `fflush(NULL)` and wait for a stream. A third may hold
+    /// that stream in `getline` and wait for memory: a deadlock. So the hooks take the lock before
+    /// the engine's locks, as glibc takes it before those of its own malloc. The lock is recursive.
+    fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
+        let glibc = !weak!("_IO_list_lock").is_null();
+        // SAFETY: the functions live as long as the program, as the library is never unloaded.
+        // Hooks before a fork run last to first, and those after it first to last. So the hooks
+        // registered last take their lock first, and free it last.
+        keeping_errno(|| unsafe {
+            pthread_atfork(Some(before), Some(parent), Some(child));
+            if glibc {
+                pthread_atfork(Some(lock_streams), Some(unlock_streams), Some(reset_streams));
+            }
+        });
+    }
+
+    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
+        keeping_errno(|| {
+            if lasting {
+                reports::keep_stderr();
+            }
+            // SAFETY: the function is never unloaded: it is part of the program, or of a library
+            // that stays.
+            unsafe { libc::atexit(call) };
+        });
+    }
+}
+
+type Hook = Option<unsafe extern "C" fn()>;
+
+unsafe extern "C" {
+    // In the libc crate for some targets only.
+    fn pthread_atfork(before: Hook, parent: Hook, child: Hook) -> c_int;
+}
+
+/// Defines a hook that calls a function of glibc without arguments or result.
+macro_rules! glibc {
+    ($hook:ident, $name:literal) => {
+        extern "C" fn $hook() {
+            let address = weak!($name);
+            // SAFETY: the address is null, which is `None`, or that of a glibc function of this
+            // type.
+            unsafe {
+                if let Some(function) = transmute::<*const u8, Hook>(address) {
+                    function();
+                }
+            }
+        }
+    };
+}
+
+glibc!(lock_streams, "_IO_list_lock");
+glibc!(unlock_streams, "_IO_list_unlock");
+// In the child, glibc resets the lock itself if it thought that the process had threads; if not,
+// the parent's state remains.
+glibc!(reset_streams, "_IO_list_resetlock");
+
+#[cfg(test)]
+mod tests {
+    use super::super::linux::Linux;
+    use super::*;
+
+    #[test]
+    fn environment_is_read_and_cut() {
+        let mut buffer = [0; 2];
+        assert_eq!(Linux.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
+        assert_eq!(Linux.environment("PATH", &mut buffer), Some(2));
+    }
+}

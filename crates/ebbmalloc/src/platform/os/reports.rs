@@ -1,0 +1,104 @@
+//! Reports to people: messages, stacks, symbols, faults and usage.
+
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+
+use super::interface::{OsReports, Usage};
+use super::linux::{LinuxFor, Process};
+use super::roots::CLibrary;
+use super::stack::Symbol;
+use super::{end, faults, roots, stack};
+use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::clock;
+use crate::platform::kernel::file::{duplicate, status, write_all};
+use crate::platform::kernel::proc::{start_us, status_pages};
+use crate::platform::kernel::syscall::call;
+
+/// A duplicate of standard error, since many programs close theirs before the statistics are
+/// printed; -1 for none.
+static COPY: AtomicI32 = AtomicI32::new(-1);
+/// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
+/// open others.
+static COPY_FILE: AtomicU64 = AtomicU64::new(0);
+
+impl<P: Process> OsReports for LinuxFor<P> {
+    fn print(&self, text: &[u8]) {
+        let copy = COPY.load(Ordering::Relaxed);
+        if !write_all(libc::STDERR_FILENO, text)
+            && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
+        {
+            write_all(copy, text);
+        }
+    }
+
+    fn calls(&self, out: &mut [usize]) -> usize {
+        stack::calls(out)
+    }
+
+    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        stack::with_symbol(address, may_read, work);
+    }
+
+    fn c_library(&self) -> CLibrary {
+        roots::c_library()
+    }
+
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        faults::watch(call);
+    }
+
+    fn abort(&self) -> ! {
+        end::abort()
+    }
+
+    fn usage(&self) -> Usage {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the kernel fills the struct, for which all-zero bytes are valid too.
+        let usage = unsafe {
+            let _ = call!(libc::SYS_getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
+            usage.assume_init()
+        };
+        let now = clock::time(libc::CLOCK_BOOTTIME);
+        let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
+        let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
+        Usage {
+            elapsed_us: now_us.saturating_sub(start_us().unwrap_or(now_us)),
+            user_us: micros(usage.ru_utime),
+            system_us: micros(usage.ru_stime),
+            minor_faults: usage.ru_minflt as u64,
+            major_faults: usage.ru_majflt as u64,
+            resident: (status_pages(1) * page_size()) as u64,
+            peak_resident: usage.ru_maxrss as u64 * 1024,
+        }
+    }
+}
+
+/// Keeps a duplicate of standard error, at a high number: some programs expect the low ones free.
+pub(super) fn keep_stderr() {
+    if let Some(copy) = duplicate(libc::STDERR_FILENO, 200)
+        && let Some(file) = file_of(copy)
+    {
+        COPY_FILE.store(file, Ordering::Relaxed);
+        COPY.store(copy, Ordering::Relaxed);
+    }
+}
+
+/// A hash of the device and inode of a descriptor's file. `None` if the descriptor is not open.
+fn file_of(descriptor: c_int) -> Option<u64> {
+    let status = status(descriptor, c"")?;
+    let device = (status.stx_dev_major as u64) << 32 | status.stx_dev_minor as u64;
+    Some(status.stx_ino.wrapping_mul(31).wrapping_add(device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::linux::Linux;
+    use super::*;
+
+    #[test]
+    fn usage_moves() {
+        let usage = Linux.usage();
+        assert!(usage.resident > 0 && usage.peak_resident > 0 && usage.elapsed_us > 0);
+    }
+}
