@@ -39,17 +39,18 @@ macro_rules! tunables {
 }
 pub(crate) use tunables;
 
-/// Writes a layer's tunables as a Markdown table.
+/// Writes a layer's tunables as a Markdown table: of each purpose and reason the first sentence.
 pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
-    out.write_str("| name | value | what and why | decision |\n|---|--:|---|---|\n")?;
+    out.write_str("name | value | what | decision\n---|--:|---|---\n")?;
     for &Tunable { name, value, unit, about, decision } in tunables {
-        write!(out, "| `{name}` | ")?;
+        write!(out, "`{name}` | ")?;
         match unit {
             "bytes" => write_bytes(value, out)?,
             "units" => write_bytes(value * crate::size_class::UNIT as u64, out)?,
             _ => write!(out, "{value} {unit}")?,
         }
-        writeln!(out, " | {} | {decision:04} |", about.trim())?;
+        let what = about.trim().split(". ").next().unwrap_or_default().trim_end_matches('.');
+        writeln!(out, " | {what} | {decision:04}")?;
     }
     Ok(())
 }

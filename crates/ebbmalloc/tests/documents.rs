@@ -20,7 +20,8 @@ fn check(file: &str, text: &str) {
 fn options() {
     let mut text = String::from(
         "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
-         understood is ignored, with a message on standard error.\n\n",
+         understood is ignored, with a message on standard error. (Generated from their \
+         declarations: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n",
     );
     Options::document(&mut text).unwrap();
     check("docs/options.md", text.trim_end().to_owned().as_str());
@@ -32,7 +33,8 @@ const STATISTICS: &str = "\
 `EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
 return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
 number of threads. A Rust program may have been built without statistics (the crate's feature\n\
-`stats`); it says so when asked.\n\n\
+`stats`); it says so when asked. (Generated from their declarations:\n\
+[how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
 | format | contents |\n\
 |---|---|\n\
 | `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident \
@@ -61,12 +63,12 @@ fn statistics() {
 #[test]
 fn tunables() {
     let mut text = String::from(
-        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in \
-         `tuning.rs` of its layer; [architecture](architecture.md) tells what they act on. This \
-         page is generated: `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it. They \
-         are no options: a program cannot set them. What a user may set is in \
-         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
-         measure: [how](../bench/README.md#judging-a-change).\n",
+        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared in `tuning.rs` of its \
+         layer, with its reason; [architecture](architecture.md#policies) tells what they act on. \
+         A program cannot set them; what a user may set is in [options](options.md). A share or \
+         divisor of 16 means one sixteenth. After a change, write this page anew by `EBB_BLESS=1 \
+         cargo test -p ebbmalloc --test documents`, and [measure]\
+         (../bench/README.md#judging-a-change).\n",
     );
     document_tuning(&mut text).unwrap();
     check("docs/tuning.md", &text);

@@ -48,8 +48,8 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
     text.push_str(" what it is |\n|---|");
     kinds.iter().for_each(|_| text.push_str("---:|"));
     text.push_str("---|\n");
-    for (subject, of) in subjects.iter().zip(letters) {
-        write!(text, "| {} |", subject.name).unwrap();
+    for (number, (subject, of)) in (1..).zip(subjects.iter().zip(letters)) {
+        write!(text, "| {number} {} |", subject.name).unwrap();
         kinds.iter().for_each(|(kind, _)| write!(text, " {} |", count(of, *kind)).unwrap());
         writeln!(text, " {} |", subject.origin).unwrap();
     }
@@ -83,19 +83,18 @@ fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[V
     text.push('\n');
 }
 
+/// Formats the outcome of each run in columns, under the numbers of the allocators.
 fn matrix(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
-    text.push_str("| program |");
-    subjects.iter().for_each(|subject| write!(text, " {} |", subject.name).unwrap());
-    text.push_str("\n|---|");
-    subjects.iter().for_each(|_| text.push_str("---|"));
-    text.push('\n');
-    for (row, case) in cases.iter().enumerate() {
-        write!(text, "| {} |", case.name).unwrap();
-        letters.iter().for_each(|of| write!(text, " `{}` |", of[row]).unwrap());
-        text.push('\n');
+    let width = cases.iter().map(|case| case.name.len()).max().unwrap_or_default();
+    let mut row = |name: &str, cells: Vec<String>| {
+        let row = format!("{name:width$} {}", cells.join(" "));
+        writeln!(text, "{}", row.trim_end()).unwrap();
+    };
+    let of_columns = SIZES.len();
+    row("```", vec![]);
+    row("", (1..=subjects.len()).map(|number| format!("{number:<of_columns$}")).collect());
+    for (nth, case) in cases.iter().enumerate() {
+        row(&case.name, letters.iter().map(|of| of[nth].clone()).collect());
     }
-    text.push('\n');
-    for case in cases {
-        writeln!(text, "- {}: {}", case.name, case.about).unwrap();
-    }
+    row("```", vec![]);
 }
