@@ -51,7 +51,8 @@ care |\n\n\
 `end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
 known without asking the kernel: they count pages that were never touched too. The first five,\n\
 plus `hole_bytes`, minus `sampled_bytes`, are all units that are in use or dirty.\n\n\
-Of the whole process:\n\n";
+Of the whole process (names end in `_bytes` or `_us`, which are microseconds, else they \
+count):\n\n";
 
 #[test]
 fn statistics() {
