@@ -39,9 +39,11 @@ macro_rules! tunables {
 }
 pub(crate) use tunables;
 
-/// Writes a layer's tunables as a Markdown table: of each purpose and reason the first sentence.
+/// Writes a layer's tunables as a Markdown table: of each purpose and reason the first sentence,
+/// and a decision in the first row of those in a row that it is behind.
 pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
     out.write_str("name | value | what | decision\n---|--:|---|---\n")?;
+    let mut last = 0;
     for &Tunable { name, value, unit, about, decision } in tunables {
         write!(out, "`{name}` | ")?;
         match unit {
@@ -50,7 +52,12 @@ pub(crate) fn document(tunables: &[Tunable], out: &mut impl Write) -> Written {
             _ => write!(out, "{value} {unit}")?,
         }
         let what = about.trim().split(". ").next().unwrap_or_default().trim_end_matches('.');
-        writeln!(out, " | {what} | {decision:04}")?;
+        write!(out, " | {what}")?;
+        if decision != last {
+            write!(out, " | {decision:04}")?;
+        }
+        last = decision;
+        out.write_str("\n")?;
     }
     Ok(())
 }
