@@ -98,3 +98,27 @@ fn matrix(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Ve
     }
     row("```", vec![]);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::misuse::case;
+    use std::path::Path;
+
+    #[test]
+    fn outcomes_stand_under_the_numbers_of_the_allocators() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let cases = case::cases(root, "double_free_flush").unwrap();
+        let subject = |name: &str| Subject {
+            name: name.to_string(),
+            library: None,
+            environment: vec![],
+            origin: String::new(),
+        };
+        let results = vec![vec![vec![None; SIZES.len()]]; 2];
+        let text = markdown(&cases, &[subject("one"), subject("two")], &results);
+        assert!(text.contains("\n| 2 two |"), "{text}");
+        let matrix = "```\n                  1      2\ndouble_free_flush ?????? ??????\n```\n";
+        assert!(text.ends_with(matrix), "{text}");
+    }
+}
