@@ -20,7 +20,8 @@ fn check(file: &str, text: &str) {
 fn options() {
     let mut text = String::from(
         "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
-         understood is ignored, with a message on standard error.\n\n",
+         understood is ignored, with a message on standard error. (Generated from their \
+         declarations: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n",
     );
     for (variable, purpose, values) in Options::TABLE {
         let purpose = purpose.trim();
@@ -41,7 +42,8 @@ const STATISTICS: &str = "\
 `EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
 return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
 number of threads. A Rust program may have been built without statistics (the crate's feature\n\
-`stats`); it says so when asked.\n\n\
+`stats`); it says so when asked. (Generated from their declarations:\n\
+[how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
 | format | contents |\n\
 |---|---|\n\
 | `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident \
@@ -58,7 +60,8 @@ care |\n\n\
 `end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
 known without asking the kernel: they count pages that were never touched too. The first five,\n\
 plus `hole_bytes`, minus `sampled_bytes`, are all units that are in use or dirty.\n\n\
-Of the whole process:\n\n";
+Of the whole process (names end in `_bytes` or `_us`, which are microseconds, else they \
+count):\n\n";
 
 #[test]
 fn statistics() {
@@ -79,15 +82,15 @@ fn bytes(bytes: u64) -> String {
 #[test]
 fn tunables() {
     let mut text = String::from(
-        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared once, in \
-         `tuning.rs` of its layer; [architecture](architecture.md) tells what they act on. This \
-         page is generated: `EBB_BLESS=1 cargo test -p ebbmalloc --test documents` writes it. They \
-         are no options: a program cannot set them. What a user may set is in \
-         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
-         measure: [how](../bench/README.md#judging-a-change).\n",
+        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared in \
+         `tuning.rs` of its layer, with its reason; [architecture](architecture.md#policies) tells \
+         what they act on. A program cannot set them; what a user may set is in \
+         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, write this page anew by \
+         `EBB_BLESS=1 cargo test -p ebbmalloc --test documents`, and \
+         [measure](../bench/README.md#judging-a-change).\n",
     );
     for (layer, tunables) in TUNABLES {
-        writeln!(text, "\n## {layer}\n\n| name | value | what and why | decision |").unwrap();
+        writeln!(text, "\n## {layer}\n\n| name | value | what | decision |").unwrap();
         text += "|---|--:|---|---|\n";
         for tunable in tunables {
             let (value, unit) = (tunable.value, tunable.unit);
@@ -96,8 +99,11 @@ fn tunables() {
                 "units" => bytes(value * UNIT as u64),
                 _ => format!("{value} {unit}"),
             };
-            let (name, about, decision) = (tunable.name, tunable.about.trim(), tunable.decision);
-            writeln!(text, "| `{name}` | {value} | {about} | {decision:04} |").unwrap();
+            let (name, decision) = (tunable.name, tunable.decision);
+            // The first sentence; the reason stands beside the constant.
+            let what = tunable.about.trim().split(". ").next().unwrap_or_default();
+            let what = what.trim_end_matches('.');
+            writeln!(text, "| `{name}` | {value} | {what} | {decision:04} |").unwrap();
         }
     }
     check("docs/tuning.md", &text);

@@ -20,8 +20,6 @@ const RUN_LIMIT: Duration = Duration::from_secs(20);
 
 pub struct Case {
     pub name: String,
-    /// One sentence about what it does.
-    pub about: String,
     /// One of `THREATS`.
     pub threat: &'static str,
     pub expectation: Expectation,
@@ -66,8 +64,7 @@ impl Case {
         let threat = THREATS.into_iter().find(|known| *known == threat);
         let threat = threat.context("the header names no threat that is known")?;
         let expectation = Expectation::read(&header)?;
-        let about = text.lines().next().unwrap_or_default().trim_start_matches("// ").to_string();
-        Ok(Case { name, about, threat, expectation, source })
+        Ok(Case { name, threat, expectation, source })
     }
 
     /// Builds the program into a directory of its own.

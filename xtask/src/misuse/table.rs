@@ -48,8 +48,8 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
     text.push_str(" what it is |\n|---|");
     kinds.iter().for_each(|_| text.push_str("---:|"));
     text.push_str("---|\n");
-    for (subject, of) in subjects.iter().zip(letters) {
-        write!(text, "| {} |", subject.name).unwrap();
+    for (number, (subject, of)) in (1..).zip(subjects.iter().zip(letters)) {
+        write!(text, "| {number} {} |", subject.name).unwrap();
         kinds.iter().for_each(|(kind, _)| write!(text, " {} |", count(of, *kind)).unwrap());
         writeln!(text, " {} |", subject.origin).unwrap();
     }
@@ -83,19 +83,42 @@ fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[V
     text.push('\n');
 }
 
+/// Formats the outcome of each run in columns, under the numbers of the allocators.
 fn matrix(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
-    text.push_str("| program |");
-    subjects.iter().for_each(|subject| write!(text, " {} |", subject.name).unwrap());
-    text.push_str("\n|---|");
-    subjects.iter().for_each(|_| text.push_str("---|"));
-    text.push('\n');
-    for (row, case) in cases.iter().enumerate() {
-        write!(text, "| {} |", case.name).unwrap();
-        letters.iter().for_each(|of| write!(text, " `{}` |", of[row]).unwrap());
-        text.push('\n');
+    let width = cases.iter().map(|case| case.name.len()).max().unwrap_or_default();
+    let mut row = |name: &str, cells: Vec<String>| {
+        let row = format!("{name:width$} {}", cells.join(" "));
+        writeln!(text, "{}", row.trim_end()).unwrap();
+    };
+    let of_columns = SIZES.len();
+    row("```", vec![]);
+    row("", (1..=subjects.len()).map(|number| format!("{number:<of_columns$}")).collect());
+    for (nth, case) in cases.iter().enumerate() {
+        row(&case.name, letters.iter().map(|of| of[nth].clone()).collect());
     }
-    text.push('\n');
-    for case in cases {
-        writeln!(text, "- {}: {}", case.name, case.about).unwrap();
+    row("```", vec![]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::misuse::case;
+    use std::path::Path;
+
+    #[test]
+    fn outcomes_stand_under_the_numbers_of_the_allocators() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let cases = case::cases(root, "double_free_flush").unwrap();
+        let subject = |name: &str| Subject {
+            name: name.to_string(),
+            library: None,
+            environment: vec![],
+            origin: String::new(),
+        };
+        let results = vec![vec![vec![None; SIZES.len()]]; 2];
+        let text = markdown(&cases, &[subject("one"), subject("two")], &results);
+        assert!(text.contains("\n| 2 two |"), "{text}");
+        let matrix = "```\n                  1      2\ndouble_free_flush ?????? ??????\n```\n";
+        assert!(text.ends_with(matrix), "{text}");
     }
 }

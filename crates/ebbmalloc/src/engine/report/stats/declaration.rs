@@ -210,15 +210,10 @@ impl<S> Statistic<S> {
     }
 
     fn document(declared: &[Self], out: &mut impl Write) -> fmt::Result {
-        writeln!(out, "| name | kind | unit | meaning |\n|---|---|---|---|")?;
+        writeln!(out, "| name | kind | meaning |\n|---|---|---|")?;
         for statistic in declared {
-            let Statistic { name, kind, unit, .. } = statistic;
-            let unit = match unit {
-                Unit::Bytes => "bytes",
-                Unit::Count => "count",
-                Unit::Micros => "µs",
-            };
-            writeln!(out, "| `{name}` | {} | {unit} | {} |", kind.name(), statistic.help())?;
+            let Statistic { name, kind, .. } = statistic;
+            writeln!(out, "| `{name}` | {} | {} |", kind.name(), statistic.help())?;
         }
         Ok(())
     }
