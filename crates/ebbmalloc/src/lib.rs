@@ -87,7 +87,7 @@
 //!
 //! # How it works
 //!
-//! The layers, lowest first. Each uses only layers above it in this list; `docs/architecture.md`
+//! The layers, lowest first. Each uses only earlier entries of this list; `docs/architecture.md`
 //! says more.
 //!
 //! - `size_class`: the block sizes that exist.

@@ -2,9 +2,8 @@
 //!
 //! Sizes are multiples of 16 bytes up to 128: finer steps would break the alignment that C promises
 //! for every block, coarser ones waste more. Above, there are eight classes per doubling, up to 64
-//! KiB, so that rounding wastes at most 1/9 of a block: the steps begin at 16 bytes, as those below
-//! do. More classes would hold more spans that are partly empty. All tables are computed at compile
-//! time.
+//! KiB, so that rounding wastes at most 1/9 of a block: at 128 both step by 16. More classes would
+//! hold more spans that are partly empty. All tables are computed at compile time.
 
 use core::hint;
 
@@ -179,8 +178,8 @@ static SIZE: [u32; CLASSES] = {
 };
 
 /// Units that hold one block and leave at most an eighth unused. Spans of few blocks become idle
-/// sooner: with eight blocks a span peaks were 4 % higher than with two, and with two up to a tenth
-/// higher than with one (decisions/0018).
+/// sooner. Peaks were 4 % higher with eight blocks per span than with two, and with two up to a
+/// tenth higher than with one (decisions/0018).
 static SPAN_UNITS: [u8; CLASSES] = fewest_units(1, 8);
 
 /// Units that hold two blocks and leave at most a sixteenth unused: more blocks to choose from.
