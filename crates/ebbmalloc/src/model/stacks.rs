@@ -186,7 +186,7 @@ impl CpuCache {
         self.stack.header(Ordering::Acquire)
     }
 
-    /// `slab::holds`, by any thread, where the block's mark names the slot above the bottom.
+    /// `Slab::holds`, by any thread, where the block's mark names the slot above the bottom.
     pub fn holds(&self, block: *mut u8) -> bool {
         let bottom = bottom_of(self.stack.class);
         let early = (self.mistake == Mistake::SlotFirst).then(|| self.stack.at(bottom + 8));

@@ -22,8 +22,8 @@ use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES, TRANSFER_CACHES_MANY};
+use crate::platform::arch::prefetch_to_write;
 use crate::platform::os::Os;
-use crate::platform::prefetch;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};
 
@@ -144,7 +144,7 @@ impl<O: Os> Engine<O> {
                     .iter()
                     .rev()
                     .take(PREFETCHED_BLOCKS_MAX)
-                    .for_each(|&block| prefetch::to_write(block));
+                    .for_each(|&block| prefetch_to_write(block));
             }
             if !self.put_or_release(class, blocks) {
                 // Another thread has filled the cache meanwhile, or there is none.

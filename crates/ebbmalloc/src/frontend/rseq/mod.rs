@@ -18,7 +18,8 @@ pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};
 use core::ptr;
 
 use crate::frontend::slab::{Slab, SlabMemory};
-use crate::platform::os::{RseqArea, thread_pointer};
+use crate::platform::arch::thread_pointer;
+use crate::platform::os::RseqArea;
 
 /// The offsets and addresses by which a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]

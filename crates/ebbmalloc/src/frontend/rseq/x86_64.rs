@@ -118,7 +118,7 @@ pub(crate) unsafe fn pop(base: PerCpuBase, class: SizeClass) -> *mut u8 {
 /// - the stack is full.
 /// - the block's mark is zero, so the block was certainly never in this cache.
 /// - the block seems to be in the stack already. A stale mark of a block of another class may make
-///   it seem so: `slab::holds` is exact.
+///   it seem so: `Slab::holds` is exact.
 ///
 /// # Safety
 /// `base` is set up, or [`PerCpuBase::UNSET`]. The block is free, of this class, and in no other

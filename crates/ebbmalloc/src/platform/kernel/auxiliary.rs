@@ -5,8 +5,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::errno::keeping_errno;
 use super::proc::read_file;
+use crate::platform::errno::keeping_errno;
 
 /// Keys at or above this number are ignored.
 const KEYS: usize = 64;

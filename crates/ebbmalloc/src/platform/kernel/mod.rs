@@ -2,8 +2,6 @@
 //! No function here allocates or changes `errno`.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod errno;
-pub(crate) mod weak;
 pub(crate) mod bytes;
 pub(crate) mod syscall;
 pub(crate) mod file;

@@ -5,96 +5,7 @@
 
 use core::ffi::{c_int, c_void};
 
-/// Makes a system call: its number, then up to six arguments, numbers or thin pointers. Returns the
-/// kernel's result, or the number of the error. Unsafe, as the call may do anything.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-macro_rules! call {
-    ($number:expr $(, $argument:expr)* $(,)?) => {
-        $crate::platform::kernel::syscall::direct($number, [$($argument as usize),*])
-    };
-}
-
-/// Makes a system call by the C library, on other processors and under Miri.
-#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-macro_rules! call {
-    ($number:expr $(, $argument:expr)* $(,)?) => {
-        $crate::platform::kernel::syscall::by_libc(|| libc::syscall($number $(, $argument)*))
-    };
-}
-
-pub(crate) use call;
-
-/// Makes a system call by the processor's instruction for it.
-///
-/// # Safety
-/// The arguments meet the contract of that system call.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-#[inline]
-pub(crate) unsafe fn direct<const N: usize>(
-    number: libc::c_long,
-    arguments: [usize; N],
-) -> Result<usize, c_int> {
-    let mut six = [0; 6];
-    six[..N].copy_from_slice(&arguments);
-    let result: usize;
-    // SAFETY: the caller guarantees the call's own contract. The kernel changes only the registers
-    // named here, and nothing on the stack.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number as usize => result,
-            in("rdi") six[0],
-            in("rsi") six[1],
-            in("rdx") six[2],
-            in("r10") six[3],
-            in("r8") six[4],
-            in("r9") six[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    // SAFETY: the caller guarantees the call's own contract. The kernel changes only x0.
-    #[cfg(target_arch = "aarch64")]
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") six[0] => result,
-            in("x1") six[1],
-            in("x2") six[2],
-            in("x3") six[3],
-            in("x4") six[4],
-            in("x5") six[5],
-            options(nostack),
-        );
-    }
-    outcome(result)
-}
-
-/// Splits a system call's result: the highest 4,095 numbers are errors, negated.
-#[cfg_attr(
-    any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))),
-    allow(dead_code, reason = "the C library tells errors apart there")
-)]
-#[inline]
-fn outcome(result: usize) -> Result<usize, c_int> {
-    match result as isize {
-        error @ -4095..=-1 => Err(-error as c_int),
-        _ => Ok(result),
-    }
-}
-
-/// Runs `call`, whose result of -1 means the error in `errno`. Restores `errno`.
-#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(crate) fn by_libc(call: impl FnOnce() -> libc::c_long) -> Result<usize, c_int> {
-    super::errno::keeping_errno(|| match call() {
-        // SAFETY: the address of this thread's `errno` is valid while the thread lives.
-        -1 => Err(unsafe { *libc::__errno_location() }),
-        result => Ok(result as usize),
-    })
-}
+pub(crate) use crate::platform::arch::call;
 
 /// The descriptor of an anonymous mapping.
 const NO_FILE: c_int = -1;
@@ -150,6 +61,7 @@ pub(crate) fn change_mask(how: c_int, signals: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::arch::outcome;
 
     #[test]
     fn results_and_errors_are_told_apart() {

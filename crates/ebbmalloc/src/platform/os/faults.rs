@@ -7,7 +7,8 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::end::{raise, reset};
-use crate::platform::kernel::errno::keeping_errno;
+use crate::platform::arch::instruction;
+use crate::platform::errno::keeping_errno;
 use crate::platform::sync::{AtomicPtr, Ordering};
 
 /// A function that takes the addresses of the access and of the instruction.
@@ -84,35 +85,4 @@ unsafe fn run_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
             handler => mem::transmute::<usize, Plain>(handler)(signal),
         }
     }
-}
-
-/// The address of the interrupted instruction.
-///
-/// # Safety
-/// The kernel passed the context to a signal handler.
-#[cfg(target_arch = "x86_64")]
-unsafe fn instruction(context: *const c_void) -> usize {
-    // SAFETY: the caller guarantees a context of the kernel's.
-    unsafe {
-        (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as usize
-    }
-}
-
-/// The address of the interrupted instruction.
-///
-/// # Safety
-/// The kernel passed the context to a signal handler.
-#[cfg(target_arch = "aarch64")]
-unsafe fn instruction(context: *const c_void) -> usize {
-    // SAFETY: the caller guarantees a context of the kernel's.
-    unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
-}
-
-/// The instruction is not known on other processors.
-///
-/// # Safety
-/// Any context will do.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn instruction(_: *const c_void) -> usize {
-    0
 }

@@ -44,9 +44,11 @@ pub struct Hooks {
     /// Runs after a fork in the child: `Engine::after_fork_in_child`.
     pub after_fork_in_child: extern "C" fn(),
     /// Runs when a watched thread exits, once or twice, the last time with true:
-    /// `Engine::uncount_thread`, and the last time `Engine::leave_thread` too.
+    /// `Engine::uncount_thread`, and the last time `Engine::leave_thread` too, then
+    /// `Engine::wake_scavenger`.
     pub at_thread_exit: extern "C" fn(bool),
-    /// Runs when the process exits, if statistics are on or blocks are checked: `Engine::finish`.
+    /// Runs when the process exits, if statistics are on or blocks are checked or hardened:
+    /// `Engine::finish`.
     pub at_exit: extern "C" fn(),
     /// Runs when an access faults, if blocks are sampled: `Engine::explain_fault`. Takes the
     /// addresses of the access and of the instruction.

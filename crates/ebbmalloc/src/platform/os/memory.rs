@@ -18,10 +18,10 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::interface::{OsMemory, Refusal};
 use super::limit;
 use super::linux::{LinuxFor, Process};
+use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::clock;
 use crate::platform::kernel::syscall::{advise, call, map, unmap};
-use crate::platform::kernel::weak::weak;
 
 /// Bytes of which chosen addresses are a multiple, so that page tables and huge pages fit.
 const GRANULE: usize = 2 << 20;
@@ -71,7 +71,7 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         // SAFETY: MAP_FIXED_NOREPLACE never replaces a mapping.
         match unsafe { map(start, bytes, access, libc::MAP_FIXED_NOREPLACE) } {
             Ok(mapped) if mapped == start => {
-                // Against huge pages: decisions/0008. Fails if the kernel has none.
+                // Against huge pages: decisions/0037. Fails if the kernel has none.
                 // SAFETY: the range was just mapped for the engine. The advice changes no contents.
                 let _ = unsafe { advise(start, bytes, libc::MADV_NOHUGEPAGE) };
                 Ok(())

@@ -3,7 +3,6 @@
 
 // Lowest first: each uses only modules above it in this list.
 mod linux;
-mod thread_pointer;
 mod thread_variable;
 mod words;
 mod symtab;
@@ -33,5 +32,4 @@ pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
-pub(crate) use thread_pointer::thread_pointer;
 pub use words::ThreadWords;

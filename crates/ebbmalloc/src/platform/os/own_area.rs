@@ -7,8 +7,7 @@
 use core::ffi::c_int;
 
 use super::words::ThreadWords;
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
-use super::{thread_pointer::thread_pointer, thread_variable::thread_variable};
+use crate::platform::arch::{thread_pointer, thread_variable};
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::syscall::call;
 
@@ -32,7 +31,6 @@ const UNREGISTER: c_int = 1;
 /// and the kernel's default.
 const SIGNATURE: u32 = if cfg!(target_arch = "x86_64") { 0x5305_3053 } else { 0xd428_bc00 };
 
-#[cfg(not(any(miri, loom)))]
 macro_rules! symbol {
     () => {
         concat!("__ebbmalloc_rseq_", env!("CARGO_PKG_VERSION"))
@@ -58,17 +56,10 @@ core::arch::global_asm!(
 );
 
 /// The calling thread's area and its offset from the thread pointer, which is the same in all
-/// threads if `thread_variable::is_static`.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+/// threads if `thread_variable::is_static`. Not used where there are no sequences.
 pub(crate) fn own_area() -> (isize, *mut u32) {
     let area = thread_variable!(symbol!());
     (area.addr().wrapping_sub(thread_pointer()) as isize, area.cast())
-}
-
-/// No area: there are no sequences here that would use it.
-#[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(crate) fn own_area() -> (isize, *mut u32) {
-    (0, core::ptr::null_mut())
 }
 
 /// Registers the calling thread's own area. The error is the kernel's.

@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::interface::OsProcess;
 use super::linux::{Hooks, LinuxFor, Process};
-use super::thread_variable::IS_MALLOC;
 use super::{release, reports};
-use crate::platform::kernel::errno::keeping_errno;
+use crate::platform::arch::IS_MALLOC;
+use crate::platform::arch::weak;
+use crate::platform::errno::keeping_errno;
 use crate::platform::kernel::proc::initial_environment;
 use crate::platform::kernel::syscall::call;
-use crate::platform::kernel::weak::weak;
 use crate::platform::kernel::{auxiliary, clock};
 
 /// Whether the sanitizer's allocator serves `malloc`.

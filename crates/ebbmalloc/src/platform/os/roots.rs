@@ -5,8 +5,8 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem;
 use core::ops::Range;
 
+use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary;
-use crate::platform::kernel::weak::weak;
 
 /// The most parts of the C library's data.
 const PARTS: usize = 16;

@@ -10,18 +10,14 @@ use super::interface::{OsProcess, RseqArea};
 use super::own_area::{features, own_area, refusal, register, unregister};
 use super::release::restarts_sequences;
 use super::thread_variable::is_static;
-use crate::platform::kernel::weak::weak;
+use crate::platform::arch::{IS_KNOWN, name_loader, weak};
 
 /// Bytes of an rseq area that includes `mm_cid`.
 const SIZE_WITH_MM_CID: usize = RseqArea::MM_CID as usize + size_of::<u32>();
 
-/// Whether this build has sequences (`frontend/rseq/`).
-const SEQUENCES: bool =
-    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
-
 /// The rseq area, or the reason why there is none to use.
 pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
-    if !SEQUENCES {
+    if !IS_KNOWN {
         return Err("no restartable sequences for this architecture yet");
     }
     name_loader();
@@ -51,30 +47,6 @@ pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
         ("cpu_id", RseqArea::CPU_ID)
     };
     Ok(RseqArea { offset, id_at: offset + at, id, ours })
-}
-
-/// Makes the linker look for symbols in the dynamic loader, where glibc defines those of rseq.
-/// mold takes a weak symbol from a library only if the program names another symbol of it.
-fn name_loader() {
-    // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
-    #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
-    unsafe {
-        core::arch::asm!(
-            "mov {address}, qword ptr [rip + __libc_stack_end@GOTPCREL]",
-            address = out(reg) _,
-            options(readonly, nostack, preserves_flags),
-        );
-    }
-    // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
-    #[cfg(all(target_arch = "aarch64", target_env = "gnu", not(any(miri, loom))))]
-    unsafe {
-        core::arch::asm!(
-            "adrp {address}, :got:__libc_stack_end",
-            "ldr {address}, [{address}, :got_lo12:__libc_stack_end]",
-            address = out(reg) _,
-            options(readonly, nostack, preserves_flags),
-        );
-    }
 }
 
 /// Sequences need an area at the same distance from the thread pointer in all threads. These are

@@ -7,8 +7,8 @@ use core::{ptr, slice};
 
 use super::recent::{self, CALLS_MAX, CachedStack};
 use super::symtab;
+use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary;
-use crate::platform::kernel::weak::weak;
 use crate::platform::sync::{AtomicPtr, AtomicU8, Ordering};
 
 /// The symbol at an address of code.

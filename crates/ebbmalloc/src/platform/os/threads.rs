@@ -8,15 +8,14 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use super::interface::{Bell, OsThreads, RseqArea};
 use super::linux::{LinuxFor, Process};
-use super::thread_pointer::thread_pointer;
-use super::words::{self, HAS_WORDS, ThreadWords};
+use super::words::{self, ThreadWords};
 use super::{own_area, rseq_area};
+use crate::platform::arch::{IS_KNOWN, thread_pointer, weak};
+use crate::platform::errno::keeping_errno;
 use crate::platform::kernel::auxiliary::page_size;
-use crate::platform::kernel::errno::keeping_errno;
 use crate::platform::kernel::futex;
 use crate::platform::kernel::proc::{affinity_cpus, highest_number, read_file};
 use crate::platform::kernel::syscall::{advise, call, change_mask, map};
-use crate::platform::kernel::weak::weak;
 
 /// The key whose destructor runs when a thread exits. [`NO_KEY`] before the first thread is
 /// watched: set-up cannot create it, as another library's pthread_key_create(3) may allocate.
@@ -112,7 +111,7 @@ impl<P: Process> OsThreads for LinuxFor<P> {
 
     /// Tells as far as set-up can. Any thread may call it at any time.
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
-        if !HAS_WORDS {
+        if !IS_KNOWN {
             return Err("no variables of threads for this architecture yet");
         }
         let Some(exit) = exit else { return Ok(()) };

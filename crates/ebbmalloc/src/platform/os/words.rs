@@ -6,8 +6,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
-use super::thread_variable::thread_variable;
+use crate::platform::arch::{IS_KNOWN, thread_variable};
 use crate::platform::kernel::syscall::call;
 
 /// A thread's words for the engine, all zero in a new thread.
@@ -52,7 +51,6 @@ impl ThreadWords {
 
 /// The symbol of the words. It includes the version: a program may contain several versions of
 /// this crate.
-#[cfg(not(any(miri, loom)))]
 macro_rules! symbol {
     () => {
         concat!("__ebbmalloc_thread_", env!("CARGO_PKG_VERSION"))
@@ -74,23 +72,12 @@ core::arch::global_asm!(
     size = const size_of::<ThreadWords>(),
 );
 
-/// Whether each thread has words of its own.
-pub(super) const HAS_WORDS: bool =
-    cfg!(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))));
-
-/// The address of the calling thread's words.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+/// The address of the calling thread's words. Where threads have none of their own, all share some.
+/// Nothing is stored in these, as threads cannot be watched.
 #[inline(always)]
 pub(super) fn words() -> *const ThreadWords {
-    thread_variable!(symbol!()).cast()
-}
-
-/// The address of words that all threads share where they have none of their own. Nothing is
-/// stored in them, as threads cannot be watched.
-#[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub(super) fn words() -> *const ThreadWords {
     static NONE: ThreadWords = ThreadWords::new();
-    &raw const NONE
+    if IS_KNOWN { thread_variable!(symbol!()).cast() } else { &raw const NONE }
 }
 
 /// The kernel's number of the calling thread; 0 if the kernel refuses to tell. Each thread makes
@@ -104,7 +91,7 @@ pub(super) fn number() -> u32 {
     }
     // SAFETY: the call touches no memory.
     let number = unsafe { call!(libc::SYS_gettid) }.map_or(0, |number| number as u32);
-    if HAS_WORDS {
+    if IS_KNOWN {
         cached.store(number, Ordering::Relaxed);
     }
     number

@@ -1,0 +1,38 @@
+//! All that differs between processors, in one file for each:
+//!
+//! - `IS_KNOWN`: whether this build has thread variables of its own and restartable sequences.
+//! - `thread_pointer`: a number that differs from those of all other living threads.
+//! - `weak!`: the address of a symbol that some C libraries have and others lack; null if the
+//!   process has none. It is the weak symbol's entry in the global offset table.
+//! - `thread_variable!`: the address of the calling thread's variable of this name
+//!   (`os/thread_variable.rs`).
+//! - `call!`: makes a system call: its number, then up to six arguments, numbers or thin pointers.
+//!   Returns the kernel's result, or the number of the error. Unsafe, as the call may do anything.
+//! - `prefetch_to_write`: fetches the cache line at an address for writing, which takes it away
+//!   from other CPUs. Does nothing where nothing is mapped.
+//! - `name_loader`: makes the linker look for symbols in the dynamic loader, where glibc defines
+//!   those of rseq. mold takes a weak symbol from a library only if the program names another
+//!   symbol of it.
+//! - `instruction`: the address of the instruction that a signal interrupted; 0 if it is unknown.
+
+use core::ffi::c_int;
+
+#[cfg_attr(any(miri, loom), path = "other.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
+#[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "other.rs")]
+mod processor;
+pub(crate) use processor::*;
+
+/// Whether this engine serves the `malloc` of its process, so that it was loaded with the program.
+pub(crate) const IS_MALLOC: bool = cfg!(feature = "malloc");
+
+/// Splits a system call's result: the highest 4,095 numbers are errors, negated.
+#[cfg_attr(any(miri, loom), allow(dead_code, reason = "the C library tells errors apart there"))]
+#[inline]
+pub(crate) fn outcome(result: usize) -> Result<usize, c_int> {
+    match result as isize {
+        error @ -4095..=-1 => Err(-error as c_int),
+        _ => Ok(result),
+    }
+}
