@@ -157,12 +157,12 @@ pub mod model;
 pub use api::global_alloc::EbbMalloc;
 #[cfg(not(loom))]
 pub use api::heap::Heap;
+#[cfg(all(feature = "profile", not(loom)))]
+pub use api::profile;
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
 #[cfg(not(loom))]
 pub use engine::report::stats::{ClassStats, Stats};
-#[cfg(all(feature = "profile", not(loom)))]
-pub use api::profile;
 pub use platform::VERSION;
 
 /// Items for the other crates of this repository: the C library, the command, tests.
@@ -195,13 +195,13 @@ pub mod internals {
     #[cfg(not(loom))]
     pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
     #[cfg(not(loom))]
-    pub use crate::telemetry::profile_walk::{
-        Counts, ProfileHeader, ProfileSamples, ProfileStack,
-    };
+    pub use crate::telemetry::profile_walk::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
     #[cfg(not(loom))]
     pub use crate::telemetry::remote_ledger::Memory;
     #[cfg(not(loom))]
     pub use crate::telemetry::remote_profile::{RemoteProfile, WritableMemory};
-    #[cfg(not(loom))]
-    pub use crate::telemetry::tuning::{PROFILE_CALLS_MAX, PROFILE_MEAN_BYTES};
+    /// The most calls kept of a stack. See `docs/tuning.md`.
+    pub const PROFILE_CALLS_MAX: usize = crate::telemetry::tuning::PROFILE_CALLS_MAX;
+    /// The usual mean number of bytes between samples. See `docs/tuning.md`.
+    pub const PROFILE_MEAN_BYTES: u64 = crate::telemetry::tuning::PROFILE_MEAN_BYTES;
 }

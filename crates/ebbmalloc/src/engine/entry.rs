@@ -198,7 +198,12 @@ impl<O: Os> Engine<O> {
             }
             let units = self.units_of(found.first);
             let fits = || is_aligned && Units::for_bytes(size) == Units::new(units);
-            return class == found.class && (class.is_some() || fits());
+            let resized = class == found.class && (class.is_some() || fits());
+            if resized {
+                let taken = self.profile_free(block);
+                self.profile_resized(taken, block, block, size, found.heap);
+            }
+            return resized;
         }
         if self.is_sampled(block) {
             self.size_sampled(block, "resize");

@@ -357,8 +357,7 @@ impl<O: Os> Engine<O> {
     /// heap from the start. If so, the
     /// code that sees the program start loads an unwinder and then calls [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
-        let profiles =
-            || self.is_ready() && self.setup().options.profile != ProfileChoice::Off;
+        let profiles = || self.is_ready() && self.setup().options.profile != ProfileChoice::Off;
         self.checking() || self.sampling() || PROFILING && profiles()
     }
 

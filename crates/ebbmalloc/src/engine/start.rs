@@ -7,8 +7,8 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
 use crate::platform::options::{
-    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options,
-    PROFILING, ProfileChoice, ScavengerChoice, StatsChoice, TELLING,
+    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options, PROFILING,
+    ProfileChoice, ScavengerChoice, StatsChoice, TELLING,
 };
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -240,8 +240,12 @@ impl<O: Os> Engine<O> {
             }
         };
         let profile = ProfileAddresses {
-            shown_at: (&raw const self.profile.shown).addr(),
-            chunks_at: (&raw const *self.profile.table.lock().chunks()).addr(),
+            shown_at: if PROFILING { (&raw const self.profile.shown).addr() } else { 0 },
+            memory_at: {
+                let table = self.profile.table.lock();
+                table.all_chunks().map(|chunks| (&raw const *chunks).addr())
+            },
+            filter_at: self.profile.filter_word().addr(),
             hot_area_at: (&raw const self.hot_area).addr(),
         };
         let (places, threads) = (self.region.places(), self.thread_slabs.shown_at());

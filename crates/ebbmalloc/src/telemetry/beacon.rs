@@ -57,10 +57,12 @@ pub(crate) struct CarefulAddresses {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ProfileAddresses {
-    /// `Shown`, in `profile_table.rs`.
+    /// `Shown`, in `profile_table.rs`; 0 if this build has no profiles.
     pub shown_at: usize,
-    /// The memory of stacks and counts.
-    pub chunks_at: usize,
+    /// The memory of the table; that of stacks and counts first.
+    pub memory_at: [usize; 4],
+    /// The word that has the address of the filter.
+    pub filter_at: usize,
     /// The word by which the hot path of allocations is open, if it is not 0.
     pub hot_area_at: usize,
 }

@@ -8,7 +8,7 @@ use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Lock, 
 use crate::telemetry::profile_table::{ProfileTable, Shown, hash_of};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.
-const FILTER_BYTES: usize = 1 << FILTER_LOG;
+pub(crate) const FILTER_BYTES: usize = 1 << FILTER_LOG;
 const FILTER_LOG: u32 = 16;
 
 /// The state of the heap profile.
@@ -97,8 +97,7 @@ impl Profile {
     /// thread has the block, so it sees the count that was stored before it got it.
     #[inline]
     pub fn may_have(&self, address: usize) -> bool {
-        PROFILING
-            && self.filter(address).is_some_and(|count| count.load(Ordering::Relaxed) != 0)
+        PROFILING && self.filter(address).is_some_and(|count| count.load(Ordering::Relaxed) != 0)
     }
 
     /// Counts a sampled block at this address. The caller holds the lock of the table.
@@ -119,7 +118,12 @@ impl Profile {
         }
     }
 
-    /// Bytes of the filter, for the ledger: its address and length.
+    /// The word that has the address of the filter.
+    pub fn filter_word(&self) -> *const AtomicPtr<AtomicU8> {
+        &raw const self.filter
+    }
+
+    /// Address and length of the filter, for the ledger.
     pub fn filter_range(&self) -> (usize, usize) {
         let start = self.filter.load(Ordering::Relaxed);
         (start.addr(), if start.is_null() { 0 } else { FILTER_BYTES })

@@ -56,7 +56,8 @@ const BUCKETS_LOG: u32 = 4;
 /// probabilities that their blocks are sampled are those of their mean.
 pub(crate) fn bucket_of(bytes: u64) -> u32 {
     let log = bytes.max(1).ilog2();
-    let rest = if log < BUCKETS_LOG { bytes << (BUCKETS_LOG - log) } else { bytes >> (log - BUCKETS_LOG) };
+    let rest =
+        if log < BUCKETS_LOG { bytes << (BUCKETS_LOG - log) } else { bytes >> (log - BUCKETS_LOG) };
     (log << BUCKETS_LOG) + (rest as u32 & ((1 << BUCKETS_LOG) - 1))
 }
 

@@ -206,11 +206,6 @@ impl ProfileTable {
         [self.chunks(), stacks.chunks(), self.records_memory.chunks(), records.chunks()]
     }
 
-    /// Sampled blocks that the program holds, of all sessions.
-    pub fn held(&self) -> usize {
-        self.held
-    }
-
     /// Empties the table for a new session. Blocks of earlier ones stay known, but count no more.
     /// Returns false if memory is short; then nothing has changed.
     pub fn begin(&mut self, os: &impl Os, shown: &Shown, mean_bytes: u64) -> bool {

@@ -11,8 +11,7 @@ use crate::telemetry::tuning::{
 };
 
 /// More stacks, and more sites of a stack, than any table has.
-const STEPS_MAX: usize =
-    (PROFILE_STACKS_BYTES_MAX + PROFILE_SIZES_BYTES_MAX) / size_of::<Stack>();
+const STEPS_MAX: usize = (PROFILE_STACKS_BYTES_MAX + PROFILE_SIZES_BYTES_MAX) / size_of::<Stack>();
 /// More buckets of sizes than there are.
 const BUCKETS_MAX: usize = 64 << 4;
 
@@ -78,10 +77,13 @@ pub(crate) trait Source {
     fn site(&mut self, site: Ref) -> Option<Site>;
 }
 
-/// Calls `work` for each stack and bucket of sizes. Returns false if the table was emptied
-/// meanwhile, or could not be read.
-fn for_each_site(source: &mut impl Source, work: &mut dyn FnMut(&[u64], &Site, bool)) -> bool {
-    let version = source.version();
+/// Calls `work` for each stack and bucket of sizes; the flag tells whether it is the stack's last.
+/// Returns false if the table is not that of this version any more, or could not be read.
+fn for_each_site(
+    source: &mut impl Source,
+    version: u32,
+    work: &mut dyn FnMut(&[u64], &Site, bool),
+) -> bool {
     let mut calls = [0; PROFILE_CALLS_MAX];
     let mut next = source.newest();
     for _ in 0..STEPS_MAX {
@@ -112,9 +114,10 @@ fn for_each_site(source: &mut impl Source, work: &mut dyn FnMut(&[u64], &Site, b
 /// table was emptied meanwhile, or could not be read: then what was passed is not a whole profile.
 pub(crate) fn for_each_samples(
     source: &mut impl Source,
+    version: u32,
     work: &mut dyn FnMut(&ProfileSamples),
 ) -> bool {
-    for_each_site(source, &mut |calls, site, _| {
+    for_each_site(source, version, &mut |calls, site, _| {
         let pair = |raw: Raw| (raw.objects, raw.bytes);
         work(&ProfileSamples { calls, live: pair(site.live), allocated: pair(site.allocated) });
     })
@@ -123,11 +126,12 @@ pub(crate) fn for_each_samples(
 /// Calls `work` with each stack. Returns as [`for_each_samples`].
 pub(crate) fn for_each_stack(
     source: &mut impl Source,
+    version: u32,
     mean_bytes: u64,
     work: &mut dyn FnMut(&ProfileStack),
 ) -> bool {
     let (mut live, mut allocated) = (Counts::default(), Counts::default());
-    for_each_site(source, &mut |calls, site, is_last| {
+    for_each_site(source, version, &mut |calls, site, is_last| {
         live.add(site.live, site.bucket, mean_bytes);
         allocated.add(site.allocated, site.bucket, mean_bytes);
         if is_last {

@@ -30,6 +30,7 @@ pub trait WritableMemory: Memory {
 #[derive(Clone, Copy, Debug)]
 pub struct RemoteProfile<'a> {
     beacon: &'a Beacon,
+    version: u32,
     header: ProfileHeader,
 }
 
@@ -37,16 +38,22 @@ impl<'a> RemoteProfile<'a> {
     /// Reads the state of the profile of the engine with this beacon. `None` if there never was
     /// one, or the memory cannot be read.
     pub fn read(memory: &mut impl Memory, beacon: &'a Beacon) -> Option<Self> {
-        let word = |memory: &mut _, offset| word64(memory, beacon.profile.shown_at, offset);
+        let at = beacon.profile.shown_at;
+        if at == 0 {
+            return None;
+        }
+        // First: if a new profile begins meanwhile, a walk notices it.
+        let version = word32(memory, at, offset_of!(Shown, version))?;
+        let word = |memory: &mut _, offset| word64(memory, at, offset);
         let header = ProfileHeader {
             mean_bytes: word(memory, offset_of!(Shown, mean_bytes))?,
-            is_on: word32(memory, beacon.profile.shown_at, offset_of!(Shown, is_on))? != 0,
+            is_on: word32(memory, at, offset_of!(Shown, is_on))? != 0,
             started_ms: word(memory, offset_of!(Shown, started_ms))?,
             dropped_stacks: word(memory, offset_of!(Shown, dropped_stacks))?,
             dropped_samples: word(memory, offset_of!(Shown, dropped_samples))?,
             sampled_blocks: word(memory, offset_of!(Shown, sampled_blocks))?,
         };
-        (header.mean_bytes != 0).then_some(Self { beacon, header })
+        (header.mean_bytes != 0).then_some(Self { beacon, version, header })
     }
 
     /// The state of the profile when it was read.
@@ -61,7 +68,8 @@ impl<'a> RemoteProfile<'a> {
         memory: &mut impl Memory,
         mut work: impl FnMut(&ProfileStack),
     ) -> bool {
-        for_each_stack(&mut self.source(memory), self.header.mean_bytes, &mut work)
+        let source = &mut self.source(memory);
+        for_each_stack(source, self.version, self.header.mean_bytes, &mut work)
     }
 
     /// Calls `work` with the samples of each stack, once for each bucket of sizes. Returns as
@@ -71,29 +79,33 @@ impl<'a> RemoteProfile<'a> {
         memory: &mut impl Memory,
         mut work: impl FnMut(&ProfileSamples),
     ) -> bool {
-        for_each_samples(&mut self.source(memory), &mut work)
+        for_each_samples(&mut self.source(memory), self.version, &mut work)
     }
 
     fn source<'m, M: Memory>(&self, memory: &'m mut M) -> Remote<'m, M> {
         let shown_at = self.beacon.profile.shown_at;
         let mut chunks = [0; Chunks::BYTES];
-        if !memory.read(self.beacon.profile.chunks_at, &mut chunks) {
+        if !memory.read(self.beacon.profile.memory_at[0], &mut chunks) {
             chunks = [0; Chunks::BYTES];
         }
-        Remote { memory, shown_at, chunks_at: self.beacon.profile.chunks_at, chunks }
+        Remote { memory, shown_at, chunks_at: self.beacon.profile.memory_at[0], chunks }
     }
 }
 
 impl Beacon {
     /// Asks the engine for a profile with this mean number of bytes between samples; 0 switches it
     /// off. A profile that is on with this mean goes on. Returns the number of the request, for
-    /// [`Beacon::has_followed`]; `None` if the memory cannot be written.
+    /// [`Beacon::has_followed`]; `None` if the memory cannot be written, or the engine was built
+    /// without profiles.
     pub fn request_profile(
         &self,
         memory: &mut impl WritableMemory,
         mean_bytes: u64,
     ) -> Option<u32> {
         let at = self.profile.shown_at;
+        if at == 0 {
+            return None;
+        }
         let last = word32(memory, at, offset_of!(Shown, wanted))?;
         let number = last.wrapping_add(1).max(1);
         let mut write = |address: usize, bytes: &[u8]| memory.write(address, bytes).then_some(());

@@ -79,10 +79,7 @@ impl<O: Os> Engine<O> {
     /// Reads the calling thread's stack, and runs `work` with it and the table. Then begins to
     /// count towards the next sample.
     #[inline(always)]
-    pub(crate) fn with_sample<R>(
-        &self,
-        work: impl FnOnce(&mut ProfileTable, &[usize]) -> R,
-    ) -> R {
+    pub(crate) fn with_sample<R>(&self, work: impl FnOnce(&mut ProfileTable, &[usize]) -> R) -> R {
         let words = self.os.thread_words();
         // The unwinder may allocate. Those blocks are not sampled.
         words.profile_left.store(i64::MAX, Ordering::Relaxed);

@@ -28,17 +28,19 @@ impl<O: Os> Engine<O> {
     /// Calls `work` with each stack of the heap profile. Returns false if a new profile began
     /// meanwhile: then what was passed is not a whole one.
     pub fn for_each_profile_stack(&self, work: &mut dyn FnMut(&ProfileStack)) -> bool {
+        let mut local = Local::of(self);
+        // Afterwards: if a new profile begins meanwhile, the walk notices it.
         let mean_bytes = self.profile.shown.mean_bytes.load(Ordering::Relaxed);
-        for_each_stack(&mut Local::of(self), mean_bytes, work)
+        let version = local.version;
+        for_each_stack(&mut local, version, mean_bytes, work)
     }
 
     /// Calls `work` with the samples of each stack, once for each bucket of sizes. Returns as
     /// [`Engine::for_each_profile_stack`].
-    pub(crate) fn for_each_profile_samples(
-        &self,
-        work: &mut dyn FnMut(&ProfileSamples),
-    ) -> bool {
-        for_each_samples(&mut Local::of(self), work)
+    pub(crate) fn for_each_profile_samples(&self, work: &mut dyn FnMut(&ProfileSamples)) -> bool {
+        let mut local = Local::of(self);
+        let version = local.version;
+        for_each_samples(&mut local, version, work)
     }
 }
 

@@ -36,8 +36,7 @@ impl<O: Os> Engine<O> {
             let text = format_args!("EBB_PROFILE is ignored: cannot map its tables");
             return Line::print(&self.os, text);
         }
-        if let (ProfileAtChoice::Signal(signal), Some(hooks)) =
-            (self.profile_at(), self.os.hooks())
+        if let (ProfileAtChoice::Signal(signal), Some(hooks)) = (self.profile_at(), self.os.hooks())
         {
             self.os.watch_signal(signal as i32, hooks.at_profile_signal);
         }
