@@ -23,6 +23,7 @@ impl<O: Os> Engine<O> {
         }
         self.setup_lock.hold();
         self.rounds.hold();
+        self.profile.switch.hold();
         self.for_each_slab_lock(Lock::hold);
         self.thread_slabs.hold();
         for central in &self.centrals {
@@ -33,6 +34,7 @@ impl<O: Os> Engine<O> {
         core::mem::forget(heaps);
         self.pages.hold();
         self.check_table.hold();
+        self.profile.table.hold();
         self.samples.slots.hold();
     }
 
@@ -46,6 +48,7 @@ impl<O: Os> Engine<O> {
         // this one is a copy of.
         unsafe {
             self.samples.slots.force_unlock();
+            self.profile.table.force_unlock();
             self.check_table.force_unlock();
             self.pages.force_unlock();
             let heaps = self.heaps.resume();
@@ -56,6 +59,7 @@ impl<O: Os> Engine<O> {
             }
             self.thread_slabs.force_unlock();
             self.for_each_slab_lock(|lock| lock.force_unlock());
+            self.profile.switch.force_unlock();
             self.rounds.force_unlock();
             self.setup_lock.force_unlock();
         }
@@ -91,6 +95,7 @@ impl<O: Os> Engine<O> {
     /// Reports at the exit of the process: findings of the safety mode, and statistics.
     pub fn finish(&self) {
         self.finish_safety_mode();
+        self.finish_profile();
         if self.counting() {
             self.print_stats();
         }
@@ -109,6 +114,13 @@ impl<O: Os> Engine<O> {
             // flushed.
             unsafe { self.thread_slabs.give(&self.os, slab) }
         }
+    }
+
+    /// Switches the heap profile on: a block is sampled each `mean_bytes` bytes, on average. One
+    /// that is on with this mean goes on; with another mean, a new one begins. Returns false if
+    /// memory is short, the mean is 0, or this build has no profiles.
+    pub fn start_profile(&self, mean_bytes: u64) -> bool {
+        self.ready() && self.switch_profile_on(mean_bytes)
     }
 
     /// Runs a round of the scavenger if one is due and no scavenger thread exists. For programs

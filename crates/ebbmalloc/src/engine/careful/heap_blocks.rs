@@ -81,7 +81,7 @@ impl<O: Os> Engine<O> {
         bytes.is_some_and(|bytes| bytes <= self.lock_heap(heap).limit)
     }
 
-    fn alloc_small_in(
+    pub(crate) fn alloc_small_in(
         &self,
         heap: UnitIndex,
         class: SizeClass,

@@ -18,6 +18,7 @@ mod rseq_area;
 mod threads;
 mod end;
 mod faults;
+mod signal;
 mod reports;
 mod process;
 

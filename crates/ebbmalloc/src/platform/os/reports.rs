@@ -1,6 +1,6 @@
 //! Reports to people: messages, stacks, symbols, faults and usage.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -8,10 +8,10 @@ use super::interface::{OsReports, Usage};
 use super::linux::{LinuxFor, Process};
 use super::roots::CLibrary;
 use super::stack::Symbol;
-use super::{end, faults, roots, stack};
+use super::{end, faults, roots, signal, stack};
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::clock;
-use crate::platform::kernel::file::{duplicate, status, write_all};
+use crate::platform::kernel::file::{close, create, duplicate, open, read, status, write_all};
 use crate::platform::kernel::proc::{start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
@@ -25,7 +25,7 @@ static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
-        if !write_all(libc::STDERR_FILENO, text)
+        if write_all(libc::STDERR_FILENO, text) == 0
             && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
         {
             write_all(copy, text);
@@ -42,6 +42,35 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn c_library(&self) -> CLibrary {
         roots::c_library()
+    }
+
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+        let Some(file) = create(path) else { return false };
+        let mut is_whole = true;
+        work(&mut |text| is_whole &= text.is_empty() || write_all(file, text) == text.len());
+        close(file);
+        is_whole
+    }
+
+    fn mappings(&self, out: &mut dyn FnMut(&[u8])) {
+        let Some(file) = open(c"/proc/self/maps") else { return };
+        let mut text = [0; 1024];
+        loop {
+            match read(file, &mut text) {
+                0 => break,
+                length => out(&text[..length]),
+            }
+        }
+        close(file);
+    }
+
+    fn process_id(&self) -> u32 {
+        // SAFETY: the call touches no memory.
+        unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as u32
+    }
+
+    fn watch_signal(&self, signal: i32, call: extern "C" fn()) {
+        signal::watch(signal, call);
     }
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
