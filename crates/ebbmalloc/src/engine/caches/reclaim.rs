@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn reclaim_if_due(&self, units: u32) {
         if let Some(length) = Units::new(units)
-            && self.pages.lock().would_grow(&self.region, length)
+            && self.pages().would_grow(length)
         {
             self.reclaim(units);
         }
@@ -91,8 +91,7 @@ impl<O: Os> Engine<O> {
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
                 purged_bytes += spans.purge_free_pages_up_to(
-                    &self.region,
-                    &self.os,
+                    self.memory(),
                     class,
                     max_bytes.saturating_sub(purged_bytes),
                 );
