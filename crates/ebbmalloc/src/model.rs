@@ -71,7 +71,7 @@ impl<O: Os> Layers<O> {
     pub fn claim(&self, max: usize) -> Vec<*mut u8> {
         let mut blocks = vec![ptr::null_mut(); max];
         let claimed = self.central.spans().lock().claim(
-            self.memory(),
+            &self.memory(),
             self.class,
             Order::Lowest,
             &mut blocks,
@@ -81,7 +81,7 @@ impl<O: Os> Layers<O> {
 
     /// Releases blocks to the central free list.
     pub fn release(&self, blocks: &[*mut u8]) {
-        let released = self.central.spans().lock().release(self.memory(), self.class, blocks);
+        let released = self.central.spans().lock().release(&self.memory(), self.class, blocks);
         assert_eq!(released, Ok(()));
     }
 
@@ -264,7 +264,7 @@ impl<O: Os> HeapLayers<O> {
         let heap = heaps.remove(&self.region, id).expect("a heap");
         let mut contents = heap.contents().lock();
         let spans = &mut contents.spans[self.class.index()];
-        spans.retire_all(self.memory());
+        spans.retire_all(&self.memory());
         drop(contents);
         self.memory().lock().free(id.unit(), 1);
     }
@@ -274,7 +274,7 @@ impl<O: Os> HeapLayers<O> {
         let mut block = [ptr::null_mut()];
         let mut contents = find(&self.region, id).expect("a heap").contents().lock();
         let spans = &mut contents.spans[self.class.index()];
-        let claimed = spans.claim(self.memory(), self.class, Order::Lowest, &mut block);
+        let claimed = spans.claim(&self.memory(), self.class, Order::Lowest, &mut block);
         assert_eq!(claimed.blocks, 1);
         block[0]
     }
@@ -283,7 +283,7 @@ impl<O: Os> HeapLayers<O> {
     pub fn release(&self, id: HeapId, block: *mut u8) {
         let mut contents = find(&self.region, id).expect("a heap").contents().lock();
         let spans = &mut contents.spans[self.class.index()];
-        let released = spans.release(self.memory(), self.class, &[block]);
+        let released = spans.release(&self.memory(), self.class, &[block]);
         assert_eq!(released, Ok(()));
     }
 
@@ -292,7 +292,7 @@ impl<O: Os> HeapLayers<O> {
     pub fn purge_free_pages(&self, block: *mut u8) {
         let unit = self.unit(block);
         let work = |contents: &mut Contents| self.purge_in(contents, unit);
-        self.heaps.lock().with_owner_of(self.memory(), unit, work);
+        self.heaps.lock().with_owner_of(&self.memory(), unit, work);
     }
 
     /// For mutants: as [`HeapLayers::purge_free_pages`], but does not ask again whose the span is,
@@ -312,7 +312,7 @@ impl<O: Os> HeapLayers<O> {
         let owner = self.memory().lock().heap_of(unit);
         let is_there = spans.copy(&self.region, self.class, unit).is_some();
         assert!(!is_there || spans.is_of(owner), "digging in a span of another heap");
-        spans.purge_free_pages(self.memory(), self.class, unit, false);
+        spans.purge_free_pages(&self.memory(), self.class, unit, false);
     }
 
     fn unit(&self, block: *mut u8) -> UnitIndex {

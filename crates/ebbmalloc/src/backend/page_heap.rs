@@ -7,7 +7,7 @@
 //! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
 // Lowest first: each uses only modules above it in this list, and this file.
-mod resize;
+mod large;
 mod audit;
 
 use core::num::NonZeroUsize;
@@ -16,10 +16,10 @@ use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
 use crate::backend::huge_pages::{self, GrowBy, HugePages};
-use crate::backend::mappings::{Mappings, marks};
+use crate::backend::mappings::Mappings;
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
-use crate::backend::run::{Run, State, Tail};
+use crate::backend::run::{Run, State};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
     CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
@@ -107,17 +107,9 @@ pub(crate) struct Memory<'a, O> {
     pub heap: &'a Lock<PageHeap>,
 }
 
-impl<O> Clone for Memory<'_, O> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<O> Copy for Memory<'_, O> {}
-
 impl<'a, O: Os> Memory<'a, O> {
     /// Locks the page heap.
-    pub fn lock(self) -> Pages<'a, O> {
+    pub fn lock(&self) -> Pages<'a, O> {
         Pages { heap: self.heap.lock(), region: self.region, os: self.os }
     }
 }
@@ -396,50 +388,6 @@ impl<O: Os> Pages<'_, O> {
         unsafe { (*self.region.run(first)).note(bytes, heap) }
     }
 
-    /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
-    /// nothing of it is resident, and whether it is handed out as zeros.
-    pub fn mark_large(&mut self, first: UnitIndex, clean: bool, zeros: bool) {
-        let tail = if clean { Tail::NotResident } else { Tail::New };
-        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
-        unsafe {
-            (*self.region.run(first)).marks =
-                (*self.region.run(first)).marks.with_tail(tail).with_zeros(zeros)
-        }
-    }
-
-    /// Purges the OS pages behind the end of a large block, which the program may not use, once for
-    /// each size of the block. With `only_quiet`, not before two looks have found the same size.
-    /// Returns the bytes purged.
-    pub fn purge_tail(&mut self, first: UnitIndex, only_quiet: bool) -> usize {
-        let run = self.region.run(first);
-        // SAFETY: the block's run is in use, so its record is committed and current.
-        let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, self.os.page_size())) };
-        let next_tail = match tail {
-            Tail::NotResident => return 0,
-            Tail::New if only_quiet => Tail::Seen,
-            Tail::New | Tail::Seen => Tail::NotResident,
-        };
-        // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
-        // record without the lock, but not its flags.
-        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
-        let bytes = (units as usize * UNIT).saturating_sub(usable);
-        if next_tail == Tail::Seen || bytes == 0 {
-            return 0;
-        }
-        // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
-        if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
-            bytes
-        } else {
-            0
-        }
-    }
-
-    /// Whether a run in use was handed out as zeros.
-    pub fn is_marked_zeroed(&self, first: UnitIndex) -> bool {
-        marks(self.region, first).zeros()
-    }
-
     /// Records that these units are a mapping of their own to which pages have `moved`, or that
     /// they belong to the region's mapping again.
     pub fn record_mapping(&mut self, units: Range<UnitIndex>, moved: bool) {
@@ -450,13 +398,6 @@ impl<O: Os> Pages<'_, O> {
     /// Clears size and heap of a run: when it joins the run before it, its old record stays.
     fn clear_note(&mut self, first: UnitIndex) {
         self.note(first, 0, 0);
-    }
-
-    /// The heap of the run that begins at this committed unit; 0 for none.
-    pub fn heap_of(&self, first: UnitIndex) -> UnitIndex {
-        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        let run = unsafe { *self.region.run(first) };
-        if run.state == State::InUse { run.heap() } else { 0 }
     }
 
     /// Purges dirty runs, longest first, until at most `keep` units are dirty.
@@ -565,14 +506,6 @@ impl<O: Os> Pages<'_, O> {
         mapped.map(|()| start)
     }
 
-    /// Gives a run up that cannot be used any more.
-    pub fn lose(&mut self, first: UnitIndex, units: u32) {
-        self.clear_note(first);
-        self.heap.counts.in_use -= units as usize;
-        // The map still tells that a block was freed here.
-        self.mark_foreign(first, units);
-    }
-
     /// Gives units up to the foreign mapping that lies there.
     fn give_up(&mut self, first: UnitIndex, units: u32) {
         self.mark_foreign(first, units);
@@ -600,13 +533,6 @@ impl<O: Os> Pages<'_, O> {
             self.insert(frontier, skipped.start - frontier, State::Clean);
         }
         true
-    }
-
-    /// Counts a purge of `bytes` bytes in these units, which are in use.
-    pub fn count_purge(&mut self, units: Range<UnitIndex>, bytes: usize) {
-        huge_pages::break_in(self.region, &mut self.heap.counts, units);
-        self.heap.counts.purged += bytes / UNIT;
-        self.heap.counts.purges += 1;
     }
 
     /// Makes sure that `more` units may become resident, by purging as much as that takes. Returns

@@ -22,7 +22,7 @@ impl ClassSpans {
     /// resident, so that it reads as zero.
     pub fn claim_random(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         random: u64,
     ) -> Option<(*mut u8, bool)> {

@@ -168,7 +168,7 @@ impl Heaps {
     /// The caller may have found the unit without a lock.
     pub fn with_owner_of<R>(
         &self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         unit: UnitIndex,
         work: impl FnOnce(&mut Contents) -> R,
     ) -> Option<R> {

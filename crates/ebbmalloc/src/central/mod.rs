@@ -165,7 +165,7 @@ impl ClassSpans {
     /// block otherwise.
     pub fn claim(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         order: Order,
         blocks: &mut [*mut u8],
@@ -214,7 +214,7 @@ impl ClassSpans {
     #[inline(never)]
     pub fn release(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         blocks: &[*mut u8],
     ) -> Result<(), BadBlock> {
@@ -261,12 +261,12 @@ impl ClassSpans {
     #[inline(never)]
     pub fn purge_free_pages(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
-        let Memory { region, os, .. } = memory;
+        let Memory { region, os, .. } = *memory;
         if !self.is_span(region, class, unit) {
             return 0;
         }
@@ -304,7 +304,7 @@ impl ClassSpans {
     /// at least `target_bytes` are purged.
     pub fn purge_free_pages_up_to(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         target_bytes: usize,
     ) -> usize {
@@ -362,7 +362,7 @@ impl ClassSpans {
     }
 
     /// Retires all spans, with all blocks in use: a heap is being deleted.
-    pub fn retire_all(&mut self, memory: Memory<'_, impl Os>) {
+    pub fn retire_all(&mut self, memory: &Memory<'_, impl Os>) {
         let region = memory.region;
         while self.filled != 0 {
             let list = self.filled.trailing_zeros() as usize;
@@ -396,7 +396,7 @@ impl ClassSpans {
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, memory: Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
+    fn grow(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
         let region = memory.region;
         let units = match self.hardened {
             true => class.random_span_units(),
@@ -437,7 +437,7 @@ impl ClassSpans {
     /// (decisions/0016).
     fn begin_small(
         &mut self,
-        memory: Memory<'_, impl Os>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         first: UnitIndex,
         span: &mut Span,
@@ -458,7 +458,7 @@ impl ClassSpans {
     }
 
     /// Returns the run of an unlisted span to the page heap.
-    fn retire(&mut self, memory: Memory<'_, impl Os>, first: UnitIndex) {
+    fn retire(&mut self, memory: &Memory<'_, impl Os>, first: UnitIndex) {
         let region = memory.region;
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };

@@ -7,7 +7,7 @@ use crate::size_class::{SizeClass, UNIT};
 
 /// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
 /// pages are larger than a quarter of a unit.
-fn guard(memory: Memory<'_, impl Os>, first: UnitIndex, units: u32) -> (*mut u8, usize) {
+fn guard(memory: &Memory<'_, impl Os>, first: UnitIndex, units: u32) -> (*mut u8, usize) {
     let (bytes, page) = (units as usize * UNIT, memory.os.page_size());
     let page = if page * 4 > UNIT { 0 } else { page };
     // SAFETY: the address lies in the span, or at its end.
@@ -17,7 +17,7 @@ fn guard(memory: Memory<'_, impl Os>, first: UnitIndex, units: u32) -> (*mut u8,
 /// Sets up a hardened span in a new run, which no other thread can know: places its guard and
 /// zeroes the rest.
 pub(super) fn harden(
-    memory: Memory<'_, impl Os>,
+    memory: &Memory<'_, impl Os>,
     class: SizeClass,
     Granted { first, zeroed, .. }: Granted,
     units: u32,
@@ -43,12 +43,12 @@ pub(super) fn harden(
 /// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the
 /// run must not go back to the page heap.
 pub(super) fn unguard(
-    memory: Memory<'_, impl Os>,
+    memory: &Memory<'_, impl Os>,
     pages: &mut PageHeap,
     first: UnitIndex,
     units: u32,
 ) -> bool {
-    let Memory { region, os, .. } = memory;
+    let Memory { region, os, .. } = *memory;
     let (start, _) = guard(memory, first, units);
     let reach = start.addr() - region.address(first).addr();
     // SAFETY: the span is the caller's, and no block of it is in use.

@@ -300,7 +300,7 @@ impl<O: Os> Engine<O> {
             }
             let class = entry.class().filter(|_| entry.is_first(unit))?;
             let purge = |spans: &mut ClassSpans| {
-                spans.purge_free_pages(self.memory(), class, unit as UnitIndex, only_quiet)
+                spans.purge_free_pages(&self.memory(), class, unit as UnitIndex, only_quiet)
             };
             self.with_spans_of(unit as UnitIndex, entry, class, purge)
         });

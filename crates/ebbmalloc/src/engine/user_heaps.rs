@@ -55,7 +55,7 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let spans = &mut contents.spans[class.index()];
             self.count_free(spans.counts.claimed * class.size());
-            spans.retire_all(self.memory());
+            spans.retire_all(&self.memory());
         }
         while contents.large != 0 {
             let first = contents.large;

@@ -91,7 +91,7 @@ impl<O: Os> Engine<O> {
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
                 purged_bytes += spans.purge_free_pages_up_to(
-                    self.memory(),
+                    &self.memory(),
                     class,
                     max_bytes.saturating_sub(purged_bytes),
                 );

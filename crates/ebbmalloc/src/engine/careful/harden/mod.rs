@@ -142,7 +142,7 @@ impl<O: Os> Engine<O> {
         let random = contents.random.next();
         let spans = &mut contents.spans[class.index()];
         let spans_before = spans.counts.spans;
-        let claimed = spans.claim_random(self.memory(), class, random);
+        let claimed = spans.claim_random(&self.memory(), class, random);
         let (block, is_fresh) = claimed.ok_or(AllocError::OutOfMemory)?;
         let has_grown = spans.counts.spans > spans_before;
         contents.used += class.size();
@@ -288,7 +288,7 @@ impl<O: Os> Engine<O> {
         let spans = &mut contents.spans[class.index()];
         let spans_before = spans.counts.spans;
         spans.release_held(&self.region, class, block);
-        let released = spans.release(self.memory(), class, &[block]);
+        let released = spans.release(&self.memory(), class, &[block]);
         released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
         let has_shrunk = spans.counts.spans < spans_before;
         contents.used -= class.size();
