@@ -255,10 +255,10 @@ impl<O: Os> Pages<'_, O> {
             && units.get() as usize <= self.resident_units_max()
     }
 
-    /// Whether a run of `units` units would take memory that is not resident, and reclaim is due:
+    /// Whether such a run would take memory that is not resident, and reclaim is due:
     /// [`Retention::is_reclaim_due`].
-    pub fn would_grow(&mut self, units: Units) -> bool {
-        if !self.could_hold(units, Units::ONE) {
+    pub fn would_grow(&mut self, units: Units, align: Units) -> bool {
+        if !self.could_hold(units, align) {
             return false;
         }
         let heap = &mut *self.heap;

@@ -92,7 +92,7 @@ impl<O: Os> Engine<O> {
 
     /// Clears the first `bytes` bytes of a new block, unless there is none or it reads as zero.
     /// Returns the block.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn clear_new(&self, (block, zeroed): (*mut u8, bool), bytes: usize) -> *mut u8 {
         if !zeroed && !block.is_null() {
             // SAFETY: the block has at least `bytes` bytes, and is ours until we return it.
