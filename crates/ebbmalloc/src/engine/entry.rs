@@ -28,7 +28,7 @@ impl<O: Os> Engine<O> {
 
     /// Allocates like [`Engine::alloc`], and clears all usable bytes of the block. No standard
     /// demands that beyond `size` bytes, but most allocators do it, and programs rely on it.
-    #[inline]
+    #[inline(never)]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
         let new = match class {
