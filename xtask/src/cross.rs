@@ -20,8 +20,8 @@ const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A Rust program with the crate as its allocator.
 const EXAMPLE: [&str; 4] = ["--package", "ebbmalloc", "--example", "words"];
 /// Contract programs that test a C library and a kernel most: short-lived threads, and forks.
-const PROGRAMS: [&str; 5] = ["malloc.c", "stress.c", "thread_exit.c", STORM, "fork_threads.c"];
-const STORM: &str = "thread_storm.c";
+const PROGRAMS: [&str; 5] =
+    ["malloc.c", "stress.c", "thread_exit.c", "thread_storm.c", "fork_threads.c"];
 /// Of these, the ones that gVisor and qemu run without `--long`.
 const QUICK: [&str; 2] = ["malloc.c", "thread_exit.c"];
 const SLOW: &str = "takes half a minute or more in gVisor or under qemu; with --long";
