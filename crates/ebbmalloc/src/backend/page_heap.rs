@@ -390,6 +390,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Records that these units are a mapping of their own to which pages have `moved`, or that
     /// they belong to the region's mapping again.
+    #[inline(never)]
     pub fn record_mapping(&mut self, units: Range<UnitIndex>, moved: bool) {
         huge_pages::break_in(self.region, &mut self.heap.counts, units.clone());
         self.heap.mappings.record(self.region, units, moved);

@@ -16,7 +16,7 @@ tunables! {
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
     /// Address ranges that set-up tries while other mappings are in the way.
     REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
-    /// The region is committed in steps of at least this length.
+    /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// Units that the region first skips where it meets a foreign mapping. Each further try doubles
     /// it, since the mapping may be longer.
