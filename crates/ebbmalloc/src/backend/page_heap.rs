@@ -15,15 +15,14 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{self, GrowBy, HugePages};
+use crate::backend::huge_pages::{self, GrowBy, HugePages, Touch};
 use crate::backend::mappings::{Mappings, marks};
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
-    UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -36,8 +35,6 @@ pub(crate) struct Granted {
     pub first: UnitIndex,
     /// The memory reads as zero.
     pub zeroed: bool,
-    /// All of it was purged a moment ago.
-    refaulted: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -82,22 +79,48 @@ impl PageHeap {
         units: Units,
         align: Units,
     ) -> Option<Granted> {
+        self.alloc_for(Touch::Unknown, region, os, units, align)
+    }
+
+    /// As [`PageHeap::alloc`], for a run that is soon touched whole: it may lie in a huge page.
+    pub fn alloc_touched(
+        &mut self,
+        region: &Region,
+        os: &impl Os,
+        units: Units,
+    ) -> Option<Granted> {
+        self.alloc_for(Touch::Whole, region, os, units, Units::ONE)
+    }
+
+    fn alloc_for(
+        &mut self,
+        touch: Touch,
+        region: &Region,
+        os: &impl Os,
+        units: Units,
+        align: Units,
+    ) -> Option<Granted> {
         let in_use = self.counts.in_use + units.get() as usize;
         if in_use > self.resident_units_max() || !self.could_hold(region, units, align) {
             return None;
         }
-        let grown_by_huge_page = self.grow_by_huge_page(region, os, units, align);
-        let extended =
-            if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
+        let grown_by_huge_page = match touch {
+            Touch::Whole => self.grow_by_huge_page(region, os, units),
+            Touch::Unknown => 0,
+        };
+        let extended = match align {
+            Units::ONE => self.take_longest_dirty(touch, region, os, units),
+            _ => None,
+        };
         let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false, refaulted: false }, grown),
+            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
-                let granted = self.take(region, os, units, align).or_else(|| {
+                let granted = self.take(touch, region, os, units, align).or_else(|| {
                     // Dirty and clean neighbours join once they are purged. And free address space
                     // may be what a limit of the process lacks.
                     self.purge(region, os, 0);
                     self.unmap(region, os, 0);
-                    self.take(region, os, units, align)
+                    self.take(touch, region, os, units, align)
                 });
                 let Some(granted) = granted else {
                     self.retention.record_refusal(in_use);
@@ -107,28 +130,16 @@ impl PageHeap {
             }
         };
         self.count_use(units.get());
-        if granted.refaulted {
-            let end = granted.first + units.get();
-            self.huge.back_all(region, os, &mut self.counts, granted.first..end);
-        }
         self.purge_after_growth(region, os, grown + grown_by_huge_page);
         Some(granted)
     }
 
-    /// If the heap must grow for a short run: makes the run's surroundings resident by a huge page,
-    /// if that seems to pay. Returns how many units became resident.
-    fn grow_by_huge_page(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        units: Units,
-        align: Units,
-    ) -> u32 {
+    /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
+    /// resident by a huge page, if that seems to pay. Returns how many units became resident.
+    fn grow_by_huge_page(&mut self, region: &Region, os: &impl Os, units: Units) -> u32 {
         let PageCounts { in_use, dirty, .. } = self.counts;
         let dirty = dirty + HUGE_UNITS as usize;
         if !self.huge.are_wanted(in_use)
-            || units.get() > HUGE_RUN_UNITS_MAX
-            || align != Units::ONE
             || in_use + dirty > self.resident_units_max()
             || dirty > self.retention.spare_units(in_use)
             || self.dirty.best_fit(region, units.get()).is_some()
@@ -157,6 +168,7 @@ impl PageHeap {
         }
         if resident > 0 {
             self.insert(region, first, resident, State::Dirty);
+            self.huge.untouched = first..first + resident;
         }
         if rest_units > 0 {
             self.insert(region, rest, rest_units, State::Clean);
@@ -269,13 +281,17 @@ impl PageHeap {
     /// resident.
     fn take_longest_dirty(
         &mut self,
+        touch: Touch,
         region: &Region,
         os: &impl Os,
         units: Units,
     ) -> Option<(UnitIndex, u32)> {
         let (first, dirty_units) = self.dirty.longest(region)?;
         let (end, units) = (UnitRange::new(first, units)?.end(), units.get());
-        if dirty_units >= units || dirty_units < units - dirty_units {
+        if dirty_units >= units
+            || dirty_units < units - dirty_units
+            || !self.huge.allows(touch, first..end)
+        {
             return None;
         }
         let grown = units - self.count_dirty_if_free(region, first, end)?;
@@ -342,6 +358,7 @@ impl PageHeap {
                 self.retention.refaults.count_refaulted(os.now_ms(), taken);
             }
             self.mark_in_use(region, at, taken);
+            self.huge.take(at..at + taken);
             if taken < run.units {
                 self.insert(region, end, run.units - taken, run.state);
             }
@@ -589,6 +606,7 @@ impl PageHeap {
     #[inline(never)]
     fn take(
         &mut self,
+        touch: Touch,
         region: &Region,
         os: &impl Os,
         length: Units,
@@ -596,7 +614,7 @@ impl PageHeap {
     ) -> Option<Granted> {
         let (units, align) = (length.get(), align.get());
         let padded_units = units.checked_add(align - 1)?;
-        let dirty = self.dirty.best_fit(region, padded_units);
+        let dirty = self.best_dirty(touch, region, padded_units);
         if dirty.is_none() && !self.admit(region, os, units) {
             return None;
         }
@@ -613,10 +631,21 @@ impl PageHeap {
             }
         }
         if self.restore(region, os) {
-            return self.take(region, os, length, Units::new(align)?);
+            return self.take(touch, region, os, length, Units::new(align)?);
         }
         let first = self.take_at_frontier(region, os, length, align)?;
-        Some(Granted { first, zeroed: true, refaulted: false })
+        Some(Granted { first, zeroed: true })
+    }
+
+    /// The best dirty run of at least `units` units. Its first units may be touched by such a use.
+    fn best_dirty(&self, touch: Touch, region: &Region, units: u32) -> Option<UnitIndex> {
+        let first = self.dirty.best_fit(region, units)?;
+        if self.huge.allows(touch, first..first + units) {
+            return Some(first);
+        }
+        // SAFETY: the run is in a tree, so its record is current.
+        let longer = unsafe { (*region.run(first)).units } + 1;
+        self.dirty.best_fit(region, longer)
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
@@ -666,9 +695,10 @@ impl PageHeap {
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.carve(region, first, start..end);
         let zeroed = run.state == State::Clean;
-        let refaulted =
-            zeroed && self.retention.refaults.count_refaulted(os.now_ms(), units) == units as usize;
-        Some(Granted { first: start, zeroed, refaulted })
+        if zeroed {
+            self.retention.refaults.count_refaulted(os.now_ms(), units);
+        }
+        Some(Granted { first: start, zeroed })
     }
 
     /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
@@ -679,6 +709,7 @@ impl PageHeap {
         let end = first + units;
         self.remove(region, first);
         self.mark_in_use(region, part.start, part.end - part.start);
+        self.huge.take(part.clone());
         if first < part.start {
             self.insert(region, first, part.start - first, state);
         }

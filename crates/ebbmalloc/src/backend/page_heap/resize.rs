@@ -1,6 +1,7 @@
 //! Resizes runs in use, in place or by moving their pages.
 
 use super::{Granted, PageHeap};
+use crate::backend::huge_pages::Touch;
 use crate::backend::region::Region;
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitRange, Units};
@@ -54,14 +55,14 @@ impl PageHeap {
         if !self.could_hold(region, units, align)
             || self.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
             || !self.mappings.may_move(region, run.first()..run.end())
-            || self.dirty.best_fit(region, units.get()).is_some()
+            || self.best_dirty(Touch::Unknown, region, units.get()).is_some()
         {
             return None;
         }
         let from = run.length().get();
         // The limit is for pages, and those of `run` only move.
         self.counts.in_use -= from as usize;
-        let granted = self.take(region, os, units, align);
+        let granted = self.take(Touch::Unknown, region, os, units, align);
         self.counts.in_use += from as usize;
         let granted = granted?;
         self.count_use(units.get());
