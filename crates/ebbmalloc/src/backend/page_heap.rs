@@ -581,6 +581,7 @@ impl PageHeap {
         self.give_up(region, skipped.start, skipped.end - skipped.start);
         if frontier < skipped.start {
             self.insert(region, frontier, skipped.start - frontier, State::Clean);
+            self.unmap_surplus(region, os);
         }
         true
     }
@@ -666,6 +667,7 @@ impl PageHeap {
                     self.mark_in_use(region, start, length.get());
                     if start > old_frontier {
                         self.insert(region, old_frontier, start - old_frontier, State::Clean);
+                        self.unmap_surplus(region, os);
                     }
                     return Some(start);
                 }
