@@ -15,15 +15,14 @@ use core::ops::{Deref, DerefMut, Range};
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{self, GrowBy, HugePages};
+use crate::backend::huge_pages::{self, GrowBy, HugePages, Touch};
 use crate::backend::mappings::Mappings;
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
 use crate::backend::run::{Run, State};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
-    UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -37,8 +36,6 @@ pub(crate) struct Granted {
     pub first: UnitIndex,
     /// The memory reads as zero.
     pub zeroed: bool,
-    /// All of it was purged a moment ago.
-    refaulted: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -139,21 +136,36 @@ impl<O: Os> Pages<'_, O> {
     /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
     /// `None` if the region or the kernel has not enough, or if the limit forbids it.
     pub fn alloc(&mut self, units: Units, align: Units) -> Option<Granted> {
+        self.alloc_for(Touch::Unknown, units, align)
+    }
+
+    /// As [`Pages::alloc`], for a run that is soon touched whole: it may lie in a huge page.
+    pub fn alloc_touched(&mut self, units: Units) -> Option<Granted> {
+        self.alloc_for(Touch::Whole, units, Units::ONE)
+    }
+
+    fn alloc_for(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
         let in_use = self.heap.counts.in_use + units.get() as usize;
         if in_use > self.resident_units_max() || !self.could_hold(units, align) {
             return None;
         }
-        let grown_by_huge_page = self.grow_by_huge_page(units, align);
-        let extended = if align == Units::ONE { self.take_longest_dirty(units) } else { None };
+        let grown_by_huge_page = match touch {
+            Touch::Whole => self.grow_by_huge_page(units),
+            Touch::Unknown => 0,
+        };
+        let extended = match align {
+            Units::ONE => self.take_longest_dirty(touch, units),
+            _ => None,
+        };
         let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false, refaulted: false }, grown),
+            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
-                let granted = self.take(units, align).or_else(|| {
+                let granted = self.take(touch, units, align).or_else(|| {
                     // Dirty and clean neighbours join once they are purged. And free address space
                     // may be what a limit of the process lacks.
                     self.purge(0);
                     self.unmap(0);
-                    self.take(units, align)
+                    self.take(touch, units, align)
                 });
                 let Some(granted) = granted else {
                     self.heap.retention.record_refusal(in_use);
@@ -163,23 +175,16 @@ impl<O: Os> Pages<'_, O> {
             }
         };
         self.count_use(units.get());
-        if granted.refaulted {
-            let end = granted.first + units.get();
-            let heap = &mut *self.heap;
-            heap.huge.back_all(self.region, self.os, &mut heap.counts, granted.first..end);
-        }
         self.purge_after_growth(grown + grown_by_huge_page);
         Some(granted)
     }
 
-    /// If the heap must grow for a short run: makes the run's surroundings resident by a huge page,
-    /// if that seems to pay. Returns how many units became resident.
-    fn grow_by_huge_page(&mut self, units: Units, align: Units) -> u32 {
+    /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
+    /// resident by a huge page, if that seems to pay. Returns how many units became resident.
+    fn grow_by_huge_page(&mut self, units: Units) -> u32 {
         let PageCounts { in_use, dirty, .. } = self.heap.counts;
         let dirty = dirty + HUGE_UNITS as usize;
         if !self.heap.huge.are_wanted(in_use)
-            || units.get() > HUGE_RUN_UNITS_MAX
-            || align != Units::ONE
             || in_use + dirty > self.resident_units_max()
             || dirty > self.heap.retention.spare_units(in_use)
             || self.heap.dirty.best_fit(self.region, units.get()).is_some()
@@ -211,6 +216,7 @@ impl<O: Os> Pages<'_, O> {
         }
         if resident > 0 {
             self.insert(first, resident, State::Dirty);
+            self.heap.huge.untouched = first..first + resident;
         }
         if rest_units > 0 {
             self.insert(rest, rest_units, State::Clean);
@@ -309,10 +315,13 @@ impl<O: Os> Pages<'_, O> {
     /// free and no longer than the run. Otherwise that dirty run would stay resident, unused,
     /// beside a clean run of the full length. Returns the first unit and how many units become
     /// resident.
-    fn take_longest_dirty(&mut self, units: Units) -> Option<(UnitIndex, u32)> {
+    fn take_longest_dirty(&mut self, touch: Touch, units: Units) -> Option<(UnitIndex, u32)> {
         let (first, dirty_units) = self.heap.dirty.longest(self.region)?;
         let (end, units) = (UnitRange::new(first, units)?.end(), units.get());
-        if dirty_units >= units || dirty_units < units - dirty_units {
+        if dirty_units >= units
+            || dirty_units < units - dirty_units
+            || !self.heap.huge.allows(touch, first..end)
+        {
             return None;
         }
         let grown = units - self.count_dirty_if_free(first, end)?;
@@ -373,6 +382,7 @@ impl<O: Os> Pages<'_, O> {
                 self.heap.retention.refaults.count_refaulted(self.os.now_ms(), taken);
             }
             self.mark_in_use(at, taken);
+            self.heap.huge.take(at..at + taken);
             if taken < run.units {
                 self.insert(end, run.units - taken, run.state);
             }
@@ -532,6 +542,7 @@ impl<O: Os> Pages<'_, O> {
         self.give_up(skipped.start, skipped.end - skipped.start);
         if frontier < skipped.start {
             self.insert(frontier, skipped.start - frontier, State::Clean);
+            self.unmap_surplus();
         }
         true
     }
@@ -549,10 +560,10 @@ impl<O: Os> Pages<'_, O> {
     }
 
     #[inline(never)]
-    fn take(&mut self, length: Units, align: Units) -> Option<Granted> {
+    fn take(&mut self, touch: Touch, length: Units, align: Units) -> Option<Granted> {
         let (units, align) = (length.get(), align.get());
         let padded_units = units.checked_add(align - 1)?;
-        let dirty = self.heap.dirty.best_fit(self.region, padded_units);
+        let dirty = self.best_dirty(touch, padded_units);
         if dirty.is_none() && !self.admit(units) {
             return None;
         }
@@ -569,10 +580,21 @@ impl<O: Os> Pages<'_, O> {
             }
         }
         if self.restore() {
-            return self.take(length, Units::new(align)?);
+            return self.take(touch, length, Units::new(align)?);
         }
         let first = self.take_at_frontier(length, align)?;
-        Some(Granted { first, zeroed: true, refaulted: false })
+        Some(Granted { first, zeroed: true })
+    }
+
+    /// The best dirty run of at least `units` units. Its first units may be touched by such a use.
+    fn best_dirty(&self, touch: Touch, units: u32) -> Option<UnitIndex> {
+        let first = self.heap.dirty.best_fit(self.region, units)?;
+        if self.heap.huge.allows(touch, first..first + units) {
+            return Some(first);
+        }
+        // SAFETY: the run is in a tree, so its record is current.
+        let longer = unsafe { (*self.region.run(first)).units } + 1;
+        self.heap.dirty.best_fit(self.region, longer)
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
@@ -587,6 +609,7 @@ impl<O: Os> Pages<'_, O> {
                     self.mark_in_use(start, length.get());
                     if start > old_frontier {
                         self.insert(old_frontier, start - old_frontier, State::Clean);
+                        self.unmap_surplus();
                     }
                     return Some(start);
                 }
@@ -609,10 +632,10 @@ impl<O: Os> Pages<'_, O> {
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.carve(first, start..end);
         let zeroed = run.state == State::Clean;
-        let refaulted = zeroed
-            && self.heap.retention.refaults.count_refaulted(self.os.now_ms(), units)
-                == units as usize;
-        Some(Granted { first: start, zeroed, refaulted })
+        if zeroed {
+            self.heap.retention.refaults.count_refaulted(self.os.now_ms(), units);
+        }
+        Some(Granted { first: start, zeroed })
     }
 
     /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
@@ -623,6 +646,7 @@ impl<O: Os> Pages<'_, O> {
         let end = first + units;
         self.remove(first);
         self.mark_in_use(part.start, part.end - part.start);
+        self.heap.huge.take(part.clone());
         if first < part.start {
             self.insert(first, part.start - first, state);
         }

@@ -3,7 +3,6 @@
 use core::ops::Range;
 use core::ptr;
 
-use crate::backend::huge_pages::are_huge;
 use crate::backend::page_heap::Granted;
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
@@ -78,9 +77,7 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            let is_huge = || are_huge(&self.region, &self.pages.lock().counts, units.clone());
-            let stays = rest == 0 || is_huge();
-            if stays || !self.os.purge(start.add(written), rest) {
+            if rest == 0 || !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
             clear(start, written);

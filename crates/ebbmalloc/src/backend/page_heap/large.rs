@@ -5,6 +5,7 @@ use core::ops::Range;
 
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
+use crate::backend::huge_pages::Touch;
 use crate::backend::mappings::marks;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
@@ -53,14 +54,14 @@ impl<O: Os> Pages<'_, O> {
         if !self.could_hold(units, align)
             || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
             || !self.heap.mappings.may_move(self.region, run.first()..run.end())
-            || self.heap.dirty.best_fit(self.region, units.get()).is_some()
+            || self.best_dirty(Touch::Unknown, units.get()).is_some()
         {
             return None;
         }
         let from = run.length().get();
         // The limit is for pages, and those of `run` only move.
         self.heap.counts.in_use -= from as usize;
-        let granted = self.take(units, align);
+        let granted = self.take(Touch::Unknown, units, align);
         self.heap.counts.in_use += from as usize;
         let granted = granted?;
         self.count_use(units.get());
