@@ -20,9 +20,11 @@ const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A Rust program with the crate as its allocator.
 const EXAMPLE: [&str; 4] = ["--package", "ebbmalloc", "--example", "words"];
 /// Contract programs that test a C library and a kernel most: short-lived threads, and forks.
-const PROGRAMS: [&str; 5] = ["malloc.c", "stress.c", "thread_exit.c", STORM, "fork_threads.c"];
-const STORM: &str = "thread_storm.c";
-const SLOW_STORM: &str = "takes a minute in gVisor or under qemu; with --long";
+const PROGRAMS: [&str; 5] =
+    ["malloc.c", "stress.c", "thread_exit.c", "thread_storm.c", "fork_threads.c"];
+/// Of these, the ones that gVisor and qemu run without `--long`.
+const QUICK: [&str; 2] = ["malloc.c", "thread_exit.c"];
+const SLOW: &str = "takes half a minute or more in gVisor or under qemu; with --long";
 /// A program that ends by a signal, which gVisor reports only as shells do.
 const MISUSE: &str = "misuse_double_free.c";
 
@@ -210,8 +212,8 @@ fn contract(
 ) -> Result<()> {
     let programs = c::programs(&context.root, &context.filter)?;
     for program in programs.into_iter().filter(|program| names.contains(&program.name())) {
-        if program.name() == STORM && !context.long && !context.runner.is_empty() {
-            tally.skip(STORM, SLOW_STORM);
+        if !QUICK.contains(&program.name()) && !context.long && !context.runner.is_empty() {
+            tally.skip(program.name(), SLOW);
             continue;
         }
         program.built_by(build, ways)?.test(context, modes, tally)?;
@@ -260,8 +262,8 @@ pub fn arm(context: &Context) -> Result<Tally> {
         if !(all || PROGRAMS.contains(&program.name()) || program.name() == MISUSE) {
             continue;
         }
-        if program.name() == STORM && !all {
-            tally.skip(STORM, SLOW_STORM);
+        if !(all || QUICK.contains(&program.name()) || program.name() == MISUSE) {
+            tally.skip(program.name(), SLOW);
             continue;
         }
         match program.emulated("aarch64-linux-gnu-") {

@@ -5,7 +5,7 @@ use core::ptr;
 use std::vec;
 use std::vec::Vec;
 
-use crate::backend::page_heap::PageHeap;
+use crate::backend::page_heap::{Memory, PageHeap};
 use crate::backend::region::{Region, UnitIndex};
 pub use crate::backend::scavenger_state::Scavenger;
 use crate::backend::span::Order;
@@ -65,19 +65,25 @@ impl<O: Os> Layers<O> {
         Self { os, class, region, pages, central, caches, preferred }
     }
 
+    fn memory(&self) -> Memory<'_, O> {
+        Memory { region: &self.region, os: &self.os, heap: &self.pages }
+    }
+
     /// Claims up to `max` blocks from the central free list.
     pub fn claim(&self, max: usize) -> Vec<*mut u8> {
         let mut blocks = vec![ptr::null_mut(); max];
-        let Self { central, region, os, pages, class, .. } = self;
-        let claimed =
-            central.spans().lock().claim(region, os, pages, *class, Order::Lowest, &mut blocks);
+        let claimed = self.central.spans().lock().claim(
+            &self.memory(),
+            self.class,
+            Order::Lowest,
+            &mut blocks,
+        );
         blocks.split_off(max - claimed.blocks)
     }
 
     /// Releases blocks to the central free list.
     pub fn release(&self, blocks: &[*mut u8]) {
-        let Self { central, region, os, pages, class, .. } = self;
-        let released = central.spans().lock().release(region, os, pages, *class, blocks);
+        let released = self.central.spans().lock().release(&self.memory(), self.class, blocks);
         assert_eq!(released, Ok(()));
     }
 
@@ -88,7 +94,7 @@ impl<O: Os> Layers<O> {
             (spans.check(&self.region, self.class), spans.counts)
         };
         assert_eq!(free + counts.claimed, counts.blocks);
-        let in_use = self.pages.lock().check(&self.region);
+        let in_use = self.memory().lock().check();
         assert_eq!(in_use, counts.spans * self.class.span_units() as usize);
         (counts.spans, counts.claimed)
     }
@@ -243,10 +249,13 @@ impl<O: Os> HeapLayers<O> {
         }
     }
 
+    fn memory(&self) -> Memory<'_, O> {
+        Memory { region: &self.region, os: &self.os, heap: &self.pages }
+    }
+
     /// Makes a heap, as `Engine::new_heap`.
     pub fn make(&self) -> HeapId {
-        let granted =
-            self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE).expect("room");
+        let granted = self.memory().lock().alloc(Units::ONE, Units::ONE).expect("room");
         self.heaps.lock().add(&self.region, granted.first, usize::MAX)
     }
 
@@ -256,30 +265,26 @@ impl<O: Os> HeapLayers<O> {
         let heap = heaps.remove(&self.region, id).expect("a heap");
         let mut contents = heap.contents().lock();
         let spans = &mut contents.spans[self.class.index()];
-        spans.retire_all(&self.region, &self.os, &self.pages);
+        spans.retire_all(&self.memory());
         drop(contents);
-        self.pages.lock().free(&self.region, &self.os, id.unit(), 1);
+        self.memory().lock().free(id.unit(), 1);
     }
 
     /// Claims a block from a heap.
     pub fn claim(&self, id: HeapId) -> *mut u8 {
         let mut block = [ptr::null_mut()];
-        let Self { region, os, pages, class, .. } = self;
-        let mut contents = find(region, id).expect("a heap").contents().lock();
-        assert_eq!(
-            contents.spans[class.index()]
-                .claim(region, os, pages, *class, Order::Lowest, &mut block)
-                .blocks,
-            1
-        );
+        let mut contents = find(&self.region, id).expect("a heap").contents().lock();
+        let spans = &mut contents.spans[self.class.index()];
+        let claimed = spans.claim(&self.memory(), self.class, Order::Lowest, &mut block);
+        assert_eq!(claimed.blocks, 1);
         block[0]
     }
 
     /// Releases a heap's block.
     pub fn release(&self, id: HeapId, block: *mut u8) {
-        let Self { region, os, pages, class, .. } = self;
-        let mut contents = find(region, id).expect("a heap").contents().lock();
-        let released = contents.spans[class.index()].release(region, os, pages, *class, &[block]);
+        let mut contents = find(&self.region, id).expect("a heap").contents().lock();
+        let spans = &mut contents.spans[self.class.index()];
+        let released = spans.release(&self.memory(), self.class, &[block]);
         assert_eq!(released, Ok(()));
     }
 
@@ -288,28 +293,27 @@ impl<O: Os> HeapLayers<O> {
     pub fn purge_free_pages(&self, block: *mut u8) {
         let unit = self.unit(block);
         let work = |contents: &mut Contents| self.purge_in(contents, unit);
-        self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work);
+        self.heaps.lock().with_owner_of(&self.memory(), unit, work);
     }
 
     /// For mutants: as [`HeapLayers::purge_free_pages`], but does not ask again whose the span is,
     /// once the heap is locked.
     pub fn dig_without_second_look(&self, block: *mut u8) {
         let (unit, _heaps) = (self.unit(block), self.heaps.lock());
-        let found = self.pages.lock().heap_of(&self.region, unit);
+        let found = self.memory().lock().heap_of(unit);
         if let Some(heap) = record(&self.region, found) {
             self.purge_in(&mut heap.contents().lock(), unit);
         }
     }
 
     fn purge_in(&self, contents: &mut Contents, unit: UnitIndex) {
-        let Self { region, os, pages, class, .. } = self;
-        let spans = &mut contents.spans[class.index()];
+        let spans = &mut contents.spans[self.class.index()];
         // In this order: loom switches threads at the lock, but not at the page map, which is not
         // made of its types.
-        let owner = pages.lock().heap_of(region, unit);
-        let is_there = spans.copy(region, *class, unit).is_some();
+        let owner = self.memory().lock().heap_of(unit);
+        let is_there = spans.copy(&self.region, self.class, unit).is_some();
         assert!(!is_there || spans.is_of(owner), "digging in a span of another heap");
-        spans.purge_free_pages(region, os, *class, unit, false);
+        spans.purge_free_pages(&self.memory(), self.class, unit, false);
     }
 
     fn unit(&self, block: *mut u8) -> UnitIndex {
@@ -318,7 +322,7 @@ impl<O: Os> HeapLayers<O> {
 
     /// For mutants: restores the record of a run as it was before the run was freed.
     pub fn forget_that_it_was_freed(&self, id: HeapId, block: *mut u8) {
-        self.pages.lock().note(&self.region, self.unit(block), 0, id.unit());
+        self.memory().lock().note(self.unit(block), 0, id.unit());
     }
 
     /// For mutants: unlocks a heap, also if another thread holds its lock.

@@ -89,7 +89,9 @@ fn assert_no_less(stats: &Stats, ledger: &Ledger, page: usize) {
 #[test]
 fn it_adds_up_whatever_is_done() {
     for (mode, page) in [("slot", 4096), ("thread", 4096), ("slot", 65536), ("thread", 16384)] {
-        let engine = Engine::new(FakeOs::default().mode(mode).page(page));
+        // Enough addresses: short of them, the engine would unmap some.
+        let os = FakeOs::default().mode(mode).page(page).space(32 << 20);
+        let engine = Engine::new(os);
         let mut held: Vec<*mut u8> = Vec::new();
         let mut random = 1u64;
         for step in 0..3000 {

@@ -14,8 +14,8 @@ use crate::backend::mappings::marks;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_PAGES_PER_RUN_MAX,
-    HUGE_SKIPS_LOG_MAX, HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
+    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_SKIPS_LOG_MAX,
+    HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
 };
 use crate::platform::options::HugeChoice;
 use crate::platform::os::Os;
@@ -35,7 +35,20 @@ pub(crate) struct HugePages {
     /// Times in a row that the kernel gave none, and how many more times not to ask for that.
     refusals: u32,
     skips: u32,
+    /// The units of the newest huge page that were not handed out yet, if they are still free. Only
+    /// runs that are touched whole may lie there: others would keep memory resident that the
+    /// program never touches.
+    pub untouched: Range<UnitIndex>,
     pub totals: HugeTotals,
+}
+
+/// How much of a run the program will touch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touch {
+    /// All of it, soon.
+    Whole,
+    /// Perhaps only a page.
+    Unknown,
 }
 
 /// By what the heap should grow.
@@ -70,6 +83,7 @@ impl HugePages {
             since_small: 0,
             refusals: 0,
             skips: 0,
+            untouched: 0..0,
             totals: HugeTotals { pages: 0, refusals: 0, ns: 0 },
         }
     }
@@ -147,27 +161,15 @@ impl HugePages {
         self.record_small(took_ns);
     }
 
-    /// Makes the first huge pages resident that lie within units in use that are clean, as long as
-    /// that seems to pay: memory that was purged a moment ago is needed again. Not all, since
-    /// other threads wait.
-    pub fn back_all(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        counts: &mut PageCounts,
-        units: Range<UnitIndex>,
-    ) {
-        let Some(mut first) = region.align_unit(units.start, HUGE_UNITS) else { return };
-        for _ in 0..HUGE_PAGES_PER_RUN_MAX {
-            if first.checked_add(HUGE_UNITS).is_none_or(|end| end > units.end) {
-                return;
-            }
-            match self.next_growth(|| os.now_ms(), counts.in_use) {
-                GrowBy::Need => return,
-                GrowBy::MeasuredUnit => self.back_unit(region, os, first),
-                GrowBy::HugePage => _ = self.back(region, os, counts, first),
-            }
-            first += HUGE_UNITS;
+    /// Whether a run of such use may be taken here, where memory is resident.
+    pub fn allows(&self, touch: Touch, run: Range<UnitIndex>) -> bool {
+        touch == Touch::Whole || !overlap(&self.untouched, &run)
+    }
+
+    /// Records that these units are handed out or purged.
+    pub fn take(&mut self, units: Range<UnitIndex>) {
+        if overlap(&self.untouched, &units) {
+            self.untouched.start = units.end.min(self.untouched.end);
         }
     }
 
@@ -206,6 +208,10 @@ impl HugePages {
     }
 }
 
+fn overlap(one: &Range<UnitIndex>, other: &Range<UnitIndex>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
 /// Records whether a huge page begins at this unit. The caller holds the lock of the page heap.
 fn mark(region: &Region, counts: &mut PageCounts, first: UnitIndex, huge: bool) {
     let old = marks(region, first);
@@ -225,12 +231,6 @@ pub(super) fn places(
     let none = counts.huge_pages == 0;
     let all = if none { 0..0 } else { first..units.end };
     all.step_by(HUGE_UNITS as usize)
-}
-
-/// Whether huge pages back all of these units, so that all are resident.
-pub(crate) fn are_huge(region: &Region, counts: &PageCounts, units: Range<UnitIndex>) -> bool {
-    let mut places = places(region, counts, units);
-    places.len() > 0 && places.all(|first| marks(region, first).huge())
 }
 
 /// Records that a part of these units is not resident any more.

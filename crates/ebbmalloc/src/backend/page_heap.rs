@@ -7,26 +7,26 @@
 //! join. They are handed out in this order. Besides, there are runs given up to foreign mappings.
 
 // Lowest first: each uses only modules above it in this list, and this file.
-mod resize;
+mod large;
 mod audit;
 
 use core::num::NonZeroUsize;
-use core::ops::Range;
+use core::ops::{Deref, DerefMut, Range};
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{self, GrowBy, HugePages};
-use crate::backend::mappings::{Mappings, marks};
+use crate::backend::huge_pages::{self, GrowBy, HugePages, Touch};
+use crate::backend::mappings::Mappings;
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
-use crate::backend::run::{Run, State, Tail};
+use crate::backend::run::{Run, State};
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{
-    CLEAN_UNITS_KEPT, HUGE_RUN_UNITS_MAX, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN,
-    UNMAPPED_RUNS_MAX,
+    CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX,
 };
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
+use crate::platform::sync::{Guard, Lock};
 use crate::size_class::UNIT;
 
 /// A run that was handed out.
@@ -36,8 +36,6 @@ pub(crate) struct Granted {
     pub first: UnitIndex,
     /// The memory reads as zero.
     pub zeroed: bool,
-    /// All of it was purged a moment ago.
-    refaulted: bool,
 }
 
 /// The free runs, and the frontier: the first unit that was never used.
@@ -73,113 +71,9 @@ impl PageHeap {
         }
     }
 
-    /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
-    /// `None` if the region or the kernel has not enough, or if the limit forbids it.
-    pub fn alloc(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        units: Units,
-        align: Units,
-    ) -> Option<Granted> {
-        let in_use = self.counts.in_use + units.get() as usize;
-        if in_use > self.resident_units_max() || !self.could_hold(region, units, align) {
-            return None;
-        }
-        let grown_by_huge_page = self.grow_by_huge_page(region, os, units, align);
-        let extended =
-            if align == Units::ONE { self.take_longest_dirty(region, os, units) } else { None };
-        let (granted, grown) = match extended {
-            Some((first, grown)) => (Granted { first, zeroed: false, refaulted: false }, grown),
-            None => {
-                let granted = self.take(region, os, units, align).or_else(|| {
-                    // Dirty and clean neighbours join once they are purged. And free address space
-                    // may be what a limit of the process lacks.
-                    self.purge(region, os, 0);
-                    self.unmap(region, os, 0);
-                    self.take(region, os, units, align)
-                });
-                let Some(granted) = granted else {
-                    self.retention.record_refusal(in_use);
-                    return None;
-                };
-                (granted, if granted.zeroed { units.get() } else { 0 })
-            }
-        };
-        self.count_use(units.get());
-        if granted.refaulted {
-            let end = granted.first + units.get();
-            self.huge.back_all(region, os, &mut self.counts, granted.first..end);
-        }
-        self.purge_after_growth(region, os, grown + grown_by_huge_page);
-        Some(granted)
-    }
-
-    /// If the heap must grow for a short run: makes the run's surroundings resident by a huge page,
-    /// if that seems to pay. Returns how many units became resident.
-    fn grow_by_huge_page(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        units: Units,
-        align: Units,
-    ) -> u32 {
-        let PageCounts { in_use, dirty, .. } = self.counts;
-        let dirty = dirty + HUGE_UNITS as usize;
-        if !self.huge.are_wanted(in_use)
-            || units.get() > HUGE_RUN_UNITS_MAX
-            || align != Units::ONE
-            || in_use + dirty > self.resident_units_max()
-            || dirty > self.retention.spare_units(in_use)
-            || self.dirty.best_fit(region, units.get()).is_some()
-        {
-            return 0;
-        }
-        let grow_by = self.huge.next_growth(|| os.now_ms(), in_use);
-        if grow_by == GrowBy::Need {
-            return 0;
-        }
-        let Some(first) = self.take_for_huge_page(region, os) else {
-            self.huge.wait();
-            return 0;
-        };
-        let resident = match grow_by {
-            GrowBy::HugePage if self.huge.back(region, os, &mut self.counts, first) => HUGE_UNITS,
-            GrowBy::MeasuredUnit => {
-                self.huge.back_unit(region, os, first);
-                1
-            }
-            _ => 0,
-        };
-        let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
-        if rest_units > 0 {
-            self.mark_in_use(region, rest, rest_units);
-        }
-        if resident > 0 {
-            self.insert(region, first, resident, State::Dirty);
-        }
-        if rest_units > 0 {
-            self.insert(region, rest, rest_units, State::Clean);
-        }
-        resident
-    }
-
-    /// Takes a free run of the length and alignment of a huge page that is not resident.
-    fn take_for_huge_page(&mut self, region: &Region, os: &impl Os) -> Option<UnitIndex> {
-        let length = Units::new(HUGE_UNITS)?;
-        if let Some(run) = run_with_place(region, &self.clean) {
-            return Some(self.cut(region, os, run, length, HUGE_UNITS)?.first);
-        }
-        if let Some(run) = run_with_place(region, &self.unmapped) {
-            let first = region.align_unit(run, HUGE_UNITS)?;
-            let run = self.map_again(region, os, run, first, first + HUGE_UNITS).ok()?;
-            return Some(self.cut(region, os, run, length, HUGE_UNITS)?.first);
-        }
-        // Much free memory in short runs is filled first: else it would never be used.
-        if self.counts.clean + self.counts.unmapped > CLEAN_UNITS_KEPT {
-            return None;
-        }
-        self.take_at_frontier(region, os, length, HUGE_UNITS)
+    /// How many units to purge because they were not needed recently: [`Retention::surplus`].
+    pub fn surplus(&mut self, os: &impl Os, has_scavenger: bool) -> usize {
+        self.retention.surplus(os, &self.counts, has_scavenger)
     }
 
     /// The most units that may be in use or dirty.
@@ -187,66 +81,219 @@ impl PageHeap {
         self.limit.map_or(usize::MAX, NonZeroUsize::get)
     }
 
-    /// Purges free memory, if too much is resident now that `units` units became so.
-    fn purge_after_growth(&mut self, region: &Region, os: &impl Os, units: u32) {
-        if units > 0
-            && let Some(keep) = self.retention.after_growth(&self.counts, units)
-        {
-            self.purge(region, os, keep);
-        }
-    }
-
-    /// Whether `units` units at a multiple of `align` would fit if all else were free. If not,
-    /// there is no use in giving memory up for them.
-    pub fn could_hold(&self, region: &Region, units: Units, align: Units) -> bool {
-        let first = region.align_unit(1, align.get());
-        let range = first.and_then(|first| UnitRange::new(first, units));
-        range.is_some_and(|range| range.end() as usize <= region.units())
-            && units.get() as usize <= self.resident_units_max()
-    }
-
-    /// Whether a run of `units` units would take memory that is not resident, and reclaim is due:
-    /// [`Retention::is_reclaim_due`].
-    pub fn would_grow(&mut self, region: &Region, units: Units) -> bool {
-        self.could_hold(region, units, Units::ONE)
-            && self.dirty.best_fit(region, units.get()).is_none()
-            && self.retention.is_reclaim_due(&self.counts, units.get())
-    }
-
     fn count_use(&mut self, units: u32) {
         self.counts.in_use += units as usize;
         self.retention.record_counts(&self.counts);
     }
 
+    /// The tree of the free runs of this state.
+    fn tree(&mut self, state: State) -> &mut RunTree {
+        match state {
+            State::Dirty => &mut self.dirty,
+            State::Clean => &mut self.clean,
+            State::Unmapped => &mut self.unmapped,
+            State::InUse | State::Foreign => unreachable!("no free run"),
+        }
+    }
+}
+
+/// Where memory comes from: a page heap, with the region and the system that it works on.
+pub(crate) struct Memory<'a, O> {
+    pub region: &'a Region,
+    pub os: &'a O,
+    pub heap: &'a Lock<PageHeap>,
+}
+
+impl<'a, O: Os> Memory<'a, O> {
+    /// Locks the page heap.
+    pub fn lock(&self) -> Pages<'a, O> {
+        Pages { heap: self.heap.lock(), region: self.region, os: self.os }
+    }
+}
+
+/// A locked page heap. Its methods take, free and purge runs.
+pub(crate) struct Pages<'a, O> {
+    heap: Guard<'a, PageHeap>,
+    region: &'a Region,
+    os: &'a O,
+}
+
+impl<O> Deref for Pages<'_, O> {
+    type Target = PageHeap;
+
+    fn deref(&self) -> &PageHeap {
+        &self.heap
+    }
+}
+
+impl<O> DerefMut for Pages<'_, O> {
+    fn deref_mut(&mut self) -> &mut PageHeap {
+        &mut self.heap
+    }
+}
+
+impl<O: Os> Pages<'_, O> {
+    /// Hands out `units` units that begin at a multiple of `align` units, a power of two. Returns
+    /// `None` if the region or the kernel has not enough, or if the limit forbids it.
+    pub fn alloc(&mut self, units: Units, align: Units) -> Option<Granted> {
+        self.alloc_for(Touch::Unknown, units, align)
+    }
+
+    /// As [`Pages::alloc`], for a run that is soon touched whole: it may lie in a huge page.
+    pub fn alloc_touched(&mut self, units: Units) -> Option<Granted> {
+        self.alloc_for(Touch::Whole, units, Units::ONE)
+    }
+
+    fn alloc_for(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
+        let in_use = self.heap.counts.in_use + units.get() as usize;
+        if in_use > self.resident_units_max() || !self.could_hold(units, align) {
+            return None;
+        }
+        let grown_by_huge_page = match touch {
+            Touch::Whole => self.grow_by_huge_page(units),
+            Touch::Unknown => 0,
+        };
+        let extended = match align {
+            Units::ONE => self.take_longest_dirty(touch, units),
+            _ => None,
+        };
+        let (granted, grown) = match extended {
+            Some((first, grown)) => (Granted { first, zeroed: false }, grown),
+            None => {
+                let granted = self.take(touch, units, align).or_else(|| {
+                    // Dirty and clean neighbours join once they are purged. And free address space
+                    // may be what a limit of the process lacks.
+                    self.purge(0);
+                    self.unmap(0);
+                    self.take(touch, units, align)
+                });
+                let Some(granted) = granted else {
+                    self.heap.retention.record_refusal(in_use);
+                    return None;
+                };
+                (granted, if granted.zeroed { units.get() } else { 0 })
+            }
+        };
+        self.count_use(units.get());
+        self.purge_after_growth(grown + grown_by_huge_page);
+        Some(granted)
+    }
+
+    /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
+    /// resident by a huge page, if that seems to pay. Returns how many units became resident.
+    fn grow_by_huge_page(&mut self, units: Units) -> u32 {
+        let PageCounts { in_use, dirty, .. } = self.heap.counts;
+        let dirty = dirty + HUGE_UNITS as usize;
+        if !self.heap.huge.are_wanted(in_use)
+            || in_use + dirty > self.resident_units_max()
+            || dirty > self.heap.retention.spare_units(in_use)
+            || self.heap.dirty.best_fit(self.region, units.get()).is_some()
+        {
+            return 0;
+        }
+        let grow_by = self.heap.huge.next_growth(|| self.os.now_ms(), in_use);
+        if grow_by == GrowBy::Need {
+            return 0;
+        }
+        let Some(first) = self.take_for_huge_page() else {
+            self.heap.huge.wait();
+            return 0;
+        };
+        let (heap, region) = (&mut *self.heap, self.region);
+        let resident = match grow_by {
+            GrowBy::HugePage if heap.huge.back(region, self.os, &mut heap.counts, first) => {
+                HUGE_UNITS
+            }
+            GrowBy::MeasuredUnit => {
+                heap.huge.back_unit(self.region, self.os, first);
+                1
+            }
+            _ => 0,
+        };
+        let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
+        if rest_units > 0 {
+            self.mark_in_use(rest, rest_units);
+        }
+        if resident > 0 {
+            self.insert(first, resident, State::Dirty);
+            self.heap.huge.untouched = first..first + resident;
+        }
+        if rest_units > 0 {
+            self.insert(rest, rest_units, State::Clean);
+        }
+        resident
+    }
+
+    /// Takes a free run of the length and alignment of a huge page that is not resident.
+    fn take_for_huge_page(&mut self) -> Option<UnitIndex> {
+        let length = Units::new(HUGE_UNITS)?;
+        if let Some(run) = run_with_place(self.region, &self.heap.clean) {
+            return Some(self.cut(run, length, HUGE_UNITS)?.first);
+        }
+        if let Some(run) = run_with_place(self.region, &self.heap.unmapped) {
+            let first = self.region.align_unit(run, HUGE_UNITS)?;
+            let run = self.map_again(run, first, first + HUGE_UNITS).ok()?;
+            return Some(self.cut(run, length, HUGE_UNITS)?.first);
+        }
+        // Much free memory in short runs is filled first: else it would never be used.
+        if self.heap.counts.clean + self.heap.counts.unmapped > CLEAN_UNITS_KEPT {
+            return None;
+        }
+        self.take_at_frontier(length, HUGE_UNITS)
+    }
+
+    /// Purges free memory, if too much is resident now that `units` units became so.
+    fn purge_after_growth(&mut self, units: u32) {
+        let heap = &mut *self.heap;
+        if units > 0
+            && let Some(keep) = heap.retention.after_growth(&heap.counts, units)
+        {
+            self.purge(keep);
+        }
+    }
+
+    /// Whether `units` units at a multiple of `align` would fit if all else were free. If not,
+    /// there is no use in giving memory up for them.
+    pub fn could_hold(&self, units: Units, align: Units) -> bool {
+        let first = self.region.align_unit(1, align.get());
+        let range = first.and_then(|first| UnitRange::new(first, units));
+        range.is_some_and(|range| range.end() as usize <= self.region.units())
+            && units.get() as usize <= self.resident_units_max()
+    }
+
+    /// Whether such a run would take memory that is not resident, and reclaim is due:
+    /// [`Retention::is_reclaim_due`].
+    pub fn would_grow(&mut self, units: Units, align: Units) -> bool {
+        if !self.could_hold(units, align) {
+            return false;
+        }
+        let heap = &mut *self.heap;
+        heap.dirty.best_fit(self.region, units.get()).is_none()
+            && heap.retention.is_reclaim_due(&heap.counts, units.get())
+    }
+
     /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until
     /// a moment ago.
-    pub fn free_as(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        first: UnitIndex,
-        units: u32,
-        state: State,
-        was_purged: bool,
-    ) {
-        self.clear_note(region, first);
-        huge_pages::break_in(region, &mut self.counts, first..first + units);
-        self.counts.in_use -= units as usize;
+    pub fn free_as(&mut self, first: UnitIndex, units: u32, state: State, was_purged: bool) {
+        self.clear_note(first);
+        huge_pages::break_in(self.region, &mut self.heap.counts, first..first + units);
+        self.heap.counts.in_use -= units as usize;
         if was_purged {
-            self.retention.refaults.count_purged(os.now_ms(), units);
+            self.heap.retention.refaults.count_purged(self.os.now_ms(), units);
         }
-        self.insert(region, first, units, state);
-        self.unmap_surplus(region, os);
+        self.insert(first, units, state);
+        self.unmap_surplus();
     }
 
     /// Frees inaccessible runs that can be made accessible again: [`Guards::restore`]. Returns
     /// false if there were none.
-    fn restore(&mut self, region: &Region, os: &impl Os) -> bool {
+    fn restore(&mut self) -> bool {
+        let region = self.region;
         // SAFETY: the run is in use, so its record is current.
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
         let mut any = false;
-        while let Some((first, units)) = self.guards.restore(region, os, units_of) {
-            self.free_as(region, os, first, units, State::Clean, true);
+        while let Some((first, units)) = self.heap.guards.restore(region, self.os, units_of) {
+            self.free_as(first, units, State::Clean, true);
             any = true;
         }
         any
@@ -254,12 +301,13 @@ impl PageHeap {
 
     /// Frees a run, and purges if too much free memory is resident for too long.
     #[inline(never)]
-    pub fn free(&mut self, region: &Region, os: &impl Os, first: UnitIndex, units: u32) {
-        self.clear_note(region, first);
-        self.counts.in_use -= units as usize;
-        self.insert(region, first, units, State::Dirty);
-        if let Some(keep) = self.retention.after_free(os, &self.counts) {
-            self.purge(region, os, keep);
+    pub fn free(&mut self, first: UnitIndex, units: u32) {
+        self.clear_note(first);
+        self.heap.counts.in_use -= units as usize;
+        self.insert(first, units, State::Dirty);
+        let heap = &mut *self.heap;
+        if let Some(keep) = heap.retention.after_free(self.os, &heap.counts) {
+            self.purge(keep);
         }
     }
 
@@ -267,35 +315,33 @@ impl PageHeap {
     /// free and no longer than the run. Otherwise that dirty run would stay resident, unused,
     /// beside a clean run of the full length. Returns the first unit and how many units become
     /// resident.
-    fn take_longest_dirty(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        units: Units,
-    ) -> Option<(UnitIndex, u32)> {
-        let (first, dirty_units) = self.dirty.longest(region)?;
+    fn take_longest_dirty(&mut self, touch: Touch, units: Units) -> Option<(UnitIndex, u32)> {
+        let (first, dirty_units) = self.heap.dirty.longest(self.region)?;
         let (end, units) = (UnitRange::new(first, units)?.end(), units.get());
-        if dirty_units >= units || dirty_units < units - dirty_units {
+        if dirty_units >= units
+            || dirty_units < units - dirty_units
+            || !self.heap.huge.allows(touch, first..end)
+        {
             return None;
         }
-        let grown = units - self.count_dirty_if_free(region, first, end)?;
+        let grown = units - self.count_dirty_if_free(first, end)?;
         // Not if memory must be purged first: that may purge this very run.
-        let resident = self.counts.in_use + self.counts.dirty + grown as usize;
-        if resident > self.resident_units_max() || !self.take_free_units(region, os, first, end) {
+        let resident = self.heap.counts.in_use + self.heap.counts.dirty + grown as usize;
+        if resident > self.resident_units_max() || !self.take_free_units(first, end) {
             return None;
         }
-        self.mark_in_use(region, first, units);
+        self.mark_in_use(first, units);
         Some((first, grown))
     }
 
     /// How many units from `next` to `end` are dirty; `None` unless all are free. Units beyond
     /// the frontier are free.
-    fn count_dirty_if_free(&self, region: &Region, next: UnitIndex, end: UnitIndex) -> Option<u32> {
+    fn count_dirty_if_free(&self, next: UnitIndex, end: UnitIndex) -> Option<u32> {
         let (mut at, mut dirty) = (next, 0);
-        while at < end.min(self.frontier) {
+        while at < end.min(self.heap.frontier) {
             // SAFETY: the unit is below the frontier, hence committed, and a run begins there. The
             // lock of the page heap guards the records.
-            let run = unsafe { *region.run(at) };
+            let run = unsafe { *self.region.run(at) };
             match run.state {
                 State::InUse | State::Foreign => return None,
                 State::Dirty => dirty += run.units.min(end - at),
@@ -308,22 +354,16 @@ impl PageHeap {
 
     /// Takes the units from `next` to `end` out of the free ones. A free run begins at `next`, and
     /// all of these units are free. Takes none and returns false if they cannot be committed.
-    fn take_free_units(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        next: UnitIndex,
-        end: UnitIndex,
-    ) -> bool {
-        if region.commit_up_to(os, end as usize).is_err() {
+    fn take_free_units(&mut self, next: UnitIndex, end: UnitIndex) -> bool {
+        if self.region.commit_up_to(self.os, end as usize).is_err() {
             return false;
         }
         let mut at = next;
-        while at < end.min(self.frontier) {
+        while at < end.min(self.heap.frontier) {
             // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
-            let run = unsafe { *region.run(at) };
+            let run = unsafe { *self.region.run(at) };
             if run.state == State::Unmapped {
-                if self.map_again(region, os, at, at, end.min(at + run.units)).is_err() {
+                if self.map_again(at, at, end.min(at + run.units)).is_err() {
                     return false;
                 }
                 // The clean run may have joined the one before it.
@@ -333,170 +373,118 @@ impl PageHeap {
             at += run.units;
         }
         let mut at = next;
-        while at < end.min(self.frontier) {
+        while at < end.min(self.heap.frontier) {
             // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
-            let run = unsafe { *region.run(at) };
-            self.remove(region, at);
+            let run = unsafe { *self.region.run(at) };
+            self.remove(at);
             let taken = run.units.min(end - at);
             if run.state == State::Clean {
-                self.retention.refaults.count_refaulted(os.now_ms(), taken);
+                self.heap.retention.refaults.count_refaulted(self.os.now_ms(), taken);
             }
-            self.mark_in_use(region, at, taken);
+            self.mark_in_use(at, taken);
+            self.heap.huge.take(at..at + taken);
             if taken < run.units {
-                self.insert(region, end, run.units - taken, run.state);
+                self.insert(end, run.units - taken, run.state);
             }
             at += run.units;
         }
-        self.frontier = self.frontier.max(end);
+        self.heap.frontier = self.heap.frontier.max(end);
         true
     }
 
     /// Records a run's requested size and the heap that it belongs to: [`Run::note`].
-    pub fn note(&mut self, region: &Region, first: UnitIndex, bytes: usize, heap: UnitIndex) {
+    pub fn note(&mut self, first: UnitIndex, bytes: usize, heap: UnitIndex) {
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its record.
-        unsafe { (*region.run(first)).note(bytes, heap) }
-    }
-
-    /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
-    /// nothing of it is resident, and whether it is handed out as zeros.
-    pub fn mark_large(&mut self, region: &Region, first: UnitIndex, clean: bool, zeros: bool) {
-        let tail = if clean { Tail::NotResident } else { Tail::New };
-        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
-        unsafe {
-            (*region.run(first)).marks =
-                (*region.run(first)).marks.with_tail(tail).with_zeros(zeros)
-        }
-    }
-
-    /// Purges the OS pages behind the end of a large block, which the program may not use, once for
-    /// each size of the block. With `only_quiet`, not before two looks have found the same size.
-    /// Returns the bytes purged.
-    pub fn purge_tail(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        first: UnitIndex,
-        only_quiet: bool,
-    ) -> usize {
-        let run = region.run(first);
-        // SAFETY: the block's run is in use, so its record is committed and current.
-        let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, os.page_size())) };
-        let next_tail = match tail {
-            Tail::NotResident => return 0,
-            Tail::New if only_quiet => Tail::Seen,
-            Tail::New | Tail::Seen => Tail::NotResident,
-        };
-        // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
-        // record without the lock, but not its flags.
-        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
-        let bytes = (units as usize * UNIT).saturating_sub(usable);
-        if next_tail == Tail::Seen || bytes == 0 {
-            return 0;
-        }
-        // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
-        if unsafe { os.purge(region.address(first).add(usable), bytes) } { bytes } else { 0 }
-    }
-
-    /// Whether a run in use was handed out as zeros.
-    pub fn is_marked_zeroed(&self, region: &Region, first: UnitIndex) -> bool {
-        marks(region, first).zeros()
+        unsafe { (*self.region.run(first)).note(bytes, heap) }
     }
 
     /// Records that these units are a mapping of their own to which pages have `moved`, or that
     /// they belong to the region's mapping again.
-    pub fn record_mapping(&mut self, region: &Region, units: Range<UnitIndex>, moved: bool) {
-        huge_pages::break_in(region, &mut self.counts, units.clone());
-        self.mappings.record(region, units, moved);
+    #[inline(never)]
+    pub fn record_mapping(&mut self, units: Range<UnitIndex>, moved: bool) {
+        huge_pages::break_in(self.region, &mut self.heap.counts, units.clone());
+        self.heap.mappings.record(self.region, units, moved);
     }
 
     /// Clears size and heap of a run: when it joins the run before it, its old record stays.
-    fn clear_note(&mut self, region: &Region, first: UnitIndex) {
-        self.note(region, first, 0, 0);
-    }
-
-    /// The heap of the run that begins at this committed unit; 0 for none.
-    pub fn heap_of(&self, region: &Region, first: UnitIndex) -> UnitIndex {
-        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        let run = unsafe { *region.run(first) };
-        if run.state == State::InUse { run.heap() } else { 0 }
-    }
-
-    /// How many units to purge because they were not needed recently: [`Retention::surplus`].
-    pub fn surplus(&mut self, os: &impl Os, has_scavenger: bool) -> usize {
-        self.retention.surplus(os, &self.counts, has_scavenger)
+    fn clear_note(&mut self, first: UnitIndex) {
+        self.note(first, 0, 0);
     }
 
     /// Purges dirty runs, longest first, until at most `keep` units are dirty.
     #[inline(never)]
-    pub fn purge(&mut self, region: &Region, os: &impl Os, keep: usize) {
-        while self.counts.dirty > keep {
-            let Some((first, units)) = self.dirty.longest(region) else {
+    pub fn purge(&mut self, keep: usize) {
+        while self.heap.counts.dirty > keep {
+            let Some((first, units)) = self.heap.dirty.longest(self.region) else {
                 break;
             };
-            let excess = (self.counts.dirty - keep).min(units as usize) as u32;
-            let range = self.huge.part_to_purge(region, first..first + units, excess);
+            let excess = (self.heap.counts.dirty - keep).min(units as usize) as u32;
+            let range = self.heap.huge.part_to_purge(self.region, first..first + units, excess);
             let (start, excess) = (range.start, range.end - range.start);
-            self.carve(region, first, range.clone());
+            self.carve(first, range.clone());
             // Where pages have moved, unmap instead of purging. So the number of such mappings
             // follows the number of live blocks.
             // SAFETY: the run is free and out of the trees, so no thread uses it.
-            let unmapped = self.counts.unmapped_runs < UNMAPPED_RUNS_MAX
-                && self.mappings.has_moved(region, range.clone())
-                && unsafe { region.unmap(os, start, excess) };
+            let unmapped = self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX
+                && self.heap.mappings.has_moved(self.region, range.clone())
+                && unsafe { self.region.unmap(self.os, start, excess) };
             // SAFETY: the run is free and out of the trees, so no thread uses it.
-            if !unmapped && !unsafe { os.purge(region.address(start), excess as usize * UNIT) } {
+            if !unmapped
+                && !unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) }
+            {
                 // The kernel refuses, for locked memory for instance. It would refuse the rest too.
-                self.insert(region, start, excess, State::Dirty);
+                self.insert(start, excess, State::Dirty);
                 break;
             }
-            region.purge_spans(os, start, excess);
-            huge_pages::break_in(region, &mut self.counts, range.clone());
-            self.counts.purged += excess as usize;
-            self.counts.purges += 1;
-            self.retention.refaults.count_purged(os.now_ms(), excess);
+            self.region.purge_spans(self.os, start, excess);
+            huge_pages::break_in(self.region, &mut self.heap.counts, range.clone());
+            self.heap.counts.purged += excess as usize;
+            self.heap.counts.purges += 1;
+            self.heap.retention.refaults.count_purged(self.os.now_ms(), excess);
             if unmapped {
-                self.record_mapping(region, range, false);
+                self.record_mapping(range, false);
             }
             let state = if unmapped { State::Unmapped } else { State::Clean };
-            self.insert(region, start, excess, state);
+            self.insert(start, excess, state);
         }
-        self.retention.record_counts(&self.counts);
-        self.unmap_surplus(region, os);
+        let heap = &mut *self.heap;
+        heap.retention.record_counts(&heap.counts);
+        self.unmap_surplus();
     }
 
     /// Unmaps clean runs if more than [`CLEAN_UNITS_KEPT`] units are clean.
-    fn unmap_surplus(&mut self, region: &Region, os: &impl Os) {
-        if self.counts.clean > CLEAN_UNITS_KEPT {
-            self.unmap(region, os, CLEAN_UNITS_KEPT / 2);
+    fn unmap_surplus(&mut self) {
+        if self.heap.counts.clean > CLEAN_UNITS_KEPT {
+            self.unmap(CLEAN_UNITS_KEPT / 2);
         }
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
     /// too short. If `keep` is 0, none is: memory is short, and neighbours must join.
     #[inline(never)]
-    fn unmap(&mut self, region: &Region, os: &impl Os, keep: usize) {
-        while self.counts.clean > keep && self.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
-            let Some((first, units)) = self.clean.longest(region) else {
+    fn unmap(&mut self, keep: usize) {
+        while self.heap.counts.clean > keep && self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX {
+            let Some((first, units)) = self.heap.clean.longest(self.region) else {
                 break;
             };
-            let excess = (self.counts.clean - keep).min(units as usize) as u32;
+            let excess = (self.heap.counts.clean - keep).min(units as usize) as u32;
             let excess = if keep == 0 { units } else { excess.max(UNMAP_UNITS_MIN) };
             if excess > units {
                 break;
             }
             let start = first + (units - excess);
-            self.carve(region, first, start..start + excess);
+            self.carve(first, start..start + excess);
             // SAFETY: the run is free and out of the trees, so no thread uses it.
-            if !unsafe { region.unmap(os, start, excess) } {
+            if !unsafe { self.region.unmap(self.os, start, excess) } {
                 // SAFETY: as before. The contents are unspecified now.
-                let purged = unsafe { os.purge(region.address(start), excess as usize * UNIT) };
+                let purged =
+                    unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) };
                 let state = if purged { State::Clean } else { State::Dirty };
-                self.insert(region, start, excess, state);
+                self.insert(start, excess, state);
                 break;
             }
-            self.record_mapping(region, start..start + excess, false);
-            self.insert(region, start, excess, State::Unmapped);
+            self.record_mapping(start..start + excess, false);
+            self.insert(start, excess, State::Unmapped);
         }
     }
 
@@ -505,144 +493,129 @@ impl PageHeap {
     /// there, the units are given up.
     fn map_again(
         &mut self,
-        region: &Region,
-        os: &impl Os,
         first: UnitIndex,
         start: UnitIndex,
         end: UnitIndex,
     ) -> Result<UnitIndex, Refusal> {
         // SAFETY: the run is in a tree, so its record is current.
-        let run_end = first + unsafe { (*region.run(first)).units };
+        let run_end = first + unsafe { (*self.region.run(first)).units };
         let end = end.max(start + UNMAP_UNITS_MIN).min(run_end);
-        self.carve(region, first, start..end);
+        self.carve(first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
-        let before = unsafe { (*region.run(start - 1)).state };
+        let before = unsafe { (*self.region.run(start - 1)).state };
         let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
         // SAFETY: the units are unmapped, and the unit before them is mapped unless its record says
         // otherwise.
-        let mapped = unsafe { region.map_again(os, start, end - start, joins) };
+        let mapped = unsafe { self.region.map_again(self.os, start, end - start, joins) };
         match mapped {
-            Ok(()) => return Ok(self.insert(region, start, end - start, State::Clean)),
+            Ok(()) => return Ok(self.insert(start, end - start, State::Clean)),
             Err(Refusal::Memory) => {
-                self.insert(region, start, end - start, State::Unmapped);
+                self.insert(start, end - start, State::Unmapped);
             }
-            Err(Refusal::Addresses) => self.give_up(region, start, end - start),
+            Err(Refusal::Addresses) => self.give_up(start, end - start),
         }
         mapped.map(|()| start)
     }
 
-    /// Gives a run up that cannot be used any more.
-    pub fn lose(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.clear_note(region, first);
-        self.counts.in_use -= units as usize;
-        // The map still tells that a block was freed here.
-        self.mark_foreign(region, first, units);
-    }
-
     /// Gives units up to the foreign mapping that lies there.
-    fn give_up(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.mark_foreign(region, first, units);
+    fn give_up(&mut self, first: UnitIndex, units: u32) {
+        self.mark_foreign(first, units);
         // `Region::units_in` reads the record without the lock.
         fence(Ordering::Release);
-        region.set_entry(first, MapEntry::OTHERS);
+        self.region.set_entry(first, MapEntry::OTHERS);
     }
 
     /// Takes units out of use for good.
-    fn mark_foreign(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.mark(region, first, units, State::Foreign);
-        self.counts.foreign += units as usize;
+    fn mark_foreign(&mut self, first: UnitIndex, units: u32) {
+        self.mark(first, units, State::Foreign);
+        self.heap.counts.foreign += units as usize;
     }
 
     /// Continues the heap behind a foreign mapping that follows the committed units. Returns false
     /// if memory or addresses are exhausted.
-    fn skip(&mut self, region: &Region, os: &impl Os, units: usize) -> bool {
-        let Some(skipped) = region.skip(os, units) else {
+    fn skip(&mut self, units: usize) -> bool {
+        let Some(skipped) = self.region.skip(self.os, units) else {
             return false;
         };
-        let frontier = self.frontier.max(1);
-        self.frontier = skipped.end;
-        self.give_up(region, skipped.start, skipped.end - skipped.start);
+        let frontier = self.heap.frontier.max(1);
+        self.heap.frontier = skipped.end;
+        self.give_up(skipped.start, skipped.end - skipped.start);
         if frontier < skipped.start {
-            self.insert(region, frontier, skipped.start - frontier, State::Clean);
+            self.insert(frontier, skipped.start - frontier, State::Clean);
+            self.unmap_surplus();
         }
         true
     }
 
-    /// Counts a purge of `bytes` bytes in these units, which are in use.
-    pub fn count_purge(&mut self, region: &Region, units: Range<UnitIndex>, bytes: usize) {
-        huge_pages::break_in(region, &mut self.counts, units);
-        self.counts.purged += bytes / UNIT;
-        self.counts.purges += 1;
-    }
-
     /// Makes sure that `more` units may become resident, by purging as much as that takes. Returns
     /// false if they may not.
-    fn admit(&mut self, region: &Region, os: &impl Os, more: u32) -> bool {
-        let Some(keep) = self.resident_units_max().checked_sub(self.counts.in_use + more as usize)
+    fn admit(&mut self, more: u32) -> bool {
+        let Some(keep) =
+            self.resident_units_max().checked_sub(self.heap.counts.in_use + more as usize)
         else {
             return false;
         };
-        self.purge(region, os, keep);
-        self.counts.dirty <= keep
+        self.purge(keep);
+        self.heap.counts.dirty <= keep
     }
 
     #[inline(never)]
-    fn take(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        length: Units,
-        align: Units,
-    ) -> Option<Granted> {
+    fn take(&mut self, touch: Touch, length: Units, align: Units) -> Option<Granted> {
         let (units, align) = (length.get(), align.get());
         let padded_units = units.checked_add(align - 1)?;
-        let dirty = self.dirty.best_fit(region, padded_units);
-        if dirty.is_none() && !self.admit(region, os, units) {
+        let dirty = self.best_dirty(touch, padded_units);
+        if dirty.is_none() && !self.admit(units) {
             return None;
         }
-        if let Some(first) = dirty.or_else(|| self.clean.best_fit(region, padded_units)) {
-            return self.cut(region, os, first, length, align);
+        if let Some(first) = dirty.or_else(|| self.heap.clean.best_fit(self.region, padded_units)) {
+            return self.cut(first, length, align);
         }
-        while let Some(first) = self.unmapped.best_fit(region, padded_units) {
-            let start = region.align_unit(first, align)?;
+        while let Some(first) = self.heap.unmapped.best_fit(self.region, padded_units) {
+            let start = self.region.align_unit(first, align)?;
             let end = UnitRange::new(start, length)?.end();
-            match self.map_again(region, os, first, start, end) {
-                Ok(first) => return self.cut(region, os, first, length, align),
+            match self.map_again(first, start, end) {
+                Ok(first) => return self.cut(first, length, align),
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {}
             }
         }
-        if self.restore(region, os) {
-            return self.take(region, os, length, Units::new(align)?);
+        if self.restore() {
+            return self.take(touch, length, Units::new(align)?);
         }
-        let first = self.take_at_frontier(region, os, length, align)?;
-        Some(Granted { first, zeroed: true, refaulted: false })
+        let first = self.take_at_frontier(length, align)?;
+        Some(Granted { first, zeroed: true })
+    }
+
+    /// The best dirty run of at least `units` units. Its first units may be touched by such a use.
+    fn best_dirty(&self, touch: Touch, units: u32) -> Option<UnitIndex> {
+        let first = self.heap.dirty.best_fit(self.region, units)?;
+        if self.heap.huge.allows(touch, first..first + units) {
+            return Some(first);
+        }
+        // SAFETY: the run is in a tree, so its record is current.
+        let longer = unsafe { (*self.region.run(first)).units } + 1;
+        self.heap.dirty.best_fit(self.region, longer)
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
-    fn take_at_frontier(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        length: Units,
-        align: u32,
-    ) -> Option<UnitIndex> {
+    fn take_at_frontier(&mut self, length: Units, align: u32) -> Option<UnitIndex> {
         for attempt in 0..=SKIPS_MAX {
-            let old_frontier = self.frontier.max(1);
-            let start = region.align_unit(old_frontier, align)?;
+            let old_frontier = self.heap.frontier.max(1);
+            let start = self.region.align_unit(old_frontier, align)?;
             let end = UnitRange::new(start, length)?.end();
-            match region.commit_up_to(os, end as usize) {
+            match self.region.commit_up_to(self.os, end as usize) {
                 Ok(()) => {
-                    self.frontier = end;
-                    self.mark_in_use(region, start, length.get());
+                    self.heap.frontier = end;
+                    self.mark_in_use(start, length.get());
                     if start > old_frontier {
-                        self.insert(region, old_frontier, start - old_frontier, State::Clean);
+                        self.insert(old_frontier, start - old_frontier, State::Clean);
+                        self.unmap_surplus();
                     }
                     return Some(start);
                 }
                 Err(Refusal::Memory) => return None,
                 Err(Refusal::Addresses) => {
-                    if !self.skip(region, os, SKIP_UNITS_MIN << attempt) {
+                    if !self.skip(SKIP_UNITS_MIN << attempt) {
                         return None;
                     }
                 }
@@ -652,108 +625,87 @@ impl PageHeap {
     }
 
     /// Hands out units of the free run at `first`, which is long enough for them at any alignment.
-    fn cut(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        first: UnitIndex,
-        length: Units,
-        align: u32,
-    ) -> Option<Granted> {
+    fn cut(&mut self, first: UnitIndex, length: Units, align: u32) -> Option<Granted> {
         // SAFETY: the run is in a tree, so its record is current.
-        let run = unsafe { *region.run(first) };
-        let start = region.align_unit(first, align)?;
+        let run = unsafe { *self.region.run(first) };
+        let start = self.region.align_unit(first, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
-        self.carve(region, first, start..end);
+        self.carve(first, start..end);
         let zeroed = run.state == State::Clean;
-        let refaulted =
-            zeroed && self.retention.refaults.count_refaulted(os.now_ms(), units) == units as usize;
-        Some(Granted { first: start, zeroed, refaulted })
+        if zeroed {
+            self.heap.retention.refaults.count_refaulted(self.os.now_ms(), units);
+        }
+        Some(Granted { first: start, zeroed })
     }
 
     /// Takes a part out of the free run at `first`, and marks it as in use. What lies before and
     /// behind it stays free.
-    fn carve(&mut self, region: &Region, first: UnitIndex, part: Range<UnitIndex>) {
+    fn carve(&mut self, first: UnitIndex, part: Range<UnitIndex>) {
         // SAFETY: the run is in a tree, so its record is current.
-        let Run { state, units, .. } = unsafe { *region.run(first) };
+        let Run { state, units, .. } = unsafe { *self.region.run(first) };
         let end = first + units;
-        self.remove(region, first);
-        self.mark_in_use(region, part.start, part.end - part.start);
+        self.remove(first);
+        self.mark_in_use(part.start, part.end - part.start);
+        self.heap.huge.take(part.clone());
         if first < part.start {
-            self.insert(region, first, part.start - first, state);
+            self.insert(first, part.start - first, state);
         }
         if part.end < end {
-            self.insert(region, part.end, end - part.end, state);
+            self.insert(part.end, end - part.end, state);
         }
     }
 
     /// Adds a free run, and joins it with its neighbours of the same state. The neighbours' records
     /// must be current: mark a run in use before inserting the rest of its units. Returns where the
     /// joined run begins.
-    fn insert(
-        &mut self,
-        region: &Region,
-        mut first: UnitIndex,
-        mut units: u32,
-        state: State,
-    ) -> UnitIndex {
+    fn insert(&mut self, mut first: UnitIndex, mut units: u32, state: State) -> UnitIndex {
         if first > 1 {
             // SAFETY: the unit before was handed out once, so it is committed.
-            let before = unsafe { *region.run(first - 1) };
+            let before = unsafe { *self.region.run(first - 1) };
             if before.state == state {
                 first -= before.units;
                 units += before.units;
-                self.remove(region, first);
+                self.remove(first);
             }
         }
         let next = first + units;
-        if next < self.frontier {
+        if next < self.heap.frontier {
             // SAFETY: the unit is below the frontier, hence committed.
-            let after = unsafe { *region.run(next) };
+            let after = unsafe { *self.region.run(next) };
             if after.state == state {
-                self.remove(region, next);
+                self.remove(next);
                 units += after.units;
             }
         }
         let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed, and the lock of the page heap guards their records.
         unsafe {
-            Run::replace(region.run(first + units - 1), run);
-            Run::replace(region.run(first), run);
+            Run::replace(self.region.run(first + units - 1), run);
+            Run::replace(self.region.run(first), run);
         }
-        self.counts.add(state, units);
-        self.tree(state).insert(region, first);
+        self.heap.counts.add(state, units);
+        self.heap.tree(state).insert(self.region, first);
         first
     }
 
-    fn remove(&mut self, region: &Region, first: UnitIndex) {
+    fn remove(&mut self, first: UnitIndex) {
         // SAFETY: the run is free, so its record is current.
-        let run = unsafe { *region.run(first) };
-        self.counts.remove(run.state, run.units);
-        self.tree(run.state).remove(region, first);
+        let run = unsafe { *self.region.run(first) };
+        self.heap.counts.remove(run.state, run.units);
+        self.heap.tree(run.state).remove(self.region, first);
     }
 
-    /// The tree of the free runs of this state.
-    fn tree(&mut self, state: State) -> &mut RunTree {
-        match state {
-            State::Dirty => &mut self.dirty,
-            State::Clean => &mut self.clean,
-            State::Unmapped => &mut self.unmapped,
-            State::InUse | State::Foreign => unreachable!("no free run"),
-        }
-    }
-
-    fn mark_in_use(&mut self, region: &Region, first: UnitIndex, units: u32) {
-        self.mark(region, first, units, State::InUse);
+    fn mark_in_use(&mut self, first: UnitIndex, units: u32) {
+        self.mark(first, units, State::InUse);
     }
 
     /// Writes the records of a run that is in no tree.
-    fn mark(&mut self, region: &Region, first: UnitIndex, units: u32, state: State) {
+    fn mark(&mut self, first: UnitIndex, units: u32, state: State) {
         let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed, and the lock of the page heap guards their records.
         unsafe {
-            Run::replace(region.run(first), run);
-            Run::replace(region.run(first + units - 1), run);
+            Run::replace(self.region.run(first), run);
+            Run::replace(self.region.run(first + units - 1), run);
         }
     }
 }

@@ -233,14 +233,14 @@ impl Region {
 
     /// Makes at least the first `units` units usable. The caller holds the lock of the page heap.
     pub fn commit_up_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
-        let committed = self.committed() / UNIT;
-        if units <= committed {
+        if units <= self.committed() / UNIT {
             return Ok(());
         }
         if units > self.units() {
             return Err(Refusal::Memory);
         }
-        let target = units.max((committed + COMMIT_UNITS).min(self.units()));
+        // Units ahead stay mapped, so that the region can be extended from there: see `map`.
+        let target = (units + COMMIT_UNITS).min(self.units());
         self.commit_to(os, target).or_else(|_| self.commit_to(os, units))
     }
 

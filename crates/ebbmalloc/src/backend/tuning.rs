@@ -16,7 +16,7 @@ tunables! {
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
     /// Address ranges that set-up tries while other mappings are in the way.
     REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
-    /// The region is committed in steps of at least this length.
+    /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// Units that the region first skips where it meets a foreign mapping. Each further try doubles
     /// it, since the mapping may be longer.
@@ -84,11 +84,6 @@ tunables! {
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
     /// With less memory in use than this, no huge page is asked for: small programs stay small.
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
-    /// Runs up to this length make the heap grow by a huge page: spans, and short large blocks.
-    /// Programs may not touch all of a longer block.
-    HUGE_RUN_UNITS_MAX: u32 = 8, "units", 37;
-    /// The most huge pages that a long block gets at once, while other threads wait.
-    HUGE_PAGES_PER_RUN_MAX: u32 = 8, "pages", 37;
     /// The most that 512 small pages are taken to cost.
     SMALL_NS_MAX: i64 = 10_000_000, "ns", 37;
     /// Divisor: huge pages may take the time that passes divided by this, beyond what small pages

@@ -5,11 +5,10 @@
 //! allows it. Only heaps have hardened spans, so callers of all methods here hold a heap's lock.
 
 use super::ClassSpans;
-use crate::backend::page_heap::PageHeap;
+use crate::backend::page_heap::Memory;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::hardened::Owner;
 use crate::platform::os::Os;
-use crate::platform::sync::Lock;
 use crate::size_class::SizeClass;
 
 impl ClassSpans {
@@ -23,15 +22,14 @@ impl ClassSpans {
     /// resident, so that it reads as zero.
     pub fn claim_random(
         &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<PageHeap>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         random: u64,
     ) -> Option<(*mut u8, bool)> {
+        let region = memory.region;
         let unit = match self.fullest() {
             Some(unit) => unit,
-            None => self.grow(region, os, pages, class)?,
+            None => self.grow(memory, class)?,
         };
         // SAFETY: a listed unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };

@@ -9,9 +9,10 @@
 
 use core::iter;
 
-use crate::backend::page_heap::PageHeap;
+use crate::backend::page_heap::Memory;
 use crate::backend::region::{MapEntry, Region, UNITS_MAX, UnitIndex};
 use crate::central::ClassSpans;
+use crate::platform::os::Os;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU64, AtomicUsize, Lock, Ordering};
 use crate::safety::quarantine::Quarantine;
@@ -175,16 +176,15 @@ impl Heaps {
     /// The caller may have found the unit without a lock.
     pub fn with_owner_of<R>(
         &self,
-        region: &Region,
-        pages: &Lock<PageHeap>,
+        memory: &Memory<'_, impl Os>,
         unit: UnitIndex,
         work: impl FnOnce(&mut Contents) -> R,
     ) -> Option<R> {
         // No heap is deleted while the list is locked. But until this heap is locked, it may free
         // the run, and another heap may take it: so look twice.
-        let owner = || pages.lock().heap_of(region, unit);
+        let owner = || memory.lock().heap_of(unit);
         let found = owner();
-        let mut contents = record(region, found)?.contents().lock();
+        let mut contents = record(memory.region, found)?.contents().lock();
         (owner() == found).then(|| work(&mut contents))
     }
 

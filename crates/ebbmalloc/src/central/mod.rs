@@ -14,11 +14,13 @@ mod hardened;
 mod audit;
 pub(crate) mod heap_record;
 
-use crate::backend::page_heap::PageHeap;
+use crate::backend::page_heap::Memory;
 use crate::backend::region::{MapEntry, Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
-use crate::central::tuning::{FIRST_SPAN_BYTES, FULL_BEGINNINGS, SMALL_BLOCK_BYTES_MAX};
+use crate::central::tuning::{
+    FIRST_SPAN_BYTES, FULL_BEGINNINGS, HUGE_BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX,
+};
 use crate::frontend::transfer_cache::{LastRequester, Route};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Lock, const_fn};
@@ -164,19 +166,18 @@ impl ClassSpans {
     /// block otherwise.
     pub fn claim(
         &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<PageHeap>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         order: Order,
         blocks: &mut [*mut u8],
     ) -> Batch {
+        let region = memory.region;
         let (mut left, mut has_grown) = (blocks.len(), false);
         while left > 0 {
             let unit = match self.next(region, order) {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
-                None => match self.grow(region, os, pages, class) {
+                None => match self.grow(memory, class) {
                     Some(unit) => {
                         has_grown = true;
                         unit
@@ -214,12 +215,11 @@ impl ClassSpans {
     #[inline(never)]
     pub fn release(
         &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<PageHeap>,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         blocks: &[*mut u8],
     ) -> Result<(), BadBlock> {
+        let region = memory.region;
         self.counts.flushes += 1;
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
@@ -243,7 +243,7 @@ impl ClassSpans {
             self.counts.claimed -= taken;
             if span.is_idle() {
                 self.unlist(region, unit, list);
-                self.retire(region, os, pages, unit);
+                self.retire(memory, unit);
             } else {
                 self.relist(region, unit, list, self.list_of(span));
             }
@@ -262,12 +262,12 @@ impl ClassSpans {
     #[inline(never)]
     pub fn purge_free_pages(
         &mut self,
-        region: &Region,
-        os: &impl Os,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         unit: UnitIndex,
         only_quiet: bool,
     ) -> usize {
+        let Memory { region, os, .. } = *memory;
         if !self.is_span(region, class, unit) {
             return 0;
         }
@@ -305,8 +305,7 @@ impl ClassSpans {
     /// at least `target_bytes` are purged.
     pub fn purge_free_pages_up_to(
         &mut self,
-        region: &Region,
-        os: &impl Os,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         target_bytes: usize,
     ) -> usize {
@@ -314,9 +313,9 @@ impl ClassSpans {
         for list in (0..LISTS).rev() {
             let mut unit = self.heads[list];
             while unit != 0 && purged < target_bytes {
-                purged += self.purge_free_pages(region, os, class, unit, false);
+                purged += self.purge_free_pages(memory, class, unit, false);
                 // SAFETY: a listed unit heads a span of this class, whose lock we hold.
-                unit = unsafe { (*region.span(unit)).next };
+                unit = unsafe { (*memory.region.span(unit)).next };
             }
         }
         purged
@@ -364,12 +363,13 @@ impl ClassSpans {
     }
 
     /// Retires all spans, with all blocks in use: a heap is being deleted.
-    pub fn retire_all(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>) {
+    pub fn retire_all(&mut self, memory: &Memory<'_, impl Os>) {
+        let region = memory.region;
         while self.filled != 0 {
             let list = self.filled.trailing_zeros() as usize;
             let unit = self.heads[list];
             self.unlist(region, unit, Some(list));
-            self.retire(region, os, pages, unit);
+            self.retire(memory, unit);
         }
         self.counts.claimed = 0;
     }
@@ -397,21 +397,20 @@ impl ClassSpans {
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
-    fn grow(
-        &mut self,
-        region: &Region,
-        os: &impl Os,
-        pages: &Lock<PageHeap>,
-        class: SizeClass,
-    ) -> Option<UnitIndex> {
+    fn grow(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
+        let region = memory.region;
         let units = match self.hardened {
             true => class.random_span_units(),
             false => class.span_units(),
         };
         let granted = {
-            let mut pages = pages.lock();
-            let granted = pages.alloc(region, os, Units::new(units)?, Units::ONE)?;
-            pages.note(region, granted.first, 0, self.heap);
+            let mut pages = memory.lock();
+            let units = Units::new(units)?;
+            let granted = match self.fills_soon(class) {
+                true => pages.alloc_touched(units)?,
+                false => pages.alloc(units, Units::ONE)?,
+            };
+            pages.note(granted.first, 0, self.heap);
             granted
         };
         let first = granted.first;
@@ -419,20 +418,26 @@ impl ClassSpans {
             region.set_entry(first + nth, self.entry(class, first));
         }
         match self.hardened {
-            true => harden(region, os, pages, class, granted, units),
+            true => harden(memory, class, granted, units),
             // SAFETY: the run and its records are ours alone.
             false => unsafe { (*region.span(first)).set_up(class, units, !granted.zeroed) },
         }
         // SAFETY: the run and its records are ours alone.
         let span = unsafe { &mut *region.span(first) };
         if !granted.zeroed {
-            self.begin_small(region, os, class, first, span);
+            self.begin_small(memory, class, first, span);
         }
         self.counts.spans += 1;
         self.counts.blocks += span.blocks as usize;
         self.counts.holes += span.holes();
         self.relist(region, first, None, self.list_of(span));
         Some(first)
+    }
+
+    /// Whether all pages of the next span are soon touched: not if a block has several pages, of
+    /// which the program may touch one, nor if it is the first span.
+    fn fills_soon(&self, class: SizeClass) -> bool {
+        self.counts.spans > 0 && class.size() <= HUGE_BLOCK_BYTES_MAX
     }
 
     /// Purges the pages of a class's only span beyond its first ones, where blocks are handed out
@@ -443,8 +448,7 @@ impl ClassSpans {
     /// (decisions/0016).
     fn begin_small(
         &mut self,
-        region: &Region,
-        os: &impl Os,
+        memory: &Memory<'_, impl Os>,
         class: SizeClass,
         first: UnitIndex,
         span: &mut Span,
@@ -453,10 +457,11 @@ impl ClassSpans {
         if !is_only_span || self.skips > 0 || class.size() > SMALL_BLOCK_BYTES_MAX {
             return;
         }
-        let kept_bytes = FIRST_SPAN_BYTES.max(os.page_size());
+        let kept_bytes = FIRST_SPAN_BYTES.max(memory.os.page_size());
         let rest_bytes = span.bytes().saturating_sub(kept_bytes);
         // SAFETY: whole pages of a span in which no block is in use yet.
-        if rest_bytes > 0 && unsafe { os.purge(region.address(first).add(kept_bytes), rest_bytes) }
+        if rest_bytes > 0
+            && unsafe { memory.os.purge(memory.region.address(first).add(kept_bytes), rest_bytes) }
         {
             self.counts.purged += rest_bytes;
             span.set_hole(kept_bytes..kept_bytes + rest_bytes);
@@ -464,7 +469,8 @@ impl ClassSpans {
     }
 
     /// Returns the run of an unlisted span to the page heap.
-    fn retire(&mut self, region: &Region, os: &impl Os, pages: &Lock<PageHeap>, first: UnitIndex) {
+    fn retire(&mut self, memory: &Memory<'_, impl Os>, first: UnitIndex) {
+        let region = memory.region;
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &*region.span(first) };
         self.skips = match self.skips {
@@ -481,9 +487,9 @@ impl ClassSpans {
         self.counts.spans -= 1;
         self.counts.blocks -= span.blocks as usize;
         self.counts.holes -= span.holes();
-        let mut pages = pages.lock();
-        if !self.hardened || unguard(region, os, &mut pages, first, units) {
-            pages.free(region, os, first, units);
+        let mut pages = memory.lock();
+        if !self.hardened || unguard(memory, &mut pages, first, units) {
+            pages.free(first, units);
         }
     }
 

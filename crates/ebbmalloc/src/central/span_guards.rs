@@ -1,34 +1,32 @@
 //! Sets up and tears down the guard page at the end of each hardened span (`EBB_HARDEN`).
 
-use crate::backend::page_heap::{Granted, PageHeap};
-use crate::backend::region::{Region, UnitIndex};
+use crate::backend::page_heap::{Granted, Memory, PageHeap};
+use crate::backend::region::UnitIndex;
 use crate::platform::os::Os;
-use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
 
 /// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
 /// pages are larger than a quarter of a unit.
-fn guard(region: &Region, os: &impl Os, first: UnitIndex, units: u32) -> (*mut u8, usize) {
-    let (bytes, page) = (units as usize * UNIT, os.page_size());
+fn guard(memory: &Memory<'_, impl Os>, first: UnitIndex, units: u32) -> (*mut u8, usize) {
+    let (bytes, page) = (units as usize * UNIT, memory.os.page_size());
     let page = if page * 4 > UNIT { 0 } else { page };
     // SAFETY: the address lies in the span, or at its end.
-    (unsafe { region.address(first).add(bytes - page) }, page)
+    (unsafe { memory.region.address(first).add(bytes - page) }, page)
 }
 
 /// Sets up a hardened span in a new run, which no other thread can know: places its guard and
 /// zeroes the rest.
 pub(super) fn harden(
-    region: &Region,
-    os: &impl Os,
-    pages: &Lock<PageHeap>,
+    memory: &Memory<'_, impl Os>,
     class: SizeClass,
     Granted { first, zeroed, .. }: Granted,
     units: u32,
 ) {
-    let (start, page) = guard(region, os, first, units);
+    let region = memory.region;
+    let (start, page) = guard(memory, first, units);
     // SAFETY: the run and its records are the caller's alone; all writes stay in the run.
     unsafe {
-        let guarded = page > 0 && pages.lock().guards.place(os, start, page);
+        let guarded = page > 0 && memory.lock().guards.place(memory.os, start, page);
         let guard_bytes = if guarded { page } else { 0 };
         if !zeroed {
             region.address(first).write_bytes(0, units as usize * UNIT - guard_bytes);
@@ -45,13 +43,13 @@ pub(super) fn harden(
 /// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the
 /// run must not go back to the page heap.
 pub(super) fn unguard(
-    region: &Region,
-    os: &impl Os,
+    memory: &Memory<'_, impl Os>,
     pages: &mut PageHeap,
     first: UnitIndex,
     units: u32,
 ) -> bool {
-    let (start, _) = guard(region, os, first, units);
+    let Memory { region, os, .. } = *memory;
+    let (start, _) = guard(memory, first, units);
     let reach = start.addr() - region.address(first).addr();
     // SAFETY: the span is the caller's, and no block of it is in use.
     unsafe {

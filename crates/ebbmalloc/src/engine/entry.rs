@@ -14,7 +14,7 @@ use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
 use crate::frontend::slab::OwnedStack;
 use crate::platform::os::{Os, copy};
-use crate::size_class::{MIN_ALIGN, SizeClass};
+use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 use crate::telemetry::profile_gate::{FAST, REQUEST};
 
 impl<O: Os> Engine<O> {
@@ -23,18 +23,18 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => self.alloc_small(size, 1, class),
+            Some(class) => self.alloc_small::<false>(size, class),
             None => self.alloc_large_slow(size, 1, false).0,
         }
     }
 
     /// Allocates like [`Engine::alloc`], and clears all usable bytes of the block. No standard
     /// demands that beyond `size` bytes, but most allocators do it, and programs rely on it.
-    #[inline]
+    #[inline(never)]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
         let new = match class {
-            Some(class) => (self.alloc_small(size, 1, class), false),
+            Some(class) => (self.alloc_small::<false>(size, class), false),
             None => self.alloc_large_slow(size, 1, true),
         };
         let exact = self.knows_size_of(new.0);
@@ -53,7 +53,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
-            Some(class) => self.alloc_small(size, align, class),
+            Some(class) => self.alloc_small::<true>(size, class),
             None => self.alloc_large_slow(size, align, false).0,
         }
     }
@@ -64,7 +64,7 @@ impl<O: Os> Engine<O> {
             return self.alloc_zeroed(size);
         }
         let new = match SizeClass::of_aligned(size, align) {
-            Some(class) => (self.alloc_small(size, align, class), false),
+            Some(class) => (self.alloc_small::<true>(size, class), false),
             None => self.alloc_large_slow(size, align, true),
         };
         self.clear_new(new, size)
@@ -345,9 +345,10 @@ impl<O: Os> Engine<O> {
         Some(PerCpuBase { area, ..self.base_to_free() })
     }
 
-    /// Allocates a block of the size class for this size and alignment.
+    /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
+    /// [`MIN_ALIGN`].
     #[inline(always)]
-    fn alloc_small(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         if let Some(base) = self.hot_base(&self.hot_area) {
             // SAFETY: set-up writes the base before it publishes `hot_area`.
             let block = unsafe { rseq::pop(base, class) };
@@ -355,7 +356,7 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_by_thread(size, align, class)
+        self.alloc_small_by_thread::<ALIGNED>(size, class)
     }
 
     /// Frees a block of this class. `SIZED`: the class comes from the size that the program gave.
@@ -378,10 +379,10 @@ impl<O: Os> Engine<O> {
     /// Allocates from the thread's own cache, where there are no restartable sequences or they
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
-    fn alloc_small_by_thread(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         let gate = self.profile.gate();
         if gate != 0 {
-            return self.alloc_small_counted(size, align, class, gate);
+            return self.alloc_small_counted::<ALIGNED>(size, class, gate);
         }
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
@@ -389,15 +390,14 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_slow(size, align, class)
+        self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
     /// Allocates a block while a profile counts allocations. `gate` is what the caller saw.
     #[inline(never)]
-    fn alloc_small_counted(
+    fn alloc_small_counted<const ALIGNED: bool>(
         &self,
         size: usize,
-        align: usize,
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
@@ -425,7 +425,7 @@ impl<O: Os> Engine<O> {
                 return block;
             }
         }
-        self.alloc_small_slow(size, align, class)
+        self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
     /// Frees to the thread's own cache, as the counterpart of [`Engine::alloc_small_by_thread`].
@@ -470,17 +470,20 @@ impl<O: Os> Engine<O> {
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_slow<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
         let mut block = ptr::null_mut();
         let refill = || {
             let (block, has_grown) = self.refill(size, class);
             if has_grown {
-                self.reclaim_if_due(class.span_units());
+                self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
             }
             block
         };
         if self.ready() {
             if self.all_in_heaps() {
+                // Blocks of a class are aligned to the power of two in its size. The request may
+                // need that, and does not say how much of it.
+                let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
                 return self.alloc_in_default_heap(size, align).0;
             }
             if self.hot_area.load(Ordering::Relaxed) == 0 {
@@ -516,9 +519,7 @@ impl<O: Os> Engine<O> {
         if self.ready() && self.all_in_heaps() {
             return self.alloc_in_default_heap(size, align);
         }
-        if let Some(units) = Units::for_bytes(size) {
-            self.reclaim_if_due(units.get());
-        }
+        self.reclaim_if_due(size, align);
         let mut granted = self.large_run(size, align, 0, zeros);
         if granted.is_none() && self.ready() && self.could_hold(size, align) {
             self.flush_all();
@@ -637,7 +638,7 @@ impl<O: Os> Engine<O> {
             }
         }
         if others > 0 && class.shares_lines() && self.bury(class, others) {
-            self.reclaim_if_due(class.span_units());
+            self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
         }
         self.wake_scavenger();
     }

@@ -3,7 +3,6 @@
 use core::ops::Range;
 use core::ptr;
 
-use crate::backend::huge_pages::are_huge;
 use crate::backend::page_heap::Granted;
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
@@ -38,10 +37,10 @@ impl<O: Os> Engine<O> {
             return None;
         }
         let (units, align) = (Units::for_bytes(size)?, Units::for_bytes(align)?);
-        let mut pages = self.pages.lock();
-        let granted = pages.alloc(&self.region, &self.os, units, align)?;
-        pages.note(&self.region, granted.first, size, heap);
-        pages.mark_large(&self.region, granted.first, granted.zeroed, zeros);
+        let mut pages = self.pages();
+        let granted = pages.alloc(units, align)?;
+        pages.note(granted.first, size, heap);
+        pages.mark_large(granted.first, granted.zeroed, zeros);
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
@@ -78,21 +77,19 @@ impl<O: Os> Engine<O> {
         let purged_bytes = unsafe {
             let written = before + self.bytes_to_write(start.add(before), whole);
             let rest = before + whole - written;
-            let is_huge = || are_huge(&self.region, &self.pages.lock().counts, units.clone());
-            let stays = rest == 0 || is_huge();
-            if stays || !self.os.purge(start.add(written), rest) {
+            if rest == 0 || !self.os.purge(start.add(written), rest) {
                 return clear(start, bytes);
             }
             clear(start, written);
             clear(start.add(before + whole), bytes - before - whole);
             rest
         };
-        self.pages.lock().count_purge(&self.region, units, purged_bytes);
+        self.pages().count_purge(units, purged_bytes);
     }
 
     /// Clears the first `bytes` bytes of a new block, unless there is none or it reads as zero.
     /// Returns the block.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn clear_new(&self, (block, zeroed): (*mut u8, bool), bytes: usize) -> *mut u8 {
         if !zeroed && !block.is_null() {
             // SAFETY: the block has at least `bytes` bytes, and is ours until we return it.
@@ -118,7 +115,7 @@ impl<O: Os> Engine<O> {
         let (Some(units), Some(align)) = (Units::for_bytes(size), Units::for_bytes(align)) else {
             return false;
         };
-        self.is_ready() && self.pages.lock().could_hold(&self.region, units, align)
+        self.is_ready() && self.pages().could_hold(units, align)
     }
 
     /// Returns the run of a large block, also of a heap's, to the page heap.
@@ -126,18 +123,18 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
         self.count_free(units as usize * UNIT);
-        let mut pages = self.pages.lock();
-        if !pages.is_marked_zeroed(&self.region, first) {
-            return pages.free(&self.region, &self.os, first, units);
+        let mut pages = self.pages();
+        if !pages.is_marked_zeroed(first) {
+            return pages.free(first, units);
         }
         drop(pages);
         let untouched = self.purge_if_untouched(first, units);
-        let mut pages = self.pages.lock();
+        let mut pages = self.pages();
         match untouched {
             true => {
-                pages.free_as(&self.region, &self.os, first, units, State::Clean, false);
+                pages.free_as(first, units, State::Clean, false);
             }
-            false => pages.free(&self.region, &self.os, first, units),
+            false => pages.free(first, units),
         }
     }
 
@@ -160,14 +157,14 @@ impl<O: Os> Engine<O> {
         else {
             return false;
         };
-        let mut pages = self.pages.lock();
-        let heap = pages.heap_of(&self.region, first);
+        let mut pages = self.pages();
+        let heap = pages.heap_of(first);
         if needed < run.length() {
-            pages.shrink(&self.region, &self.os, run, needed);
-        } else if needed > run.length() && !pages.extend(&self.region, &self.os, run, needed) {
+            pages.shrink(run, needed);
+        } else if needed > run.length() && !pages.extend(run, needed) {
             return false;
         }
-        pages.note(&self.region, first, size, heap);
+        pages.note(first, size, heap);
         drop(pages);
         self.count_resized(run.length(), needed);
         true
@@ -192,30 +189,30 @@ impl<O: Os> Engine<O> {
             return ptr::null_mut();
         }
         let region = &self.region;
-        let mut pages = self.pages.lock();
-        let granted = pages.alloc_to_move(region, &self.os, run, needed, align);
+        let mut pages = self.pages();
+        let granted = pages.alloc_to_move(run, needed, align);
         let Some(Granted { first: target, .. }) = granted else {
             return ptr::null_mut();
         };
-        let heap = pages.heap_of(region, first);
-        pages.note(region, target, size, heap);
+        let heap = pages.heap_of(first);
+        pages.note(target, size, heap);
         drop(pages);
         let block = region.address(target);
         // SAFETY: both runs are in use. No other thread knows the new one, and the block is the
         // caller's.
         let moved = unsafe { self.move_run((first, length.bytes()), (target, needed.bytes())) };
         if moved == Moved::No {
-            let mut pages = self.pages.lock();
-            pages.free_as(region, &self.os, target, needed.get(), State::Clean, false);
+            let mut pages = self.pages();
+            pages.free_as(target, needed.get(), State::Clean, false);
             return ptr::null_mut();
         }
         region.set_entry(target, region.entry(first as usize));
         region.set_entry(first, MapEntry::LARGE_FREED);
         self.count_resized(length, needed);
-        let mut pages = self.pages.lock();
+        let mut pages = self.pages();
         match moved {
-            Moved::Stuck => pages.lose(region, first, units),
-            _ => pages.free_as(region, &self.os, first, units, State::Unmapped, true),
+            Moved::Stuck => pages.lose(first, units),
+            _ => pages.free_as(first, units, State::Unmapped, true),
         }
         drop(pages);
         block
@@ -256,10 +253,10 @@ impl<O: Os> Engine<O> {
                     break;
                 }
             }
-            self.pages.lock().record_mapping(region, to..to + units(target_bytes), true);
+            self.pages().record_mapping(to..to + units(target_bytes), true);
             at = next;
         }
-        self.pages.lock().record_mapping(region, first..end, false);
+        self.pages().record_mapping(first..end, false);
         if unmapped { Moved::Yes } else { Moved::Stuck }
     }
 
@@ -274,10 +271,10 @@ impl<O: Os> Engine<O> {
     /// no heap owns it: [`PageHeap::purge_tail`](crate::backend::page_heap::PageHeap::purge_tail).
     /// Returns the bytes purged.
     pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
-        let mut pages = self.pages.lock();
+        let mut pages = self.pages();
         // The caller read the entry without the lock: the block may be freed by now.
         match self.region.entry(first as usize) {
-            MapEntry::LARGE => pages.purge_tail(&self.region, &self.os, first, only_quiet),
+            MapEntry::LARGE => pages.purge_tail(first, only_quiet),
             _ => 0,
         }
     }

@@ -155,9 +155,9 @@ impl<O: Os> Engine<O> {
         rounds.quiet = 0;
         let purged =
             self.purge_free_pages(self.region.units_in(0..self.region.committed() / UNIT), false);
-        let mut pages = self.pages.lock();
+        let mut pages = self.pages();
         let before = pages.counts.purged;
-        pages.purge(&self.region, &self.os, 0);
+        pages.purge(0);
         purged > 0 || pages.counts.purged > before
     }
 }

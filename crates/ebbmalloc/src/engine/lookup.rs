@@ -101,7 +101,7 @@ impl<O: Os> Engine<O> {
             return Some(work(&mut self.centrals[class.index()].spans().lock()));
         }
         let work = |contents: &mut Contents| work(&mut contents.spans[class.index()]);
-        self.heaps.lock().with_owner_of(&self.region, &self.pages, unit, work)
+        self.heaps.lock().with_owner_of(&self.memory(), unit, work)
     }
 
     /// Bytes that the program may use of the large block that begins at this unit. No heap owns it.

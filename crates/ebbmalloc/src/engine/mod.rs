@@ -24,7 +24,7 @@ use crate::platform::options::CAREFUL;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
 
-use crate::backend::page_heap::PageHeap;
+use crate::backend::page_heap::{Memory, PageHeap, Pages};
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
@@ -222,6 +222,16 @@ impl<O: Os> Engine<O> {
         // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up
         // has written `hot_base`.
         unsafe { *self.hot_base.get() }
+    }
+
+    /// Where the engine's memory comes from.
+    pub(crate) fn memory(&self) -> Memory<'_, O> {
+        Memory { region: &self.region, os: &self.os, heap: &self.pages }
+    }
+
+    /// Locks the page heap.
+    pub(crate) fn pages(&self) -> Pages<'_, O> {
+        self.memory().lock()
     }
 
     /// Whether the engine is set up. [`Engine::ready`] sets it up first.

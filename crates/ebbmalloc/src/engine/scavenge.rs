@@ -278,9 +278,9 @@ impl<O: Os> Engine<O> {
         // A thread that stops the scavenger waits for its end.
         while left_units > 0 && !self.scavenger.is_stopping() {
             let step_units = left_units.min(PURGE_UNITS_MAX);
-            let mut pages = self.pages.lock();
+            let mut pages = self.pages();
             let keep = pages.counts.dirty.saturating_sub(step_units);
-            pages.purge(&self.region, &self.os, keep);
+            pages.purge(keep);
             left_units -= step_units;
         }
         surplus_units
@@ -301,7 +301,7 @@ impl<O: Os> Engine<O> {
             }
             let class = entry.class().filter(|_| entry.is_first(unit))?;
             let purge = |spans: &mut ClassSpans| {
-                spans.purge_free_pages(&self.region, &self.os, class, unit as UnitIndex, only_quiet)
+                spans.purge_free_pages(&self.memory(), class, unit as UnitIndex, only_quiet)
             };
             self.with_spans_of(unit as UnitIndex, entry, class, purge)
         });

@@ -17,7 +17,7 @@ impl<O: Os> Engine<O> {
         if self.ready() {
             let alloc = || {
                 let units = Units::new(self.heap_units())?;
-                self.pages.lock().alloc(&self.region, &self.os, units, Units::ONE)
+                self.pages().alloc(units, Units::ONE)
             };
             granted = alloc().or_else(|| {
                 self.flush_all();
@@ -55,7 +55,7 @@ impl<O: Os> Engine<O> {
         for class in SizeClass::all() {
             let spans = &mut contents.spans[class.index()];
             self.count_free(spans.counts.claimed * class.size());
-            spans.retire_all(&self.region, &self.os, &self.pages);
+            spans.retire_all(&self.memory());
         }
         while contents.large != 0 {
             let first = contents.large;
@@ -66,7 +66,7 @@ impl<O: Os> Engine<O> {
             }
         }
         drop(contents);
-        self.pages.lock().free(&self.region, &self.os, id.unit(), self.heap_units());
+        self.pages().free(id.unit(), self.heap_units());
         drop(heaps);
         self.wake_scavenger();
     }

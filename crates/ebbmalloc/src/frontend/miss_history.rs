@@ -4,7 +4,7 @@
 //! If a thread frees and allocates by turns, its stacks are best half full, which serves both. If
 //! it only allocates for a while, or only frees, half of the stack would stay unused, and the
 //! number of batches costs time. So a refill in a streak fills the whole stack, and a flush in a
-//! streak empties it (`engine/caches/refill.rs`; decisions/0007).
+//! streak empties it (`engine/caches/miss.rs`; decisions/0007).
 //!
 //! The history consists of hints. Plain loads and stores may lose an update; only the sizes of
 //! batches depend on it.

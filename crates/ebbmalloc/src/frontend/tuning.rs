@@ -37,12 +37,6 @@ tunables! {
     THREAD_STACK_BYTES_MIN: usize = 4 << 10, "bytes", 4;
     /// This many threads may fill their stacks. With more, all threads together may hold as much.
     FULL_THREADS_MAX: usize = 16, "threads", 4;
-    /// Slots between two full stacks. Stacks of equal capacity then begin four cache lines further
-    /// in their pages each time, and do not compete for the same lines (Bonwick, "The slab
-    /// allocator", 1994).
-    COLOUR_SLOTS: usize = 31, "slots", 2;
-    /// Stacks of fewer blocks need no such distance.
-    COLOURED_BLOCKS_MIN: usize = 64, "blocks", 2;
     /// Bytes at the end of a slab that are never touched. The processor prefetches past the last
     /// used line; the next lines would be the headers of another CPU's slab.
     SLAB_GAP_BYTES: usize = 4096, "bytes", 5;

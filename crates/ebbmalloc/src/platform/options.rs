@@ -84,7 +84,7 @@ choices! {
 }
 
 choices! {
-    /// Whether memory is backed by huge pages of 2 MiB.
+    /// Whether memory for blocks up to 4 KiB is backed by huge pages of 2 MiB.
     HugeChoice {
         /// Where the heap grows, once 16 MiB are in use, while they take at most a thirty-second of
         /// the time more than small pages do.
@@ -394,7 +394,8 @@ options! {
     /// The scavenger: a thread of the engine that returns unused memory to the kernel. Default:
     /// `auto`.
     scavenger: ScavengerChoice = Auto, "EBB_SCAVENGER";
-    /// Huge pages: faster to use, and dearer to get on some machines. Default: `auto`.
+    /// Huge pages for blocks up to 4 KiB: faster to use, and dearer to get on some machines. No
+    /// value makes memory resident that only longer blocks use. Default: `auto`.
     huge: HugeChoice = Auto, "EBB_HUGE";
     /// The most memory that blocks may take. Beyond it the engine purges free memory, and then
     /// allocations fail (NULL and ENOMEM). It counts units of 64 KiB, each with 604 bytes of

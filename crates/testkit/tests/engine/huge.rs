@@ -82,16 +82,16 @@ fn dear_ones_end_until_time_has_passed() {
 }
 
 #[test]
-fn long_blocks_do_not_make_it_grow_so() {
+fn blocks_of_several_pages_do_not_make_it_grow_so() {
     let engine = engine(1);
-    for size in [MIB, 3 * MIB, 20 * MIB] {
-        fill(&engine, 40 * MIB, size);
+    for size in [5000, 32 << 10, 64 << 10, 100_000, 512 << 10, MIB, 20 * MIB] {
+        fill(&engine, 20 * MIB, size);
     }
     assert_eq!(engine.os().huge_pages().len(), 0);
 }
 
 #[test]
-fn long_blocks_in_memory_that_refaults_do() {
+fn nor_does_memory_that_refaults() {
     let engine = engine(1);
     fill(&engine, 20 * MIB, 1024);
     let before = engine.os().huge_pages().len();
@@ -99,8 +99,43 @@ fn long_blocks_in_memory_that_refaults_do() {
         free(&engine, fill(&engine, 64 * MIB, 16 * MIB));
         engine.os().sleep_ms(100);
     }
-    assert!(engine.os().huge_pages().len() > before + 8);
+    assert_eq!(engine.os().huge_pages().len(), before);
     engine.check();
+}
+
+/// Else a block of which one page is touched would keep all of it resident.
+#[test]
+fn the_rest_of_one_is_for_small_blocks() {
+    let engine = engine(1);
+    let mut small = fill(&engine, 20 * MIB, 1024);
+    let mut sparse = Vec::new();
+    for turn in 0..30 {
+        small.extend(fill(&engine, 128 << 10, 1024));
+        let size = [10_000, 64 << 10, 300_000, MIB, 3 * MIB][turn % 5];
+        sparse.extend(fill(&engine, 3 * MIB, size));
+        sparse.push(engine.alloc_aligned(200_000, 1 << 20));
+        engine.os().sleep_ms(1);
+    }
+    assert!(in_huge_pages(&engine, &small[20 * 1024..]) > 3000);
+    let dense = engine.stats().huge_bytes as usize;
+    assert!(dense <= 12 * MIB, "{dense}");
+    assert_eq!(in_huge_pages(&engine, &sparse), 0);
+    engine.check_with(&[small, sparse].concat());
+}
+
+/// Such a span may stay almost empty.
+#[test]
+fn first_spans_lie_in_none() {
+    let engine = engine(1);
+    fill(&engine, 20 * MIB, 40_000);
+    for size in (16..4096).step_by(16) {
+        fill(&engine, size, size);
+    }
+    for _ in 0..50 {
+        let heap = engine.new_heap(usize::MAX).unwrap();
+        assert!(!engine.heap_alloc(heap, 8, 1, "a test").is_null());
+    }
+    assert_eq!(engine.os().huge_pages().len(), 0);
 }
 
 #[test]
@@ -108,10 +143,10 @@ fn new_ones_read_as_zero_and_used_ones_do_not() {
     let engine = engine(1);
     fill(&engine, 17 * MIB, 1024);
     // Blocks of a cache's batch lie in the same page.
-    let size = 100_000;
+    let size = 3000;
     for _ in 0..3 {
-        let blocks: Vec<_> = (0..60).map(|_| engine.alloc_zeroed(size)).collect();
-        assert!(in_huge_pages(&engine, &blocks) > 20);
+        let blocks: Vec<_> = (0..2000).map(|_| engine.alloc_zeroed(size)).collect();
+        assert!(in_huge_pages(&engine, &blocks) > 1000);
         for &block in &blocks {
             // SAFETY: a live block of `size` bytes.
             let bytes = unsafe { std::slice::from_raw_parts_mut(block, size) };
@@ -138,13 +173,13 @@ fn purges_take_whole_ones() {
     let engine = engine(1);
     let kept = fill(&engine, 20 * MIB, 1024);
     let before = engine.os().huge_pages().len();
-    let blocks = fill(&engine, 60 * MIB, 40_000);
+    let blocks = fill(&engine, 60 * MIB, 4096);
     assert!(engine.os().huge_pages().len() > before + 25);
     // Purges go on, a part of the free memory at a time.
     for block in blocks {
         // SAFETY: a live block, freed once.
         unsafe { engine.free(block) };
-        engine.os().sleep_ms(1);
+        engine.os().sleep_ms((block.addr() % (10 * 4096) == 0) as u32);
     }
     let purged = engine.stats().purged_bytes as usize;
     assert!(purged > 40 * MIB, "{purged}");

@@ -2,38 +2,46 @@
 
 use core::iter;
 
-use super::PageHeap;
+use super::Pages;
 use crate::backend::huge_pages::places;
 use crate::backend::mappings::marks;
-use crate::backend::region::{Region, UnitIndex};
+use crate::backend::region::UnitIndex;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::{Run, State};
+use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
-impl PageHeap {
+impl<O: Os> Pages<'_, O> {
     /// All runs with their first units. Together they are all units that were ever used; panics if
     /// not.
-    pub fn runs(&self, region: &Region) -> impl Iterator<Item = (UnitIndex, Run)> {
-        assert!(self.frontier as usize * UNIT <= region.committed(), "frontier {}", self.frontier);
+    pub fn runs(&self) -> impl Iterator<Item = (UnitIndex, Run)> {
+        assert!(
+            self.heap.frontier as usize * UNIT <= self.region.committed(),
+            "frontier {}",
+            self.heap.frontier
+        );
         let mut next = 1;
         iter::from_fn(move || {
-            let unit = (next < self.frontier).then_some(next)?;
+            let unit = (next < self.heap.frontier).then_some(next)?;
             // SAFETY: the unit is below the frontier, hence committed.
-            let run = unsafe { *region.run(unit) };
-            assert!(run.units > 0 && unit + run.units <= self.frontier, "run at {unit}: {run:?}");
+            let run = unsafe { *self.region.run(unit) };
+            assert!(
+                run.units > 0 && unit + run.units <= self.heap.frontier,
+                "run at {unit}: {run:?}"
+            );
             next += run.units;
             Some((unit, run))
         })
     }
 
     /// Panics at the first run that is recorded wrongly. Returns how many units are in use.
-    pub fn check(&self, region: &Region) -> usize {
+    pub fn check(&self) -> usize {
         let mut counts = PageCounts::NONE;
         let mut free_runs = 0;
         let mut last_state = State::InUse;
-        for (unit, run) in self.runs(region) {
+        for (unit, run) in self.runs() {
             // SAFETY: the run ends below the frontier, hence at a committed unit.
-            let end = unsafe { *region.run(unit + run.units - 1) };
+            let end = unsafe { *self.region.run(unit + run.units - 1) };
             assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
             match run.state {
                 State::InUse => counts.in_use += run.units as usize,
@@ -46,19 +54,19 @@ impl PageHeap {
             }
             last_state = run.state;
         }
-        let PageCounts { purged, purges, huge_pages, .. } = self.counts;
+        let PageCounts { purged, purges, huge_pages, .. } = self.heap.counts;
         let known = PageCounts { purged, purges, huge_pages, ..counts };
-        assert_eq!(known, self.counts, "unit counts");
-        let trees = [&self.dirty, &self.clean, &self.unmapped];
-        let in_trees: usize = trees.iter().map(|tree| tree.check(region)).sum();
+        assert_eq!(known, self.heap.counts, "unit counts");
+        let trees = [&self.heap.dirty, &self.heap.clean, &self.heap.unmapped];
+        let in_trees: usize = trees.iter().map(|tree| tree.check(self.region)).sum();
         assert_eq!(free_runs, in_trees, "tree sizes");
-        let units = region.units_in(1..region.committed() / UNIT);
-        let begin = units.filter(|&unit| marks(region, unit as UnitIndex).begins()).count();
-        assert_eq!(begin, self.mappings.count(), "mappings");
-        let all = 0..(region.committed() / UNIT) as UnitIndex;
-        let is_huge = |&first: &UnitIndex| marks(region, first).huge();
-        let huge_pages = places(region, &self.counts, all).filter(is_huge).count();
-        assert_eq!(huge_pages, self.counts.huge_pages, "huge pages");
+        let units = self.region.units_in(1..self.region.committed() / UNIT);
+        let begin = units.filter(|&unit| marks(self.region, unit as UnitIndex).begins()).count();
+        assert_eq!(begin, self.heap.mappings.count(), "mappings");
+        let all = 0..(self.region.committed() / UNIT) as UnitIndex;
+        let is_huge = |&first: &UnitIndex| marks(self.region, first).huge();
+        let huge_pages = places(self.region, &self.heap.counts, all).filter(is_huge).count();
+        assert_eq!(huge_pages, self.heap.counts.huge_pages, "huge pages");
         counts.in_use
     }
 }

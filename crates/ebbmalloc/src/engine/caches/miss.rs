@@ -126,7 +126,7 @@ impl<O: Os> Engine<O> {
                             return (block, false);
                         }
                     }
-                    spans.claim(&self.region, &self.os, &self.pages, class, order, batch)
+                    spans.claim(&self.memory(), class, order, batch)
                 }
                 Err(transferred) => Batch { blocks: transferred, has_grown: false },
             };
@@ -330,7 +330,7 @@ impl<O: Os> Engine<O> {
         let mut batch = [ptr::null_mut(); SMALL_BATCH_BLOCKS];
         let batch = &mut batch[..needed];
         let mut spans = self.centrals[class.index()].spans().lock();
-        let claimed = spans.claim(&self.region, &self.os, &self.pages, class, Order::InTurn, batch);
+        let claimed = spans.claim(&self.memory(), class, Order::InTurn, batch);
         drop(spans);
         self.put_or_release(class, &batch[needed - claimed.blocks..]);
         claimed.has_grown
@@ -348,7 +348,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         blocks: &[*mut u8],
     ) {
-        let released = spans.release(&self.region, &self.os, &self.pages, class, blocks);
+        let released = spans.release(&self.memory(), class, blocks);
         drop(spans);
         if !self.scavenger.exists() {
             self.freed_bytes.fetch_add(blocks.len() * class.size(), Ordering::Relaxed);

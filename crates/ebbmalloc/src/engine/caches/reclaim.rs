@@ -39,25 +39,25 @@ struct MostlyFree {
 }
 
 impl<O: Os> Engine<O> {
-    /// Reclaims memory if a run of `units` would take memory that is not resident. Does so only
-    /// each time that enough memory has become resident since the last look.
+    /// Reclaims memory if a run of `bytes` bytes at this alignment would take memory that is not
+    /// resident. Does so only each time that enough memory has become resident since the last look.
     #[inline(never)]
-    pub(crate) fn reclaim_if_due(&self, units: u32) {
-        if let Some(length) = Units::new(units)
-            && self.pages.lock().would_grow(&self.region, length)
+    pub(crate) fn reclaim_if_due(&self, bytes: usize, align: usize) {
+        if let (Some(length), Some(align)) = (Units::for_bytes(bytes), Units::for_bytes(align))
+            && self.pages().would_grow(length, align)
         {
-            self.reclaim(units);
+            self.reclaim(length.bytes());
         }
     }
 
-    /// Empties caches if the spans have more free resident bytes than claimed ones, and enough free
-    /// bytes for `units`.
+    /// Empties caches if the spans have more free resident bytes than claimed ones, and at least
+    /// `needed_bytes`.
     ///
     /// Otherwise, if the mostly free classes together have enough free bytes: empties their stacks
     /// where caches hold at least half of the claimed blocks of a class. Of those that are
     /// abandoned, it then purges free pages of spans.
     #[cold]
-    fn reclaim(&self, units: u32) {
+    fn reclaim(&self, needed_bytes: usize) {
         let (mut free_bytes, mut claimed_bytes, mut mostly_free_bytes) = (0, 0, 0);
         let mut classes =
             [MostlyFree { free_bytes: 0, claimed_blocks: 0, is_abandoned: false }; CLASSES];
@@ -74,7 +74,6 @@ impl<O: Os> Engine<O> {
                     MostlyFree { free_bytes: bytes, claimed_blocks: counts.claimed, is_abandoned };
             }
         }
-        let needed_bytes = units as usize * UNIT;
         let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
         let worth_bytes = needed_bytes.max(in_use_bytes / RECLAIM_WORTH_SHARE);
         let mut purged_bytes = 0;
@@ -91,8 +90,7 @@ impl<O: Os> Engine<O> {
             for class in SizeClass::all().filter(|class| classes[class.index()].is_abandoned) {
                 let mut spans = self.centrals[class.index()].spans().lock();
                 purged_bytes += spans.purge_free_pages_up_to(
-                    &self.region,
-                    &self.os,
+                    &self.memory(),
                     class,
                     max_bytes.saturating_sub(purged_bytes),
                 );

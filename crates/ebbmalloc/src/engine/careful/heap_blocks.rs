@@ -90,8 +90,7 @@ impl<O: Os> Engine<O> {
         let mut contents = self.contents_for(heap, class.size(), replaced)?;
         let mut block = [ptr::null_mut()];
         let spans = &mut contents.spans[class.index()];
-        let claimed =
-            spans.claim(&self.region, &self.os, &self.pages, class, Order::Lowest, &mut block);
+        let claimed = spans.claim(&self.memory(), class, Order::Lowest, &mut block);
         if claimed.blocks == 0 {
             return Err(AllocError::OutOfMemory);
         }
@@ -132,8 +131,7 @@ impl<O: Os> Engine<O> {
             Some(class) => {
                 let spans = &mut contents.spans[class.index()];
                 let spans_before = spans.counts.spans;
-                let freed =
-                    spans.release(&self.region, &self.os, &self.pages, class, &[block.address]);
+                let freed = spans.release(&self.memory(), class, &[block.address]);
                 frees_run = spans.counts.spans < spans_before;
                 self.abort_on_bad_block(freed, operation);
                 contents.used -= block.usable;

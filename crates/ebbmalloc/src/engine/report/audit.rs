@@ -68,8 +68,8 @@ impl<O: Os> Engine<O> {
         let counters = self.counters.read();
         let large = (counters.large_blocks, counters.large_units);
         assert_eq!((found.large_blocks, found.large_units), large, "large blocks and their units");
-        let pages = self.pages.lock();
-        let in_use = pages.check(&self.region);
+        let pages = self.pages();
+        let in_use = pages.check();
         assert_eq!(found.lost_units, pages.guards.lost, "units that are lost");
         drop(pages);
         let all = found.span_units + found.heap_units + found.large_units + found.lost_units;
@@ -90,7 +90,7 @@ impl<O: Os> Engine<O> {
             "the program holds as many large blocks as are counted"
         );
         self.each_cached(|block, class| self.mark(block, Some(class)));
-        for (first, run) in self.pages.lock().runs(&self.region) {
+        for (first, run) in self.pages().runs() {
             if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
                 // SAFETY: a span begins at this unit, and no other thread uses the engine.
                 let idle = unsafe { &*self.region.span(first) }.is_idle();
@@ -116,8 +116,8 @@ impl<O: Os> Engine<O> {
             large_units: 0,
             lost_units: 0,
         };
-        let pages = self.pages.lock();
-        for (first, run) in pages.runs(region) {
+        let pages = self.pages();
+        for (first, run) in pages.runs() {
             let entry = region.entry(first as usize);
             let rest = first + 1..first + run.units;
             if run.state != State::InUse {

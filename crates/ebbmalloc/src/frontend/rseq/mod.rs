@@ -23,7 +23,6 @@ use crate::platform::os::RseqArea;
 
 /// The offsets and addresses by which a thread finds the cache of its virtual CPU.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "not all of it is read where there are no sequences")]
 pub(crate) struct PerCpuBase {
     /// Offset of the rseq area from the thread pointer, in bytes. 0 where no per-CPU cache may be
     /// used: before set-up, in other modes, and while the engine counts operations.

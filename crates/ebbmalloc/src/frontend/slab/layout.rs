@@ -4,10 +4,10 @@ use core::mem::offset_of;
 
 use crate::frontend::miss_history::History;
 use crate::frontend::tuning::{
-    COLOUR_SLOTS, COLOURED_BLOCKS_MIN, FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS,
-    SLAB_GAP_BYTES, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX,
-    STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN,
-    TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
+    FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, SLAB_GAP_BYTES, STACK_BLOCKS_MAX,
+    STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN,
+    STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX,
+    TINY_STACK_BYTES_MAX,
 };
 use crate::platform::sync::Lock;
 use crate::size_class::{CLASSES, SizeClass};
@@ -250,8 +250,7 @@ static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {
                     as u32;
             extents[index][i] =
                 Extent { bottom: offset as u32, max_blocks: max_blocks as u32, step_blocks };
-            let coloured = index == FULL && max_blocks >= COLOURED_BLOCKS_MIN;
-            offset += 8 * (max_blocks + 1) + if coloured { 8 * COLOUR_SLOTS } else { 0 };
+            offset += 8 * (max_blocks + 1);
             i += 1;
         }
         // One page has the headers, the small extents or the marks, and the tops of closed and
@@ -308,7 +307,6 @@ pub(crate) fn bottom_of(class: SizeClass) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use std::vec::Vec;
 
     use super::*;
 
@@ -366,14 +364,5 @@ mod tests {
             }
             assert_eq!(header.grown(class), header);
         }
-    }
-
-    #[test]
-    fn bottoms_of_large_stacks_lie_in_different_lines_of_their_pages() {
-        let large = SizeClass::all().filter(|&class| Extent::of(FULL, class).max_blocks >= 1024);
-        let mut lines: Vec<_> = large.map(|class| bottom_of(class) % 4096 / 64).collect();
-        assert_eq!(lines.len(), 13);
-        lines.sort_unstable();
-        assert!(lines.windows(2).all(|pair| pair[1] - pair[0] >= 4), "{lines:?}");
     }
 }

@@ -28,7 +28,7 @@ pub(crate) use processor::*;
 pub(crate) const IS_MALLOC: bool = cfg!(feature = "malloc");
 
 /// Splits a system call's result: the highest 4,095 numbers are errors, negated.
-#[cfg_attr(any(miri, loom), allow(dead_code, reason = "the C library tells errors apart there"))]
+#[allow(dead_code, reason = "in `other.rs` the C library tells errors apart")]
 #[inline]
 pub(crate) fn outcome(result: usize) -> Result<usize, c_int> {
     match result as isize {

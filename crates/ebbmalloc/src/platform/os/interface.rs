@@ -35,6 +35,7 @@ impl RseqArea {
     /// The number of the CPU. Negative in a thread that is not registered.
     pub(crate) const CPU_ID: isize = 4;
     /// The address of the current sequence's descriptor: the only field that the engine writes.
+    #[allow(dead_code, reason = "not used where there are no sequences")]
     pub(crate) const RSEQ_CS: isize = 8;
     /// The number of the virtual CPU: each running thread of the process has one of its own, as
     /// low as possible (Linux 6.3).

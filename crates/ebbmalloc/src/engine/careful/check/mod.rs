@@ -40,8 +40,7 @@ impl<O: Os> Engine<O> {
         if !self.check_table.lock().set_up(&self.os) {
             return None;
         }
-        let Granted { first, .. } =
-            self.pages.lock().alloc(&self.region, &self.os, Units::ONE, Units::ONE)?;
+        let Granted { first, .. } = self.pages().alloc(Units::ONE, Units::ONE)?;
         Some(self.heaps.lock().add(&self.region, first, usize::MAX).unit())
     }
 

@@ -70,9 +70,9 @@ impl<O: Os> Engine<O> {
         let (first, block) = (granted.first, self.region.address(granted.first));
         // SAFETY: the run was just granted, with its records. No program has the block yet.
         unsafe {
-            let mut pages = self.pages.lock();
+            let mut pages = self.pages();
             let guarded = pages.guards.place(&self.os, block.add(accessible_bytes), guard_bytes);
-            pages.note(&self.region, first, size, heap);
+            pages.note(first, size, heap);
             drop(pages);
             (*self.region.span(first)).guarded = guarded;
             if !granted.zeroed {
@@ -154,7 +154,7 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
         self.count_free(block.usable);
-        self.pages.lock().lose(&self.region, first, units);
+        self.pages().lose(first, units);
     }
 
     /// Returns the runs of all large blocks in a heap's quarantine to the page heap.
@@ -183,13 +183,13 @@ impl<O: Os> Engine<O> {
         let bytes = units as usize * UNIT;
         self.counters.remove_large(units);
         self.count_free(bytes);
-        let mut pages = self.pages.lock();
+        let mut pages = self.pages();
         // SAFETY: the block is freed, so the caller owns the run. If it is guarded, the guard
         // begins after `accessible_bytes`.
         unsafe {
             let guarded = (*self.region.span(first)).guarded;
             if guarded && hidden {
-                pages.record_mapping(&self.region, first..first + units, false);
+                pages.record_mapping(first..first + units, false);
             }
             let run = (first, units);
             if guarded
@@ -200,9 +200,9 @@ impl<O: Os> Engine<O> {
             }
             match hidden || self.os.purge(block, bytes) {
                 true => {
-                    pages.free_as(&self.region, &self.os, first, units, State::Clean, true);
+                    pages.free_as(first, units, State::Clean, true);
                 }
-                false => pages.free(&self.region, &self.os, first, units),
+                false => pages.free(first, units),
             }
         }
     }
@@ -233,7 +233,7 @@ impl<O: Os> Engine<O> {
                 return false;
             }
             address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));
-            self.pages.lock().note(&self.region, first, size, block.heap);
+            self.pages().note(first, size, block.heap);
             fill(self.setup().secret, address, size, self.fill_end(first, size));
         }
         true

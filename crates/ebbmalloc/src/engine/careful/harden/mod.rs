@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
         let heaps_max = self.os.cpus().clamp(1, DEFAULT_HEAPS_MAX) as u32;
         let alloc = |count| {
             let all = Units::new(units * count)?;
-            let granted = self.pages.lock().alloc(&self.region, &self.os, all, Units::ONE)?;
+            let granted = self.pages().alloc(all, Units::ONE)?;
             Some((granted, count))
         };
         let (Granted { first, zeroed, .. }, count) = alloc(heaps_max).or_else(|| alloc(1))?;
@@ -55,7 +55,7 @@ impl<O: Os> Engine<O> {
         let end = units as usize * UNIT;
         let used = (UNIT + RING_BYTES).next_multiple_of(self.os.page_size());
         if used < end {
-            let mut pages = self.pages.lock();
+            let mut pages = self.pages();
             // SAFETY: the units were just granted, and the rings of the last heap end at `used`.
             unsafe {
                 let guard = self.region.address(first + (count - 1) * units).add(used);
@@ -142,7 +142,7 @@ impl<O: Os> Engine<O> {
         let random = contents.random.next();
         let spans = &mut contents.spans[class.index()];
         let spans_before = spans.counts.spans;
-        let claimed = spans.claim_random(&self.region, &self.os, &self.pages, class, random);
+        let claimed = spans.claim_random(&self.memory(), class, random);
         let (block, is_fresh) = claimed.ok_or(AllocError::OutOfMemory)?;
         let has_grown = spans.counts.spans > spans_before;
         contents.used += class.size();
@@ -288,7 +288,7 @@ impl<O: Os> Engine<O> {
         let spans = &mut contents.spans[class.index()];
         let spans_before = spans.counts.spans;
         spans.release_held(&self.region, class, block);
-        let released = spans.release(&self.region, &self.os, &self.pages, class, &[block]);
+        let released = spans.release(&self.memory(), class, &[block]);
         released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
         let has_shrunk = spans.counts.spans < spans_before;
         contents.used -= class.size();

@@ -1,0 +1,135 @@
+//! Does what only large blocks need: marks their runs, resizes them, moves their pages, and purges
+//! what lies behind a block's end.
+
+use core::ops::Range;
+
+use super::{Granted, Pages};
+use crate::backend::huge_pages;
+use crate::backend::huge_pages::Touch;
+use crate::backend::mappings::marks;
+use crate::backend::run::{Run, State, Tail};
+use crate::backend::tuning::UNMAPPED_RUNS_MAX;
+use crate::backend::units::{UnitIndex, UnitRange, Units};
+use crate::platform::os::Os;
+use crate::size_class::UNIT;
+
+impl<O: Os> Pages<'_, O> {
+    /// Extends a run in use to `longer` units if the memory after it is free. It may be dirty,
+    /// clean, unmapped or beyond the frontier, also in sequence.
+    pub fn extend(&mut self, run: UnitRange, longer: Units) -> bool {
+        let (Some(all), Some(more)) = (run.resized(longer), longer.minus(run.length())) else {
+            return false;
+        };
+        let (next, end, more) = (run.end(), all.end(), more.get());
+        if end as usize > self.region.units() {
+            return false;
+        }
+        let Some(dirty) = self.count_dirty_if_free(next, end) else {
+            return false;
+        };
+        if dirty < more && !self.admit(more) {
+            return false;
+        }
+        let taken = self.take_free_units(next, end);
+        if taken {
+            self.mark_in_use(run.first(), longer.get());
+            self.count_use(more);
+            self.purge_after_growth(more - dirty);
+        }
+        taken
+    }
+
+    /// Frees the end of a run, if it is longer than `keep` units.
+    pub fn shrink(&mut self, run: UnitRange, keep: Units) {
+        if let Some(tail) = run.behind(keep) {
+            self.mark_in_use(run.first(), keep.get());
+            self.free(tail.first(), tail.length().get());
+        }
+    }
+
+    /// As [`Pages::alloc`], for a run that the pages of `run` will move to. Takes only memory
+    /// that is not resident. Returns `None` where a resident run would do: copying into that is
+    /// faster than purging both.
+    pub fn alloc_to_move(&mut self, run: UnitRange, units: Units, align: Units) -> Option<Granted> {
+        if !self.could_hold(units, align)
+            || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
+            || !self.heap.mappings.may_move(self.region, run.first()..run.end())
+            || self.best_dirty(Touch::Unknown, units.get()).is_some()
+        {
+            return None;
+        }
+        let from = run.length().get();
+        // The limit is for pages, and those of `run` only move.
+        self.heap.counts.in_use -= from as usize;
+        let granted = self.take(Touch::Unknown, units, align);
+        self.heap.counts.in_use += from as usize;
+        let granted = granted?;
+        self.count_use(units.get());
+        Some(granted)
+    }
+    /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
+    /// nothing of it is resident, and whether it is handed out as zeros.
+    pub fn mark_large(&mut self, first: UnitIndex, clean: bool, zeros: bool) {
+        let tail = if clean { Tail::NotResident } else { Tail::New };
+        // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
+        unsafe {
+            (*self.region.run(first)).marks =
+                (*self.region.run(first)).marks.with_tail(tail).with_zeros(zeros)
+        }
+    }
+
+    /// Purges the OS pages behind the end of a large block, which the program may not use, once for
+    /// each size of the block. With `only_quiet`, not before two looks have found the same size.
+    /// Returns the bytes purged.
+    pub fn purge_tail(&mut self, first: UnitIndex, only_quiet: bool) -> usize {
+        let run = self.region.run(first);
+        // SAFETY: the block's run is in use, so its record is committed and current.
+        let (units, tail, usable) =
+            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, self.os.page_size())) };
+        let next_tail = match tail {
+            Tail::NotResident => return 0,
+            Tail::New if only_quiet => Tail::Seen,
+            Tail::New | Tail::Seen => Tail::NotResident,
+        };
+        // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
+        // record without the lock, but not its flags.
+        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
+        let bytes = (units as usize * UNIT).saturating_sub(usable);
+        if next_tail == Tail::Seen || bytes == 0 {
+            return 0;
+        }
+        // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
+        if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
+            bytes
+        } else {
+            0
+        }
+    }
+
+    /// Whether a run in use was handed out as zeros.
+    pub fn is_marked_zeroed(&self, first: UnitIndex) -> bool {
+        marks(self.region, first).zeros()
+    }
+
+    /// The heap of the run that begins at this committed unit; 0 for none.
+    pub fn heap_of(&self, first: UnitIndex) -> UnitIndex {
+        // SAFETY: the unit is committed, and the lock of the page heap guards its record.
+        let run = unsafe { *self.region.run(first) };
+        if run.state == State::InUse { run.heap() } else { 0 }
+    }
+
+    /// Gives a run up that cannot be used any more.
+    pub fn lose(&mut self, first: UnitIndex, units: u32) {
+        self.clear_note(first);
+        self.heap.counts.in_use -= units as usize;
+        // The map still tells that a block was freed here.
+        self.mark_foreign(first, units);
+    }
+
+    /// Counts a purge of `bytes` bytes in these units, which are in use.
+    pub fn count_purge(&mut self, units: Range<UnitIndex>, bytes: usize) {
+        huge_pages::break_in(self.region, &mut self.heap.counts, units);
+        self.heap.counts.purged += bytes / UNIT;
+        self.heap.counts.purges += 1;
+    }
+}
