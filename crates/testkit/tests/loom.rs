@@ -787,7 +787,7 @@ mod profile {
     use loom::sync::atomic::{AtomicUsize, Ordering};
 
     /// One thread allocates a block, another frees it by its size, while a third switches the
-    /// profile off and on, and another process interferes. Whoever frees a sampled block looks.
+    /// profile off and on, and another process interferes. A free of a sampled block looks at it.
     fn frees_look(mistake: ProfileMistake, reminds: bool) {
         explore(move || {
             let switch = Arc::new((ProfileSwitch::new(mistake), AtomicUsize::new(0)));
@@ -828,7 +828,7 @@ mod profile {
     }
 
     #[test]
-    fn whoever_frees_a_sampled_block_looks() {
+    fn a_free_of_a_sampled_block_looks() {
         frees_look(ProfileMistake::None, false);
     }
 

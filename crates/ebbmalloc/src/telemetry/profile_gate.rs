@@ -6,7 +6,7 @@
 //!
 //! Protocol (model-checked in `crates/testkit/tests/loom.rs`): the watch is set before the gate
 //! opens. A thread samples a block only if it has seen the gate open, and the session, which it
-//! locks, is still the one that it saw. So whoever gets such a block, in whatever way, finds the
+//! locks, is still the one that it saw. So each thread that gets such a block, in any way, finds the
 //! watch set. The watch is cleared only under the same lock, when the session is over and no block
 //! of the profile's heap lives.
 //!
@@ -89,9 +89,13 @@ impl Gate {
 
     /// Begins a session. `hot` opens and closes the hot paths.
     pub fn open(&self, session: &mut Session, is_fast: bool, hot: impl Fn(HotPaths)) {
-        let number = (session.number() + 1) & (u32::MAX >> NUMBER_SHIFT);
+        let mut number = (session.number() + 1) & (u32::MAX >> NUMBER_SHIFT);
+        if number << NUMBER_SHIFT & 0xffff == 0 {
+            // Threads remember the last 16 bits of the gate, and 0 is for none.
+            number += 1;
+        }
         let fast = if is_fast { FAST } else { 0 };
-        session.gate = number.max(1) << NUMBER_SHIFT | fast;
+        session.gate = number << NUMBER_SHIFT | fast;
         session.is_on = true;
         self.restore(session, hot);
     }
