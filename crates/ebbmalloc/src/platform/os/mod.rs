@@ -7,6 +7,7 @@ mod thread_variable;
 mod threads;
 mod sanitizer;
 mod symtab;
+mod unwind;
 mod recent;
 mod stack;
 mod roots;
