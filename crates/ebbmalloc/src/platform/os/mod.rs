@@ -39,3 +39,5 @@ pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
 pub use threads::ThreadWords;
+#[cfg(loom)]
+pub use unwind::slot::Slot;

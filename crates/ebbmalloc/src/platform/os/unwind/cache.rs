@@ -88,8 +88,7 @@ impl Short {
         let kind = bits & ((1 << KIND_BITS) - 1);
         let end = (bits >> KIND_BITS) as usize & ((1 << END_BITS) - 1);
         let distances = (bits >> (KIND_BITS + END_BITS)) as usize;
-        let distance =
-            |nth: u32| distances >> (nth * DISTANCE_BITS) & ((1 << DISTANCE_BITS) - 1);
+        let distance = |nth: u32| distances >> (nth * DISTANCE_BITS) & ((1 << DISTANCE_BITS) - 1);
         match kind {
             OUTERMOST => Some(Self::Outermost),
             NO_TABLE => Some(Self::NoTable),

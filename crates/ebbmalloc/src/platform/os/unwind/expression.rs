@@ -187,7 +187,7 @@ mod tests {
     fn value(expression: &[u8]) -> Result<usize, Fault> {
         let mut registers = Registers::UNKNOWN;
         registers.set(STACK_POINTER, Some(0x1000));
-        evaluate(Cursor::new(expression, 64), Some(5), &registers, &mut Memory::UNKNOWN)
+        evaluate(Cursor::new(expression, 64), Some(5), &registers, &mut Memory::unknown())
     }
 
     #[test]

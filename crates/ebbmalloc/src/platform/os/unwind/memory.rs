@@ -15,12 +15,15 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Memory of which nothing is known.
-    pub const UNKNOWN: Self = Self { readable: 0..0 };
+    pub fn unknown() -> Self {
+        Self { readable: 0..0 }
+    }
 
-    /// Memory of which the page at this address is readable.
-    pub fn with_page_of(address: usize) -> Self {
-        let page = auxiliary::page_size();
-        let start = address / page * page;
+    /// Memory of which the page is known that the innermost frame lies in.
+    #[inline(always)]
+    pub fn of_this_stack() -> Self {
+        let (page, local) = (auxiliary::page_size(), 0_u8);
+        let start = (&raw const local).addr() / page * page;
         Self { readable: start..start + page }
     }
 
@@ -86,15 +89,15 @@ mod tests {
             unmap(start.byte_add(2 * page), page);
             libc::mprotect(start.byte_add(3 * page), page, libc::PROT_NONE);
             let at = start.expose_provenance();
-            let mut memory = Memory::UNKNOWN;
+            let mut memory = Memory::unknown();
             let found = [0, page, 2 * page - 8, 2 * page - 4, 2 * page, 3 * page];
             let found = found.map(|offset| memory.word(at + offset));
             assert_eq!(found, [Some(0), Some(0), Some(0), None, None, None]);
             assert!(memory.can_read(at..at + 2 * page));
-            assert!(!Memory::UNKNOWN.can_read(at..at + 2 * page + 1));
+            assert!(!Memory::unknown().can_read(at..at + 2 * page + 1));
             unmap(start, 4 * page);
         }
         let ends = [0, 8, 1 << 50, usize::MAX - 7, usize::MAX];
-        assert_eq!(ends.map(|address| Memory::UNKNOWN.word(address)), [None; 5]);
+        assert_eq!(ends.map(|address| Memory::unknown().word(address)), [None; 5]);
     }
 }

@@ -87,7 +87,7 @@ impl Object {
     /// The memory of the object. If the object may go away meanwhile, the kernel looks at each page
     /// first.
     pub fn tables(&self, is_probed: bool) -> Mapped<'_> {
-        let probed = is_probed.then_some(Memory::UNKNOWN);
+        let probed = is_probed.then_some(Memory::unknown());
         Mapped { range: self.range.clone(), probed, object: PhantomData }
     }
 }
@@ -180,17 +180,17 @@ fn of_list(code: usize) -> Option<Object> {
     // The headers of the program lie in its first page.
     let program = auxiliary::value(libc::AT_PHDR) & !4095;
     for start in [program, auxiliary::value(libc::AT_SYSINFO_EHDR)] {
-        let headers = Headers::read(start, &mut Memory::UNKNOWN);
+        let headers = Headers::read(start, &mut Memory::unknown());
         if let Some(object) = headers.and_then(|headers| headers.object(code)) {
             return Some(object);
         }
     }
-    let mut memory = Memory::UNKNOWN;
+    let mut memory = Memory::unknown();
     let mut node = first_node(program, &mut memory)?;
     for _ in 0..OBJECTS_MAX {
         // struct link_map: the bias, the name, the dynamic section, the next node.
         let [start, next] = [memory.word(node)?, memory.word(node.checked_add(24)?)?];
-        let headers = Headers::read(start, &mut Memory::UNKNOWN);
+        let headers = Headers::read(start, &mut Memory::unknown());
         if let Some(object) = headers.and_then(|headers| headers.object(code)) {
             return Some(object);
         }
@@ -201,10 +201,12 @@ fn of_list(code: usize) -> Option<Object> {
 
 /// The first node of the loader's list of objects. The program's dynamic section leads to it.
 fn first_node(program: usize, memory: &mut Memory) -> Option<usize> {
+    /// The kind of the entry that leads to the list (ELF's DT_DEBUG).
+    const DEBUG: usize = 21;
     let headers = Headers::read(program, memory)?;
     let section = headers.parts(libc::PT_DYNAMIC).next()?;
     let mut entries = section.step_by(2 * size_of::<usize>());
-    let entry = entries.find(|&entry| memory.word(entry) == Some(libc::DT_DEBUG as usize))?;
+    let entry = entries.find(|&entry| memory.word(entry) == Some(DEBUG))?;
     // struct r_debug: the version, the first node.
     let debug = memory.word(entry + size_of::<usize>())?;
     memory.word(debug.checked_add(size_of::<usize>())?)

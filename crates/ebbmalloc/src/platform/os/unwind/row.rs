@@ -219,8 +219,7 @@ impl<'a> Entry<'a> {
     /// The bytes of an expression that a rule names.
     pub fn expression(&self, position: i32) -> Option<Cursor<'a>> {
         let address = self.address.checked_add_signed(position as isize)?;
-        let mut rest =
-            self.program.from(address).or_else(|| self.common.first.from(address))?;
+        let mut rest = self.program.from(address).or_else(|| self.common.first.from(address))?;
         let length = rest.unsigned()?;
         rest.take(length)
     }

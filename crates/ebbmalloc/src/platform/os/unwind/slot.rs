@@ -4,7 +4,7 @@
 //! version, or another one afterwards, has read nothing. Who finds a writer at work does not wait:
 //! the writer may be the same thread, which a signal interrupted, or a thread that a fork lost.
 
-use crate::platform::sync::{Ordering, ProtocolU64, const_fn};
+use crate::platform::sync::{Ordering, ProtocolU64};
 
 /// Words of a cache's entry. All-zero bytes are an entry of zeros.
 pub struct Slot<const N: usize> {
@@ -20,11 +20,10 @@ impl<const N: usize> Slot<N> {
 }
 
 impl<const N: usize> Slot<N> {
-    const_fn! {
-        /// An entry of these words.
-        pub fn new(words: [ProtocolU64; N]) -> Self {
-            Self { version: ProtocolU64::new(0), words }
-        }
+    /// An entry of these words.
+    #[cfg(loom)]
+    pub fn new(words: [ProtocolU64; N]) -> Self {
+        Self { version: ProtocolU64::new(0), words }
     }
 
     /// The words; `None` if a writer is at work.

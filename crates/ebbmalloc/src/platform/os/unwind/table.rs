@@ -59,8 +59,7 @@ impl SearchTable {
     fn read<'a>(tables: &mut impl Tables<'a>, header: usize) -> Option<Self> {
         const VERSION: u8 = 1;
         let mut start = tables.cursor(header, 4)?;
-        let [version, frames, count, pairs] =
-            [start.u8()?, start.u8()?, start.u8()?, start.u8()?];
+        let [version, frames, count, pairs] = [start.u8()?, start.u8()?, start.u8()?, start.u8()?];
         if version != VERSION || count == encoding::OMITTED || pairs != PAIR_ENCODING {
             return None;
         }

@@ -56,8 +56,7 @@ pub(super) struct Walk {
 impl Walk {
     /// Starts in the caller's frame, with its registers at this address of its code.
     pub fn new((registers, address): (Registers, usize), source: Source, is_short: bool) -> Self {
-        let stack = Memory::with_page_of(registers.values[STACK_POINTER]);
-        let is_interrupted = true;
+        let (is_interrupted, stack) = (true, Memory::of_this_stack());
         Self { registers, address, is_interrupted, is_short, stack, source, object: None }
     }
 
@@ -105,9 +104,8 @@ impl Walk {
         if end <= self.registers.values[STACK_POINTER] {
             return Err(Ended);
         }
-        let mut saved = |distance: usize| {
-            self.stack.word(end.wrapping_sub(distance * WORD_BYTES)).ok_or(Ended)
-        };
+        let mut saved =
+            |distance: usize| self.stack.word(end.wrapping_sub(distance * WORD_BYTES)).ok_or(Ended);
         let address = saved(address)?;
         for (register, distance) in [(FRAME_POINTER, frame_pointer), (BASE_POINTER, base_pointer)] {
             if distance != 0 {
@@ -158,10 +156,12 @@ impl Walk {
     /// Whether the frame is that of code by which a signal handler returns.
     fn is_in_signal_return(&self) -> bool {
         let code = self.address..self.address.saturating_add(SIGNAL_RETURN.len());
-        let start = core::ptr::with_exposed_provenance::<u8>(code.start);
-        // SAFETY: the bytes are readable, and no code of a live stack changes.
-        Memory::UNKNOWN.can_read(code)
-            && unsafe { core::slice::from_raw_parts(start, SIGNAL_RETURN.len()) } == SIGNAL_RETURN
+        let byte = |address: usize| {
+            let address = core::ptr::with_exposed_provenance::<u8>(address);
+            // SAFETY: the byte is readable. Volatile, as the address may be that of anything.
+            unsafe { address.read_volatile() }
+        };
+        Memory::unknown().can_read(code.clone()) && code.map(byte).eq(SIGNAL_RETURN.iter().copied())
     }
 
     /// Goes on to the frame that a signal interrupted.
@@ -246,7 +246,7 @@ impl Walk {
         let [next, address] = [word(pointer)?, word(pointer + WORD_BYTES)?];
         let address = without_signature(address);
         let is_outermost = next == 0;
-        if !is_outermost && !leads_on(end, next) && self.source.find(address - 1).is_none() {
+        if !is_outermost && !leads_on(end, next) && self.source.find(address.wrapping_sub(1)).is_none() {
             return Err(Ended);
         }
         self.registers.known = 1 << STACK_POINTER;

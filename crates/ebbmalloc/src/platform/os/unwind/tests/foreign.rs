@@ -152,9 +152,9 @@ fn libraries_without_tables() {
         for source in [Source::of_process(), Source::List, Source::List] {
             let stack = by(source);
             let start = libraries_without_tables as *const () as usize;
-            let calls = stack.get().iter();
-            let calls = calls.filter(|&&call| (start..start + 4096).contains(&call));
-            FOUND.fetch_add(calls.count(), Ordering::Relaxed);
+            let mut calls = stack.get().iter();
+            let is_found = calls.any(|call| (start..start + 4096).contains(call));
+            FOUND.fetch_add(is_found.into(), Ordering::Relaxed);
         }
     }
     let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -55,7 +55,7 @@ pub(super) fn leave(image: &Image, header: usize, code: usize) -> Option<Row> {
     };
     for position in rules.chain(end) {
         if let Some(expression) = entry.expression(position) {
-            let _ = evaluate(expression, Some(1), &registers, &mut Memory::UNKNOWN);
+            let _ = evaluate(expression, Some(1), &registers, &mut Memory::unknown());
         }
     }
     Short::of(&row, entry.common.return_register);
@@ -92,7 +92,8 @@ fn image(programs: &[&[u8]]) -> Image {
         table.extend((at.wrapping_sub(START) as u32).to_le_bytes());
         let pointer = (code.wrapping_sub(at + 8) as u32).to_le_bytes();
         let more = [&pointer[..], &0x100_u32.to_le_bytes(), &[4, 0, 0, 0, 0], program].concat();
-        record(&mut frames, (frames.len() + 4) as u32, &more);
+        let back = (frames.len() + 4) as u32;
+        record(&mut frames, back, &more);
     }
     let mut bytes = std::vec![1, 0x1b, 3, 0x3b];
     bytes.extend(((base - START - 4) as u32).to_le_bytes());
@@ -106,11 +107,12 @@ const PROGRAMS: [&[u8]; 6] = [
     // push %rbp; mov %rsp, %rbp; …; leave
     &[0x41, 0x0e, 16, 0x86, 2, 0x43, 0x0d, 6, 0x02, 100, 0x0c, 7, 8],
     // Pushes of many registers, and a large frame that is left in two places.
-    &[0x41, 0x0e, 16, 0x8f, 2, 0x42, 0x0e, 24, 0x83, 3, 0x44, 0x0e, 0x80, 0x40, 0x50, 0x0a, 0x0e, 8]
-    ,
+    &[
+        0x41, 0x0e, 16, 0x8f, 2, 0x42, 0x0e, 24, 0x83, 3, 0x44, 0x0e, 0x80, 0x40, 0x50, 0x0a, 0x0e,
+        8,
+    ],
     // A stub of the linker.
-    &[0x0e, 16, 0x46, 0x0e, 24, 0x4a, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33]
-    ,
+    &[0x0e, 16, 0x46, 0x0e, 24, 0x4a, 0x0f, 11, 0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33],
     // An aligned frame.
     &[0x0c, 10, 0, 0x45, 0x10, 6, 2, 0x76, 0, 0x45, 0x0f, 3, 0x76, 0x78, 6],
     // The outermost frame.
@@ -174,6 +176,6 @@ fn random_instructions_end() {
         let image = image(&[&program]);
         let _ = leave(&image, START, CODE + random.below(0x100));
         let expression = Cursor::new(&program, START);
-        let _ = evaluate(expression, None, &Registers::UNKNOWN, &mut Memory::UNKNOWN);
+        let _ = evaluate(expression, None, &Registers::UNKNOWN, &mut Memory::unknown());
     }
 }
