@@ -6,17 +6,25 @@
 
 use core::ops::Range;
 
+use super::known_pages;
 use crate::platform::kernel::{auxiliary, futex};
+
+/// The most bytes of a frame whose pages are kept.
+const FRAME_BYTES_MAX: usize = 256 << 10;
 
 /// Memory, and the pages of it that were found readable last.
 pub(super) struct Memory {
     readable: Range<usize>,
+    /// The page of the innermost frame. 0 if earlier walks of the stack are not to be trusted.
+    home: usize,
+    /// Whether the kernel was asked.
+    is_asked: bool,
 }
 
 impl Memory {
     /// Memory of which nothing is known.
     pub fn unknown() -> Self {
-        Self { readable: 0..0 }
+        Self { readable: 0..0, home: 0, is_asked: false }
     }
 
     /// Memory of which the page is known that the innermost frame lies in.
@@ -24,7 +32,15 @@ impl Memory {
     pub fn of_this_stack() -> Self {
         let (page, local) = (auxiliary::page_size(), 0_u8);
         let start = (&raw const local).addr() / page * page;
-        Self { readable: start..start + page }
+        Self { readable: start..start + page, home: start, is_asked: false }
+    }
+
+    /// Keeps the pages for the next walk, if the kernel was asked about pages next to the innermost
+    /// frame.
+    pub fn keep(self) {
+        if self.is_asked && self.readable.contains(&self.home) {
+            known_pages::keep(self.readable);
+        }
     }
 
     /// The word at an address. `None` if it cannot be read, or is not aligned.
@@ -62,17 +78,42 @@ impl Memory {
         let page = auxiliary::page_size();
         let start = address / page * page;
         let Some(end) = start.checked_add(page) else { return false };
-        // Miri knows no other memory than that of the program.
-        if cfg!(miri) || futex::holds(core::ptr::with_exposed_provenance(start), 0).is_err() {
+        if self.home != 0 {
+            let known = known_pages::find();
+            if known.contains(&address) {
+                self.add(known);
+                return true;
+            }
+        }
+        if !is_readable(start) {
             return false;
         }
-        self.readable = match self.readable.clone() {
-            known if known.end == start => known.start..end,
-            known if known.start == end => start..known.end,
-            _ => start..end,
-        };
+        self.is_asked = true;
+        // The pages between belong to the same frame, if they can be read too.
+        let mut first = start;
+        if self.home != 0 && start.wrapping_sub(self.readable.end) < FRAME_BYTES_MAX {
+            while first > self.readable.end && is_readable(first - page) {
+                first -= page;
+            }
+        }
+        self.add(first..end);
         true
     }
+
+    /// Notes readable pages. Forgets the others, unless they are next to them.
+    fn add(&mut self, pages: Range<usize>) {
+        let known = &self.readable;
+        let is_next = pages.start <= known.end && known.start <= pages.end;
+        self.readable = match is_next && !known.is_empty() {
+            true => known.start.min(pages.start)..known.end.max(pages.end),
+            false => pages,
+        };
+    }
+}
+
+/// Whether the page that starts at this address can be read. Miri knows none but the program's.
+fn is_readable(start: usize) -> bool {
+    !cfg!(miri) && futex::holds(core::ptr::with_exposed_provenance(start), 0).is_ok()
 }
 
 #[cfg(all(test, not(any(miri, loom))))]

@@ -24,6 +24,8 @@ pub(crate) mod slot;
 #[cfg(not(loom))]
 mod cursor;
 #[cfg(not(loom))]
+mod known_pages;
+#[cfg(not(loom))]
 mod memory;
 #[cfg(not(loom))]
 mod registers;
@@ -70,15 +72,14 @@ fn calls_from(
         let mut walk = walk::Walk::new(frame, source, is_short);
         count = 0;
         let stop = loop {
-            if count == out.len() {
-                return count;
-            }
+            let Some(call) = out.get_mut(count) else { break walk::Stop::Ended };
             match walk.leave() {
-                Ok(()) => out[count] = walk.code(),
+                Ok(()) => *call = walk.code(),
                 Err(stop) => break stop,
             }
             count += 1;
         };
+        walk.end();
         if stop == walk::Stop::Ended {
             break;
         }

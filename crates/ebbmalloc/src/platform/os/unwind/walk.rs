@@ -60,6 +60,11 @@ impl Walk {
         Self { registers, address, is_interrupted, is_short, stack, source, object: None }
     }
 
+    /// Ends the walk, and keeps what it learned.
+    pub fn end(self) {
+        self.stack.keep();
+    }
+
     /// An address of the instruction that the frame's function runs: its own if it was interrupted,
     /// else the last byte of the call.
     #[inline(always)]
@@ -239,6 +244,8 @@ impl Walk {
             to.is_multiple_of(WORD_BYTES) && to.wrapping_sub(from) <= FRAME_BYTES_MAX
         };
         let end = pointer.wrapping_add(2 * WORD_BYTES);
+        // From here on the walk may be wrong.
+        self.stack = Memory::unknown();
         if !leads_on(start, pointer) || !self.stack.can_read(start..end) {
             return Err(Ended);
         }
