@@ -221,13 +221,14 @@ mod tests {
     fn both_sources_agree() {
         let source = Source::of_process();
         let clock = auxiliary::value(libc::AT_SYSINFO_EHDR) + 64;
+        // qemu maps no such code.
         let codes = [
             both_sources_agree as *const () as usize,
             libc::qsort as *const () as usize,
             libc::dlopen as *const () as usize,
             clock,
         ];
-        for code in codes {
+        for code in codes.into_iter().filter(|&code| code > 4096) {
             let [object, listed] = [source, Source::List].map(|source| source.find(code));
             let (object, listed) = (object.unwrap(), listed.unwrap());
             assert!(listed.range.contains(&code) && object.range.contains(&code));

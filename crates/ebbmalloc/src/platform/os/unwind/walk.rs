@@ -253,7 +253,10 @@ impl Walk {
         let [next, address] = [word(pointer)?, word(pointer + WORD_BYTES)?];
         let address = without_signature(address);
         let is_outermost = next == 0;
-        if !is_outermost && !leads_on(end, next) && self.source.find(address.wrapping_sub(1)).is_none() {
+        if !is_outermost
+            && !leads_on(end, next)
+            && self.source.find(address.wrapping_sub(1)).is_none()
+        {
             return Err(Ended);
         }
         self.registers.known = 1 << STACK_POINTER;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec::Vec;
 
 use super::super::object::Source;
-use super::super::registers::{COUNT, STACK_POINTER, current};
+use super::super::registers::{COUNT, SIGNAL_RETURN, STACK_POINTER, current};
 use super::super::{calls, calls_from};
 use super::mutated::Random;
 
@@ -59,6 +59,25 @@ pub(super) fn by(source: Source) -> Stack {
     std::hint::black_box(stack)
 }
 
+/// Whether a stack is the one that the unwinder of the process read.
+///
+/// musl has no tables, so its unwinder stops at musl's functions. Under qemu it takes code by which
+/// signal handlers return for other code close by.
+fn is_same(found: &[usize], expected: &[usize]) -> bool {
+    let is_return = |code: usize| {
+        let start = core::ptr::with_exposed_provenance(code.wrapping_add(1));
+        // SAFETY: both unwinders say that there is code, which may be read.
+        SIGNAL_RETURN == unsafe { core::slice::from_raw_parts(start, SIGNAL_RETURN.len()) }
+    };
+    let mut calls = found.iter().zip(expected);
+    let is_prefix =
+        calls.all(|(&one, &other)| one == other || one.abs_diff(other) < 64 && is_return(one));
+    match cfg!(target_env = "musl") {
+        true => is_prefix && found.len() >= expected.len(),
+        false => is_prefix && found.len() == expected.len(),
+    }
+}
+
 /// How often a stack was compared.
 pub(super) static COMPARED: AtomicUsize = AtomicUsize::new(0);
 
@@ -72,7 +91,8 @@ pub(super) fn compare() -> usize {
     for source in [Source::of_process(), Source::List] {
         for _ in 0..2 {
             let found = by(source);
-            assert_eq!(&found.get()[1..], expected);
+            let found = &found.get()[1..];
+            assert!(is_same(found, expected), "{found:#x?} {expected:#x?}");
         }
     }
     COMPARED.fetch_add(1, Ordering::Relaxed);
@@ -124,8 +144,7 @@ fn calls_through_the_c_library() {
 #[test]
 fn calls_of_threads() {
     let look = |depth| recurse(depth, &mut || assert!(compare() > depth));
-    let threads: Vec<_> =
-        (0..8).map(|depth| std::thread::spawn(move || look(depth))).collect();
+    let threads: Vec<_> = (0..8).map(|depth| std::thread::spawn(move || look(depth))).collect();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
@@ -289,7 +308,7 @@ mod signals {
             let expected = by_process();
             let found = by(Source::of_process());
             let [expected, found] = [&expected.get()[2..], &found.get()[1..]];
-            if expected != found {
+            if !is_same(found, expected) {
                 MISSED.fetch_add(1, Ordering::Relaxed);
             }
             TAKEN.fetch_add(1, Ordering::Relaxed);
