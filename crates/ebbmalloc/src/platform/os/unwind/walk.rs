@@ -49,6 +49,8 @@ pub(super) struct Walk {
     /// Whether short rows are used.
     is_short: bool,
     stack: Memory,
+    /// The code of functions on the stack.
+    text: Memory,
     source: Source,
     object: Option<Object>,
 }
@@ -56,8 +58,16 @@ pub(super) struct Walk {
 impl Walk {
     /// Starts in the caller's frame, with its registers at this address of its code.
     pub fn new((registers, address): (Registers, usize), source: Source, is_short: bool) -> Self {
-        let (is_interrupted, stack) = (true, Memory::of_this_stack());
-        Self { registers, address, is_interrupted, is_short, stack, source, object: None }
+        Self {
+            registers,
+            address,
+            is_interrupted: true,
+            is_short,
+            stack: Memory::of_this_stack(),
+            text: Memory::unknown(),
+            source,
+            object: None,
+        }
     }
 
     /// Ends the walk, and keeps what it learned.
@@ -137,6 +147,7 @@ impl Walk {
     #[cold]
     #[inline(never)]
     fn leave_long(&mut self, code: usize, identity: u16) -> Result<(), Stop> {
+        // Some tables tell of the code before it.
         if self.is_in_signal_return() {
             return self.leave_signal_return();
         }
@@ -159,14 +170,14 @@ impl Walk {
     }
 
     /// Whether the frame is that of code by which a signal handler returns.
-    fn is_in_signal_return(&self) -> bool {
+    fn is_in_signal_return(&mut self) -> bool {
         let code = self.address..self.address.saturating_add(SIGNAL_RETURN.len());
         let byte = |address: usize| {
             let address = core::ptr::with_exposed_provenance::<u8>(address);
             // SAFETY: the byte is readable. Volatile, as the address may be that of anything.
             unsafe { address.read_volatile() }
         };
-        Memory::unknown().can_read(code.clone()) && code.map(byte).eq(SIGNAL_RETURN.iter().copied())
+        self.text.can_read(code.clone()) && code.map(byte).eq(SIGNAL_RETURN.iter().copied())
     }
 
     /// Goes on to the frame that a signal interrupted.
@@ -238,6 +249,9 @@ impl Walk {
     #[cold]
     #[inline(never)]
     fn leave_by_pointer(&mut self) -> Result<(), Stop> {
+        if self.is_in_signal_return() {
+            return self.leave_signal_return();
+        }
         let start = self.registers.values[STACK_POINTER];
         let pointer = self.registers.get(FRAME_POINTER).ok_or(Stop::Unknown)?;
         let leads_on = |from: usize, to: usize| {
