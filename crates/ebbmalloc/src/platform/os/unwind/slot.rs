@@ -15,6 +15,7 @@ pub struct Slot<const N: usize> {
 #[cfg(not(loom))]
 impl<const N: usize> Slot<N> {
     /// An entry of zeros.
+    #[allow(clippy::declare_interior_mutable_const, reason = "it fills tables")]
     pub const ZERO: Self =
         Self { version: ProtocolU64::new(0), words: [const { ProtocolU64::new(0) }; N] };
 }

@@ -161,10 +161,9 @@ impl Walk {
             return self.leave_by_pointer();
         };
         let row = Row::read(&entry, code).ok_or(Ended)?;
-        if !entry.common.is_of_signal {
-            if let Some(short) = Short::of(&row, entry.common.return_register) {
-                cache::keep(code, identity, short);
-            }
+        let short = Short::of(&row, entry.common.return_register);
+        if let Some(short) = short.filter(|_| !entry.common.is_of_signal) {
+            cache::keep(code, identity, short);
         }
         self.leave_by_row(&entry, &row)
     }

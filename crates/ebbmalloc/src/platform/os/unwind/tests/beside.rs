@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::vec::Vec;
 
 use super::super::object::Source;
-use super::super::registers::{COUNT, SIGNAL_RETURN, STACK_POINTER, current};
+#[cfg(target_arch = "aarch64")]
+use super::super::registers::SIGNAL_RETURN;
+use super::super::registers::{COUNT, STACK_POINTER, current};
 use super::super::{calls, calls_from};
 use super::mutated::Random;
 
