@@ -13,6 +13,7 @@ use super::memory::Memory;
 use super::table::{Tables, identity};
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::weak::weak;
+use crate::platform::sync::{AtomicU8, Ordering};
 
 /// An object that is loaded.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,9 +49,10 @@ pub(super) struct Found {
 }
 
 impl Source {
+    /// The best source of this process.
     pub fn of_process() -> Self {
         let find = weak!("_dl_find_object");
-        if find.is_null() {
+        if find.is_null() || auxiliary::value(libc::AT_BASE) == 0 && is_static() {
             return Self::List;
         }
         // SAFETY: the address is that of the function of this name, which has this type.
@@ -64,6 +66,29 @@ impl Source {
             Self::List => of_list(code),
         }
     }
+}
+
+/// Whether the program is fully static: this code is part of it. There glibc's function allocates
+/// memory as it is set up, and faults before. A loader that was started as a program, with the
+/// program as its argument, is not static.
+#[cold]
+fn is_static() -> bool {
+    /// 0 before the first call.
+    static KNOWN: AtomicU8 = AtomicU8::new(0);
+    const YES: u8 = 1;
+    const NO: u8 = 2;
+    if KNOWN.load(Ordering::Relaxed) == 0 {
+        let code = (is_static as *const ()).addr();
+        let headers = Headers::read(program_start(), &mut Memory::unknown());
+        let is_own = headers.is_some_and(|headers| headers.contains(code));
+        KNOWN.store(if is_own { YES } else { NO }, Ordering::Relaxed);
+    }
+    KNOWN.load(Ordering::Relaxed) == YES
+}
+
+/// The address of the program's headers, which lie in its first page.
+fn program_start() -> usize {
+    auxiliary::value(libc::AT_PHDR) & !4095
 }
 
 fn of_glibc(find: Find, code: usize) -> Option<Object> {
@@ -161,10 +186,16 @@ impl Headers<'_> {
         parts.map(|part| self.range(part))
     }
 
+    fn contains(&self, code: usize) -> bool {
+        self.parts(libc::PT_LOAD).any(|part| part.contains(&code))
+    }
+
     /// The object, if it contains this address and has a search table.
     fn object(&self, code: usize) -> Option<Object> {
         let parts = || self.parts(libc::PT_LOAD);
-        parts().find(|part| part.contains(&code))?;
+        if !self.contains(code) {
+            return None;
+        }
         let start = parts().map(|part| part.start).min()?;
         let end = parts().map(|part| part.end).max()?;
         let header = self.parts(libc::PT_GNU_EH_FRAME).next()?.start;
@@ -177,8 +208,7 @@ const OBJECTS_MAX: usize = 4096;
 
 /// Finds an object in the program, in code that the kernel maps (vDSO), or in the loader's list.
 fn of_list(code: usize) -> Option<Object> {
-    // The headers of the program lie in its first page.
-    let program = auxiliary::value(libc::AT_PHDR) & !4095;
+    let program = program_start();
     for start in [program, auxiliary::value(libc::AT_SYSINFO_EHDR)] {
         let headers = Headers::read(start, &mut Memory::unknown());
         if let Some(object) = headers.and_then(|headers| headers.object(code)) {
