@@ -7,7 +7,8 @@ mod thread_variable;
 mod threads;
 mod sanitizer;
 mod symtab;
-mod unwind;
+#[cfg_attr(not(test), allow(dead_code, reason = "profiles use it"))]
+pub(crate) mod unwind;
 mod recent;
 mod stack;
 mod roots;
