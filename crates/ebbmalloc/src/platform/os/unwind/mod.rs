@@ -10,6 +10,9 @@
 //! - Nothing faults on a stack or a table that makes no sense: the kernel looks at each page of a
 //!   stack before its first use, and tables are read within their object.
 //!
+//! Stacks end early where code has neither tables nor frame pointers: in musl's own functions, and
+//! in programs that GCC links with `-static`, unless with `-Wl,--eh-frame-hdr`.
+//!
 //! After `dlclose`, another object may be loaded at the same addresses. With glibc 2.35 and later,
 //! its rows are told from those of the old one by the size and contents of its search table. With
 //! an older glibc, the stack may be read wrong there.

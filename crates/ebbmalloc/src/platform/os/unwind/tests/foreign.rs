@@ -27,13 +27,12 @@ const OF_PROCESSOR: &str = "-O3 -mbranch-protection=standard";
 static ONE: Mutex<()> = Mutex::new(());
 
 fn folder() -> PathBuf {
-    let folder = env::temp_dir().join(format!("unwind-tests-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
-    folder
+    env::temp_dir().join(format!("unwind-tests-{}", std::process::id()))
 }
 
 /// Builds a shared library. `None` if there is no such compiler.
 fn build(compiler: &str, source: &str, options: &str) -> Option<PathBuf> {
+    fs::create_dir_all(folder()).unwrap();
     let name = options.replace(['-', '=', ' '], "_");
     let library = folder().join(format!("{source}-{compiler}-{name}.so"));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/platform/os/unwind/tests");
@@ -64,6 +63,8 @@ fn open(library: &Path) -> *mut c_void {
     // SAFETY: constructors of the library call the function that is being tested.
     let opened = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_GLOBAL) };
     assert!(!opened.is_null(), "{library:?}");
+    fs::remove_file(library).unwrap();
+    let _ = fs::remove_dir(folder());
     opened
 }
 
@@ -125,10 +126,11 @@ fn calls_while_libraries_are_opened_and_closed() {
     let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let [compiler, _] = compilers(["gcc", "clang"]);
     let places = build(compiler, "places.c", "-O2").unwrap();
+    let places = open(&places);
     let opened = build(compiler, "opened.c", "-O2").unwrap();
     // SAFETY: the function calls its argument. The handle is closed once.
     unsafe {
-        function(open(&places), c"each_place")(look);
+        function(places, c"each_place")(look);
         let before = COMPARED.load(Ordering::Relaxed);
         libc::dlclose(open(&opened));
         assert!(COMPARED.load(Ordering::Relaxed) >= before + 2);
