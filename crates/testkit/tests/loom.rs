@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
     Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake,
-    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, ThreadCache,
+    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, Slot, ThreadCache,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -809,6 +809,39 @@ mod counts {
             place.count_alone(live, allocated, freed);
             true
         });
+    }
+}
+
+mod cached_rows {
+    use super::*;
+    use loom::sync::atomic::AtomicU64;
+
+    /// Two threads store pairs of equal numbers, while a third reads.
+    fn model(write: fn(&Slot<2>, [u64; 2])) {
+        explore(move || {
+            let slot = Arc::new(Slot::new([AtomicU64::new(0), AtomicU64::new(0)]));
+            let writers = [1, 2].map(|number| {
+                let slot = Arc::clone(&slot);
+                thread::spawn(move || write(&slot, [number; 2]))
+            });
+            if let Some([key, row]) = slot.read() {
+                assert_eq!(key, row, "the row of another key");
+            }
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            let last = slot.read();
+            assert!(matches!(last, Some([1, 1] | [2, 2])), "the row of another key: {last:?}");
+        });
+    }
+
+    #[test]
+    fn keys_and_rows_belong_together() {
+        model(Slot::write);
+    }
+
+    #[test]
+    #[should_panic(expected = "the row of another key")]
+    fn mutant_that_does_not_tell_readers() {
+        model(Slot::write_untold);
     }
 }
 

@@ -6,6 +6,7 @@ mod linux;
 mod thread_variable;
 mod words;
 mod symtab;
+pub(crate) mod unwind;
 mod recent;
 mod stack;
 mod roots;
@@ -33,4 +34,6 @@ pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
+#[cfg(loom)]
+pub use unwind::slot::Slot;
 pub use words::ThreadWords;

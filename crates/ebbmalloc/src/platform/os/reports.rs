@@ -8,7 +8,7 @@ use super::interface::{OsReports, Usage};
 use super::linux::{LinuxFor, Process};
 use super::roots::CLibrary;
 use super::stack::Symbol;
-use super::{end, faults, roots, signal, stack};
+use super::{end, faults, roots, signal, stack, unwind};
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::clock;
 use crate::platform::kernel::file::{close, create, duplicate, open, read, status, write_all};
@@ -34,6 +34,10 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn calls(&self, out: &mut [usize]) -> usize {
         stack::calls(out)
+    }
+
+    fn profile_calls(&self, out: &mut [usize]) -> usize {
+        unwind::calls(out)
     }
 
     fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
