@@ -121,11 +121,7 @@ pub fn run<T: Look>(
 }
 
 /// The look at the moment with the most resident memory, until the program has ended.
-fn sample<T: Look>(
-    pid: pid_t,
-    ended: &AtomicBool,
-    look: impl Fn() -> Option<T>,
-) -> Option<T> {
+fn sample<T: Look>(pid: pid_t, ended: &AtomicBool, look: impl Fn() -> Option<T>) -> Option<T> {
     // Until it executes the program, the process is a copy of this one.
     let copy = fs::read_link("/proc/self/exe").ok();
     let mut most: Option<T> = None;

@@ -68,9 +68,10 @@ fn has_name(pid: pid_t, name: &str) -> bool {
         return false;
     }
     let is_base = |path: &str| Path::new(path).file_name().is_some_and(|base| base == name);
-    let is_exe = exe.as_deref().and_then(Path::to_str).is_some_and(|exe| {
-        is_base(exe.strip_suffix(" (deleted)").unwrap_or(exe))
-    });
+    let is_exe = exe
+        .as_deref()
+        .and_then(Path::to_str)
+        .is_some_and(|exe| is_base(exe.strip_suffix(" (deleted)").unwrap_or(exe)));
     comm == name
         || is_exe
         || arguments.first().is_some_and(|first| is_base(first))
@@ -89,10 +90,7 @@ fn line(pid: pid_t) -> String {
     let resident = procfs::resident_roughly(pid).unwrap_or(0) as f64 / f64::from(1 << 20);
     let command: String =
         arguments(pid).join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!(
-        "  {pid:>8} {resident:>8.1} MiB  {}",
-        console::truncate_str(&command, COLUMNS, "…")
-    )
+    format!("  {pid:>8} {resident:>8.1} MiB  {}", console::truncate_str(&command, COLUMNS, "…"))
 }
 
 #[cfg(test)]

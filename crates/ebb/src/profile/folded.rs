@@ -26,7 +26,17 @@ pub fn lines(view: &View, measure: Measure) -> Vec<String> {
 
 /// A name without the characters that separate.
 fn name(text: &str) -> String {
-    text.chars().map(|c| if c == ';' { ':' } else if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c == ';' {
+                ':'
+            } else if c.is_control() {
+                ' '
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 pub fn write(view: &View, measure: Measure) -> Vec<u8> {

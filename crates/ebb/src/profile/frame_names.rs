@@ -46,10 +46,8 @@ pub fn is_allocator(name: &str) -> bool {
 
 /// Whether a function belongs to a standard library, so that its caller tells more.
 pub fn is_library(name: &str) -> bool {
-    let name = ["void ", "bool ", "auto "]
-        .iter()
-        .find_map(|kind| name.strip_prefix(kind))
-        .unwrap_or(name);
+    let name =
+        ["void ", "bool ", "auto "].iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
     if let Some(inside) = name.strip_prefix('<') {
         // `<Type as Trait>::function` belongs to the crate of the type, and one of a plain type to
         // that of the trait.

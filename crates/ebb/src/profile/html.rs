@@ -64,9 +64,9 @@ fn data(view: &View, measure: Measure) -> Value {
     let live = view.total().live.bytes;
     let ledger = view.ledger.as_ref().map(|report| {
         let parts = share::parts(report, live);
-        let parts = parts.iter().map(|part| {
-            json!([part.kind.name(), part.label, part.bytes, part.meaning])
-        });
+        let parts = parts
+            .iter()
+            .map(|part| json!([part.kind.name(), part.label, part.bytes, part.meaning]));
         json!({ "resident": report.resident_bytes, "parts": parts.collect::<Vec<_>>() })
     });
     let about = &view.about;
@@ -133,10 +133,12 @@ mod tests {
     fn small_stacks_are_added_up() {
         let mut profile = example::profile();
         let small = profile.stacks[1].clone();
-        profile.functions.extend((0..STACKS_MAX).map(|n| super::super::data::Function {
-            name: format!("f{n}"),
-            ..Default::default()
-        }));
+        profile.functions.extend(
+            (0..STACKS_MAX).map(|n| super::super::data::Function {
+                name: format!("f{n}"),
+                ..Default::default()
+            }),
+        );
         for n in 0..STACKS_MAX {
             let mut location = profile.locations[2].clone();
             location.lines[0].function = 6 + n;

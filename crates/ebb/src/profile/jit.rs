@@ -30,9 +30,8 @@ impl JitMap {
         let text = String::from_utf8_lossy(text);
         let line = |line: &str| {
             let mut fields = line.trim_end().splitn(3, ' ');
-            let number = |digits: &str| {
-                u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()
-            };
+            let number =
+                |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
             let (start, size) = (number(fields.next()?)?, number(fields.next()?)?);
             let name = fields.next().filter(|name| !name.is_empty())?;
             Some((start, start.checked_add(size)?, name.to_owned()))

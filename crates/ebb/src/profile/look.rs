@@ -64,9 +64,10 @@ impl Target {
 
     /// The mean distance of samples, if profiling is on.
     pub fn mean_bytes(&mut self) -> Option<u64> {
-        let headers = self.beacons.iter().filter_map(|beacon| {
-            engine::read(&mut self.process, beacon, &mut |_, _| {})
-        });
+        let headers = self
+            .beacons
+            .iter()
+            .filter_map(|beacon| engine::read(&mut self.process, beacon, &mut |_, _| {}));
         let on = headers.filter(|header| header.is_on);
         on.map(|header| header.mean_bytes).max()
     }
@@ -84,7 +85,7 @@ impl Target {
     pub fn look(&mut self) -> Option<Raw> {
         let mut stacks: HashMap<Vec<u64>, Values> = HashMap::new();
         let mut about = About::default();
-        let mut started = None;
+        let mut started: Option<u64> = None;
         for beacon in &self.beacons {
             let header = engine::read(&mut self.process, beacon, &mut |calls, values| {
                 *stacks.entry(calls.to_vec()).or_default() += values;
@@ -103,8 +104,7 @@ impl Target {
         about.time_nanos = nanoseconds(since_1970);
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let clock = Duration::new(clock.tv_sec as u64, clock.tv_nsec as u32);
-        about.duration_nanos =
-            nanoseconds(clock.saturating_sub(Duration::from_millis(started)));
+        about.duration_nanos = nanoseconds(clock.saturating_sub(Duration::from_millis(started)));
         let mappings = maps::of_process(self.pid, |address, bytes| {
             self.process.read_at(address as usize, bytes)
         });

@@ -124,8 +124,8 @@ fn open(pid: pid_t, mapping: &Mapping) -> Option<File> {
         format!("/proc/{pid}/exe"),
     ];
     places.iter().find_map(|place| {
-        let same = fs::metadata(place)
-            .is_ok_and(|meta| meta.is_file() && meta.ino() == mapping.inode);
+        let same =
+            fs::metadata(place).is_ok_and(|meta| meta.is_file() && meta.ino() == mapping.inode);
         same.then(|| File::open(place).ok()).flatten()
     })
 }

@@ -192,8 +192,7 @@ fn read(path: &Path, options: &Options) -> anyhow::Result<Profile> {
 /// Runs a program, and shows its profile at its peak or end.
 fn program(options: &Options, before: Option<Profile>) -> anyhow::Result<()> {
     let mean = options.mean.to_string().into();
-    let seen =
-        peak::run::<Raw>(&options.command, &options.library, &[("EBB_PROFILE", mean)])?;
+    let seen = peak::run::<Raw>(&options.command, &options.library, &[("EBB_PROFILE", mean)])?;
     let status = seen.status;
     let chosen = match options.at_end {
         true => seen.end.map(|look| (look, "at its end")),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::mem;
 use std::path::{Path, PathBuf};
 
 use super::data::{Function, Image, Line, Location, Profile, Raw, Stack, Values};
@@ -45,16 +46,11 @@ pub fn name(raw: Raw, folders: &[PathBuf]) -> Profile {
         }
     }
     let remarks = namer.remarks();
-    let Namer { images, functions, locations, .. } = namer;
-    Profile {
-        about: raw.about,
-        images,
-        functions,
-        locations,
-        stacks,
-        ledger: raw.ledger,
-        remarks,
-    }
+    let images = mem::take(&mut namer.images);
+    let functions = mem::take(&mut namer.functions);
+    let locations = mem::take(&mut namer.locations);
+    drop(namer);
+    Profile { about: raw.about, images, functions, locations, stacks, ledger: raw.ledger, remarks }
 }
 
 fn image(mapping: &Mapping) -> Image {
@@ -163,9 +159,8 @@ impl<'a> Namer<'a> {
                 vec![(Function { system_name: name.clone(), name, ..Function::default() }, 0)]
             }
         };
-        let is_library = image.is_some_and(|image| {
-            base(&raw.mappings[image].path).starts_with(LIBRARY)
-        });
+        let is_library =
+            image.is_some_and(|image| base(&raw.mappings[image].path).starts_with(LIBRARY));
         let allocators = match is_library {
             true => found.len(),
             false => found.iter().take_while(|(function, _)| is_allocator(&function.name)).count(),
@@ -206,9 +201,7 @@ impl<'a> Namer<'a> {
         let mut files: Vec<(&usize, &f64)> = self
             .nameless
             .iter()
-            .filter(|&(&image, &bytes)| {
-                !self.images[image].has_functions && bytes >= WORTH * live
-            })
+            .filter(|&(&image, &bytes)| !self.images[image].has_functions && bytes >= WORTH * live)
             .collect();
         files.sort_by(|one, other| other.1.total_cmp(one.1).then(one.0.cmp(other.0)));
         files.truncate(NAMED);

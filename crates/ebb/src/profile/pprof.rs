@@ -160,10 +160,8 @@ impl Strings {
 /// `go tool pprof -diff_base` has them.
 pub fn write(profile: &Profile, before: Option<&Profile>) -> Result<Vec<u8>> {
     let mut strings = Strings::new();
-    let sample_type = TYPES.map(|(kind, unit)| proto::ValueType {
-        r#type: strings.id(kind),
-        unit: strings.id(unit),
-    });
+    let sample_type = TYPES
+        .map(|(kind, unit)| proto::ValueType { r#type: strings.id(kind), unit: strings.id(unit) });
     let period_type = proto::ValueType { r#type: strings.id("space"), unit: strings.id("bytes") };
     let about = &profile.about;
     let mut comments = vec![format!("{PROGRAM}{}", about.program)];

@@ -57,7 +57,12 @@ impl Target {
     }
 
     /// Writes a profile, or its difference to an earlier one.
-    pub fn write(&self, profile: Profile, before: Option<&Profile>, measure: Measure) -> Result<()> {
+    pub fn write(
+        &self,
+        profile: Profile,
+        before: Option<&Profile>,
+        measure: Measure,
+    ) -> Result<()> {
         let view = |profile| match before {
             Some(before) => View::between(before, profile),
             None => View::of(profile),

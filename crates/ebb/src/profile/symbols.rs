@@ -35,7 +35,8 @@ impl Symbols {
         let own_head = file.as_ref().and_then(Head::of_file);
         let build_id = mapping.head.build_id.clone();
         let mut trouble = None;
-        let is_other = match (&build_id, own_head.as_ref().and_then(|head| head.build_id.as_ref())) {
+        let is_other = match (&build_id, own_head.as_ref().and_then(|head| head.build_id.as_ref()))
+        {
             (Some(mapped), Some(own)) => mapped != own,
             _ => false,
         };
@@ -57,11 +58,10 @@ impl Symbols {
         let mut has_lines = own.as_ref().is_some_and(has_debug_information);
         if !has_lines {
             let candidates = debug_files::candidates(folders, path, build_id.as_deref());
-            for path in candidates.iter().filter(|path| {
-                debug_files::fits(path, build_id.as_deref())
-            }) {
-                let Ok(loader) =
-                    Loader::new_with_sup(path, debug_files::shared_debug_file(path))
+            for path in
+                candidates.iter().filter(|path| debug_files::fits(path, build_id.as_deref()))
+            {
+                let Ok(loader) = Loader::new_with_sup(path, debug_files::shared_debug_file(path))
                 else {
                     continue;
                 };

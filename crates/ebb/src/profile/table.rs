@@ -26,8 +26,7 @@ pub fn headline(view: &View, measure: Measure) -> String {
     let program = if program.is_empty() { "profile" } else { program };
     let moment = if moment.is_empty() { String::new() } else { format!(" {moment}") };
     let stacks = view.sorted(measure).len();
-    let stacks =
-        if stacks == 1 { "1 stack".to_owned() } else { format!("{stacks} stacks") };
+    let stacks = if stacks == 1 { "1 stack".to_owned() } else { format!("{stacks} stacks") };
     let what = if measure.allocated { "allocated" } else { "live" };
     let now = amount(measure.of(&view.total()), measure);
     match &view.before {
@@ -75,7 +74,9 @@ pub fn amount(number: f64, measure: Measure) -> String {
 fn bytes(number: f64) -> String {
     let sign = if number < 0.0 { "-" } else { "" };
     match number.abs() {
-        size if size >= 10_240.0 * 1_048_576.0 => format!("{sign}{:.1} GiB", size / 1_073_741_824.0),
+        size if size >= 10_240.0 * 1_048_576.0 => {
+            format!("{sign}{:.1} GiB", size / 1_073_741_824.0)
+        }
         size => format!("{sign}{}", mib(size.round() as u64)),
     }
 }
@@ -281,7 +282,8 @@ allocations of the last 30.0 s, estimated from one sample in 512.0 KiB
                 profile.stacks.push(stack);
             }
         }
-        profile.remarks = vec!["a remark that is long enough to need a second line of text ".repeat(2)];
+        profile.remarks =
+            vec!["a remark that is long enough to need a second line of text ".repeat(2)];
         let view = View::of(profile);
         for size in [SIZE, Size { columns: 50, rows: 16 }, Size { columns: 200, rows: 60 }] {
             let text = table(&view, Measure::default(), size);
@@ -294,7 +296,8 @@ allocations of the last 30.0 s, estimated from one sample in 512.0 KiB
 
     #[test]
     fn numbers() {
-        for (number, text) in [(0.0, "0"), (999.0, "999"), (1000.0, "1,000"), (-1234567.0, "-1,234,567")]
+        for (number, text) in
+            [(0.0, "0"), (999.0, "999"), (1000.0, "1,000"), (-1234567.0, "-1,234,567")]
         {
             assert_eq!(count(number), text);
         }

@@ -27,7 +27,8 @@ pub fn parse(content: &[u8]) -> Result<Raw> {
     let text = String::from_utf8_lossy(content);
     let mut lines = text.lines().enumerate();
     let (_, head) = lines.next().context("the file is empty")?;
-    let mut raw = Raw { about: About { mean_bytes: mean(head)?, ..About::default() }, ..Raw::default() };
+    let mut raw =
+        Raw { about: About { mean_bytes: mean(head)?, ..About::default() }, ..Raw::default() };
     let mut by_calls: HashMap<Vec<u64>, Values> = HashMap::new();
     let mut order = Vec::new();
     let mut build_ids = Vec::new();
@@ -53,13 +54,16 @@ pub fn parse(content: &[u8]) -> Result<Raw> {
             }) += values;
         }
     }
-    raw.stacks = order
-        .into_iter()
-        .map(|calls| RawStack { values: by_calls[&calls], calls })
-        .collect();
+    raw.stacks =
+        order.into_iter().map(|calls| RawStack { values: by_calls[&calls], calls }).collect();
     let rest: Vec<_> = lines.map(|(_, line)| line).collect();
     raw.mappings = maps::parse(&rest.join("\n"));
     raw.mappings.retain(|mapping| mapping.is_executable);
+    if raw.about.program.is_empty()
+        && let Some(first) = raw.mappings.iter().find(|mapping| mapping.is_file())
+    {
+        raw.about.program = first.path.rsplit('/').next().unwrap_or_default().to_owned();
+    }
     for mapping in &mut raw.mappings {
         let own = build_ids.iter().find(|(_, path)| *path == mapping.path);
         mapping.head.build_id = own.and_then(|(digits, _)| bytes(digits));
@@ -72,9 +76,10 @@ fn owned((digits, path): (&str, &str)) -> (String, String) {
 }
 
 fn bytes(digits: &str) -> Option<Vec<u8>> {
-    let pairs = digits.as_bytes().chunks(2).map(|pair| {
-        u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()
-    });
+    let pairs = digits
+        .as_bytes()
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
     pairs.collect()
 }
 

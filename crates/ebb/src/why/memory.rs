@@ -200,6 +200,8 @@ pub fn ended(pid: libc::pid_t) -> anyhow::Error {
 
 /// The error for a process that may not be read, with the reason and what to do.
 pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
+    let command = std::env::args().nth(1).filter(|word| word == "profile");
+    let command = command.unwrap_or_else(|| "why".into());
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) if Path::new("/proc").join(pid.to_string()).exists() => {
             ended(pid)
@@ -211,7 +213,7 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             1,
             format!(
                 "no permission to read process {pid} ({error}): ebb needs the right to debug it. \
-             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with \
+             Run ebb as the same user, or as root (`sudo ebb {command} {pid}`; in a container with \
              CAP_SYS_PTRACE). If the sysctl kernel.yama.ptrace_scope is not 0, only root and the \
              parent process may"
             ),
