@@ -21,6 +21,8 @@ const LOOKS: Duration = Duration::from_secs(1);
 const PATIENCE: u32 = 20;
 /// The interval at which requests to end are noticed.
 const STEP: Duration = Duration::from_millis(50);
+/// An idle process follows a request when it allocates: ebb does not wait longer for that.
+const FOLLOWING: Duration = Duration::from_millis(300);
 
 /// A process whose profiling is switched off in the end, unless it is to stay on.
 struct Switched {
@@ -31,7 +33,11 @@ struct Switched {
 impl Drop for Switched {
     fn drop(&mut self) {
         if self.to_switch_off {
-            self.target.switch(0);
+            self.target.request(0);
+            let asked = Instant::now();
+            while !self.target.has_followed() && asked.elapsed() < FOLLOWING {
+                thread::sleep(STEP / 10);
+            }
         }
     }
 }
@@ -40,7 +46,7 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
     interrupt::install()?;
     let mut target = Target::open(pid)?;
     let earlier = target.mean_bytes();
-    if earlier.is_none() && !options.off && !target.switch(options.mean) {
+    if earlier.is_none() && !options.off && !target.request(options.mean) {
         return Err(Stop::with(
             1,
             format!("process {pid} cannot be profiled: its memory cannot be written"),
@@ -67,6 +73,12 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
     drop(switched);
     let raw = last.ok_or_else(|| match options.off {
         true => Stop::with(1, format!("process {pid} was not being profiled")),
+        false if is_alive(pid) => Stop::with(
+            1,
+            format!(
+                "process {pid} allocated nothing while it was profiled: try a longer --seconds"
+            ),
+        ),
         false => ended_too_soon(pid),
     })?;
     show(naming::name(raw, &options.symbols), before.as_ref(), options, None)
@@ -85,7 +97,11 @@ fn repeat(
         let raw = wait(target, pid, every)?;
         let is_over = interrupt::asked().is_some();
         let Some(raw) = raw else {
-            return if nth == 0 { Err(ended_too_soon(pid)) } else { Ok(()) };
+            match (nth, is_alive(pid)) {
+                (_, true) if !is_over => continue,
+                (0, _) => return Err(ended_too_soon(pid)),
+                _ => return Ok(()),
+            }
         };
         nth += 1;
         let profile = naming::name(raw, &options.symbols);
@@ -116,6 +132,7 @@ fn wait(target: &mut Target, pid: pid_t, time: Duration) -> anyhow::Result<Optio
     let mut next_look = LOOKS;
     while started.elapsed() < time && interrupt::asked().is_none() {
         thread::sleep(STEP.min(time.saturating_sub(started.elapsed())));
+        target.has_followed();
         if started.elapsed() >= next_look {
             let looking = Instant::now();
             match target.look() {

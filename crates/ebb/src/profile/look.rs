@@ -21,7 +21,14 @@ use crate::why::smaps::Mapping;
 pub struct Target {
     pid: pid_t,
     process: Process,
-    beacons: Vec<Box<Beacon>>,
+    heaps: Vec<Engine>,
+}
+
+/// An engine in that process.
+struct Engine {
+    beacon: Box<Beacon>,
+    /// A request that was not followed yet.
+    request: Option<u32>,
 }
 
 impl Target {
@@ -35,16 +42,16 @@ impl Target {
         if mappings.is_empty() {
             return Err(ended(pid));
         }
-        let mut beacons = Vec::new();
+        let mut heaps = Vec::new();
         let mut other = None;
         for heap in process.heaps(&mappings) {
             match heap {
-                Heap::Readable(beacon) => beacons.push(beacon),
+                Heap::Readable(beacon) => heaps.push(Engine { beacon, request: None }),
                 Heap::OtherVersion(version) => other = Some(version),
             }
         }
-        match (beacons.is_empty(), other) {
-            (false, _) => Ok(Self { pid, process, beacons }),
+        match (heaps.is_empty(), other) {
+            (false, _) => Ok(Self { pid, process, heaps }),
             (true, Some(version)) => Err(Stop::with(
                 1,
                 format!(
@@ -64,21 +71,31 @@ impl Target {
 
     /// The mean distance of samples, if profiling is on.
     pub fn mean_bytes(&mut self) -> Option<u64> {
-        let headers = self
-            .beacons
-            .iter()
-            .filter_map(|beacon| engine::read(&mut self.process, beacon, &mut |_, _| {}));
+        let heaps = self.heaps.iter();
+        let headers = heaps.filter_map(|heap| engine::header(&mut self.process, &heap.beacon));
         let on = headers.filter(|header| header.is_on);
         on.map(|header| header.mean_bytes).max()
     }
 
-    /// Switches profiling on, or off with 0. Returns whether an engine was told.
-    pub fn switch(&mut self, mean_bytes: u64) -> bool {
-        let told = self
-            .beacons
-            .iter()
-            .filter(|beacon| engine::switch(&mut self.process, beacon, mean_bytes));
-        told.count() > 0
+    /// Asks for profiling, or for its end with 0. Returns whether an engine was asked.
+    pub fn request(&mut self, mean_bytes: u64) -> bool {
+        for heap in &mut self.heaps {
+            heap.request = engine::request(&mut self.process, &heap.beacon, mean_bytes);
+        }
+        self.heaps.iter().any(|heap| heap.request.is_some())
+    }
+
+    /// Whether an engine has followed the last request. It does so when the process allocates.
+    pub fn has_followed(&mut self) -> bool {
+        let process = &mut self.process;
+        for heap in &mut self.heaps {
+            if let Some(request) = heap.request
+                && engine::has_followed(process, &heap.beacon, request)
+            {
+                heap.request = None;
+            }
+        }
+        self.heaps.iter().any(|heap| heap.request.is_none())
     }
 
     /// The profile at this moment; `None` if there is none, or the process has ended.
@@ -86,11 +103,15 @@ impl Target {
         let mut stacks: HashMap<Vec<u64>, Values> = HashMap::new();
         let mut about = About::default();
         let mut started: Option<u64> = None;
-        for beacon in &self.beacons {
-            let header = engine::read(&mut self.process, beacon, &mut |calls, values| {
-                *stacks.entry(calls.to_vec()).or_default() += values;
-            });
-            let Some(header) = header else { continue };
+        self.has_followed();
+        // The profile of an engine that has not followed is an earlier one.
+        for heap in self.heaps.iter().filter(|heap| heap.request.is_none()) {
+            let Some((header, found)) = engine::read(&mut self.process, &heap.beacon) else {
+                continue;
+            };
+            for (calls, values) in found {
+                *stacks.entry(calls).or_default() += values;
+            }
             about.mean_bytes = about.mean_bytes.max(header.mean_bytes);
             about.dropped_stacks += header.dropped_stacks;
             about.dropped_samples += header.dropped_samples;
