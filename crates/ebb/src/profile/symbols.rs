@@ -17,7 +17,6 @@ pub struct Symbols {
     pub build_id: Option<Vec<u8>>,
     /// The file with debug information, and the file itself.
     loaders: Vec<Loader>,
-    pub has_lines: bool,
     /// Why the file could not be used.
     pub trouble: Option<&'static str>,
 }
@@ -77,7 +76,7 @@ impl Symbols {
         if !loaders.is_empty() && trouble.is_some() {
             trouble = None;
         }
-        Self { head, build_id, loaders, has_lines, trouble }
+        Self { head, build_id, loaders, trouble }
     }
 
     /// The address, as it was linked, of an address in a mapping.
