@@ -4,7 +4,8 @@
 //! - `malloc`: allocation, as `malloc.h` and C23 have it
 //! - `report`: the functions of `malloc.h` that report on the heap
 //! - `heap`: heaps that a program makes and deletes
-//! - `unwinder`: stacks of calls for check mode
+//! - `profile`: heap profiles
+//! - `unwinder`: stacks of calls for check mode and heap profiles
 //! - `cxx`: every form of C++ operator new and delete
 //! - `bytes`: memcpy, memset and bcmp for the engine itself
 //!
@@ -22,6 +23,7 @@ mod bytes;
 pub mod cxx;
 mod heap;
 mod malloc;
+mod profile;
 mod report;
 mod unwinder;
 

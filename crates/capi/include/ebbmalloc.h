@@ -124,6 +124,17 @@ int ebb_malloc_info(int options, FILE *stream);
  * EINVAL if the stream is NULL; or -1 and sets EIO if it cannot be written. The command `ebb why
  * PID` tells more, from outside. */
 int ebb_why(FILE *stream);
+/* Heap profiles: which stacks of calls allocated the memory in use. While a profile is on, a block
+ * is sampled each mean_bytes bytes on average, 0 for 512 KiB. It costs nothing while it is off.
+ * The command `ebb profile PID` does this from outside, and shows functions and lines.
+ *
+ * ebb_profile_start begins a new profile, unless one is on with the same mean. Returns 0, or -1 and
+ * sets ENOMEM. After ebb_profile_stop, the profile can still be written: blocks that are freed
+ * later are subtracted. ebb_profile_write makes a text file that `ebb profile FILE` and pprof read.
+ * Returns 0, or -1 and sets EIO, or EINVAL for NULL or if there never was a profile. */
+int ebb_profile_start(size_t mean_bytes);
+void ebb_profile_stop(void);
+int ebb_profile_write(const char *path);
 /* Accepts the parameters of mallopt(3), which have no effect here. Returns 1. */
 int ebb_mallopt(int parameter, int value);
 

@@ -81,6 +81,7 @@
 //! (in the tests 277 and 134 KiB). The default features are:
 //!
 //! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.
+//! - `profile`: heap profiles, by `ebb profile`, `EBB_PROFILE` and the module `profile`.
 //! - `stats`: the output of `EBB_STATS` and `EBB_EXPLAIN`.
 //! - `inline`: with link-time optimization, copies of the fast paths wherever Rust code allocates
 //!   or frees.
@@ -156,6 +157,8 @@ pub mod model;
 pub use api::global_alloc::EbbMalloc;
 #[cfg(not(loom))]
 pub use api::heap::Heap;
+#[cfg(all(feature = "profile", not(loom)))]
+pub use api::profile;
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
 #[cfg(not(loom))]
@@ -178,8 +181,9 @@ pub mod internals {
     #[cfg(not(loom))]
     pub use crate::engine::report::why::Conclusion;
     pub use crate::platform::options::{
-        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options, SampleChoice,
-        ScavengerChoice, StatsChoice,
+        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options,
+        ProfileAtChoice, ProfileChoice, ProfileToChoice, SampleChoice, ScavengerChoice,
+        StatsChoice,
     };
     pub use crate::platform::os::{
         Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
@@ -191,5 +195,13 @@ pub mod internals {
     #[cfg(not(loom))]
     pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
     #[cfg(not(loom))]
+    pub use crate::telemetry::profile_walk::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
+    #[cfg(not(loom))]
     pub use crate::telemetry::remote_ledger::Memory;
+    #[cfg(not(loom))]
+    pub use crate::telemetry::remote_profile::{RemoteProfile, WritableMemory};
+    /// The most calls kept of a stack. See `docs/tuning.md`.
+    pub const PROFILE_CALLS_MAX: usize = crate::telemetry::tuning::PROFILE_CALLS_MAX;
+    /// The usual mean number of bytes between samples. See `docs/tuning.md`.
+    pub const PROFILE_MEAN_BYTES: u64 = crate::telemetry::tuning::PROFILE_MEAN_BYTES;
 }

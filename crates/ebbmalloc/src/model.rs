@@ -24,6 +24,8 @@ pub use crate::telemetry::live_bytes::{CounterShard, Live};
 /// See `docs/tuning.md`.
 pub const SHARD_SLACK_BYTES: u64 = crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
+mod profile;
+pub use profile::{ProfileMistake, ProfileSwitch};
 mod stacks;
 pub use stacks::{CpuCache, Emptied, Mistake, ThreadCache};
 

@@ -16,7 +16,7 @@ use ebbmalloc::internals::{
 
 use crate::watch::Watch;
 use crate::words::{self, Words};
-use crate::{Faults, membarrier};
+use crate::{Faults, fake_stack, membarrier};
 
 /// Fills memory that is not committed, so that a read of it shows.
 const POISON: u8 = 0xdb;
@@ -345,7 +345,8 @@ impl FakeOs {
         self.state().printed.clone()
     }
 
-    /// Sets the stack of calls that [`Os::calls`] returns, the innermost first.
+    /// Sets the stack of calls that [`Os::calls`] returns, the innermost first, where
+    /// [`fake_stack::call`] sets none.
     pub fn set_calls(&self, calls: &[usize]) {
         self.state().calls = calls.to_vec();
     }
@@ -741,6 +742,9 @@ impl OsReports for FakeOs {
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
+        if let Some(depth) = fake_stack::calls(out) {
+            return depth;
+        }
         let calls = self.state().calls.clone();
         let depth = calls.len().min(out.len());
         out[..depth].copy_from_slice(&calls[..depth]);

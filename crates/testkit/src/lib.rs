@@ -31,6 +31,7 @@
 #![warn(missing_docs)]
 
 mod fake_os;
+pub mod fake_stack;
 mod faults;
 #[cfg_attr(loom, allow(dead_code, reason = "models have no workers"))]
 mod membarrier;

@@ -1,6 +1,7 @@
 //! The real operating system, with a mode, CPUs, limits and refusals that a test chooses.
 
 use std::collections::BTreeMap;
+use std::ffi::CStr;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +11,7 @@ use ebbmalloc::internals::{
 };
 
 use crate::words::Words;
-use crate::{Faults, membarrier};
+use crate::{Faults, fake_stack, membarrier};
 
 /// [`Linux`] with a chosen `EBB_MODE`, and no other variable set unless the test adds it. Dropping
 /// it unmaps its memory.
@@ -21,6 +22,7 @@ pub struct LinuxIn {
     id_at: Option<isize>,
     no_rseq: bool,
     space: usize,
+    seed: Option<u64>,
     faults: Faults,
     while_restarting: Option<fn()>,
     mapped: Mapped,
@@ -36,6 +38,7 @@ impl LinuxIn {
             id_at: None,
             no_rseq: false,
             space: usize::MAX,
+            seed: None,
             faults: Faults::default(),
             while_restarting: None,
             mapped: Mapped::default(),
@@ -55,6 +58,11 @@ impl LinuxIn {
     /// As if there were this many bytes of address space.
     pub fn space(self, bytes: usize) -> Self {
         Self { space: bytes, ..self }
+    }
+
+    /// With this random number in place of the kernel's.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed: Some(seed), ..self }
     }
 
     /// Calls `call` each time that restartable sequences are restarted.
@@ -298,7 +306,7 @@ impl OsProcess for LinuxIn {
     }
 
     fn random(&self) -> u64 {
-        Linux.random()
+        self.seed.unwrap_or_else(|| Linux.random())
     }
 
     fn now_ms(&self) -> u64 {
@@ -329,8 +337,20 @@ impl OsReports for LinuxIn {
         Linux.print(text);
     }
 
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+        Linux.write_file(path, work)
+    }
+
+    fn mappings(&self, out: &mut dyn FnMut(&[u8])) {
+        Linux.mappings(out);
+    }
+
+    fn process_id(&self) -> u32 {
+        Linux.process_id()
+    }
+
     fn calls(&self, out: &mut [usize]) -> usize {
-        Linux.calls(out)
+        fake_stack::calls(out).unwrap_or_else(|| Linux.calls(out))
     }
 
     fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {

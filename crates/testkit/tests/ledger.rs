@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ebbmalloc::Stats;
-use ebbmalloc::internals::{Beacon, ENGINE, Engine, Ledger, Memory};
+use ebbmalloc::internals::{Beacon, ENGINE, Engine, Ledger, Memory, RemoteProfile, WritableMemory};
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
@@ -230,7 +230,7 @@ struct Own(fs::File);
 
 impl Own {
     fn new() -> Self {
-        Self(fs::File::open("/proc/self/mem").unwrap())
+        Self(fs::File::options().read(true).write(true).open("/proc/self/mem").unwrap())
     }
 
     /// The beacons at the beginnings of anonymous mappings.
@@ -257,6 +257,12 @@ impl Memory for Own {
 
     fn resident(&mut self, _: usize, pages: &mut [bool]) {
         pages.fill(true);
+    }
+}
+
+impl WritableMemory for Own {
+    fn write(&mut self, address: usize, bytes: &[u8]) -> bool {
+        self.0.write_all_at(bytes, address as u64).is_ok()
     }
 }
 
@@ -301,6 +307,96 @@ fn the_beacon_is_found_and_garbage_does_no_harm() {
     }
     // SAFETY: allocated above.
     held.into_iter().for_each(|block| unsafe { ENGINE.free(block) });
+}
+
+/// Allocates and frees a block that the cache has: the hot path alone.
+fn hit() {
+    // SAFETY: a live block, freed once.
+    unsafe { ENGINE.free(ENGINE.alloc(100)) }
+}
+
+#[test]
+fn a_heap_profile_is_switched_and_read_from_outside() {
+    let _alone = alone();
+    hit();
+    let mut own = Own::new();
+    let [beacon] = own.beacons().try_into().expect("one heap");
+    for mean_bytes in [4096, 1000, 0, 2000] {
+        let number = beacon.request_profile(&mut own, mean_bytes).expect("memory can be written");
+        assert_eq!(beacon.has_followed(&mut own, number), Some(false), "nothing was allocated");
+        hit();
+        assert_eq!(beacon.has_followed(&mut own, number), Some(true));
+        let profile = RemoteProfile::read(&mut own, &beacon).expect("there is a profile");
+        assert_eq!(profile.header().is_on, mean_bytes != 0);
+        assert!(profile.header().mean_bytes == mean_bytes || mean_bytes == 0);
+        let held: Vec<_> = (0..20_000).map(|nth| ENGINE.alloc(100 + nth % 2 * 50)).collect();
+        let large = ENGINE.alloc(1 << 20);
+        let (mut live, mut stacks) = (0.0, 0);
+        assert!(profile.for_each_stack(&mut own, |stack| {
+            live += stack.live.bytes;
+            stacks += (stack.live.bytes > 0.0) as usize;
+            assert!(stack.live.bytes <= 0.0 || stack.calls.len() > 3, "{stack:?}");
+        }));
+        let (mut own_live, mut samples) = (0.0, 0);
+        assert!(ENGINE.for_each_profile_stack(&mut |stack| own_live += stack.live.bytes));
+        assert_eq!(live, own_live);
+        profile.for_each_samples(&mut own, |of_stack| samples += of_stack.live.0);
+        let expected = if mean_bytes == 0 { 0.0 } else { 20_000.0 * 125.0 + 1048576.0 };
+        assert!((live - expected).abs() <= expected / 5.0, "{live}, not {expected}: {stacks}");
+        assert_eq!(samples > 0, mean_bytes != 0);
+        held.into_iter().chain([large]).for_each(|block| {
+            // SAFETY: a live block, freed once.
+            unsafe { ENGINE.free(block) }
+        });
+        let ledger = ENGINE.ledger();
+        assert_eq!(Ledger::of(&beacon, &mut own).profile > 0, true);
+        assert!(ledger.profile > 0);
+    }
+    for seed in 0..20 {
+        if let Some(profile) = RemoteProfile::read(&mut Garbage(seed), &beacon) {
+            profile.for_each_stack(&mut Garbage(seed), |_| {});
+        }
+    }
+    ENGINE.stop_profile();
+    hit();
+}
+
+#[test]
+fn a_heap_profile_is_switched_from_outside_under_load() {
+    let _alone = alone();
+    hit();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    hit();
+                }
+            });
+        }
+        let mut own = Own::new();
+        let [beacon] = own.beacons().try_into().expect("one heap");
+        for nth in 0..200 {
+            let mean_bytes = if nth % 2 == 0 { 1000 + nth } else { 0 };
+            let number = beacon.request_profile(&mut own, mean_bytes).unwrap();
+            // The engine may switch by itself at the same time.
+            if nth % 8 == 0 {
+                ENGINE.start_profile(512);
+            }
+            let has_followed = |own: &mut Own| beacon.has_followed(own, number).unwrap();
+            let tries = (0..1000).find(|_| {
+                thread::sleep(std::time::Duration::from_micros(200));
+                has_followed(&mut own)
+            });
+            assert!(tries.is_some(), "request {nth} is not followed");
+            if let Some(profile) = RemoteProfile::read(&mut own, &beacon) {
+                profile.for_each_stack(&mut own, |stack| assert!(stack.live.bytes >= 0.0));
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    ENGINE.stop_profile();
+    hit();
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
     Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake,
-    SHARD_SLACK_BYTES, Scavenger, ThreadCache,
+    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, ThreadCache,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -779,5 +779,79 @@ mod counts {
             place.count_alone(live, allocated, freed);
             true
         });
+    }
+}
+
+mod profile {
+    use super::*;
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+
+    /// One thread allocates a block, another frees it by its size, while a third switches the
+    /// profile off and on, and another process interferes. Whoever frees a sampled block looks.
+    fn frees_look(mistake: ProfileMistake, reminds: bool) {
+        explore(move || {
+            let switch = Arc::new((ProfileSwitch::new(mistake), AtomicUsize::new(0)));
+            let on_thread = |work: fn(&ProfileSwitch, &AtomicUsize)| {
+                let switch = Arc::clone(&switch);
+                thread::spawn(move || work(&switch.0, &switch.1))
+            };
+            let free = |switch: &ProfileSwitch, block: &AtomicUsize| {
+                if block.swap(0, Ordering::AcqRel) == 1 {
+                    assert!(switch.looks(), "a sampled block is freed unseen");
+                    switch.free();
+                }
+            };
+            let switcher = on_thread(|switch, _| {
+                switch.open();
+                switch.close();
+            });
+            let allocator = on_thread(|switch, block| {
+                if switch.alloc() {
+                    block.store(1, Ordering::Release);
+                }
+            });
+            match reminds {
+                true => switch.0.remind(),
+                false => free(&switch.0, &switch.1),
+            }
+            switcher.join().unwrap();
+            allocator.join().unwrap();
+            free(&switch.0, &switch.1);
+            if reminds {
+                // Finds the reminder, or nothing.
+                assert!(!switch.0.alloc());
+            } else {
+                assert_eq!(switch.0.is_open(), (true, true), "all is off, and open again");
+            }
+            assert!(!switch.0.looks());
+        });
+    }
+
+    #[test]
+    fn whoever_frees_a_sampled_block_looks() {
+        frees_look(ProfileMistake::None, false);
+    }
+
+    #[test]
+    fn another_process_may_remind_at_any_time() {
+        frees_look(ProfileMistake::None, true);
+    }
+
+    #[test]
+    #[should_panic(expected = "a sampled block is freed unseen")]
+    fn mutant_opens_too_early() {
+        frees_look(ProfileMistake::OpenTooEarly, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "a sampled block is freed unseen")]
+    fn mutant_closes_too_far() {
+        frees_look(ProfileMistake::CloseTooFar, false);
+    }
+
+    #[test]
+    #[should_panic(expected = "a sampled block is freed unseen")]
+    fn mutant_enters_unasked() {
+        frees_look(ProfileMistake::EnterUnasked, false);
     }
 }

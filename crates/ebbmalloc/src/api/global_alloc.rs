@@ -21,6 +21,7 @@ impl Process for This {
         at_thread_exit,
         at_exit,
         at_fault,
+        at_profile_signal,
         scavenge,
     });
 }
@@ -53,6 +54,10 @@ extern "C" fn at_fault(address: usize, instruction: usize) {
     ENGINE.explain_fault(address, instruction);
 }
 
+extern "C" fn at_profile_signal() {
+    ENGINE.ask_for_profile();
+}
+
 /// Starts sampling when constructors run. Before that, an unwinder may not be ready.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -60,6 +65,7 @@ static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
         constructors_run();
         ENGINE.begin_sampling();
+        ENGINE.begin_profile();
     }
     begin
 };

@@ -6,6 +6,8 @@ pub(crate) mod tuning_table;
 pub(crate) mod global_alloc;
 #[cfg(not(loom))]
 pub(crate) mod heap;
+#[cfg(all(feature = "profile", not(loom)))]
+pub mod profile;
 #[cfg(all(any(feature = "allocator-api2", feature = "allocator-api"), not(loom)))]
 pub(crate) mod allocator;
 #[cfg(all(feature = "allocator-api2", not(loom)))]

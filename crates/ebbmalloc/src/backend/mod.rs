@@ -5,6 +5,7 @@
 pub(crate) mod tuning;
 pub(crate) mod units;
 pub(crate) mod chunks;
+pub(crate) mod arena;
 pub(crate) mod purged_pages;
 pub(crate) mod run;
 pub(crate) mod span;

@@ -81,6 +81,8 @@ pub(crate) struct HeapRecord {
     /// Check mode: the heap's list of block records, 0 for none. Under the lock of the check
     /// table.
     checked: AtomicUsize,
+    /// The heap's list of blocks in the heap profile, 0 for none. Under the lock of its table.
+    profiled: AtomicUsize,
     contents: Lock<Contents>,
 }
 
@@ -94,6 +96,11 @@ impl HeapRecord {
     /// The word in which check mode keeps the heap's list of block records.
     pub fn checked(&self) -> &AtomicUsize {
         &self.checked
+    }
+
+    /// The word in which the heap profile keeps the heap's list of blocks.
+    pub fn profiled(&self) -> &AtomicUsize {
+        &self.profiled
     }
 
     /// The unit where the record lies.
@@ -128,7 +135,8 @@ impl Heaps {
         let contents = Lock::new(contents);
         let (next, previous) = (AtomicUsize::new(self.first as usize), AtomicUsize::new(0));
         let (number, checked) = (AtomicU64::new(id.number()), AtomicUsize::new(0));
-        let record = HeapRecord { number, next, previous, unit, checked, contents };
+        let profiled = AtomicUsize::new(0);
+        let record = HeapRecord { number, next, previous, unit, checked, profiled, contents };
         // SAFETY: the unit is the caller's, and a record fits into it.
         unsafe { record_at(region, unit).write(record) };
         if let Some(next) = self.at(region, self.first) {

@@ -5,6 +5,7 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
+use crate::backend::region::UnitIndex;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
@@ -13,6 +14,7 @@ use crate::frontend::rseq::{self};
 use crate::frontend::slab::{OwnedStack, bottom_of};
 use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass};
+use crate::telemetry::profile_gate::{FAST, REQUEST};
 
 impl<O: Os> Engine<O> {
     /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if
@@ -180,26 +182,38 @@ impl<O: Os> Engine<O> {
     pub unsafe fn resize(&self, block: *mut u8, size: usize, align: usize) -> bool {
         let class = SizeClass::of_aligned(size, align);
         if let Some(old) = self.class_at(block) {
-            return Some(old) == class;
+            // A profile counts a block that is resized as a new one, which may have to move.
+            return Some(old) == class && self.profile.gate() == 0;
         }
         // For large blocks: a small one is aligned if its class is that of the size and the
         // alignment.
         let is_aligned = align <= MIN_ALIGN || block.addr().is_multiple_of(align);
         if let Some(found) = self.heap_block(block) {
+            if self.profile.is_heap(found.heap) {
+                return false;
+            }
             if self.all_in_heaps() {
                 self.size_in_heap(found, "resize");
                 return false;
             }
             let units = self.units_of(found.first);
             let fits = || is_aligned && Units::for_bytes(size) == Units::new(units);
-            return class == found.class && (class.is_some() || fits());
+            let resized = class == found.class && (class.is_some() || fits());
+            if resized {
+                let taken = self.profile_free(block);
+                self.profile_resized(taken, block, block, size, found.heap);
+            }
+            return resized;
         }
         if self.is_sampled(block) {
             self.size_sampled(block, "resize");
             return false;
         }
         let (first, units) = self.large_units(block, "resize");
+        let taken = self.profile_free(block);
         let resized = class.is_none() && is_aligned && self.resize_large(first, units, size);
+        let resized_block = if resized { block } else { ptr::null_mut() };
+        self.profile_resized(taken, block, resized_block, size, 0);
         if resized {
             self.wake_scavenger();
         }
@@ -220,7 +234,10 @@ impl<O: Os> Engine<O> {
         if small || self.heap_block(block).is_some() || self.is_sampled(block) {
             return ptr::null_mut();
         }
-        self.move_large(self.large_units(block, "remap"), size, align)
+        let taken = self.profile_free(block);
+        let moved = self.move_large(self.large_units(block, "remap"), size, align);
+        self.profile_resized(taken, block, moved, size, 0);
+        moved
     }
 
     /// Resizes a block, in place where that is possible; its contents stay up to the smaller size.
@@ -231,32 +248,30 @@ impl<O: Os> Engine<O> {
     pub unsafe fn realloc(&self, block: *mut u8, size: usize, align: usize) -> *mut u8 {
         let class = SizeClass::of_aligned(size, align);
         let old_size = match self.class_at(block) {
-            Some(old) if Some(old) == class => {
-                if self.is_cached(block, old) {
-                    self.fault("double free", block, "realloc");
-                }
-                return block;
-            }
+            Some(old) if Some(old) == class => return self.realloc_in_class(block, size, old),
             Some(old) => old.size(),
             // A sampled block always moves, so that a use of the old address faults.
             None if self.is_sampled(block) => self.size_sampled(block, "realloc"),
             None => {
-                if let Some(found) = self.heap_block(block) {
+                match self.heap_block(block) {
+                    // A block of the profile's heap always moves, and mostly out of that heap.
+                    Some(found) if self.profile.is_heap(found.heap) => found.usable,
                     // SAFETY: the caller guarantees the same for the block.
-                    return unsafe { self.realloc_in_heap(found, size, align, "realloc") };
-                }
-                let (first, units) = self.large_units(block, "realloc");
-                if class.is_none() && block.addr().is_multiple_of(align) {
-                    if self.resize_large(first, units, size) {
-                        self.wake_scavenger();
-                        return block;
+                    Some(found) => unsafe {
+                        return self.realloc_in_heap(found, size, align, "realloc");
+                    },
+                    None => {
+                        let (first, units) = self.large_units(block, "realloc");
+                        let aligned = class.is_none() && block.addr().is_multiple_of(align);
+                        if aligned {
+                            let new = self.realloc_large(block, (first, units), size, align);
+                            if !new.is_null() {
+                                return new;
+                            }
+                        }
+                        self.large_size(first)
                     }
-                    let moved = self.move_large((first, units), size, align);
-                    if !moved.is_null() {
-                        return moved;
-                    }
                 }
-                self.large_size(first)
             }
         };
         let new = self.alloc_aligned(size, align);
@@ -271,15 +286,59 @@ impl<O: Os> Engine<O> {
         new
     }
 
-    /// Whether the block is in the cache already. True is certain; false may be wrong, since this
-    /// looks only where it takes no search.
+    /// Resizes a large block without copying. Null if that is not possible.
+    fn realloc_large(
+        &self,
+        block: *mut u8,
+        (first, units): (UnitIndex, u32),
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
+        let taken = self.profile_free(block);
+        let new = match self.resize_large(first, units, size) {
+            true => {
+                self.wake_scavenger();
+                block
+            }
+            false => self.move_large((first, units), size, align),
+        };
+        self.profile_resized(taken, block, new, size, 0);
+        new
+    }
+
+    /// Resizes a small block to a size of the same class. It stays where it is, unless a profile
+    /// is to sample it.
     #[inline(always)]
-    fn is_cached(&self, block: *mut u8, class: SizeClass) -> bool {
+    fn realloc_in_class(&self, block: *mut u8, size: usize, class: SizeClass) -> *mut u8 {
         match self.hot_base(&self.hot_area) {
             // SAFETY: set-up writes the base before it publishes `hot_area`.
-            Some(base) => unsafe { rseq::holds(base, class, bottom_of(class), block) },
-            None => self.is_cached_slow(block, class),
+            Some(base) if unsafe { !rseq::holds(base, class, bottom_of(class), block) } => block,
+            Some(_) => self.fault("double free", block, "realloc"),
+            None => self.realloc_in_class_slow(block, size, class),
         }
+    }
+
+    #[inline(never)]
+    fn realloc_in_class_slow(&self, block: *mut u8, size: usize, class: SizeClass) -> *mut u8 {
+        // True is certain; false may be wrong, since this looks only where it takes no search.
+        if self.is_cached_slow(block, class) {
+            self.fault("double free", block, "realloc");
+        }
+        let gate = self.profile.gate();
+        if gate == 0 || !self.is_sample_due(gate, size) {
+            return block;
+        }
+        let sampled = self.alloc_profiled(size, class);
+        if sampled.is_null() {
+            return block;
+        }
+        // SAFETY: both blocks have the bytes of the class, and are distinct. The program gives the
+        // old one up.
+        unsafe {
+            copy(block, sampled, class.size());
+            self.free(block);
+        }
+        sampled
     }
 
     #[inline(never)]
@@ -319,8 +378,47 @@ impl<O: Os> Engine<O> {
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
     fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+        let gate = self.profile.gate();
+        if gate != 0 {
+            return self.alloc_small_counted::<ALIGNED>(size, class, gate);
+        }
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
+            if !block.is_null() {
+                return block;
+            }
+        }
+        self.alloc_small_slow::<ALIGNED>(size, class)
+    }
+
+    /// Allocates a block while a profile counts allocations. `gate` is what the caller saw.
+    #[inline(never)]
+    fn alloc_small_counted<const ALIGNED: bool>(
+        &self,
+        size: usize,
+        class: SizeClass,
+        gate: u32,
+    ) -> *mut u8 {
+        let is_fast = gate != REQUEST && gate & FAST != 0;
+        // Blocks of heaps are counted where heaps allocate.
+        if is_fast || !self.all_in_heaps() {
+            if self.is_sample_due(gate, size) {
+                let block = self.alloc_profiled(size, class);
+                if !block.is_null() {
+                    return block;
+                }
+            }
+            // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
+            let mut block = if is_fast {
+                unsafe { rseq::pop(self.base_to_free(), class) }
+            } else {
+                ptr::null_mut()
+            };
+            if block.is_null()
+                && let Some(cache) = Ready::hot(self.os.thread_words())
+            {
+                block = cache.with(class, OwnedStack::pop);
+            }
             if !block.is_null() {
                 return block;
             }
@@ -335,6 +433,9 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, size: usize, class: usize) {
         let Some(class) = SizeClass::from_index(class) else { return };
+        if SIZED && self.profile.is_watching() {
+            return self.free_watched(block, size, class);
+        }
         if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))
         {
@@ -344,6 +445,25 @@ impl<O: Os> Engine<O> {
             return self.free_sized_slow(block, size, class);
         }
         self.free_small_slow(block, class);
+    }
+
+    /// Frees a block of this class, by the size that the program gave, while the block may lie in
+    /// the profile's heap.
+    #[inline(never)]
+    fn free_watched(&self, block: *mut u8, size: usize, class: SizeClass) {
+        if self.region.class_at_first(block) == Some(class) {
+            // SAFETY: set-up writes the base before any block exists. The caller gives the block
+            // up, and the page map says that it is of this class.
+            if unsafe { rseq::push(self.base_to_free(), class, block) } {
+                return;
+            }
+            if let Some(cache) = Ready::hot(self.os.thread_words())
+                && cache.with(class, |stack| stack.push(block))
+            {
+                return;
+            }
+        }
+        self.free_sized_slow(block, size, class);
     }
 
     #[cold]
@@ -359,6 +479,9 @@ impl<O: Os> Engine<O> {
             }
             if self.hot_area.load(Ordering::Relaxed) == 0 {
                 // The hot path is closed, and has not tried.
+                if self.is_closed_in_vain() {
+                    self.restore_switch();
+                }
                 block = self.front(|front| front.pop(class));
             }
             if block.is_null() {
@@ -397,6 +520,7 @@ impl<O: Os> Engine<O> {
         if granted.0.is_null() {
             self.os.out_of_memory();
         } else {
+            self.profile_alloc(granted.0, size, 0);
             self.start_scavenger_if_due();
         }
         granted
@@ -423,6 +547,7 @@ impl<O: Os> Engine<O> {
         if self.is_sampled(block) {
             return self.free_sampled(block, None, operation);
         }
+        self.profile_free(block);
         self.free_large(block, operation);
         self.wake_scavenger();
     }
@@ -453,6 +578,10 @@ impl<O: Os> Engine<O> {
         }
         if self.is_sampled(block) {
             return self.free_sampled(block, Some(size), "free");
+        }
+        if let Some(found) = self.profiled_block(block) {
+            self.check_size(block, class.size());
+            return self.free_profiled(found, "free");
         }
         self.check_class(block, class);
         // While blocks are sampled, all sized frees come here. This one is checked, so it goes on
@@ -522,17 +651,20 @@ impl<O: Os> Engine<O> {
             return;
         }
         self.check_size(block, class.size());
-        if self.class_at(block).is_none() {
+        if self.class_at(block).is_none() && self.profiled_block(block).is_none() {
             self.fault("block of a heap", block, "a sized free");
         }
     }
 
     /// Frees an address with a size, in check and harden mode.
     pub(crate) fn free_sized_in_heap(&self, block: *mut u8, size: usize) {
-        match self.heap_block(block) {
-            None => self.free_slow(block, "free"),
-            Some(found) if self.hardening() => self.free_hardened(found, Some(size), "free"),
-            Some(_) => self.free_checked(block, Some(size), "free"),
+        let Some(found) = self.heap_block(block) else {
+            return self.free_slow(block, "free");
+        };
+        self.profile_free(block);
+        match self.hardening() {
+            true => self.free_hardened(found, Some(size), "free"),
+            false => self.free_checked(block, Some(size), "free"),
         }
     }
 }

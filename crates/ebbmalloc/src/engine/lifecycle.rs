@@ -24,6 +24,7 @@ impl<O: Os> Engine<O> {
         }
         self.setup_lock.hold();
         self.rounds.hold();
+        self.profile.switch.hold();
         self.for_each_slab_lock(Lock::hold);
         self.thread_slabs.hold();
         for central in &self.centrals {
@@ -34,6 +35,7 @@ impl<O: Os> Engine<O> {
         core::mem::forget(heaps);
         self.pages.hold();
         self.check_table.hold();
+        self.profile.table.hold();
         self.samples.slots.hold();
     }
 
@@ -47,6 +49,7 @@ impl<O: Os> Engine<O> {
         // this one is a copy of.
         unsafe {
             self.samples.slots.force_unlock();
+            self.profile.table.force_unlock();
             self.check_table.force_unlock();
             self.pages.force_unlock();
             let heaps = self.heaps.resume();
@@ -57,6 +60,7 @@ impl<O: Os> Engine<O> {
             }
             self.thread_slabs.force_unlock();
             self.for_each_slab_lock(|lock| lock.force_unlock());
+            self.profile.switch.force_unlock();
             self.rounds.force_unlock();
             self.setup_lock.force_unlock();
         }
@@ -93,6 +97,7 @@ impl<O: Os> Engine<O> {
     /// Reports at the exit of the process: findings of the safety mode, and statistics.
     pub fn finish(&self) {
         self.finish_safety_mode();
+        self.finish_profile();
         if self.counting() {
             self.print_stats();
         }

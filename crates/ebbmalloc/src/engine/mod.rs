@@ -9,6 +9,7 @@ pub(crate) mod mode;
 pub(crate) mod lookup;
 pub(crate) mod misuse;
 pub(crate) mod sample;
+pub(crate) mod profile;
 pub(crate) mod caches;
 pub(crate) mod large;
 pub(crate) mod scavenge;
@@ -35,7 +36,7 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::platform::message::Line;
-use crate::platform::options::{Options, StatsChoice, TELLING};
+use crate::platform::options::{Options, PROFILING, ProfileChoice, StatsChoice, TELLING};
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicU32, Lock, Ordering};
 use crate::safety::check_table::CheckTable;
@@ -43,6 +44,7 @@ use crate::safety::guarded_slots::Samples;
 use crate::safety::seal::Secret;
 use crate::size_class::CLASSES;
 use crate::telemetry::counters::Counters;
+use crate::telemetry::profile::Profile;
 
 /// [`Engine::state`] before set-up.
 const COLD: u32 = 0;
@@ -74,10 +76,10 @@ pub struct Engine<O: Os> {
     /// Starts a cache line: the hot path reads the fields that follow.
     hot_line: CacheLine,
     /// [`PerCpuBase::area`] for the hot path in percpu mode; 0 before set-up, in the other modes,
-    /// and while the engine counts operations or checks or hardens blocks.
+    /// and while the engine counts operations, checks or hardens blocks, or profiles the heap.
     pub(crate) hot_area: AtomicIsize,
-    /// [`Engine::hot_area`] for frees that trust their size; 0 also while blocks are sampled,
-    /// because such a free must then look at the address.
+    /// [`Engine::hot_area`] for frees that trust their size; 0 also while blocks are sampled or the
+    /// profile's heap has some, because such a free must then look at the address.
     pub(crate) hot_sized_area: AtomicIsize,
     /// The caches that the hot path of `free` pushes to. Set-up writes it before any block exists;
     /// it is read only afterwards.
@@ -95,6 +97,7 @@ pub struct Engine<O: Os> {
     pub(crate) caches_ever_used: AtomicUsize,
     /// The safety mode as a number of `telemetry/ledger.rs`, which other processes read.
     pub(crate) published_safety_mode: AtomicUsize,
+    pub(crate) profile: Profile,
 }
 
 /// Takes no bytes, but starts a cache line.
@@ -196,6 +199,7 @@ impl<O: Os> Engine<O> {
             check_table: Lock::new(CheckTable::new()),
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
+            profile: Profile::new(),
         }
     }
 
@@ -349,10 +353,12 @@ impl<O: Os> Engine<O> {
         self.safety_mode() == SafetyMode::Checked
     }
 
-    /// Whether the engine records stack traces, because it checks or samples blocks. If so, the
+    /// Whether the engine records stack traces, because it checks or samples blocks, or profiles the
+    /// heap from the start. If so, the
     /// code that sees the program start loads an unwinder and then calls [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
-        self.checking() || self.sampling()
+        let profiles = || self.is_ready() && self.setup().options.profile != ProfileChoice::Off;
+        self.checking() || self.sampling() || PROFILING && profiles()
     }
 
     /// Whether the engine makes mistakes hard to exploit.

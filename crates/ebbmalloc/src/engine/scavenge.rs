@@ -227,6 +227,7 @@ impl<O: Os> Engine<O> {
             if self.scavenger.is_stopping() {
                 break;
             }
+            self.follow_request_if_any();
             let called = self.scavenger.was_called();
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, called);

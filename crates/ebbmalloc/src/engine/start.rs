@@ -7,13 +7,13 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
 use crate::platform::options::{
-    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options,
-    ScavengerChoice, StatsChoice, TELLING,
+    CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, Options, PROFILING,
+    ProfileChoice, ScavengerChoice, StatsChoice, TELLING,
 };
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
-use crate::telemetry::beacon::{Beacon, CarefulAddresses};
+use crate::telemetry::beacon::{Beacon, CarefulAddresses, ProfileAddresses};
 use crate::telemetry::ledger::{CHECKED, HARDENED, SAMPLED, name_of_safety_mode};
 use core::num::NonZeroUsize;
 
@@ -42,6 +42,12 @@ impl<O: Os> Engine<O> {
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
+        if !PROFILING && setup.options.profile != ProfileChoice::Off {
+            let text = format_args!(
+                "EBB_PROFILE is ignored: build the program with ebbmalloc's feature `profile`"
+            );
+            Line::print(&self.os, text);
+        }
         if !TELLING && setup.options.is_telling() {
             let text = format_args!(
                 "EBB_STATS and EBB_EXPLAIN are ignored: \
@@ -147,11 +153,17 @@ impl<O: Os> Engine<O> {
                 // closed its standard error. Not in harden mode: programs in production get the
                 // usual descriptors.
                 self.os.at_exit(hooks.at_exit, counted || setup.safety_mode == SafetyMode::Checked);
+            } else if self.profiles_exit() {
+                self.os.at_exit(hooks.at_exit, false);
             }
             if self.sampling() {
                 self.os.watch_faults(hooks.at_fault);
             }
+        } else {
+            // In tests: no start of a program follows.
+            self.profile.has_begun.store(true, Ordering::Relaxed);
         }
+        self.begin_profile_if_begun();
         true
     }
 
@@ -227,8 +239,17 @@ impl<O: Os> Engine<O> {
                 sampled_at: (&raw const *self.samples.reserved()).addr(),
             }
         };
+        let profile = ProfileAddresses {
+            shown_at: if PROFILING { (&raw const self.profile.shown).addr() } else { 0 },
+            memory_at: {
+                let table = self.profile.table.lock();
+                table.all_chunks().map(|chunks| (&raw const *chunks).addr())
+            },
+            filter_at: self.profile.filter_word().addr(),
+            hot_area_at: (&raw const self.hot_area).addr(),
+        };
         let (places, threads) = (self.region.places(), self.thread_slabs.shown_at());
-        let beacon = Beacon::new(&self.os, places, mode, slab_count, threads, careful);
+        let beacon = Beacon::new(&self.os, places, mode, slab_count, threads, careful, profile);
         // SAFETY: the first unit is committed, and its records with it. The caller holds
         // `setup_lock`, so no other thread writes the beacon.
         unsafe { beacon.light(&self.region) };

@@ -1,7 +1,7 @@
 //! Reads the options: environment variables, once at start. Parsing, messages and `docs/options.md`
 //! all come from the declarations below.
 
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -11,6 +11,9 @@ use crate::platform::os::Os;
 pub(crate) const CAREFUL: bool = cfg!(feature = "careful");
 /// Whether this build has statistics and `EBB_EXPLAIN`. Code tests it as it does [`CAREFUL`].
 pub(crate) const TELLING: bool = cfg!(feature = "stats");
+
+/// Whether this build has heap profiles. Code tests it as it does [`CAREFUL`].
+pub(crate) const PROFILING: bool = cfg!(feature = "profile");
 
 /// Declares an option's type: its values, the words for each, and their meaning.
 macro_rules! choices {
@@ -160,6 +163,136 @@ impl SampleChoice {
     ];
 }
 
+/// Whether the heap is profiled from the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfileChoice {
+    /// It is not.
+    Off,
+    /// A block is sampled each 512 KiB, on average.
+    Usual,
+    /// A block is sampled each so many bytes, on average.
+    Mean(NonZeroU64),
+}
+
+impl ProfileChoice {
+    fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"" | b"0" => Some(Self::Off),
+            b"1" => Some(Self::Usual),
+            _ => bytes_of(word).and_then(NonZeroU64::new).map(Self::Mean),
+        }
+    }
+
+    const EXPECTED: &str = "|0|1|512K";
+    const HELP: &[(&str, &str)] = &[
+        ("|0|", "No."),
+        ("|1", "Samples a block each 512 KiB of allocations, on average."),
+        ("|64K|1M|100000", "Samples a block each so many bytes; K, M and G are powers of 1,024."),
+    ];
+}
+
+/// When a process writes its heap profile to a file by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfileAtChoice {
+    /// Never, unless a directory is given.
+    Never,
+    /// When it exits.
+    Exit,
+    /// Whenever it holds more memory than before, by a sixteenth.
+    Peak,
+    /// Once, when it holds this percentage of its limit.
+    Limit(u8),
+    /// On this signal.
+    Signal(u8),
+}
+
+impl ProfileAtChoice {
+    fn parse(word: &[u8]) -> Option<Self> {
+        match word {
+            b"" | b"0" => Some(Self::Never),
+            b"exit" => Some(Self::Exit),
+            b"peak" => Some(Self::Peak),
+            b"signal:USR1" => Some(Self::Signal(10)),
+            b"signal:USR2" => Some(Self::Signal(12)),
+            b"signal:HUP" => Some(Self::Signal(1)),
+            _ => {
+                if let Some(digits) = word.strip_prefix(b"signal:") {
+                    let signal = number_of(digits)?;
+                    return (1..=64).contains(&signal).then_some(Self::Signal(signal as u8));
+                }
+                percent_of(word.strip_prefix(b"limit:")?.strip_suffix(b"%")?).map(Self::Limit)
+            }
+        }
+    }
+
+    const EXPECTED: &str = "|exit|peak|limit:90%|signal:USR2";
+    const HELP: &[(&str, &str)] = &[
+        ("|0|", "Never, unless `EBB_PROFILE_TO` is set: then at exit."),
+        ("|exit", "When the process exits: `ebb.PID.exit.heap`."),
+        (
+            "|peak",
+            "When the memory in use exceeds its last peak by a sixteenth: `ebb.PID.peak.heap`, \
+             which is replaced.",
+        ),
+        (
+            "|limit:90%",
+            "Once, when ebbmalloc holds this share of `EBB_LIMIT`, or of the memory limit of the \
+             control group, or of the machine's memory: `ebb.PID.limit.heap`.",
+        ),
+        (
+            "|signal:USR2|signal:HUP|signal:12",
+            "On each such signal, at the next allocation of any thread: `ebb.PID.1.heap`, then 2.",
+        ),
+    ];
+}
+
+/// Whether a directory for heap profiles is given. Its name is read when it is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProfileToChoice {
+    /// It is the working directory.
+    Unset,
+    /// It is given.
+    Set,
+}
+
+impl ProfileToChoice {
+    fn parse(word: &[u8]) -> Option<Self> {
+        Some(if word.is_empty() { Self::Unset } else { Self::Set })
+    }
+
+    const EXPECTED: &str = "|/var/tmp";
+    const HELP: &[(&str, &str)] = &[
+        ("|", "The working directory."),
+        ("|/var/tmp", "This directory, which must exist; at most 450 bytes."),
+    ];
+}
+
+/// The number that these digits make.
+fn number_of(digits: &[u8]) -> Option<u64> {
+    let all_digits = digits.iter().all(u8::is_ascii_digit);
+    str::from_utf8(digits).ok().filter(|_| all_digits)?.parse().ok()
+}
+
+/// A percentage from 1 to 100, by its digits.
+fn percent_of(digits: &[u8]) -> Option<u8> {
+    number_of(digits).filter(|percent| (1..=100).contains(percent)).map(|percent| percent as u8)
+}
+
+/// A number of bytes: digits, and K, M, G or T for powers of 1,024.
+fn bytes_of(word: &[u8]) -> Option<u64> {
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, suffix) = word.split_at(digits);
+    let number = number_of(number)?;
+    let power = match suffix {
+        [] => 0,
+        [unit] | [unit, b'i', b'B'] => {
+            1 + b"KMGT".iter().position(|prefix| *prefix == unit.to_ascii_uppercase())?
+        }
+        _ => return None,
+    };
+    number.checked_mul(1 << (10 * power))
+}
+
 /// The most memory that blocks may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LimitChoice {
@@ -176,24 +309,13 @@ impl LimitChoice {
     const MIN_BYTES: u64 = 1 << 20;
 
     fn parse(word: &[u8]) -> Option<Self> {
-        let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let (number, suffix) = word.split_at(digits);
         if matches!(word, b"" | b"0") {
             return Some(Self::None);
         }
-        let number: u64 = str::from_utf8(number).ok()?.parse().ok()?;
-        let power = match suffix {
-            [b'%'] => {
-                let share = u8::try_from(number).ok().filter(|share| (1..=100).contains(share));
-                return share.map(Self::Percent);
-            }
-            [] => 0,
-            [unit] | [unit, b'i', b'B'] => {
-                1 + b"KMGT".iter().position(|prefix| *prefix == unit.to_ascii_uppercase())?
-            }
-            _ => return None,
-        };
-        let bytes = number.checked_mul(1 << (10 * power))?;
+        if let Some(digits) = word.strip_suffix(b"%") {
+            return percent_of(digits).map(Self::Percent);
+        }
+        let bytes = bytes_of(word)?;
         (bytes >= Self::MIN_BYTES).then_some(Self::Bytes(bytes))
     }
 
@@ -293,6 +415,13 @@ options! {
     /// ones that are resident. It does not count the slabs of caches, at most 256 KiB for each CPU
     /// or thread, or memory that the engine did not allocate. Default: none.
     limit: LimitChoice = None, "EBB_LIMIT";
+    /// Profiles the heap from the start: which stacks of calls allocated the memory in use. `ebb
+    /// profile` does it in any running process. Default: off.
+    profile: ProfileChoice = Off, "EBB_PROFILE";
+    /// When the process writes its profile to a file by itself. Default: never.
+    profile_at: ProfileAtChoice = Never, "EBB_PROFILE_AT";
+    /// The directory of these files. Default: the working directory.
+    profile_to: ProfileToChoice = Unset, "EBB_PROFILE_TO";
 }
 
 /// Passes the value of an environment variable, if it is set, to `parse`. Prints a message if

@@ -16,7 +16,7 @@ use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// Version of the layout, to be raised with changes that leave all sizes in [`Shape`] as they are.
-const LAYOUT: u32 = 6;
+const LAYOUT: u32 = 7;
 
 /// The record at the start of the table of spans.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,7 @@ pub struct Beacon {
     /// Address of the record of threads' slabs.
     pub(crate) thread_slabs_at: usize,
     pub(crate) careful: CarefulAddresses,
+    pub(crate) profile: ProfileAddresses,
 }
 
 /// Addresses of the state of check mode, harden mode and sampling.
@@ -50,6 +51,20 @@ pub(crate) struct CarefulAddresses {
     pub held_back_at: usize,
     /// Two words: address and bytes of sampled blocks and their records.
     pub sampled_at: usize,
+}
+
+/// Addresses of the state of the heap profile.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct ProfileAddresses {
+    /// `Shown`, in `profile_table.rs`; 0 if this build has no profiles.
+    pub shown_at: usize,
+    /// The memory of the table; that of stacks and counts first.
+    pub memory_at: [usize; 4],
+    /// The word that has the address of the filter.
+    pub filter_at: usize,
+    /// The word by which the hot path of allocations is open, if it is not 0.
+    pub hot_area_at: usize,
 }
 
 /// Layout and record sizes, in which reader and writer must agree.
@@ -121,6 +136,7 @@ impl Beacon {
         slabs: usize,
         thread_slabs_at: usize,
         careful: CarefulAddresses,
+        profile: ProfileAddresses,
     ) -> Self {
         let page = os.page_size();
         let (mode, version) = (padded(mode), padded(crate::platform::VERSION));
@@ -134,6 +150,7 @@ impl Beacon {
             slabs,
             thread_slabs_at,
             careful,
+            profile,
         }
     }
 

@@ -113,6 +113,9 @@ parts! {
     sampled: "sampled blocks",
         "Pages of sampled blocks (EBB_SAMPLE), and their records.",
         "run without EBB_SAMPLE";
+    profile: "heap profile",
+        "Stacks and records of the heap profile. They stay when it is switched off.",
+        "";
     slabs: "slabs",
         "The caches' lists of blocks, one slab per CPU or thread.",
         "EBB_MODE, or fewer threads in thread mode";
@@ -199,6 +202,8 @@ pub(crate) trait Tables {
     fn held_back(&mut self) -> HeldBack;
     /// Resident bytes of the check table, and of sampled blocks with their records.
     fn careful_bytes(&mut self) -> (u64, u64);
+    /// Resident bytes of the table of the heap profile.
+    fn profile_bytes(&mut self) -> u64;
     /// Resident bytes of all slabs, and blocks in caches by class.
     fn slabs(&mut self) -> (u64, [usize; CLASSES]);
     /// Sets which pages are resident, beginning with the page at `address`.
@@ -280,6 +285,7 @@ impl Ledger {
         if tables.safety_mode() != 0 {
             (ledger.check_tables, ledger.sampled) = tables.careful_bytes();
         }
+        ledger.profile = tables.profile_bytes();
         ledger.slabs = slab_bytes;
         ledger.book_tables(tables, units);
         ledger

@@ -12,6 +12,7 @@ use crate::telemetry::beacon::Beacon;
 use crate::telemetry::ledger::{
     CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_safety_mode,
 };
+use crate::telemetry::profile::FILTER_BYTES;
 
 /// Units whose map entries and runs are read at a time.
 const UNITS_AHEAD: usize = 128;
@@ -21,6 +22,9 @@ const RUN_BYTES: usize = size_of::<Run>();
 const SLABS_MAX: usize = 1 << 20;
 /// More bytes than any reservation for sampled blocks has, for the same reason.
 const SAMPLED_BYTES_MAX: usize = 1 << 30;
+
+/// More bytes than any table of a heap profile has, for the same reason.
+const PROFILE_BYTES_MAX: usize = 256 << 20;
 
 /// The memory of a process.
 pub trait Memory {
@@ -176,6 +180,27 @@ impl<M: Memory> Tables for Remote<'_, M> {
             });
         }
         (tables, sampled)
+    }
+
+    fn profile_bytes(&mut self) -> u64 {
+        let (page, mut resident) = (self.beacon.page as u64, 0);
+        let mut left_bytes = PROFILE_BYTES_MAX;
+        for at in self.beacon.profile.memory_at {
+            let mut record = [0; Chunks::BYTES];
+            if self.memory.read(at, &mut record) {
+                for (start, bytes) in Chunks::ranges(&record) {
+                    let bytes = bytes.min(left_bytes);
+                    left_bytes -= bytes;
+                    for_each_resident(self, start, bytes, |_| resident += page);
+                }
+            }
+        }
+        let mut word = [0; size_of::<usize>()];
+        if self.memory.read(self.beacon.profile.filter_at, &mut word) && word != [0; _] {
+            let start = usize::from_ne_bytes(word);
+            for_each_resident(self, start, FILTER_BYTES, |_| resident += page);
+        }
+        resident
     }
 
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {

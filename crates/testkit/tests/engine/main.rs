@@ -16,6 +16,7 @@ mod limit;
 mod misuse;
 mod model;
 mod oom;
+mod profile;
 mod purge;
 mod room;
 mod sample;

@@ -82,7 +82,7 @@ impl<O: Os> Engine<O> {
         bytes.is_some_and(|bytes| bytes <= self.contents_of(heap).limit)
     }
 
-    fn alloc_small_in(
+    pub(crate) fn alloc_small_in(
         &self,
         heap: UnitIndex,
         class: SizeClass,

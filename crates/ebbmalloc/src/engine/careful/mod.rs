@@ -5,6 +5,7 @@
 
 // Lowest first.
 pub(crate) mod heap_blocks;
+pub(crate) mod profiled;
 pub(crate) mod check;
 pub(crate) mod harden;
 
@@ -50,11 +51,17 @@ impl<O: Os> Engine<O> {
             SafetyMode::Checked => self.alloc_checked(heap, size, align, replaced),
             SafetyMode::Hardened => self.alloc_hardened(heap, size, align, replaced),
         };
-        self.or_null(granted)
+        let granted = self.or_null(granted);
+        self.profile_alloc(granted.0, size, heap);
+        granted
     }
 
     /// Frees a block of a heap.
     pub(crate) fn free_in_heap(&self, block: HeapBlock, operation: &str) {
+        if self.profile.is_heap(block.heap) {
+            return self.free_profiled(block, operation);
+        }
+        self.profile_free(block.address);
         match self.safety_mode() {
             SafetyMode::Off => self.free_unchecked(block, operation),
             SafetyMode::Checked => self.free_checked(block.address, None, operation),
@@ -83,16 +90,20 @@ impl<O: Os> Engine<O> {
         align: usize,
         operation: &str,
     ) -> *mut u8 {
-        match self.safety_mode() {
+        let taken = self.profile_free(block.address);
+        let new = match self.safety_mode() {
             // SAFETY: the caller fulfils the contract of `Engine::realloc`.
             SafetyMode::Off => unsafe { self.realloc_unchecked(block, size, align, operation) },
             SafetyMode::Checked => self.realloc_checked(block, size, align, operation),
             SafetyMode::Hardened => self.realloc_hardened(&block, size, align, operation),
-        }
+        };
+        self.profile_resized(taken, block.address, new, size, block.heap);
+        new
     }
 
     /// Checks the blocks of a heap that is about to be deleted.
     pub(crate) fn before_delete(&self, id: HeapId, operation: &str) {
+        self.profile_delete(id.unit());
         match self.safety_mode() {
             SafetyMode::Off => {}
             SafetyMode::Checked => self.delete_checked(id, operation),

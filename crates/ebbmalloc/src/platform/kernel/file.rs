@@ -18,6 +18,15 @@ pub(crate) fn open(path: &CStr) -> Option<c_int> {
     file.ok().map(|file| file as c_int)
 }
 
+/// Creates a file for writing, which only its owner may read, or empties one that exists. `None`
+/// if that is not possible.
+pub(crate) fn create(path: &CStr) -> Option<c_int> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // SAFETY: the kernel reads the path, which ends in a zero byte.
+    let file = unsafe { call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600) };
+    file.ok().map(|file| file as c_int)
+}
+
 /// Reads the next bytes into `buffer`; returns their number. 0 at the end of the file, or on an
 /// error.
 pub(crate) fn read(file: c_int, buffer: &mut [u8]) -> usize {
@@ -25,11 +34,11 @@ pub(crate) fn read(file: c_int, buffer: &mut [u8]) -> usize {
     unsafe { call!(libc::SYS_read, file, buffer.as_mut_ptr(), buffer.len()) }.unwrap_or(0)
 }
 
-/// Writes as much of `text` as possible. False if nothing was written.
+/// Writes as much of `text` as possible. Returns the number of bytes.
 ///
 /// Hides two signals from the program, which by default would end it: SIGPIPE, if the reader of a
 /// pipe is gone, and SIGXFSZ, if RLIMIT_FSIZE forbids the file to grow.
-pub(crate) fn write_all(file: c_int, text: &[u8]) -> bool {
+pub(crate) fn write_all(file: c_int, text: &[u8]) -> usize {
     const UNWANTED: u64 = 1 << (libc::SIGPIPE - 1) | 1 << (libc::SIGXFSZ - 1);
     let before = change_mask(libc::SIG_BLOCK, UNWANTED);
     // Signals that were pending before are the program's. If it blocks neither, neither is pending.
@@ -37,7 +46,7 @@ pub(crate) fn write_all(file: c_int, text: &[u8]) -> bool {
     let written = write(file, text);
     while written < text.len() && take_pending(UNWANTED & !pending_before) {}
     change_mask(libc::SIG_SETMASK, before);
-    written > 0
+    written
 }
 
 /// Bytes of the kernel's type for a set of signals.

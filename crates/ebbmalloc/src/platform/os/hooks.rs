@@ -12,11 +12,14 @@ pub struct Hooks {
     /// Runs when a watched thread exits, once or twice, the last time with true:
     /// `Engine::uncount_thread`, and the last time `Engine::leave_thread` too.
     pub at_thread_exit: extern "C" fn(bool),
-    /// Runs when the process exits, if statistics are on or blocks are checked: `Engine::finish`.
+    /// Runs when the process exits, if statistics are on, blocks are checked, or a heap profile is
+    /// to be written: `Engine::finish`.
     pub at_exit: extern "C" fn(),
     /// Runs when an access faults, if blocks are sampled: `Engine::explain_fault`. Takes the
     /// addresses of the access and of the instruction.
     pub at_fault: extern "C" fn(usize, usize),
+    /// Runs on the signal that `EBB_PROFILE_AT` names: `Engine::ask_for_profile`.
+    pub at_profile_signal: extern "C" fn(),
     /// The body of the scavenger's thread: `Engine::scavenge`.
     pub scavenge: extern "C" fn(),
 }

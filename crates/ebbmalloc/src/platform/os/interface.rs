@@ -3,6 +3,7 @@
 //! `linux.rs` implements it for programs; the test kit implements it by a fake that fails on
 //! demand. No function here allocates or changes `errno`, except those whose comments say so.
 
+use core::ffi::CStr;
 use core::ptr::NonNull;
 
 use super::hooks::Hooks;
@@ -341,6 +342,23 @@ pub trait OsReports: Sync {
     fn c_library(&self) -> CLibrary {
         CLibrary::UNKNOWN
     }
+
+    /// Makes a file of all that `work` passes to its argument, in place of one that exists. Returns
+    /// false if not all could be written.
+    fn write_file(&self, _path: &CStr, _work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+        false
+    }
+
+    /// Passes the text of `/proc/self/maps` to `out`, piece by piece.
+    fn mappings(&self, _out: &mut dyn FnMut(&[u8])) {}
+
+    /// The number of this process.
+    fn process_id(&self) -> u32 {
+        0
+    }
+
+    /// Calls `call` in a handler of this signal.
+    fn watch_signal(&self, _signal: i32, _call: extern "C" fn()) {}
 
     /// Calls `call` on every access that faults (SIGSEGV), with the addresses of the access and of
     /// the instruction. Afterwards the previous action takes place. Programs may replace the

@@ -1,7 +1,7 @@
 //! Implements the contract on Linux. Nothing here needs the C library to be initialised: the
 //! dynamic loader may ask for the first block before any constructor has run.
 
-use core::ffi::{c_char, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
@@ -15,11 +15,11 @@ use super::thread_pointer::thread_pointer;
 use super::threads::ThreadWords;
 use super::{
     background, end, faults, fork, guard, mapping, memory, moving, own_area, random, release,
-    roots, rseq_area, sanitizer, stack, threads,
+    roots, rseq_area, sanitizer, signal, stack, threads,
 };
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::errno::keeping_errno;
-use crate::platform::kernel::file::{duplicate, status, write_all};
+use crate::platform::kernel::file::{close, create, duplicate, open, read, status, write_all};
 use crate::platform::kernel::proc::{
     affinity_cpus, highest_number, initial_environment, read_file, start_us, status_pages,
 };
@@ -324,7 +324,7 @@ impl<P: Process> OsProcess for LinuxFor<P> {
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
-        if !write_all(libc::STDERR_FILENO, text)
+        if write_all(libc::STDERR_FILENO, text) == 0
             && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
         {
             write_all(copy, text);
@@ -341,6 +341,35 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn c_library(&self) -> CLibrary {
         roots::c_library()
+    }
+
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+        let Some(file) = create(path) else { return false };
+        let mut is_whole = true;
+        work(&mut |text| is_whole &= text.is_empty() || write_all(file, text) == text.len());
+        close(file);
+        is_whole
+    }
+
+    fn mappings(&self, out: &mut dyn FnMut(&[u8])) {
+        let Some(file) = open(c"/proc/self/maps") else { return };
+        let mut text = [0; 1024];
+        loop {
+            match read(file, &mut text) {
+                0 => break,
+                length => out(&text[..length]),
+            }
+        }
+        close(file);
+    }
+
+    fn process_id(&self) -> u32 {
+        // SAFETY: the call touches no memory.
+        unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as u32
+    }
+
+    fn watch_signal(&self, signal: i32, call: extern "C" fn()) {
+        signal::watch(signal, call);
     }
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {

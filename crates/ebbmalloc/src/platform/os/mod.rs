@@ -22,6 +22,7 @@ mod rseq_area;
 mod fork;
 mod end;
 mod faults;
+mod signal;
 mod background;
 mod linux;
 

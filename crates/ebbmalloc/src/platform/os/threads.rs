@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
@@ -33,6 +33,11 @@ pub struct ThreadWords {
     pub(crate) own: AtomicPtr<u8>,
     /// The kernel's number of the thread; 0 before the first [`number`].
     pub(crate) number: AtomicU32,
+    /// The session of the heap profile in which `profile_left` was drawn (`engine/profile`). Like
+    /// it, only the thread itself uses this word.
+    pub(crate) profile_gate: AtomicU32,
+    /// Bytes that the thread may still allocate before a block is sampled for the heap profile.
+    pub(crate) profile_left: AtomicI64,
 }
 
 impl ThreadWords {
@@ -43,6 +48,8 @@ impl ThreadWords {
             company: AtomicU32::new(0),
             own: AtomicPtr::new(ptr::null_mut()),
             number: AtomicU32::new(0),
+            profile_gate: AtomicU32::new(0),
+            profile_left: AtomicI64::new(0),
         }
     }
 

@@ -2,23 +2,22 @@
 //!
 //! It lies apart from all blocks, where a write past a block's end does not reach it.
 
-mod arena;
 mod records;
 mod stacks;
 
 use core::ptr;
 
-pub(crate) use arena::Ref;
+pub(crate) use crate::backend::arena::Ref;
 pub(crate) use records::{Event, Record, State};
 pub(crate) use stacks::Held;
 
+use crate::backend::arena::Arena;
 use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::{CLibrary, Os};
 use crate::platform::sync::AtomicUsize;
 use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::telemetry::ledger::HeldBack;
-use arena::Arena;
 use records::Records;
 use stacks::Stacks;
 

@@ -7,7 +7,7 @@
 use crate::safety::tuning::GONE_RECORDS_FORGOTTEN;
 use core::ptr;
 
-use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::backend::arena::{Arena, Buckets, Chained, Ref};
 use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::Os;

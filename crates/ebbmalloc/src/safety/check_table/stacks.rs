@@ -2,7 +2,7 @@
 
 use core::{ptr, slice};
 
-use super::arena::{Arena, Buckets, Chained, Ref};
+use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash};
 use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
 
@@ -128,11 +128,4 @@ impl Stacks {
         }
         (max.1.blocks > 0).then_some(max)
     }
-}
-
-/// FNV-1a over whole addresses, mixed once more so that the upper bits count.
-fn hash(calls: &[usize]) -> u32 {
-    let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
-    let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);
-    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }

@@ -107,6 +107,12 @@ statistics! {
         sampled_bytes: Gauge Bytes,
         /** Blocks sampled since the start. */
         sampled_blocks: Counter Count,
+        /** Mean number of bytes between samples of the heap profile. 0 while it is off. */
+        profile_mean_bytes: Gauge Bytes,
+        /** Blocks sampled for the heap profile since it was last switched on. */
+        profiled_blocks: Gauge Count,
+        /** Such blocks without their stack, or not sampled, for lack of memory. */
+        profile_losses: Gauge Count,
         /** Heaps that the program made and has not deleted. */
         heaps: Gauge Count,
         /// Counted against `EBB_LIMIT`: units in use, free units that are resident, and their

@@ -90,6 +90,12 @@ impl<O: Os> Engine<O> {
             (stats.sampled_blocks, stats.sampled_bytes) = (slots.sampled, slots.live_bytes as u64);
         }
 
+        if let Some(header) = self.profile_header() {
+            stats.profile_mean_bytes = if header.is_on { header.mean_bytes } else { 0 };
+            stats.profiled_blocks = header.sampled_blocks;
+            stats.profile_losses = header.dropped_stacks + header.dropped_samples;
+        }
+
         let (counts, limit, memory_bytes, refault_units, huge) = {
             let pages = self.pages.lock();
             let retention = &pages.retention;
@@ -123,10 +129,12 @@ impl<O: Os> Engine<O> {
     fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
         let mut sums = [CentralCounts::default(); CLASSES];
         let heaps = self.heaps.lock();
-        stats.heaps = heaps.count as u64;
         for heap in heaps.each(&self.region) {
             let contents = heap.contents().lock();
-            stats.heap_bytes += contents.used as u64;
+            if !self.profile.is_heap(heap.unit()) {
+                stats.heaps += 1;
+                stats.heap_bytes += contents.used as u64;
+            }
             for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
                 sum.spans += spans.counts.spans;
                 sum.blocks += spans.counts.blocks;

@@ -1,10 +1,11 @@
-//! Memory of the check table: an arena for records and stacks, and hash tables of them.
+//! Memory for records and stacks outside the region: an arena, and hash tables of its objects.
 
 use crate::backend::chunks::{Chunks, FIRST, GRAIN, chunk_of, first_of};
 use crate::platform::os::Os;
 
 /// A reference to an object in the arena: the number of its first grain, 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
 pub(crate) struct Ref(u32);
 
 impl Ref {
@@ -24,7 +25,8 @@ impl Ref {
     }
 }
 
-/// Hands out zeroed memory from the bottom up, and takes none back.
+/// Hands out memory from the bottom up, and takes it back all at once. Memory is zero when it is
+/// handed out for the first time.
 pub(crate) struct Arena {
     chunks: Chunks,
     /// Grains that were handed out, or left unused at the end of a chunk.
@@ -36,7 +38,7 @@ impl Arena {
         Self { chunks: Chunks::new(), taken: 0 }
     }
 
-    /// Takes zeroed memory for `bytes` bytes, a page at most. Returns `None` if memory is short.
+    /// Takes memory for `bytes` bytes, a page at most. Returns `None` if memory is short.
     pub fn take(&mut self, os: &impl Os, bytes: usize) -> Option<Ref> {
         let grains = bytes.div_ceil(GRAIN);
         let mut start = FIRST + self.taken;
@@ -57,9 +59,26 @@ impl Arena {
         self.chunks.at(object.0 as usize).cast()
     }
 
+    /// Bytes that were handed out, or left unused at the end of a chunk.
+    pub fn taken_bytes(&self) -> usize {
+        self.taken * GRAIN
+    }
+
+    /// Takes all memory back. No reference is used any more. The memory keeps its contents.
+    pub fn clear(&mut self) {
+        self.taken = 0;
+    }
+
     pub fn chunks(&self) -> &Chunks {
         &self.chunks
     }
+}
+
+/// The hash of a stack of calls: FNV-1a over whole addresses, mixed once more so that the upper bits count.
+pub(crate) fn hash(calls: &[usize]) -> u32 {
+    let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
+    let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// An object in a chain of a hash table.
@@ -136,6 +155,15 @@ impl Buckets {
         } else if self.objects >= self.retry_at_objects {
             self.retry_at_objects = self.objects + self.objects / 8;
         }
+    }
+
+    /// Empties all chains. Their objects are not used any more.
+    pub fn clear(&mut self) {
+        for nth in 0..self.count {
+            // SAFETY: `at` gives a bucket of the table, whose lock the caller holds.
+            unsafe { self.at(nth).write(Ref::NONE) }
+        }
+        self.objects = 0;
     }
 
     /// Counts an object that was taken out of its chain.

@@ -1,0 +1,176 @@
+//! Writes the heap profile by itself: at the exit of the process, at peaks, near a limit, or on a
+//! signal (`EBB_PROFILE_AT`), to files in a directory (`EBB_PROFILE_TO`).
+
+use core::ffi::CStr;
+use core::fmt::{self, Write};
+use core::num::NonZeroUsize;
+
+use crate::backend::region::Region;
+use crate::engine::Engine;
+use crate::engine::tuning::PROFILE_PEAK_SHARE;
+use crate::platform::message::Line;
+use crate::platform::options::{PROFILING, ProfileAtChoice, ProfileChoice, ProfileToChoice};
+use crate::platform::os::Os;
+use crate::platform::sync::Ordering;
+use crate::telemetry::tuning::PROFILE_MEAN_BYTES;
+
+impl<O: Os> Engine<O> {
+    /// Begins the profile that `EBB_PROFILE` asks for: the program begins, and stacks can be read.
+    pub fn begin_profile(&self) {
+        self.profile.has_begun.store(true, Ordering::Relaxed);
+        self.begin_profile_if_begun();
+    }
+
+    /// Does the work of [`Engine::begin_profile`], once the engine is set up and the program has
+    /// begun.
+    pub(crate) fn begin_profile_if_begun(&self) {
+        if !PROFILING || !self.is_ready() || !self.profile.has_begun.load(Ordering::Relaxed) {
+            return;
+        }
+        let mean_bytes = match self.setup().options.profile {
+            ProfileChoice::Off => return,
+            ProfileChoice::Usual => PROFILE_MEAN_BYTES,
+            ProfileChoice::Mean(mean_bytes) => mean_bytes.get(),
+        };
+        if !self.start_profile(mean_bytes) {
+            let text = format_args!("EBB_PROFILE is ignored: cannot map its tables");
+            return Line::print(&self.os, text);
+        }
+        if let (ProfileAtChoice::Signal(signal), Some(hooks)) = (self.profile_at(), self.os.hooks())
+        {
+            self.os.watch_signal(signal as i32, hooks.at_profile_signal);
+        }
+    }
+
+    /// When the profile is to be written.
+    fn profile_at(&self) -> ProfileAtChoice {
+        let options = &self.setup().options;
+        match options.profile_at {
+            ProfileAtChoice::Never if options.profile_to == ProfileToChoice::Set => {
+                ProfileAtChoice::Exit
+            }
+            at => at,
+        }
+    }
+
+    /// Whether the profile is to be written when the process exits.
+    pub(crate) fn profiles_exit(&self) -> bool {
+        PROFILING
+            && self.setup().options.profile != ProfileChoice::Off
+            && self.profile_at() == ProfileAtChoice::Exit
+    }
+
+    /// Writes the profile on a signal, or at the next allocation of any thread: this runs in a
+    /// handler, which may have interrupted the engine.
+    pub fn ask_for_profile(&self) {
+        self.profile.is_file_wanted.store(true, Ordering::Relaxed);
+        self.hot_area.store(0, Ordering::Relaxed);
+        self.profile.shown.gate.remind();
+    }
+
+    /// Writes the profile if a signal asked for it.
+    pub(crate) fn write_profile_if_asked(&self) {
+        if self.profile.is_file_wanted.swap(false, Ordering::Relaxed) {
+            let nth = self.profile.files.fetch_add(1, Ordering::Relaxed) + 1;
+            self.write_profile_of(format_args!("{nth}"));
+        }
+    }
+
+    /// Writes the profile if the memory in use has reached a new peak, or a limit. Called after
+    /// each sample, with no lock held.
+    #[inline]
+    pub(crate) fn write_profile_if_due(&self) {
+        let at = self.profile_at();
+        if matches!(at, ProfileAtChoice::Peak | ProfileAtChoice::Limit(_)) {
+            self.write_profile_if_reached(at);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_profile_if_reached(&self, at: ProfileAtChoice) {
+        let (held_units, limit_units) = {
+            let pages = self.pages.lock();
+            let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
+            let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
+            (pages.counts.in_use + pages.counts.dirty, limit_units)
+        };
+        let due_units = match at {
+            ProfileAtChoice::Limit(percent) if limit_units > 0 => {
+                (limit_units as u128 * percent as u128 / 100) as usize
+            }
+            ProfileAtChoice::Limit(_) => return,
+            // A little above the last peak that was written: files take time.
+            _ => {
+                let written = self.profile.written_units.load(Ordering::Relaxed);
+                written + written / PROFILE_PEAK_SHARE + 1
+            }
+        };
+        let written = &self.profile.written_units;
+        let before = written.load(Ordering::Relaxed);
+        if held_units < due_units || matches!(at, ProfileAtChoice::Limit(_)) && before > 0 {
+            return;
+        }
+        // One thread writes.
+        let order = Ordering::Relaxed;
+        if written.compare_exchange(before, held_units.max(1), order, order).is_ok() {
+            let name = if at == ProfileAtChoice::Peak { "peak" } else { "limit" };
+            self.write_profile_of(format_args!("{name}"));
+        }
+    }
+
+    /// Writes the profile at the exit of the process, if it is to be.
+    pub(crate) fn finish_profile(&self) {
+        if self.is_ready() && self.profiles_exit() {
+            self.write_profile_of(format_args!("exit"));
+        }
+    }
+
+    /// Writes the profile to a file whose name has the process and the occasion.
+    #[inline(never)]
+    fn write_profile_of(&self, occasion: fmt::Arguments) {
+        let mut path = Path { bytes: [0; Path::CAPACITY], length: 0 };
+        let room = &mut path.bytes[..Path::CAPACITY - 1];
+        let length = self.os.environment("EBB_PROFILE_TO", room).unwrap_or(0);
+        path.length = length;
+        let separator = if length == 0 { "./" } else { "/" };
+        let process = self.os.process_id();
+        // Writing to a path never fails: it cuts.
+        let _ = write!(path, "{separator}ebb.{process}.{occasion}.heap");
+        let is_written = path.c_str().is_some_and(|path| self.write_profile(path));
+        if !is_written {
+            let name = str::from_utf8(&path.bytes[..path.length]).unwrap_or("?");
+            Line::print(
+                &self.os,
+                format_args!(
+                    "cannot write the heap profile to {name}; set EBB_PROFILE_TO to a directory"
+                ),
+            );
+        }
+    }
+}
+
+/// A path in a buffer on the stack.
+struct Path {
+    bytes: [u8; Path::CAPACITY],
+    length: usize,
+}
+
+impl Path {
+    const CAPACITY: usize = 512;
+
+    /// The path; `None` if it was too long.
+    fn c_str(&self) -> Option<&CStr> {
+        let whole = self.length < Self::CAPACITY - 1;
+        whole.then(|| CStr::from_bytes_until_nul(&self.bytes).ok())?
+    }
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let length = text.len().min(Self::CAPACITY - 1 - self.length);
+        self.bytes[self.length..][..length].copy_from_slice(&text.as_bytes()[..length]);
+        self.length += length;
+        Ok(())
+    }
+}

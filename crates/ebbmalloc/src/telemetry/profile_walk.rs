@@ -1,0 +1,157 @@
+//! Walks the stacks of a heap profile, and weights their counts.
+//!
+//! The table may be another process's, and change meanwhile. So nothing in it is trusted: numbers
+//! are bounded, and the walk says at its end whether the table stayed that of one session.
+
+use crate::backend::arena::Ref;
+use crate::telemetry::profile_sampling::{share, sizes_of};
+use crate::telemetry::profile_table::{Raw, Site, Stack};
+use crate::telemetry::tuning::{
+    PROFILE_CALLS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,
+};
+
+/// More stacks, and more sites of a stack, than any table has.
+const STEPS_MAX: usize = (PROFILE_STACKS_BYTES_MAX + PROFILE_SIZES_BYTES_MAX) / size_of::<Stack>();
+/// More buckets of sizes than there are.
+const BUCKETS_MAX: usize = 64 << 4;
+
+/// The state of a heap profile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProfileHeader {
+    /// The mean number of bytes from one sampled block to the next.
+    pub mean_bytes: u64,
+    /// Whether blocks are sampled now. If not, blocks freed since are still subtracted.
+    pub is_on: bool,
+    /// When it was switched on, by CLOCK_MONOTONIC.
+    pub started_ms: u64,
+    /// Sampled blocks whose stack was not kept, because there were too many. They count as those
+    /// of a stack without calls.
+    pub dropped_stacks: u64,
+    /// Blocks that were to be sampled and were not, because memory was short.
+    pub dropped_samples: u64,
+    /// Blocks sampled since it was switched on.
+    pub sampled_blocks: u64,
+}
+
+/// Blocks of a stack, and the bytes requested for them: estimates of all, made from the sampled
+/// ones.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Counts {
+    /// Number of blocks.
+    pub objects: f64,
+    /// Their bytes.
+    pub bytes: f64,
+}
+
+/// A stack of calls that allocated sampled blocks.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ProfileStack<'a> {
+    /// Addresses of the last bytes of the calling instructions, the innermost call first. None if
+    /// the stack could not be read or was not kept.
+    pub calls: &'a [u64],
+    /// What the program still holds.
+    pub live: Counts,
+    /// What it allocated since the profile was switched on.
+    pub allocated: Counts,
+}
+
+/// Sampled blocks of similar sizes that one stack allocated: numbers of the samples themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProfileSamples<'a> {
+    /// As in [`ProfileStack`].
+    pub calls: &'a [u64],
+    /// Objects and bytes that the program still holds.
+    pub live: (u64, u64),
+    /// Objects and bytes allocated since the profile was switched on.
+    pub allocated: (u64, u64),
+}
+
+/// A table that can be read piece by piece.
+pub(crate) trait Source {
+    /// The number of the session; odd while the table is emptied.
+    fn version(&mut self) -> u32;
+    /// The stack that was added last.
+    fn newest(&mut self) -> Ref;
+    /// The head of a stack; its calls go to `calls`, as far as they fit.
+    fn stack(&mut self, stack: Ref, calls: &mut [u64]) -> Option<Stack>;
+    fn site(&mut self, site: Ref) -> Option<Site>;
+}
+
+/// Calls `work` for each stack and bucket of sizes; the flag tells whether it is the stack's last.
+/// Returns false if the table is not that of this version any more, or could not be read.
+fn for_each_site(
+    source: &mut impl Source,
+    version: u32,
+    work: &mut dyn FnMut(&[u64], &Site, bool),
+) -> bool {
+    let mut calls = [0; PROFILE_CALLS_MAX];
+    let mut next = source.newest();
+    for _ in 0..STEPS_MAX {
+        if next.is_none() {
+            break;
+        }
+        let Some(stack) = source.stack(next, &mut calls) else { return false };
+        let depth = (stack.depth as usize).min(PROFILE_CALLS_MAX);
+        let mut site = stack.sites;
+        for _ in 0..BUCKETS_MAX {
+            if site.is_none() {
+                break;
+            }
+            let Some(found) = source.site(site) else { return false };
+            // Emptied by now: what was read makes no sense.
+            if source.version() != version {
+                return false;
+            }
+            work(&calls[..depth], &found, found.next.is_none());
+            site = found.next;
+        }
+        next = stack.previous;
+    }
+    version & 1 == 0 && source.version() == version
+}
+
+/// Calls `work` with the samples of each stack, for each bucket of sizes. Returns false if the
+/// table was emptied meanwhile, or could not be read: then what was passed is not a whole profile.
+pub(crate) fn for_each_samples(
+    source: &mut impl Source,
+    version: u32,
+    work: &mut dyn FnMut(&ProfileSamples),
+) -> bool {
+    for_each_site(source, version, &mut |calls, site, _| {
+        let pair = |raw: Raw| (raw.objects, raw.bytes);
+        work(&ProfileSamples { calls, live: pair(site.live), allocated: pair(site.allocated) });
+    })
+}
+
+/// Calls `work` with each stack. Returns as [`for_each_samples`].
+pub(crate) fn for_each_stack(
+    source: &mut impl Source,
+    version: u32,
+    mean_bytes: u64,
+    work: &mut dyn FnMut(&ProfileStack),
+) -> bool {
+    let (mut live, mut allocated) = (Counts::default(), Counts::default());
+    for_each_site(source, version, &mut |calls, site, is_last| {
+        live.add(site.live, site.bucket, mean_bytes);
+        allocated.add(site.allocated, site.bucket, mean_bytes);
+        if is_last {
+            work(&ProfileStack { calls, live, allocated });
+            (live, allocated) = (Counts::default(), Counts::default());
+        }
+    })
+}
+
+impl Counts {
+    /// Adds what these samples stand for.
+    fn add(&mut self, raw: Raw, bucket: u32, mean_bytes: u64) {
+        if raw.objects == 0 {
+            return;
+        }
+        // Bytes and objects may have been read at different moments.
+        let (objects, sizes) = (raw.objects as f64, sizes_of(bucket));
+        let size = (raw.bytes as f64 / objects).clamp(sizes.start, sizes.end);
+        let all = objects / share(size, mean_bytes);
+        self.objects += all;
+        self.bytes += all * size;
+    }
+}
