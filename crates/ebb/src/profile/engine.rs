@@ -1,34 +1,54 @@
 //! Switches profiling in another process on and off, and reads the profile from its memory.
 
-use ebbmalloc::internals::Beacon;
+use ebbmalloc::internals::{Beacon, ProfileHeader, RemoteProfile, WritableMemory};
 
-use super::data::Values;
+use super::data::{Counts, Values};
 use crate::why::memory::Process;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ProfileHeader {
-    pub mean_bytes: u64,
-    pub is_on: bool,
-    pub started_ms: u64,
-    pub dropped_stacks: u64,
-    pub dropped_samples: u64,
+/// How often a profile is read again that was begun anew meanwhile.
+const TRIES: u32 = 5;
+
+impl WritableMemory for Process {
+    fn write(&mut self, address: usize, bytes: &[u8]) -> bool {
+        self.write_at(address, bytes)
+    }
 }
 
-pub fn header(_process: &mut Process, _beacon: &Beacon) -> Option<ProfileHeader> {
-    None
+/// Reads the state of the profile of the engine with this beacon. `None` if it never had one.
+pub fn header(process: &mut Process, beacon: &Beacon) -> Option<ProfileHeader> {
+    RemoteProfile::read(process, beacon).map(|profile| profile.header())
 }
 
+/// Reads the profile of the engine with this beacon. `None` if it never had one, or cannot be read.
 pub fn read(
-    _process: &mut Process,
-    _beacon: &Beacon,
+    process: &mut Process,
+    beacon: &Beacon,
 ) -> Option<(ProfileHeader, Vec<(Vec<u64>, Values)>)> {
+    for _ in 0..TRIES {
+        let profile = RemoteProfile::read(process, beacon)?;
+        let counts = |counts: ebbmalloc::internals::Counts| Counts {
+            objects: counts.objects,
+            bytes: counts.bytes,
+        };
+        let mut stacks = Vec::new();
+        let is_whole = profile.for_each_stack(process, |stack| {
+            let values = Values { live: counts(stack.live), allocated: counts(stack.allocated) };
+            stacks.push((stack.calls.to_vec(), values));
+        });
+        if is_whole {
+            return Some((profile.header(), stacks));
+        }
+    }
     None
 }
 
-pub fn request(_process: &mut Process, _beacon: &Beacon, _mean_bytes: u64) -> Option<u32> {
-    None
+/// Asks an engine for a profile with this mean number of bytes from one sample to the next; 0
+/// switches it off. Returns the number of the request; `None` if the memory cannot be written.
+pub fn request(process: &mut Process, beacon: &Beacon, mean_bytes: u64) -> Option<u32> {
+    beacon.request_profile(process, mean_bytes)
 }
 
-pub fn has_followed(_process: &mut Process, _beacon: &Beacon, _request: u32) -> bool {
-    false
+/// Whether the engine has followed a request, which it does with its next allocation.
+pub fn has_followed(process: &mut Process, beacon: &Beacon, request: u32) -> bool {
+    beacon.has_followed(process, request).unwrap_or(false)
 }

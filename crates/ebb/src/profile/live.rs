@@ -71,16 +71,15 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
     };
     let last = wait(&mut switched.target, pid, seconds)?;
     drop(switched);
-    let raw = last.ok_or_else(|| match options.off {
-        true => Stop::with(1, format!("process {pid} was not being profiled")),
-        false if is_alive(pid) => Stop::with(
-            1,
-            format!(
-                "process {pid} allocated nothing while it was profiled: try a longer --seconds"
-            ),
-        ),
-        false => ended_too_soon(pid),
-    })?;
+    let Some(raw) = last else {
+        return match (options.off, is_alive(pid)) {
+            (true, _) => Err(Stop::with(1, format!("process {pid} was not being profiled"))),
+            (false, false) => Err(ended_too_soon(pid)),
+            (false, true) => output::print_line(format_args!(
+                "process {pid} allocated nothing while it was profiled. A longer --seconds may help"
+            )),
+        };
+    };
     show(naming::name(raw, &options.symbols), before.as_ref(), options, None)
 }
 
