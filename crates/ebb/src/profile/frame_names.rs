@@ -79,7 +79,12 @@ pub fn short(name: &str) -> String {
         rest = &inside[end + 1..];
     }
     for (at, c) in rest.char_indices() {
-        let is_operator = rest[..at].ends_with("operator") || rest[..at].ends_with("operator<");
+        let operators: &[&str] = match c {
+            '(' => &["operator"],
+            ')' => &["operator("],
+            _ => &["operator", "operator<", "operator>", "operator-"],
+        };
+        let is_operator = operators.iter().any(|before| rest[..at].ends_with(before));
         let is_arrow = c == '>' && rest[..at].ends_with('-');
         match c {
             '<' | '(' if !is_operator => depth += 1,
@@ -172,6 +177,7 @@ mod tests {
             ),
             ("cache::get(std::pair<int, int> const&) const", "cache::get"),
             ("ns::operator<(ns::a, ns::b)", "ns::operator<"),
+            ("ns::f::operator()(int) const", "ns::f::operator()"),
             ("LazyCompile:*sum /app.js:3", "LazyCompile:*sum /app.js:3"),
             ("libx.so+0x12", "libx.so+0x12"),
             ("(anonymous namespace)::load(char const*)", "load"),

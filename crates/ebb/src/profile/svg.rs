@@ -38,7 +38,8 @@ mod tests {
         assert!(svg.contains("server::cache::Cache::insert (62,914,560 bytes, 95.24%)"), "{svg}");
         let view = View::between(&example::earlier(), example::profile());
         let svg = String::from_utf8(write(&view, Measure::default()).unwrap()).unwrap();
-        assert!(svg.contains("Cache::insert (62,914,560 bytes, 95.24%; +"), "{svg}");
+        // The change is told at the frame that allocates.
+        assert!(svg.contains("Vec&lt;T,A&gt;::push (62,914,560 bytes, 95.24%; +63.49%)"), "{svg}");
     }
 
     #[test]

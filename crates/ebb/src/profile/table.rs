@@ -50,7 +50,7 @@ pub fn facts(view: &View) -> String {
         Some(nanos) => format!("; {} apart", duration(nanos)),
         None => String::new(),
     };
-    format!("allocations{since}, estimated from one sample in {}{apart}", mib(mean_bytes))
+    format!("allocations{since}, one sample in {}{apart}", mib(mean_bytes))
 }
 
 /// A span of time for people.
@@ -245,15 +245,15 @@ mod tests {
         let text = table(&View::of(example::profile()), Measure::default(), SIZE);
         let expected = "\
 server (pid 4242): 63.0 MiB live, by 3 stacks
-allocations of the last 30.0 s, estimated from one sample in 512.0 KiB
+allocations of the last 30.0 s, one sample in 512.0 KiB
 
       live      share   objects  stack: innermost first
   60.0 MiB     95.2 %    60,000  server::cache::Cache::insert (cache.rs:42)
-                                ← main (main.rs:10)
+                                 ← main (main.rs:10)
    2.0 MiB      3.2 %         4  libzip.so+0x1234
-                                ← server::parse::{closure#0} (parse.rs:7) ← mai…
+                                 ← server::parse::{closure#0} (parse.rs:7) ← ma…
    1.0 MiB      1.6 %        10  server::parse::{closure#0} (parse.rs:7)
-                                ← main (main.rs:10)
+                                 ← main (main.rs:10)
 • The tables were full: 0 stacks and 7 samples are missing. Sample less often:
   --mean with a larger number.
 ";
