@@ -39,13 +39,35 @@ const ALLOCATORS: [&str; 15] = [
 const LIBRARIES: [&str; 8] =
     ["alloc::", "core::", "std::", "hashbrown::", "__gnu_cxx::", "__libc_", "_dl_", "__GI_"];
 
-/// Whether a function is a part of an allocator.
-pub fn is_allocator(name: &str) -> bool {
+/// Parts of paths of source files. With `debug = "line-tables-only"`, names of inlined functions
+/// have no path.
+const ALLOCATOR_FILES: [&str; 3] =
+    ["/ebbmalloc/src/", "/ebbmalloc-0.", "/library/alloc/src/alloc.rs"];
+const LIBRARY_FILES: [&str; 3] = ["/rustlib/src/rust/library/", "/usr/include/c++/", "/csu/"];
+
+/// Whether a function, in this source file, is a part of an allocator.
+pub fn is_allocator(name: &str, file: &str) -> bool {
+    ALLOCATOR_FILES.iter().any(|part| file.contains(part)) || is_allocators_name(name)
+}
+
+fn is_allocators_name(name: &str) -> bool {
     C_ALLOCATORS.contains(&name) || ALLOCATORS.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether a function belongs to a standard library, so that its caller tells more.
-pub fn is_library(name: &str) -> bool {
+/// Functions of the C library through which programs and threads begin.
+const BEGINNINGS: [&str; 4] = ["_start", "start_thread", "clone3", "__clone"];
+
+/// Whether a function, in this source file, belongs to a standard library, so that its caller tells
+/// more.
+pub fn is_library(name: &str, file: &str) -> bool {
+    let is_file = LIBRARY_FILES.iter().any(|part| file.contains(part));
+    is_file || file.starts_with("/rustc/") && file.contains("/library/") || is_librarys_name(name)
+}
+
+fn is_librarys_name(name: &str) -> bool {
+    if BEGINNINGS.contains(&name) {
+        return true;
+    }
     let name =
         ["void ", "bool ", "auto "].iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or(name);
     if let Some(inside) = name.strip_prefix('<') {
@@ -134,11 +156,13 @@ mod tests {
             "alloc::alloc::exchange_malloc",
             "__rustc::__rust_alloc",
         ] {
-            assert!(is_allocator(name), "{name}");
+            assert!(is_allocator(name, ""), "{name}");
         }
         for name in ["strdup", "my_malloc", "alloc::vec::Vec<T>::with_capacity", "mallocate"] {
-            assert!(!is_allocator(name), "{name}");
+            assert!(!is_allocator(name, "/src/main.c"), "{name}");
         }
+        let file = "/registry/src/ebbmalloc-0.1.0/src/engine/entry.rs";
+        assert!(is_allocator("alloc_small<true>", file));
     }
 
     #[test]
@@ -149,9 +173,10 @@ mod tests {
             "<alloc::string::String as core::clone::Clone>::clone",
             "<T as alloc::slice::hack::ConvertVec>::to_vec",
             "void std::vector<int, std::allocator<int> >::_M_realloc_insert<int>(int*, int&&)",
+            "_start",
             "std::__cxx11::basic_string<char>::reserve(unsigned long)",
         ] {
-            assert!(is_library(name), "{name}");
+            assert!(is_library(name, ""), "{name}");
         }
         for name in [
             "server::cache::Cache::insert",
@@ -159,8 +184,10 @@ mod tests {
             "main",
             "std_of_my_own",
         ] {
-            assert!(!is_library(name), "{name}");
+            assert!(!is_library(name, "/src/main.rs"), "{name}");
         }
+        assert!(is_library("from_elem<u8>", "/rustc/abc/library/alloc/src/vec/mod.rs"));
+        assert!(is_library("allocate", "/usr/include/c++/12/bits/new_allocator.h"));
     }
 
     #[test]

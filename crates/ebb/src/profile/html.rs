@@ -38,7 +38,13 @@ fn escaped(text: &str) -> String {
 
 fn data(view: &View, measure: Measure) -> Value {
     let frames = view.frames.iter().map(|frame| {
-        json!([short(&frame.name), frame.name, frame.file, frame.line, is_library(&frame.name)])
+        json!([
+            short(&frame.name),
+            frame.name,
+            frame.file,
+            frame.line,
+            is_library(&frame.name, &frame.file)
+        ])
     });
     let size = |stack: &ViewStack| {
         [&stack.now, &stack.before].map(|values| values.live.bytes.max(values.allocated.bytes))

@@ -23,7 +23,8 @@ mod text_file;
 mod view;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -159,13 +160,22 @@ pub fn profile(options: Options) -> anyhow::Result<()> {
 fn wanted(target: &str) -> anyhow::Result<Wanted<'_>> {
     let path = Path::new(target);
     let is_number = target.parse::<libc::pid_t>().is_ok();
-    if !is_number && path.is_file() {
+    // A program's own file may lie here, and have the name of the process.
+    if !is_number && path.is_file() && (target.contains('/') || begins_as_profile(path)) {
         return Ok(Wanted::File(path));
     }
     if target.contains('/') || target.ends_with(".pb.gz") {
         return Err(Stop::usage(format!("{target}: no such file")));
     }
     process_name::find(target, "ebb profile").map(Wanted::Process)
+}
+
+fn begins_as_profile(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let length = text_file::BEGINNING.len() as u64;
+    let is_read = File::open(path).and_then(|file| file.take(length).read_to_end(&mut head));
+    is_read.is_ok()
+        && (head.starts_with(pprof::BEGINNING) || head.starts_with(text_file::BEGINNING))
 }
 
 /// Reads a profile from a file.

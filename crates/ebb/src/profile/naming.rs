@@ -46,11 +46,40 @@ pub fn name(raw: Raw, folders: &[PathBuf]) -> Profile {
         }
     }
     let remarks = namer.remarks();
-    let images = mem::take(&mut namer.images);
-    let functions = mem::take(&mut namer.functions);
-    let locations = mem::take(&mut namer.locations);
+    let mut profile = Profile {
+        about: raw.about.clone(),
+        images: mem::take(&mut namer.images),
+        functions: mem::take(&mut namer.functions),
+        locations: mem::take(&mut namer.locations),
+        stacks,
+        ledger: None,
+        remarks,
+    };
     drop(namer);
-    Profile { about: raw.about, images, functions, locations, stacks, ledger: raw.ledger, remarks }
+    profile.ledger = raw.ledger;
+    without_unused(profile)
+}
+
+/// Takes out locations and functions that no stack has.
+fn without_unused(profile: Profile) -> Profile {
+    let (mut locations, mut location_ids) = (Vec::new(), HashMap::new());
+    let (mut functions, mut function_ids) = (Vec::new(), HashMap::new());
+    let mut stacks = profile.stacks;
+    for id in stacks.iter_mut().flat_map(|stack| &mut stack.locations) {
+        *id = *location_ids.entry(*id).or_insert_with_key(|id: &usize| {
+            let mut location = profile.locations[*id].clone();
+            for line in &mut location.lines {
+                let known = function_ids.entry(line.function);
+                line.function = *known.or_insert_with_key(|id: &usize| {
+                    functions.push(profile.functions[*id].clone());
+                    functions.len() - 1
+                });
+            }
+            locations.push(location);
+            locations.len() - 1
+        });
+    }
+    Profile { functions, locations, stacks, ..profile }
 }
 
 fn image(mapping: &Mapping) -> Image {
@@ -163,7 +192,10 @@ impl<'a> Namer<'a> {
             image.is_some_and(|image| base(&raw.mappings[image].path).starts_with(LIBRARY));
         let allocators = match is_library {
             true => found.len(),
-            false => found.iter().take_while(|(function, _)| is_allocator(&function.name)).count(),
+            false => found
+                .iter()
+                .take_while(|(function, _)| is_allocator(&function.name, &function.file))
+                .count(),
         };
         let lines = found
             .into_iter()

@@ -55,7 +55,7 @@ pub fn parts(report: &Report, live: f64) -> Vec<Part> {
         Part { kind: Kind::ByStack, label: "in use, by stack".into(), bytes: by_stack, meaning },
         Part {
             kind: Kind::OtherInUse,
-            label: "in use, in no stack".into(),
+            label: "in use, not in this profile".into(),
             bytes: in_use - by_stack,
             meaning: "Blocks allocated before profiling began, rounding up to size classes, and \
                       the error of the estimate."

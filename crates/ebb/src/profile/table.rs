@@ -25,7 +25,7 @@ pub fn headline(view: &View, measure: Measure) -> String {
     let pid = pid.map_or(String::new(), |pid| format!(" (pid {pid})"));
     let program = if program.is_empty() { "profile" } else { program };
     let moment = if moment.is_empty() { String::new() } else { format!(" {moment}") };
-    let stacks = view.sorted(measure).len();
+    let stacks = view.user_stacks(measure).len();
     let stacks = if stacks == 1 { "1 stack".to_owned() } else { format!("{stacks} stacks") };
     let what = if measure.allocated { "allocated" } else { "live" };
     let now = amount(measure.of(&view.total()), measure);
@@ -103,7 +103,7 @@ pub fn table(view: &View, measure: Measure, size: Size) -> String {
         dim.apply_to(cut(&facts(view))).to_string(),
     ];
     let mut notes = notes(view);
-    let stacks = view.sorted(measure);
+    let stacks = view.user_stacks(measure);
     let share_line = share_line(view, measure);
     let notes_lines: usize =
         notes.iter().chain(&share_line).map(|note| wrapped(note, size.columns).len()).sum();
@@ -171,7 +171,7 @@ fn rows(view: &View, stack: &ViewStack, measure: Measure, columns: usize) -> Vec
         Some(_) => Measure { objects: true, ..measure }.growth(stack),
         None => measure.counts(&stack.now).objects,
     };
-    let frames = view.user_frames(stack);
+    let frames = &stack.frames;
     let place = |&id: &usize| view.frames[id].place();
     let first = frames.first().map_or_else(|| "(no stack)".into(), place);
     let width = columns.saturating_sub(BEFORE_STACK).max(16);
@@ -223,7 +223,7 @@ fn share_line(view: &View, measure: Measure) -> Option<String> {
     let held = sum(&|part| part.kind == share::Kind::Held);
     let others = sum(&|part| part.kind == share::Kind::Others);
     Some(format!(
-        "{} resident: {} by these stacks, {} in use besides, {} free but held, {} not ebbmalloc's. \
+        "{} resident: {} in these stacks, {} in use besides, {} free but held, {} not ebbmalloc's. \
          `ebb why` explains",
         mib(report.resident_bytes),
         mib(by_stack),

@@ -146,20 +146,32 @@ impl View {
         sum
     }
 
-    /// The frames of a stack from the first one on that belongs to no standard library.
-    pub fn user_frames<'a>(&'a self, stack: &'a ViewStack) -> &'a [usize] {
-        let is_user = |&id: &usize| !is_library(&self.frames[id].name);
-        &stack.frames[stack.frames.iter().position(is_user).unwrap_or(0)..]
-    }
-
-    /// The stacks with the largest numbers first; with an earlier profile, the largest growth.
-    pub fn sorted(&self, measure: Measure) -> Vec<&ViewStack> {
+    /// The stacks without frames of standard libraries, unless there are no others. The ones with
+    /// the largest numbers come first; with an earlier profile, those with the largest growth.
+    pub fn user_stacks(&self, measure: Measure) -> Vec<ViewStack> {
+        let is_user = |frame: &Frame| !is_library(&frame.name, &frame.file);
+        let is_user: Vec<_> = self.frames.iter().map(is_user).collect();
+        let mut sums: HashMap<Vec<usize>, ViewStack> = HashMap::new();
+        for stack in &self.stacks {
+            let mut frames: Vec<_> =
+                stack.frames.iter().copied().filter(|&id| is_user[id]).collect();
+            if frames.is_empty() {
+                frames.clone_from(&stack.frames);
+            }
+            let sum = sums.entry(frames).or_insert_with_key(|frames| ViewStack {
+                frames: frames.clone(),
+                now: Values::default(),
+                before: Values::default(),
+            });
+            sum.now += stack.now;
+            sum.before += stack.before;
+        }
         let key = |stack: &ViewStack| match self.before {
             Some(_) => measure.growth(stack),
             None => measure.of(&stack.now),
         };
-        let mut stacks: Vec<_> =
-            self.stacks.iter().filter(|stack| key(stack).round() != 0.0).collect();
+        let mut stacks: Vec<_> = sums.into_values().collect();
+        stacks.retain(|stack| key(stack).round() != 0.0);
         let name = |stack: &ViewStack| -> Vec<&Frame> {
             stack.frames.iter().map(|&id| &self.frames[id]).collect()
         };

@@ -110,7 +110,7 @@
     const group = hue(name.split("::")[0].split("+")[0]);
     const isLibrary = at.id >= 0 && data.frames[at.id][4];
     const strength = isLibrary ? `calc(var(--strength) * ${LIBRARY_GREY})` : "var(--strength)";
-    return `hsl(${15 + group % 45} ${strength} calc(var(--light) + ${hue(name) % 7}%))`;
+    return `hsl(${8 + group % 42} ${strength} calc(var(--light) + ${hue(name) % 7}%))`;
   }
 
   function matcher() {
@@ -183,8 +183,8 @@
     byId("columns").replaceChildren(...heads.map((head) => make("th", head)));
     const value = (numbers) => (difference ? now(numbers) - before(numbers) : now(numbers));
     const all = data.stacks.reduce((sum, stack) => sum + now(stack[1]), 0);
-    const stacks = data.stacks.filter(([frames, numbers]) =>
-      Math.round(value(numbers)) !== 0 && (!matches || frames.some(matches)));
+    const stacks = [...userStacks(matches).values()].filter(([, numbers]) =>
+      Math.round(value(numbers)) !== 0);
     const sign = chosen.side === "shrunk" ? -1 : 1;
     stacks.sort((a, b) => sign * (value(b[1]) - value(a[1])));
     byId("rows").replaceChildren(...stacks.slice(0, rowsShown).map(([frames, numbers]) => {
@@ -206,6 +206,19 @@
     byId("more").hidden = stacks.length <= rowsShown;
     byId("more").textContent = `Show more of ${count(stacks.length)} stacks`;
   }
+  // Stacks that differ in frames of standard libraries only are one row.
+  function userStacks(matches) {
+    const sums = new Map();
+    for (const [frames, numbers] of data.stacks) {
+      if (matches && !frames.some(matches)) continue;
+      const own = frames.filter((id) => !data.frames[id][4]);
+      const key = (own.length ? own : frames).join();
+      const sum = sums.get(key);
+      if (sum) numbers.forEach((number, at) => { sum[1][at] += number; });
+      else sums.set(key, [frames, numbers.slice()]);
+    }
+    return sums;
+  }
   function stackCell(frames) {
     const cell = make("td");
     const calls = frames.slice().reverse();
@@ -219,7 +232,8 @@
     const summary = make("summary", frameName(calls[first]));
     const spot = where(calls[first]).split("/").pop();
     if (spot) summary.append(make("span", "  " + spot, "place"));
-    const callers = calls.slice(first + 1, first + 6).map((id) => frameName(id));
+    const own = calls.slice(first + 1).filter((id) => !data.frames[id][4]);
+    const callers = own.slice(0, 5).map((id) => frameName(id));
     if (callers.length) summary.append(make("div", "← " + callers.join(" ← "), "callers"));
     const list = make("ol");
     for (const id of calls) {
