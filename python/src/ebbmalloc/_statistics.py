@@ -59,6 +59,12 @@ class Stats(TypedDict):
     sampled_bytes: int
     #: Blocks sampled since the start.
     sampled_blocks: int
+    #: Mean number of bytes between samples of the heap profile. 0 while it is off.
+    profile_mean_bytes: int
+    #: Blocks sampled for the heap profile since it was last switched on.
+    profiled_blocks: int
+    #: Such blocks without their stack, or not sampled, for lack of memory.
+    profile_losses: int
     #: Heaps that the program made and has not deleted.
     heaps: int
     #: Counted against `EBB_LIMIT`: units in use, free units that are resident, and their tables.

@@ -119,6 +119,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Switches the heap profile on: a block is sampled each `mean_bytes` bytes, on average. One
+    /// that is on with this mean goes on; with another mean, a new one begins. Returns false if
+    /// memory is short, the mean is 0, or this build has no profiles.
+    pub fn start_profile(&self, mean_bytes: u64) -> bool {
+        self.ready() && self.switch_profile_on(mean_bytes)
+    }
+
     /// Runs a round of the scavenger if one is due and no scavenger thread exists. For programs
     /// with nothing else to do, such as an event loop before it waits.
     ///

@@ -17,10 +17,9 @@ impl<O: Os> Engine<O> {
     pub(crate) fn alloc_profiled(&self, size: usize, class: SizeClass) -> *mut u8 {
         let gate = self.os.thread_words().profile_gate.load(Ordering::Relaxed);
         let heap = self.profile.heap();
-        if heap == 0 {
-            return ptr::null_mut();
-        }
-        let Ok((block, _)) = self.alloc_small_in(heap, class, 0) else {
+        let granted = self.alloc_small_in(heap, class, 0);
+        let Ok((block, _)) = granted else {
+            self.skip_sample();
             return ptr::null_mut();
         };
         let shown = &self.profile.shown;

@@ -85,7 +85,7 @@ impl<O: Os> Engine<O> {
         words.profile_left.store(i64::MAX, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let mut calls = [0; PROFILE_CALLS_MAX];
-        let depth = self.os.calls(&mut calls);
+        let depth = self.os.profile_calls(&mut calls);
         let mut table = self.profile.table.lock();
         let result = work(&mut table, &calls[..depth]);
         let left = table.distance(&self.profile.shown);
@@ -93,6 +93,15 @@ impl<O: Os> Engine<O> {
         words.profile_left.store(left, Ordering::Relaxed);
         self.write_profile_if_due();
         result
+    }
+
+    /// Begins to count towards the next sample, since there was no memory for this one.
+    #[cold]
+    pub(crate) fn skip_sample(&self) {
+        let (words, shown) = (self.os.thread_words(), &self.profile.shown);
+        let mut table = self.profile.table.lock();
+        words.profile_left.store(table.distance(shown), Ordering::Relaxed);
+        shown.dropped_samples.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a block that was just allocated, which may be null. Samples it where it is, if it is

@@ -14,11 +14,9 @@ use crate::telemetry::profile_gate::{HotPaths, REQUEST};
 const MEAN_BYTES_MAX: u64 = 1 << 48;
 
 impl<O: Os> Engine<O> {
-    /// Switches the heap profile on: a block is sampled each `mean_bytes` bytes, on average. One
-    /// that is on with this mean goes on; with another mean, a new one begins. Returns false if
-    /// memory is short, or this build has no profiles.
-    pub fn start_profile(&self, mean_bytes: u64) -> bool {
-        if !PROFILING || mean_bytes == 0 || !self.ready() {
+    /// Switches the heap profile on, in an engine that is set up: [`Engine::start_profile`].
+    pub(crate) fn switch_profile_on(&self, mean_bytes: u64) -> bool {
+        if !PROFILING || mean_bytes == 0 {
             return false;
         }
         let _switch = self.profile.switch.lock();

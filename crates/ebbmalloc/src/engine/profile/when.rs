@@ -32,7 +32,7 @@ impl<O: Os> Engine<O> {
             ProfileChoice::Usual => PROFILE_MEAN_BYTES,
             ProfileChoice::Mean(mean_bytes) => mean_bytes.get(),
         };
-        if !self.start_profile(mean_bytes) {
+        if !self.switch_profile_on(mean_bytes) {
             let text = format_args!("EBB_PROFILE is ignored: cannot map its tables");
             return Line::print(&self.os, text);
         }

@@ -334,6 +334,12 @@ pub trait OsReports: Sync {
     /// Returns their number: 0 if the stack cannot be read.
     fn calls(&self, out: &mut [usize]) -> usize;
 
+    /// As [`OsReports::calls`], for heap profiles: in the midst of any allocation, so it takes no lock
+    /// that the program may hold.
+    fn profile_calls(&self, out: &mut [usize]) -> usize {
+        self.calls(out)
+    }
+
     /// Calls `work` with the symbol at an address of code, if it is known. Looks in symbol tables
     /// for debuggers too, if it `may_read` files.
     fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>));
