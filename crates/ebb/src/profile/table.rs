@@ -178,7 +178,7 @@ fn rows(view: &View, stack: &ViewStack, measure: Measure, columns: usize) -> Vec
     let cut = |text: &str| truncate_str(text, width, "…").into_owned();
     let numbers = format!("{number:>10} {other:>10} {:>9}", count(objects));
     let mut lines = vec![format!("{numbers}  {}", bold.apply_to(cut(&first)))];
-    let callers = frames.iter().skip(1).map(place);
+    let callers = frames.iter().skip(1).map(|&id| view.frames[id].caller());
     let mut text = String::new();
     for caller in callers {
         if measure_text_width(&text) > width {
@@ -251,7 +251,7 @@ allocations of the last 30.0 s, one sample in 512.0 KiB
   60.0 MiB     95.2 %    60,000  server::cache::Cache::insert (cache.rs:42)
                                  ← main (main.rs:10)
    2.0 MiB      3.2 %         4  libzip.so+0x1234
-                                 ← server::parse::{closure#0} (parse.rs:7) ← ma…
+                                 ← parse::{closure#0} (parse.rs:7) ← main (main…
    1.0 MiB      1.6 %        10  server::parse::{closure#0} (parse.rs:7)
                                  ← main (main.rs:10)
 • The tables were full: 0 stacks and 7 samples are missing. Sample less often:

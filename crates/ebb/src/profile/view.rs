@@ -185,7 +185,18 @@ impl View {
 impl Frame {
     /// The short name of the function and its line: `Cache::insert (cache.rs:12)`.
     pub fn place(&self) -> String {
+        self.with_line(short(&self.name))
+    }
+
+    /// The same, with only the last two parts of the name.
+    pub fn caller(&self) -> String {
         let name = short(&self.name);
+        let mut parts: Vec<_> = name.rsplitn(3, "::").take(2).collect();
+        parts.reverse();
+        self.with_line(parts.join("::"))
+    }
+
+    fn with_line(&self, name: String) -> String {
         let file = self.file.rsplit('/').next().unwrap_or("");
         match (file, self.line) {
             ("", _) => name,

@@ -81,8 +81,9 @@ pub fn watch(
     }
     drop(screen);
     // What was last seen stays on the usual screen.
-    if let (true, Some(last)) = (is_drawn, history.back()) {
-        output::print(text::whole(last))?;
+    if is_drawn {
+        let most = history.iter().map(|report| report.resident_bytes).max().unwrap_or(0);
+        output::print(drawing(&history, most, Screen::columns()))?;
     }
     if let Some(error) = farewell {
         output::remark(format_args!("{error:#}"));
