@@ -39,6 +39,7 @@ impl Arena {
     }
 
     /// Takes memory for `bytes` bytes, a page at most. Returns `None` if memory is short.
+    #[inline(never)]
     pub fn take(&mut self, os: &impl Os, bytes: usize) -> Option<Ref> {
         let grains = bytes.div_ceil(GRAIN);
         let mut start = FIRST + self.taken;
@@ -74,7 +75,8 @@ impl Arena {
     }
 }
 
-/// The hash of a stack of calls: FNV-1a over whole addresses, mixed once more so that the upper bits count.
+/// The hash of a stack of calls: FNV-1a over whole addresses, mixed once more so that the upper
+/// bits count.
 pub(crate) fn hash(calls: &[usize]) -> u32 {
     let step = |hash: u64, call: &usize| (hash ^ *call as u64).wrapping_mul(0x100_0000_01b3);
     let hash = calls.iter().fold(0xcbf2_9ce4_8422_2325, step);
@@ -144,6 +146,7 @@ impl Buckets {
     /// Counts an object that was put into a chain, and splits a bucket if there are too few.
     ///
     /// All chains consist of objects of type `T`.
+    #[inline(never)]
     pub fn count_in<T: Chained>(&mut self, arena: &Arena, os: &impl Os) {
         self.objects += 1;
         if self.objects <= self.count {

@@ -45,10 +45,10 @@ const ONE_THREAD: u32 = 8;
 
 /// Values of [`ThreadWords::company`]: a new thread; the first of the process; a counted thread; a
 /// thread that no longer counts, or never will.
-const NEW: u32 = 0;
-const FIRST: u32 = 1;
-const COUNTED: u32 = 2;
-const LEFT: u32 = 3;
+const NEW: u16 = 0;
+const FIRST: u16 = 1;
+const COUNTED: u16 = 2;
+const LEFT: u16 = 3;
 
 /// The state of the scavenger. In a cache line of its own, which all threads read and few write.
 #[repr(align(64))]

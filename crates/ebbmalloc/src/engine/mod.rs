@@ -353,8 +353,8 @@ impl<O: Os> Engine<O> {
         self.safety_mode() == SafetyMode::Checked
     }
 
-    /// Whether the engine records stack traces, because it checks or samples blocks, or profiles the
-    /// heap from the start. If so, the
+    /// Whether the engine records stack traces, because it checks or samples blocks, or profiles
+    /// the heap from the start. If so, the
     /// code that sees the program start loads an unwinder and then calls [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
         let profiles = || self.is_ready() && self.setup().options.profile != ProfileChoice::Off;

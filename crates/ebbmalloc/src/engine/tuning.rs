@@ -92,8 +92,8 @@ tunables! {
     HARDENED_PURGE_BYTES_MIN: usize = 256 << 10, "bytes", 13;
     /// Sampling: time that a report waits for the lock of the slots, which its own thread may hold.
     FAULT_REPORT_WAIT_MS: usize = 100, "ms", 14;
-    /// Heap profile at peaks: a file is written when the memory in use exceeds the last written peak
-    /// by one part in this many.
+    /// Heap profile at peaks: a file is written when the memory in use exceeds the last written
+    /// peak by one part in this many.
     PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
     /// `ebb why` draws conclusions only from parts of at least this share of resident memory.
     CONCLUSION_PERCENT_MIN: u64 = 5, "percent", 9;

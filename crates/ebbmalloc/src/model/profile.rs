@@ -8,8 +8,6 @@ use crate::telemetry::profile_gate::{Gate, HotPaths, REQUEST, Session};
 pub enum ProfileMistake {
     /// None.
     None,
-    /// The gate opens before frees are watched.
-    OpenTooEarly,
     /// At the end, frees are not watched any more, although blocks live.
     CloseTooFar,
     /// A thread samples a block although the session that it saw is over.
@@ -44,11 +42,8 @@ impl ProfileSwitch {
 
     /// Switches the profile on.
     pub fn open(&self) {
-        let (mut session, hot) = (self.session.lock(), |paths| self.set_hot_paths(paths));
-        match self.mistake {
-            ProfileMistake::OpenTooEarly => self.gate.open_too_early(&mut session, hot),
-            _ => self.gate.open(&mut session, true, hot),
-        }
+        let mut session = self.session.lock();
+        self.gate.open(&mut session, true, |paths| self.set_hot_paths(paths));
     }
 
     /// Switches the profile off.

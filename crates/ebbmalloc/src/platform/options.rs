@@ -170,7 +170,7 @@ pub enum ProfileChoice {
     Off,
     /// A block is sampled each 512 KiB, on average.
     Usual,
-    /// A block is sampled each so many bytes, on average.
+    /// A block is sampled each time that this many bytes were allocated, on average.
     Mean(NonZeroU64),
 }
 
@@ -187,7 +187,10 @@ impl ProfileChoice {
     const HELP: &[(&str, &str)] = &[
         ("|0|", "No."),
         ("|1", "Samples a block each 512 KiB of allocations, on average."),
-        ("|64K|1M|100000", "Samples a block each so many bytes; K, M and G are powers of 1,024."),
+        (
+            "|64K|1M|100000",
+            "As `1`, for another mean number of bytes; K, M and G are powers of 1,024.",
+        ),
     ];
 }
 

@@ -4,11 +4,11 @@
 //! down. While the *watch* is not 0, a free that trusts its size looks at the address first: the
 //! block may be sampled, and then lies in a span of the profile's own heap.
 //!
-//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): the watch is set before the gate
-//! opens. A thread samples a block only if it has seen the gate open, and the session, which it
-//! locks, is still the one that it saw. So whoever gets such a block, in whatever way, finds the
-//! watch set. The watch is cleared only under the same lock, when the session is over and no block
-//! of the profile's heap lives.
+//! Protocol (model-checked in `crates/testkit/tests/loom.rs`): all words are stored under the lock
+//! of the session. A thread samples a block only if it has seen the gate open, and then finds,
+//! under that lock, that the session is still the one that it saw. So each thread that gets such a
+//! block, in any way, finds the watch set. It is cleared under the same lock, when the session is
+//! over and no block of the profile's heap lives.
 //!
 //! Another process may store [`REQUEST`] in the gate at any time. The value is a hint only: the
 //! truth is in the [`Session`]. So a store that meets the engine's own loses nothing but the hint.
@@ -89,9 +89,13 @@ impl Gate {
 
     /// Begins a session. `hot` opens and closes the hot paths.
     pub fn open(&self, session: &mut Session, is_fast: bool, hot: impl Fn(HotPaths)) {
-        let number = (session.number() + 1) & (u32::MAX >> NUMBER_SHIFT);
+        let mut number = (session.number() + 1) & (u32::MAX >> NUMBER_SHIFT);
+        if number << NUMBER_SHIFT & 0xffff == 0 {
+            // Threads remember the last 16 bits of the gate, and 0 is for none.
+            number += 1;
+        }
         let fast = if is_fast { FAST } else { 0 };
-        session.gate = number.max(1) << NUMBER_SHIFT | fast;
+        session.gate = number << NUMBER_SHIFT | fast;
         session.is_on = true;
         self.restore(session, hot);
     }
@@ -109,15 +113,6 @@ impl Gate {
         hot((!session.is_on, !is_watching));
         let gate = if session.is_on { session.gate } else { 0 };
         self.gate.store(gate, Ordering::Release);
-    }
-
-    /// A mistake that the model must detect: the gate opens first.
-    #[cfg(loom)]
-    pub fn open_too_early(&self, session: &mut Session, hot: impl Fn(HotPaths)) {
-        session.gate = 1 << NUMBER_SHIFT;
-        session.is_on = true;
-        self.gate.store(session.gate, Ordering::Release);
-        self.restore(session, hot);
     }
 
     /// A mistake that the model must detect: hot paths open although blocks live.

@@ -8,26 +8,27 @@ use core::ops::Range;
 
 use crate::platform::random::Random;
 
-/// The natural logarithm of 2, times 2^32.
-const LN_2: u128 = 2_977_044_472;
+/// Draws the number of bytes before the next sampled byte: exponential, with this mean. Numbers
+/// beyond 31 bits are cut, and should be very rare.
+#[inline(never)]
+pub(crate) fn distance(random: &mut Random, mean_bytes: u64) -> i32 {
+    // Uniform in (0, 1].
+    let uniform = ((random.next() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+    (-logarithm(uniform) * mean_bytes as f64) as i32
+}
 
-/// Draws the number of bytes before the next sampled byte: exponential, with this mean.
-pub(crate) fn distance(random: &mut Random, mean_bytes: u64) -> i64 {
-    // Uniform in (0, 1], times 2^64.
-    let uniform = random.next().max(1);
-    // Its binary logarithm, negated, times 2^32: of the highest bit, then of the rest by squaring.
-    let zeros = uniform.leading_zeros();
-    let mut rest = (uniform << zeros) as u128;
-    let mut fraction = 0_u64;
-    for _ in 0..32 {
-        rest = rest * rest >> 63;
-        let bit = rest >> 64;
-        rest >>= bit;
-        fraction = fraction << 1 | bit as u64;
+/// The natural logarithm of a positive number, which `core` does not have.
+fn logarithm(of: f64) -> f64 {
+    const MANTISSA: u64 = (1 << 52) - 1;
+    let exponent = (of.to_bits() >> 52) as i64 - 1023;
+    let rest = f64::from_bits(of.to_bits() & MANTISSA | 1023 << 52);
+    // ln(rest) = 2 artanh((rest - 1) / (rest + 1)), by its series.
+    let quotient = (rest - 1.0) / (rest + 1.0);
+    let mut sum = 0.0;
+    for term in (0..16).rev() {
+        sum = sum * quotient * quotient + 1.0 / (2 * term + 1) as f64;
     }
-    let logarithm = ((zeros as u64 + 1) << 32) - fraction;
-    let distance = (mean_bytes as u128 * logarithm as u128 >> 32) * LN_2 >> 32;
-    distance.min(i64::MAX as u128) as i64
+    exponent as f64 * core::f64::consts::LN_2 + 2.0 * quotient * sum
 }
 
 /// The probability that a block of `bytes` bytes is sampled: 1 - exp(-bytes / mean).
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn distances_are_exponential() {
         let (mut random, mean, draws) = (Random::new(3), 512 << 10, 1_000_000);
-        let mut distances: Vec<i64> = (0..draws).map(|_| distance(&mut random, mean)).collect();
+        let mut distances: Vec<i32> = (0..draws).map(|_| distance(&mut random, mean)).collect();
         let sum: f64 = distances.iter().map(|&distance| distance as f64).sum();
         // The mean of a million has a deviation of a thousandth.
         assert!((sum / draws as f64 / mean as f64 - 1.0).abs() < 0.004, "{}", sum / draws as f64);
@@ -87,6 +88,14 @@ mod tests {
             let expected = -(1.0 - percent as f64 / 100.0).ln() * mean as f64;
             let found = distances[draws * percent / 100] as f64;
             assert!((found / expected - 1.0).abs() < 0.05, "{percent} %: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn logarithms_are_right() {
+        for step in 1..100_000 {
+            let number = step as f64 / 100_000.0;
+            assert!((logarithm(number) - number.ln()).abs() < 1e-12, "{number}");
         }
     }
 

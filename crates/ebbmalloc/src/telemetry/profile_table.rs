@@ -208,6 +208,7 @@ impl ProfileTable {
 
     /// Empties the table for a new session. Blocks of earlier ones stay known, but count no more.
     /// Returns false if memory is short; then nothing has changed.
+    #[inline(never)]
     pub fn begin(&mut self, os: &impl Os, shown: &Shown, mean_bytes: u64) -> bool {
         if !self.stacks.set_up(os) || !self.records.set_up(os) {
             return false;
@@ -231,11 +232,12 @@ impl ProfileTable {
     }
 
     /// Draws the number of bytes before the next sampled byte.
-    pub fn distance(&mut self, shown: &Shown) -> i64 {
+    pub fn distance(&mut self, shown: &Shown) -> i32 {
         distance(&mut self.random, shown.mean_bytes.load(Ordering::Relaxed))
     }
 
     /// Records a sampled block. Returns false if memory is short; then it is counted as dropped.
+    #[inline(never)]
     pub fn insert(&mut self, os: &impl Os, shown: &Shown, new: New) -> bool {
         let stack = self.intern(os, shown, new.calls);
         let bytes = new.bytes.max(1) as u64;
@@ -256,6 +258,7 @@ impl ProfileTable {
     }
 
     /// Records a block that [`ProfileTable::take`] took, again. `list`: its heap's list of records.
+    #[inline(never)]
     pub fn put_back(&mut self, os: &impl Os, taken: Taken, list: Option<&AtomicUsize>) -> bool {
         let Some(new) = self.take_unused(os) else { return false };
         let Taken { address, bytes, site, session, heap } = taken;
@@ -286,6 +289,7 @@ impl ProfileTable {
 
     /// Takes the block at this address out of the table, if it is sampled. `list` returns the list
     /// of records of a heap, by the unit of the heap's record.
+    #[inline(never)]
     pub fn take<'a>(
         &mut self,
         address: usize,
@@ -388,6 +392,7 @@ impl ProfileTable {
     }
 
     /// Adds a stack. `None` if there are too many, or memory is short.
+    #[inline(never)]
     fn add_stack(
         &mut self,
         os: &impl Os,

@@ -5,7 +5,6 @@ use core::ptr;
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::os::Os;
-use crate::platform::sync::Ordering;
 use crate::size_class::SizeClass;
 use crate::telemetry::profile_table::New;
 
@@ -15,7 +14,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     pub(crate) fn alloc_profiled(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let gate = self.os.thread_words().profile_gate.load(Ordering::Relaxed);
+        let gate = self.profile.gate();
         let heap = self.profile.heap();
         let granted = self.alloc_small_in(heap, class, 0);
         let Ok((block, _)) = granted else {

@@ -35,12 +35,23 @@ impl<O: Os> Engine<O> {
     #[inline(always)]
     pub(crate) fn is_sample_due(&self, gate: u32, size: usize) -> bool {
         let words = self.os.thread_words();
-        let left = words.profile_left.load(Ordering::Relaxed).wrapping_sub(counted(size));
-        if words.profile_gate.load(Ordering::Relaxed) == gate && left >= 0 {
-            words.profile_left.store(left, Ordering::Relaxed);
+        let is_counting = words.profile_gate.load(Ordering::Relaxed) == gate as u16;
+        if is_counting && self.count_down(size) {
             return false;
         }
         self.is_sample_due_slow(gate, size)
+    }
+
+    /// Counts an allocation. False, and nothing is counted, if the block is to be sampled.
+    #[inline(always)]
+    fn count_down(&self, size: usize) -> bool {
+        let left = &self.os.thread_words().profile_left;
+        // A block of no bytes counts as one.
+        let less = left.load(Ordering::Relaxed) as i64 - size.max(1) as i64;
+        if less >= 0 {
+            left.store(less as i32, Ordering::Relaxed);
+        }
+        less >= 0
     }
 
     /// Follows a request of another process, and begins to count in a session that is new to the
@@ -58,22 +69,13 @@ impl<O: Os> Engine<O> {
             return false;
         }
         let words = self.os.thread_words();
-        if words.profile_gate.load(Ordering::Relaxed) == gate {
-            // A request was followed that changes nothing.
-            let left = words.profile_left.load(Ordering::Relaxed).wrapping_sub(counted(size));
-            if left >= 0 {
-                words.profile_left.store(left, Ordering::Relaxed);
-            }
-            return left < 0;
-        }
-        let left = self.profile.table.lock().distance(&self.profile.shown);
-        words.profile_gate.store(gate, Ordering::Relaxed);
-        words.profile_left.store(left, Ordering::Relaxed);
-        let left = left - counted(size);
-        if left >= 0 {
+        // Otherwise a request was followed that changes nothing, or the block is due.
+        if words.profile_gate.load(Ordering::Relaxed) != gate as u16 {
+            let left = self.profile.table.lock().distance(&self.profile.shown);
+            words.profile_gate.store(gate as u16, Ordering::Relaxed);
             words.profile_left.store(left, Ordering::Relaxed);
         }
-        left < 0
+        !self.count_down(size)
     }
 
     /// Reads the calling thread's stack, and runs `work` with it and the table. Then begins to
@@ -82,7 +84,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn with_sample<R>(&self, work: impl FnOnce(&mut ProfileTable, &[usize]) -> R) -> R {
         let words = self.os.thread_words();
         // The unwinder may allocate. Those blocks are not sampled.
-        words.profile_left.store(i64::MAX, Ordering::Relaxed);
+        words.profile_left.store(i32::MAX, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         let mut calls = [0; PROFILE_CALLS_MAX];
         let depth = self.os.profile_calls(&mut calls);
@@ -109,14 +111,16 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn profile_alloc(&self, block: *mut u8, size: usize, heap: UnitIndex) {
         let gate = self.profile.gate();
-        if gate != 0 && !block.is_null() && self.is_sample_due(gate, size) {
-            self.sample_in_place(block, size, heap);
+        if gate != 0 && !block.is_null() {
+            self.profile_alloc_slow(gate, block, size, heap);
         }
     }
 
-    #[cold]
     #[inline(never)]
-    fn sample_in_place(&self, block: *mut u8, size: usize, heap: UnitIndex) {
+    fn profile_alloc_slow(&self, gate: u32, block: *mut u8, size: usize, heap: UnitIndex) {
+        if !self.is_sample_due(gate, size) {
+            return;
+        }
         let list = (heap != 0).then(|| (heap, self.record_of(heap).profiled()));
         self.with_sample(|table, calls| {
             if !table.session.is_on() {
@@ -159,14 +163,18 @@ impl<O: Os> Engine<O> {
         heap: UnitIndex,
     ) {
         match taken {
-            Some(taken) if new.is_null() => {
-                let mut table = self.profile.table.lock();
-                let list = (taken.heap != 0).then(|| self.record_of(taken.heap).profiled());
-                if table.put_back(&self.os, taken, list) {
-                    self.profile.count_in(block.addr());
-                }
-            }
+            Some(taken) if new.is_null() => self.profile_put_back(taken, block),
             _ => self.profile_alloc(new, size, heap),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn profile_put_back(&self, taken: Taken, block: *mut u8) {
+        let mut table = self.profile.table.lock();
+        let list = (taken.heap != 0).then(|| self.record_of(taken.heap).profiled());
+        if table.put_back(&self.os, taken, list) {
+            self.profile.count_in(block.addr());
         }
     }
 
@@ -180,9 +188,4 @@ impl<O: Os> Engine<O> {
             self.profile.count_out(address);
         }
     }
-}
-
-/// The bytes that count for a block: a block of no bytes counts as one.
-fn counted(size: usize) -> i64 {
-    size.max(1) as i64
 }

@@ -10,8 +10,8 @@ use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_gate::{HotPaths, REQUEST};
 
-/// The largest mean: more bytes than any process allocates.
-const MEAN_BYTES_MAX: u64 = 1 << 48;
+/// The largest mean: distances are nearly always below 32 times as many bytes, and fit in 31 bits.
+const MEAN_BYTES_MAX: u64 = 64 << 20;
 
 impl<O: Os> Engine<O> {
     /// Switches the heap profile on, in an engine that is set up: [`Engine::start_profile`].

@@ -115,13 +115,13 @@ impl<O: Os> Tables for Live<'_, O> {
         (tables, sampled)
     }
 
+    #[inline(never)]
     fn profile_bytes(&mut self) -> u64 {
         let (engine, page, mut resident) = (self.0, self.page() as u64, 0);
-        let (filter, filter_bytes) = engine.profile.filter_range();
-        for_each_resident(self, filter, filter_bytes, |_| resident += page);
         // Locked during the walk, since its chunks grow.
         let table = engine.profile.table.lock();
-        for (start, bytes) in table.all_chunks().into_iter().flat_map(Chunks::each) {
+        let chunks = table.all_chunks().into_iter().flat_map(Chunks::each);
+        for (start, bytes) in chunks.chain([engine.profile.filter_range()]) {
             for_each_resident(self, start, bytes, |_| resident += page);
         }
         resident

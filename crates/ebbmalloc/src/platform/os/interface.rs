@@ -334,8 +334,8 @@ pub trait OsReports: Sync {
     /// Returns their number: 0 if the stack cannot be read.
     fn calls(&self, out: &mut [usize]) -> usize;
 
-    /// As [`OsReports::calls`], for heap profiles: in the midst of any allocation, so it takes no lock
-    /// that the program may hold.
+    /// As [`OsReports::calls`], for heap profiles: in the midst of any allocation, so it takes no
+    /// lock that the program may hold.
     fn profile_calls(&self, out: &mut [usize]) -> usize {
         self.calls(out)
     }

@@ -165,9 +165,9 @@ impl Calls<'_> {
     /// the stack is not cached.
     fn copy_call(&mut self, address: usize, end: usize) {
         let (nth, word) = (self.count, end.wrapping_sub(size_of::<usize>()));
-        let before = if nth == 0 { 0 } else { self.copy.words[nth - 1] };
-        self.cacheable &= nth < CALLS_MAX && end > before && end.is_multiple_of(size_of::<usize>());
-        if !self.cacheable {
+        self.cacheable &= nth < CALLS_MAX && end.is_multiple_of(size_of::<usize>());
+        if !self.cacheable || nth > 0 && end <= self.copy.words[nth - 1] {
+            self.cacheable = false;
             return;
         }
         // SAFETY: the word lies in the stack, right below the frame. The first word is not read:

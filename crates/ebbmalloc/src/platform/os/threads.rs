@@ -5,7 +5,7 @@
 
 use core::ffi::c_void;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, Ordering, fence};
+use core::sync::atomic::{AtomicI32, AtomicPtr, AtomicU16, AtomicU32, Ordering, fence};
 use core::{mem, ptr};
 
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
@@ -27,17 +27,17 @@ pub struct ThreadWords {
     /// The state of the thread's own cache (`frontend/per_thread.rs`).
     pub(crate) state: AtomicU32,
     /// Whether the thread counts for the scavenger (`backend/scavenger_state.rs`). Only the thread
-    /// itself uses this word.
-    pub(crate) company: AtomicU32,
+    /// itself uses this word and those of profiles.
+    pub(crate) company: AtomicU16,
+    /// The last bits of the gate of the heap profile for which `profile_left` was drawn
+    /// (`engine/profile`).
+    pub(crate) profile_gate: AtomicU16,
     /// The slab of the thread's own cache; null if it has none.
     pub(crate) own: AtomicPtr<u8>,
     /// The kernel's number of the thread; 0 before the first [`number`].
     pub(crate) number: AtomicU32,
-    /// The session of the heap profile in which `profile_left` was drawn (`engine/profile`). Like
-    /// it, only the thread itself uses this word.
-    pub(crate) profile_gate: AtomicU32,
     /// Bytes that the thread may still allocate before a block is sampled for the heap profile.
-    pub(crate) profile_left: AtomicI64,
+    pub(crate) profile_left: AtomicI32,
 }
 
 impl ThreadWords {
@@ -45,11 +45,11 @@ impl ThreadWords {
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
-            company: AtomicU32::new(0),
+            company: AtomicU16::new(0),
+            profile_gate: AtomicU16::new(0),
             own: AtomicPtr::new(ptr::null_mut()),
             number: AtomicU32::new(0),
-            profile_gate: AtomicU32::new(0),
-            profile_left: AtomicI64::new(0),
+            profile_left: AtomicI32::new(0),
         }
     }
 
