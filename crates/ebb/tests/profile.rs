@@ -72,7 +72,7 @@ fn each_format() {
     let data = serde_json::to_string_pretty(&page_data(&page)).unwrap();
     assert_golden("server.page.json", &(data + "\n"));
     let svg = written(folder, "a.svg", &[], &server());
-    assert!(svg.contains("<svg") && svg.contains("<title>server+0x10000 ("), "{svg}");
+    assert!(svg.contains("<svg") && svg.contains("<title>server+0xa000 ("), "{svg}");
     // The pprof file holds the same: reading it gives the same stacks.
     written(folder, "a.pb.gz", &[], &server());
     let again = written(folder, "b.folded", &[], &folder.join("a.pb.gz"));
@@ -129,7 +129,7 @@ fn go_reads_it() {
         "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]",
         "server 0123456789abcdef0123456789abcdef01234567",
         "Time: 2023-11-14",
-        "Duration: 1m30s",
+        "Duration: 1m30",
     ] {
         assert!(raw.contains(part), "{part}: {raw}");
     }
@@ -167,14 +167,14 @@ fn symbols_of_stripped_programs() {
     };
     let (outer, main) = (address("outer"), address("main"));
     let heap = folder.join("made.heap");
-    // The program is linked at 0x400000, and its code is mapped as it was linked.
+    // The code is mapped as it was linked, after the first page.
     fs::write(
         &heap,
         format!(
             "heap profile: 1: 600000 [1: 600000] @ heap_v2/524288\n\
              # build_id: abcdef0123456789 {path}\n\
              1: 600000 [1: 600000] @ {:#x} {:#x}\n\nMAPPED_LIBRARIES:\n\
-             00400000-00500000 r-xp 00000000 fe:00 1 {path}\n",
+             00401000-00402000 r-xp 00001000 fe:00 1 {path}\n",
             outer + 2,
             main + 2,
             path = program.display()
@@ -343,6 +343,120 @@ fn processes_by_name() {
             .and(contains(format!("`ebb {command} ")));
         ebb().args([command, name]).assert().code(2).stderr(told);
     }
+}
+
+fn folded(arguments: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.folded");
+    let mut command = ebb();
+    command.args(["profile", "-o"]).arg(&file).args(arguments);
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    fs::read_to_string(file).unwrap()
+}
+
+/// Bytes of the stacks through a function.
+fn bytes_of(folded: &str, function: &str) -> f64 {
+    let lines = folded.lines().filter(|line| line.contains(function));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+const MIB: f64 = 1048576.0;
+
+/// A running process is profiled without preparation: of two functions that allocate the same, only
+/// the one that keeps its blocks holds memory.
+#[test]
+fn who_holds_the_memory_of_a_running_process() {
+    let running = Running::on_ebbmalloc(&["grow", "60"]);
+    let pid = running.pid();
+    let live = folded(&["--seconds", "3", "--mean", "64K", &pid]);
+    let kept = bytes_of(&live, "keep_one");
+    assert!(kept > 0.0 && bytes_of(&live, "use_one") <= kept / 8.0, "{live}");
+    assert!(bytes_of(&live, "holder::main") + bytes_of(&live, "grow") >= kept, "{live}");
+    assert!(!live.contains("malloc") && !live.contains("__rust_alloc"), "{live}");
+
+    // It was switched off. Left on, the next look needs no wait, and sees all since.
+    let first = folded(&["--seconds", "1", "--mean", "64K", "--keep", &pid]);
+    thread::sleep(Duration::from_secs(2));
+    let all = ["--allocated", pid.as_str()];
+    let second = folded(&all);
+    assert!(bytes_of(&second, "use_one") > bytes_of(&first, "use_one"), "{first}{second}");
+    let table = ebb().args(["profile", "--off", &pid]).output().unwrap();
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("keep_one (holder.rs:") && table.contains("resident:"), "{table}");
+}
+
+#[test]
+fn what_grew_again_and_again() {
+    let running = Running::on_ebbmalloc(&["grow", "60"]);
+    let mut command = Command::new(executable());
+    command.args(["profile", "--every", "1s", "--mean", "64K", &running.pid()]);
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(5));
+    // SAFETY: a system call that touches no memory; the child is not reaped yet.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("growth") && text.contains("+") && text.contains("keep_one"), "{text}");
+}
+
+#[test]
+fn a_program_at_its_peak_and_at_its_end() {
+    let holder = holder();
+    let holder = holder.to_str().unwrap();
+    // Of 40 MiB in blocks of 512 bytes, 0.4 MiB are left in the end.
+    let peak = folded(&["--", holder, "free-after-a-second", "40"]);
+    let taken = bytes_of(&peak, "holder::take");
+    assert!((taken - 40.0 * MIB).abs() < MIB, "{peak}");
+    let end = folded(&["--at-end", "--", holder, "free-after-a-second", "40"]);
+    assert!(bytes_of(&end, "holder::take") < 20.0 * MIB, "{end}");
+    ebb()
+        .args(["profile", "--", "sh", "-c", "exit 7"])
+        .assert()
+        .success()
+        .stderr(contains("ended with exit status: 7"));
+}
+
+/// A process that ends while it is profiled leaves what was seen before.
+#[test]
+fn a_process_that_ends_meanwhile() {
+    let running = Running::on_ebbmalloc(&["grow", "5"]);
+    let pid = running.pid();
+    ebb()
+        .args(["profile", "--seconds", "60", "--mean", "64K", &pid])
+        .assert()
+        .success()
+        .stdout(contains("keep_one"))
+        .stderr(contains(format!("process {pid} has ended")));
+}
+
+/// A process that does nothing has nothing to show.
+#[test]
+fn an_idle_process() {
+    let running = Running::on_ebbmalloc(&["pinned", "2"]);
+    thread::sleep(Duration::from_secs(1));
+    ebb()
+        .args(["profile", "--seconds", "1", &running.pid()])
+        .assert()
+        .success()
+        .stdout(contains("allocated nothing while it was profiled"));
+}
+
+/// The page's ledger and its stacks add up to resident memory.
+#[test]
+fn the_ledger_adds_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.html");
+    let mut command = ebb();
+    command.args(["profile", "--at-end", "-o"]).arg(&file).arg("--").arg(holder());
+    command.args(["pinned", "40"]).assert().success();
+    let data = page_data(&fs::read_to_string(file).unwrap());
+    let parts = data["ledger"]["parts"].as_array().unwrap();
+    let sum: f64 = parts.iter().map(|part| part[2].as_f64().unwrap()).sum();
+    let resident = data["ledger"]["resident"].as_f64().unwrap();
+    assert!((sum - resident).abs() <= 0.03 * resident, "{sum} of {resident}");
 }
 
 /// Each command ends without a word when its output is closed.

@@ -116,7 +116,7 @@ pub fn short(name: &str) -> String {
         }
     }
     let kept = kept.replace("::::", "::");
-    let kept = kept.trim().trim_end_matches(" const").trim_end_matches("::");
+    let kept = kept.trim().trim_end_matches(" const").trim_matches(':');
     // A return type, as C++ writes for templates.
     let function = match kept.rsplit_once(' ') {
         Some((_, function)) if !kept.contains("operator") && function.contains("::") => function,

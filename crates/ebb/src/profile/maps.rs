@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 
 use libc::pid_t;
 use object::Endianness;
-use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PT_LOAD, ProgramHeader64};
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 
 /// Bytes at a mapping's beginning that are searched for a build ID.
@@ -36,6 +36,8 @@ pub struct Mapping {
 pub struct Head {
     pub build_id: Option<Vec<u8>>,
     pub segments: Vec<Segment>,
+    /// Where code begins, as it was linked: of use in debug files, whose segments are empty.
+    pub code_address: Option<u64>,
 }
 
 /// The place of a part of an ELF file, as it was linked.
@@ -137,13 +139,15 @@ impl Head {
         let endian = header.endian().ok()?;
         let parts = header.program_headers(endian, bytes).ok()?;
         let loaded = parts.iter().filter(|part| part.p_type(endian) == PT_LOAD);
-        let segments = loaded.map(|part| Segment {
+        let segments = loaded.clone().map(|part| Segment {
             offset: part.p_offset(endian),
             bytes: part.p_filesz(endian),
             address: part.p_vaddr(endian),
         });
         let build_id = parts.iter().find_map(|part| build_id(part, endian, bytes));
-        Some(Self { build_id, segments: segments.collect() })
+        let code = loaded.clone().find(|part| part.p_flags(endian).contains(PF_X));
+        let code_address = code.map(|part| part.p_vaddr(endian) & !0xfff);
+        Some(Self { build_id, segments: segments.collect(), code_address })
     }
 
     /// Reads the beginning of a file.

@@ -47,7 +47,7 @@ impl Symbols {
         }
         let own_head = own_head.filter(|_| file.is_some()).unwrap_or_default();
         let build_id = build_id.or(own_head.build_id.clone());
-        let head = match mapping.head.segments.is_empty() {
+        let mut head = match mapping.head.segments.is_empty() {
             true => own_head,
             false => mapping.head.clone(),
         };
@@ -66,6 +66,10 @@ impl Symbols {
                 };
                 has_lines = has_debug_information(&loader);
                 loaders.push(loader);
+                if head.segments.is_empty() {
+                    let file = File::open(path).ok();
+                    head = file.as_ref().and_then(Head::of_file).unwrap_or_default();
+                }
                 if has_lines {
                     break;
                 }
@@ -82,7 +86,8 @@ impl Symbols {
     /// The address, as it was linked, of an address in a mapping.
     pub fn linked_address(&self, mapping: &Mapping, address: u64) -> u64 {
         let offset = (address - mapping.range.start).wrapping_add(mapping.offset);
-        self.head.linked_address(offset).unwrap_or(offset)
+        let by_code = || Some(self.head.code_address? + (address - mapping.range.start));
+        self.head.linked_address(offset).or_else(by_code).unwrap_or(offset)
     }
 
     /// The functions and lines at an address as it was linked, the innermost inlined function
