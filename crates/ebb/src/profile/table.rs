@@ -113,7 +113,8 @@ pub fn table(view: &View, measure: Measure, size: Size) -> String {
         (false, true) => ("allocated", "share"),
         (false, false) => ("live", "share"),
     };
-    let head = format!("{first:>10} {what:>10} {:>9}  stack: innermost first", "objects");
+    let other = if measure.objects { "bytes" } else { "objects" };
+    let head = format!("{first:>10} {what:>10} {other:>9}  stack: innermost first");
     lines.extend([String::new(), dim.apply_to(cut(&head)).to_string()]);
     for stack in stacks.iter().take(room) {
         lines.extend(rows(view, stack, measure, size.columns));
@@ -154,7 +155,7 @@ fn wrapped(text: &str, columns: usize) -> Vec<String> {
 /// Two lines: the numbers with the innermost user frame, and its callers.
 fn rows(view: &View, stack: &ViewStack, measure: Measure, columns: usize) -> Vec<String> {
     let (bold, dim) = (Style::new().bold(), Style::new().dim());
-    let (number, other) = match view.before {
+    let (number, second) = match view.before {
         Some(_) => {
             let growth = measure.growth(stack);
             let sign = if growth > 0.0 { "+" } else { "" };
@@ -167,16 +168,17 @@ fn rows(view: &View, stack: &ViewStack, measure: Measure, columns: usize) -> Vec
             (short_amount(own, measure), format!("{share:.1} %"))
         }
     };
-    let objects = match view.before {
-        Some(_) => Measure { objects: true, ..measure }.growth(stack),
-        None => measure.counts(&stack.now).objects,
+    let other = Measure { objects: !measure.objects, ..measure };
+    let other = match view.before {
+        Some(_) => short_amount(other.growth(stack), other),
+        None => short_amount(other.of(&stack.now), other),
     };
     let frames = &stack.frames;
     let place = |&id: &usize| view.frames[id].place();
     let first = frames.first().map_or_else(|| "(no stack)".into(), place);
     let width = columns.saturating_sub(BEFORE_STACK).max(16);
     let cut = |text: &str| truncate_str(text, width, "…").into_owned();
-    let numbers = format!("{number:>10} {other:>10} {:>9}", count(objects));
+    let numbers = format!("{number:>10} {second:>10} {other:>9}");
     let mut lines = vec![format!("{numbers}  {}", bold.apply_to(cut(&first)))];
     let callers = frames.iter().skip(1).map(|&id| view.frames[id].caller());
     let mut text = String::new();

@@ -48,7 +48,7 @@ pub struct Measure {
 }
 
 impl Measure {
-    pub fn counts(self, values: &Values) -> Counts {
+    fn counts(self, values: &Values) -> Counts {
         if self.allocated { values.allocated } else { values.live }
     }
 

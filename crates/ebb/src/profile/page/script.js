@@ -177,9 +177,12 @@
   function rows() {
     const matches = matcher();
     const difference = data.difference;
+    // The other unit has a column of its own.
+    const [other, otherPlace] = chosen.objects ? ["bytes", 0] : ["objects", 1];
+    const otherText = chosen.objects ? bytes : count;
     const heads = difference
-      ? ["growth", "now", "before", "objects", "stack, innermost first"]
-      : [chosen.allocated ? "allocated" : "live", "share", "objects", "stack, innermost first"];
+      ? ["growth", "now", "before", other, "stack, innermost first"]
+      : [chosen.allocated ? "allocated" : "live", "share", other, "stack, innermost first"];
     byId("columns").replaceChildren(...heads.map((head) => make("th", head)));
     const value = (numbers) => (difference ? now(numbers) - before(numbers) : now(numbers));
     const all = data.stacks.reduce((sum, stack) => sum + now(stack[1]), 0);
@@ -189,16 +192,16 @@
     stacks.sort((a, b) => sign * (value(b[1]) - value(a[1])));
     byId("rows").replaceChildren(...stacks.slice(0, rowsShown).map(([frames, numbers]) => {
       const row = make("tr");
-      const objects = chosen.allocated ? 3 : 1;
+      const at = (chosen.allocated ? 2 : 0) + otherPlace;
       if (difference) {
         const growth = value(numbers);
         const name = growth > 0 ? "more-grown" : "more-shrunk";
         row.append(make("td", signed(growth, amount), name), make("td", amount(now(numbers))),
           make("td", amount(before(numbers))),
-          make("td", signed(numbers[objects] - numbers[4 + objects], count)));
+          make("td", signed(numbers[at] - numbers[4 + at], otherText)));
       } else {
         row.append(make("td", amount(now(numbers))), make("td", percent(now(numbers), all)),
-          make("td", count(numbers[objects])));
+          make("td", otherText(numbers[at])));
       }
       row.append(stackCell(frames));
       return row;
