@@ -328,7 +328,7 @@
         ["before", "Before"]], () => chosen.side, (value) => { chosen.side = value; });
     }
     choice("order", [[false, "Callers on top"],
-      [true, "Allocating functions on top", "Which functions allocate, whoever calls them"]],
+      [true, "Allocating functions on top", "Which functions allocate, for all callers together"]],
       () => chosen.inverted, (value) => { chosen.inverted = value; });
   }
 
