@@ -186,7 +186,9 @@ fn read(path: &Path, options: &Options) -> anyhow::Result<Profile> {
     if content.starts_with(pprof::BEGINNING) {
         pprof::read(&content).with_context(shown)
     } else if content.starts_with(text_file::BEGINNING) {
-        let raw = text_file::parse(&content).with_context(shown)?;
+        let mut raw = text_file::parse(&content).with_context(shown)?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        text_file::note_file_name(&mut raw.about, name);
         Ok(naming::name(raw, &options.symbols))
     } else {
         Err(Stop::with(

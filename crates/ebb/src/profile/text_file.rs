@@ -71,6 +71,19 @@ pub fn parse(content: &[u8]) -> Result<Raw> {
     Ok(raw)
 }
 
+/// Takes over what the engine's own file names say: `ebb.PID.exit.heap`.
+pub fn note_file_name(about: &mut About, name: &str) {
+    let mut parts = name.split('.');
+    if let [Some("ebb"), Some(pid), Some(at), Some("heap"), None] = [(); 5].map(|()| parts.next())
+        && let Ok(pid) = pid.parse()
+    {
+        about.pid.get_or_insert(pid);
+        if about.moment.is_empty() {
+            about.moment = moment(at).into();
+        }
+    }
+}
+
 fn owned((digits, path): (&str, &str)) -> (String, String) {
     (digits.to_owned(), path.trim().to_owned())
 }
@@ -124,6 +137,8 @@ fn moment(value: &str) -> &str {
         "peak" => "at its peak",
         "limit" => "near its memory limit",
         "signal" => "at a signal",
+        // The engine numbers the files that a signal asks for.
+        other if other.bytes().all(|byte| byte.is_ascii_digit()) => "at a signal",
         other => other,
     }
 }
@@ -210,6 +225,19 @@ MAPPED_LIBRARIES:
         );
         assert_eq!(raw.mappings.len(), 1);
         assert_eq!(raw.mappings[0].head.build_id.as_deref(), Some(&[0x0a, 0xff][..]));
+    }
+
+    #[test]
+    fn names_of_files() {
+        let of = |name| {
+            let mut about = About::default();
+            note_file_name(&mut about, name);
+            (about.pid, about.moment)
+        };
+        assert_eq!(of("ebb.12.exit.heap"), (Some(12), "at its end".into()));
+        assert_eq!(of("ebb.12.3.heap"), (Some(12), "at a signal".into()));
+        assert_eq!(of("ebb.12.exit.heap.gz"), (None, String::new()));
+        assert_eq!(of("server.heap"), (None, String::new()));
     }
 
     #[test]
