@@ -208,7 +208,6 @@ mod tests {
             ("LazyCompile:*sum /app.js:3", "LazyCompile:*sum /app.js:3"),
             ("libx.so+0x12", "libx.so+0x12"),
             ("(anonymous namespace)::load(char const*)", "load"),
-            ("<fn(u8) -> u8 as core::ops::FnOnce>::call_once", "fn -> u8::call_once"),
         ] {
             assert_eq!(short(name), short_name, "{name}");
         }
