@@ -22,6 +22,27 @@ fn plant(mib: usize) -> Vec<Box<[u8; 512]>> {
     survivors
 }
 
+/// Keeps a block of 64 KiB, and frees another at once, a hundred times a second and for `seconds`.
+#[inline(never)]
+fn grow(seconds: usize) {
+    let mut kept = Vec::new();
+    for nth in 0..seconds * 100 {
+        kept.push(keep_one(nth));
+        drop(use_one(nth));
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[inline(never)]
+fn keep_one(nth: usize) -> Vec<u8> {
+    hint::black_box(vec![nth as u8 | 1; 64 << 10])
+}
+
+#[inline(never)]
+fn use_one(nth: usize) -> Vec<u8> {
+    hint::black_box(vec![nth as u8 | 1; 64 << 10])
+}
+
 fn wait_for_input() {
     println!("ready");
     let _ = std::io::stdin().read_line(&mut String::new());
@@ -68,6 +89,10 @@ fn main() {
             let survivors = plant(mib);
             wait_for_input();
             drop(survivors);
+        }
+        "grow" => {
+            println!("ready");
+            grow(mib);
         }
         "real-time-signals" => {
             // SAFETY: ignoring a signal and sending it to this process touch no memory.

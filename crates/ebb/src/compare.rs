@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::result::{self, Allocator, Findings};
 use crate::stats::{self, Summary};
 use crate::stop::Stop;
-use crate::{interrupt, program, report};
+use crate::{interrupt, output, program, report};
 
 const SYSTEM: &str = "system";
 const OURS: &str = "ebbmalloc";
@@ -148,9 +148,9 @@ pub fn compare(options: Options) -> anyhow::Result<()> {
 
     let findings = findings(&options, contenders, notes.finish(perf.note));
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&findings)?);
+        output::print_line(serde_json::to_string_pretty(&findings)?)?;
     } else {
-        report::print(&findings);
+        output::print(report::text(&findings))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The parts of the command `ebb`: measuring a program ([`measure`]), judging the measurements
-//! ([`stats`]), and its subcommands ([`run`], [`compare`], [`why`]). The benchmark suite measures
+//! ([`stats`]), and its subcommands ([`run`], [`compare`], [`why`],
+//! [`profile`]). The benchmark suite measures
 //! and judges with the same code.
 
 pub mod compare;
@@ -11,13 +12,18 @@ pub mod measure;
 mod metrics;
 mod notebook;
 mod notes;
+pub mod output;
+mod peak;
 pub mod perf;
+mod process_name;
 mod procfs;
+pub mod profile;
 mod program;
 mod progress;
 mod report;
 mod result;
 pub mod run;
+mod screen;
 pub mod spawn;
 pub mod stats;
 pub mod stop;

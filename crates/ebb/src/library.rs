@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 
 use crate::inspect::{self, Elf};
+use crate::output;
 use crate::stop::Stop;
 
 const NAME: &str = "libebbmalloc.so";
@@ -93,7 +94,7 @@ fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
     if folder.join(NAME).exists() {
         command.arg("--quiet");
     } else {
-        eprintln!("ebb: building {NAME} ({BUILD})");
+        output::remark(format_args!("building {NAME} ({BUILD})"));
     }
     let status = command.status().with_context(|| format!("cannot start {}", cargo.display()))?;
     anyhow::ensure!(status.success(), "building {NAME} failed ({status}); try `{BUILD}`");

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ebb::{compare, run, stop, why};
+use ebb::{compare, output, profile, run, stop, why};
 
 #[derive(Parser)]
 #[command(
@@ -25,6 +25,8 @@ enum Command {
     Compare(compare::Options),
     /// Show where a process's resident memory is, and why
     Why(why::Options),
+    /// Show who holds a process's memory, by call stack
+    Profile(profile::Options),
 }
 
 fn main() -> ExitCode {
@@ -32,11 +34,14 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(options),
         Command::Compare(options) => compare::compare(options),
         Command::Why(options) => why::why(options),
+        Command::Profile(options) => profile::profile(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ebb: {error:#}");
+            if !stop::is_silent(&error) {
+                output::remark(format_args!("{error:#}"));
+            }
             ExitCode::from(stop::code(&error))
         }
     }

@@ -7,6 +7,7 @@ use crate::contender::Contender;
 use crate::inspect::Program;
 use crate::measure::Run;
 use crate::notes::{self, Note};
+use crate::output;
 
 /// Collects remarks, each once.
 pub struct Notebook<'a> {
@@ -40,7 +41,7 @@ impl<'a> Notebook<'a> {
     /// it.
     pub fn warn(&self) {
         for note in self.notes.iter().filter(|note| note.futile) {
-            eprintln!("ebb: {}", note.text);
+            output::remark(&note.text);
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::output;
+
 pub struct Progress {
     bar: ProgressBar,
     /// Without a terminal: one line per round, collected here.
@@ -42,7 +44,7 @@ impl Progress {
     /// Ends a round, in which each allocator has run.
     pub fn round(&mut self, round: &str) {
         if let Some(line) = &mut self.line {
-            eprintln!("ebb: {round}: {line}");
+            output::remark(format_args!("{round}: {line}"));
             line.clear();
         }
     }

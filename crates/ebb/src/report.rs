@@ -10,8 +10,8 @@ use crate::stats::Verdict;
 /// Text is no wider than this, however wide the terminal.
 const WIDTH: usize = 100;
 
-/// Writes the table, the verdicts and the notes.
-pub fn print(findings: &Findings) {
+/// The table, the verdicts and the notes.
+pub fn text(findings: &Findings) -> String {
     let width = Term::stdout()
         .size_checked()
         .map_or(80, |(_, columns)| usize::from(columns))
@@ -19,23 +19,23 @@ pub fn print(findings: &Findings) {
     let bold = Style::new().bold();
     let dim = Style::new().dim();
     let paragraph = |text: &str| textwrap::fill(text, width);
+    let mut lines = Vec::new();
 
     let program = findings.program.join(" ").replace('\n', " ");
-    println!("{}", bold.apply_to(console::truncate_str(&program, width, "…")));
+    lines.push(bold.apply_to(console::truncate_str(&program, width, "…")).to_string());
     let warmup = match findings.warmup {
         0 => String::new(),
         1 => ", after 1 warm-up".into(),
         more => format!(", after {more} warm-ups"),
     };
     let runs = if findings.runs == 1 { "1 run".into() } else { format!("{} runs", findings.runs) };
-    println!("{}\n", dim.apply_to(format!("{runs} on each allocator in turn{warmup}")));
-    println!("{}\n", table(&findings.allocators).trim_fmt());
+    let facts = format!("{runs} on each allocator in turn{warmup}\n");
+    lines.push(dim.apply_to(facts).to_string());
+    lines.push(table(&findings.allocators).trim_fmt() + "\n");
 
     for failure in &findings.failures {
-        println!(
-            "{}",
-            Style::new().red().bold().apply_to(paragraph(&format!("FAILED: {failure}")))
-        );
+        let failure = paragraph(&format!("FAILED: {failure}"));
+        lines.push(Style::new().red().bold().apply_to(failure).to_string());
     }
     let name_width =
         findings.allocators.iter().map(|allocator| allocator.name.len()).max().unwrap_or(0);
@@ -45,15 +45,16 @@ pub fn print(findings: &Findings) {
             let indent = " ".repeat(name_width + 2);
             let options =
                 textwrap::Options::new(width).initial_indent(&name).subsequent_indent(&indent);
-            println!("{}", bold.apply_to(textwrap::fill(verdict, options)));
+            lines.push(bold.apply_to(textwrap::fill(verdict, options)).to_string());
         }
     }
-    println!("{}", dim.apply_to(paragraph(&findings.foundation)));
+    lines.push(dim.apply_to(paragraph(&findings.foundation)).to_string());
     for note in &findings.notes {
         let options =
             textwrap::Options::new(width).initial_indent("Note: ").subsequent_indent("      ");
-        println!("\n{}", textwrap::fill(note, options));
+        lines.push(format!("\n{}", textwrap::fill(note, options)));
     }
+    lines.join("\n") + "\n"
 }
 
 fn table(allocators: &[Allocator]) -> Table {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::inspect::Program;
 use crate::library::LibraryOption;
-use crate::{notes, program};
+use crate::{notes, output, program};
 
 #[derive(Args)]
 #[command(override_usage = "ebb run [OPTIONS] -- PROGRAM [ARGS]...")]
@@ -81,7 +81,7 @@ pub fn run(options: Options) -> anyhow::Result<()> {
         // Prints only notes that prevent the program from running on ebbmalloc: the output belongs
         // to the program.
         if note.futile {
-            eprintln!("ebb: {}", note.text);
+            output::remark(&note.text);
         }
     }
     let mut command = Command::new(&path);

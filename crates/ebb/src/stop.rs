@@ -9,6 +9,9 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// The exit code of shells for a program that does not exist.
 pub const NOT_FOUND: u8 = 127;
 
+/// The exit code that shells report for a program that SIGPIPE ended.
+const CLOSED: u8 = 141;
+
 /// An error with an exit code of its own.
 #[derive(Debug)]
 pub struct Stop {
@@ -19,6 +22,11 @@ pub struct Stop {
 impl Stop {
     pub fn usage(message: impl Into<String>) -> anyhow::Error {
         Self::with(USAGE, message)
+    }
+
+    /// Ends `ebb` without a message: the reader of its output is gone.
+    pub fn silent() -> anyhow::Error {
+        Self::with(CLOSED, "")
     }
 
     pub fn with(code: u8, message: impl Into<String>) -> anyhow::Error {
@@ -33,6 +41,11 @@ impl fmt::Display for Stop {
 }
 
 impl std::error::Error for Stop {}
+
+/// Whether an error ends `ebb` without a message.
+pub fn is_silent(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Stop>().is_some_and(|stop| stop.message.is_empty())
+}
 
 /// The exit code for an error: its own, or 1.
 pub fn code(error: &anyhow::Error) -> u8 {

@@ -330,7 +330,7 @@ fn processes_that_cannot_be_told_about() {
         .assert()
         .code(2)
         .stderr(contains("process 999999999 does not exist"));
-    ebb().args(["why", "x"]).assert().code(2).stderr(contains("invalid value 'x'"));
+    ebb().args(["why", "x"]).assert().code(2).stderr(contains("no process is named x"));
     ebb().arg("why").assert().code(2);
     ebb().args(["why", "--watch=0", "1"]).assert().code(2).stderr(contains("seconds"));
 

@@ -1,7 +1,7 @@
 //! Reads the memory of another process while it runs, from /proc/PID/mem and /proc/PID/pagemap. It
 //! stops nothing and needs no symbols.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -37,11 +37,20 @@ pub enum Heap {
 
 impl Process {
     pub fn open(pid: libc::pid_t) -> anyhow::Result<Self> {
+        Self::with_memory(pid, File::options().read(true))
+    }
+
+    /// Opens a process whose memory may also be written.
+    pub fn open_for_writing(pid: libc::pid_t) -> anyhow::Result<Self> {
+        Self::with_memory(pid, File::options().read(true).write(true))
+    }
+
+    fn with_memory(pid: libc::pid_t, options: &OpenOptions) -> anyhow::Result<Self> {
         let folder = Path::new("/proc").join(pid.to_string());
-        let open = |name: &str| File::open(folder.join(name)).map_err(|error| refused(pid, error));
+        let refused = |error| refused(pid, error);
         Ok(Self {
-            memory: open("mem")?,
-            pagemap: open("pagemap")?,
+            memory: options.open(folder.join("mem")).map_err(refused)?,
+            pagemap: File::open(folder.join("pagemap")).map_err(refused)?,
             page: rustix::param::page_size(),
             scans: true,
             resident: Vec::new(),
@@ -71,6 +80,11 @@ impl Process {
     /// Reads bytes; returns whether that succeeded.
     pub fn read_at(&self, address: usize, bytes: &mut [u8]) -> bool {
         self.memory.read_exact_at(bytes, address as u64).is_ok()
+    }
+
+    /// Writes bytes; returns whether that succeeded.
+    pub fn write_at(&self, address: usize, bytes: &[u8]) -> bool {
+        self.memory.write_all_at(bytes, address as u64).is_ok()
     }
 
     /// Sets which pages are resident, from an address on.
@@ -186,6 +200,8 @@ pub fn ended(pid: libc::pid_t) -> anyhow::Error {
 
 /// The error for a process that may not be read, with the reason and what to do.
 pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
+    let command = std::env::args().nth(1).filter(|word| word == "profile");
+    let command = command.unwrap_or_else(|| "why".into());
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ESRCH) if Path::new("/proc").join(pid.to_string()).exists() => {
             ended(pid)
@@ -197,7 +213,7 @@ pub fn refused(pid: libc::pid_t, error: io::Error) -> anyhow::Error {
             1,
             format!(
                 "no permission to read process {pid} ({error}): ebb needs the right to debug it. \
-             Run ebb as the same user, or as root (`sudo ebb why {pid}`; in a container with \
+             Run ebb as the same user, or as root (`sudo ebb {command} {pid}`; in a container with \
              CAP_SYS_PTRACE). If the sysctl kernel.yama.ptrace_scope is not 0, only root and the \
              parent process may"
             ),

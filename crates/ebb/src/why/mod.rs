@@ -1,12 +1,12 @@
 //! Implements `ebb why`: reports where a process's resident memory is.
 
-mod memory;
+pub(crate) mod memory;
 mod picture;
 mod program;
 mod pymalloc;
-mod report;
-mod smaps;
-mod text;
+pub(crate) mod report;
+pub(crate) mod smaps;
+pub(crate) mod text;
 mod watch;
 
 use std::ffi::OsString;
@@ -16,11 +16,12 @@ use clap::Args;
 
 use crate::library::LibraryOption;
 use crate::stop::Stop;
+use crate::{output, process_name};
 use report::Report;
 
 #[derive(Args)]
 #[command(
-    override_usage = "ebb why [OPTIONS] PID\n       ebb why [OPTIONS] -- PROGRAM [ARGS]...",
+    override_usage = "ebb why [OPTIONS] PID|NAME\n       ebb why [OPTIONS] -- PROGRAM [ARGS]...",
     after_help = "\
 Each line says how much memory is resident for one reason. The lines add up to what the kernel \
 counts. The process is not stopped or changed: ebb reads its tables from outside (/proc/PID/mem), \
@@ -34,9 +35,10 @@ the program itself, not its children.
 docs/why.md explains how to read it."
 )]
 pub struct Options {
-    /// The process to look at
-    #[arg(value_name = "PID", required_unless_present = "command", conflicts_with = "command")]
-    pid: Option<libc::pid_t>,
+    /// The process to look at: its ID, or its name if no other process has it
+    #[arg(value_name = "PID|NAME", required_unless_present = "command")]
+    #[arg(conflicts_with = "command", allow_negative_numbers = true)]
+    process: Option<String>,
     /// Print everything as JSON
     #[arg(long)]
     json: bool,
@@ -58,26 +60,23 @@ pub struct Options {
 }
 
 pub fn why(options: Options) -> anyhow::Result<()> {
-    match options.pid {
-        Some(pid) => match options.watch {
-            Some(interval) => watch::watch(pid, interval, options.json, options.svg.as_deref()),
-            None => {
-                let report = Report::of(pid)?;
-                print(&report, options.json)?;
-                readable(&report)
-            }
-        },
-        None => program::run(&options),
+    let Some(process) = &options.process else {
+        return program::run(&options);
+    };
+    let pid = process_name::find(process, "ebb why")?;
+    if let Some(interval) = options.watch {
+        return watch::watch(pid, interval, options.json, options.svg.as_deref());
     }
+    let report = Report::of(pid)?;
+    print(&report, options.json)?;
+    readable(&report)
 }
 
 fn print(report: &Report, json: bool) -> anyhow::Result<()> {
-    if json {
-        println!("{}", serde_json::to_string_pretty(report)?);
-    } else {
-        print!("{}", text::whole(report));
+    match json {
+        true => output::print_line(serde_json::to_string_pretty(report)?),
+        false => output::print(text::whole(report)),
     }
-    Ok(())
 }
 
 /// Returns an error if the process has no ebbmalloc, so that scripts notice.

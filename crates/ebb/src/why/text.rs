@@ -6,6 +6,8 @@ use super::report::Report;
 
 /// Text is no wider than this, however wide the terminal.
 const WIDTH: usize = 110;
+/// Columns of a line of the ledger, before its chart.
+pub const ROW_COLUMNS: usize = 46;
 /// The number of size classes in the table: those that hold the most memory.
 const CLASSES: usize = 8;
 
@@ -18,7 +20,7 @@ pub fn mib(bytes: u64) -> String {
     }
 }
 
-fn width() -> usize {
+pub fn width() -> usize {
     Term::stdout()
         .size_checked()
         .map_or(WIDTH, |(_, columns)| usize::from(columns))

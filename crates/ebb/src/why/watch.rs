@@ -1,16 +1,15 @@
 //! Implements `ebb why --watch`: repeats the report and charts each line over time.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use console::Term;
-
 use super::report::Report;
 use super::text;
-use crate::interrupt;
+use crate::screen::Screen;
+use crate::{interrupt, output};
 
 /// The number of points in a line's chart.
 const POINTS: usize = 48;
@@ -33,8 +32,9 @@ pub fn watch(
 ) -> anyhow::Result<()> {
     interrupt::install()?;
     let started = Instant::now();
-    let terminal = Term::stdout();
-    let drawn = io::stdout().is_terminal() && !json;
+    let is_drawn = io::stdout().is_terminal() && !json;
+    let mut screen = None;
+    let mut farewell = None;
     let mut history: VecDeque<Report> = VecDeque::new();
     let mut all = Vec::new();
     while interrupt::asked().is_none() {
@@ -42,7 +42,7 @@ pub fn watch(
             Ok(report) => report,
             Err(error) if history.is_empty() => return Err(error),
             Err(error) => {
-                eprintln!("ebb: {error:#}");
+                farewell = Some(error);
                 break;
             }
         };
@@ -56,33 +56,48 @@ pub fn watch(
             super::picture::draw(&all, file)?;
         }
         if json {
-            println!("{}", serde_json::to_string(&report)?);
-        } else if drawn {
-            terminal.clear_screen()?;
+            output::print_line(serde_json::to_string(&report)?)?;
+        } else if is_drawn {
+            if screen.is_none() {
+                screen = Some(Screen::open().map_err(output::refused)?);
+            }
             let most = history.iter().map(|report| report.resident_bytes).max().unwrap_or(0);
-            print!(
-                "{}",
-                text::brief(&report, &|name| picture(
-                    history.iter().map(|report| report.bytes(name)),
-                    most
-                ))
-            );
-            println!(
-                "\n{:.0} s; one bar is {:?}, full height is {}; Ctrl-C ends",
+            let footer = format!(
+                "{:.0} s; one bar is {interval:?}, full height is {}; Ctrl-C ends",
                 started.elapsed().as_secs_f64(),
-                interval,
                 text::mib(most)
             );
+            let text = drawing(&history, most, Screen::columns());
+            if let Some(screen) = &mut screen {
+                screen.show(&text, &footer).map_err(output::refused)?;
+            }
         } else {
-            println!("{}", line(&report));
+            output::print_line(line(&report))?;
         }
-        io::stdout().flush()?;
         let next = started.elapsed() + interval;
         while started.elapsed() < next && interrupt::asked().is_none() {
             thread::sleep((next - started.elapsed().min(next)).min(Duration::from_millis(100)));
         }
     }
+    drop(screen);
+    // What was last seen stays on the usual screen.
+    if is_drawn {
+        let most = history.iter().map(|report| report.resident_bytes).max().unwrap_or(0);
+        output::print(drawing(&history, most, Screen::columns()))?;
+    }
+    if let Some(error) = farewell {
+        output::remark(format_args!("{error:#}"));
+    }
     Ok(())
+}
+
+/// The newest report, with a chart of each line that fits into the columns.
+fn drawing(history: &VecDeque<Report>, most: u64, columns: usize) -> String {
+    let points = POINTS.min(columns.saturating_sub(text::ROW_COLUMNS));
+    let shown = history.len().saturating_sub(points);
+    let chart =
+        |name: &str| picture(history.iter().skip(shown).map(|report| report.bytes(name)), most);
+    history.back().map_or(String::new(), |report| text::brief(report, &chart))
 }
 
 /// Bars as high as the numbers are relative to `most`; a blank for zero.

@@ -1,0 +1,71 @@
+//! Names of code that a runtime compiled itself, from the file that it writes for perf:
+//! `/tmp/perf-PID.map`, one line `start size name` a function.
+
+use std::fs;
+
+use libc::pid_t;
+
+/// Functions by address.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JitMap {
+    /// Start, end and name, in the order of starts.
+    functions: Vec<(u64, u64, String)>,
+}
+
+impl JitMap {
+    /// The map of a process, in its own `/tmp` and by its own process ID, which differ from ours if
+    /// it is in a container.
+    pub fn of_process(pid: pid_t) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let inner = status
+            .lines()
+            .find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last())
+            .and_then(|number| number.parse().ok())
+            .unwrap_or(pid);
+        let path = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+        fs::read(path).map_or_else(|_| Self::default(), |text| Self::parse(&text))
+    }
+
+    pub fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let line = |line: &str| {
+            let mut fields = line.trim_end().splitn(3, ' ');
+            let number =
+                |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
+            let (start, size) = (number(fields.next()?)?, number(fields.next()?)?);
+            let name = fields.next().filter(|name| !name.is_empty())?;
+            Some((start, start.checked_add(size)?, name.to_owned()))
+        };
+        // The runtime may use memory again: then the last line counts.
+        let mut functions: Vec<_> = text.lines().rev().filter_map(line).collect();
+        functions.sort_by_key(|function| function.0);
+        functions.dedup_by_key(|function| function.0);
+        Self { functions }
+    }
+
+    /// The function at an address.
+    pub fn name(&self, address: u64) -> Option<&str> {
+        let after = self.functions.partition_point(|function| function.0 <= address);
+        let (_, end, name) = self.functions.get(after.checked_sub(1)?)?;
+        (address < *end).then_some(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_by_address() {
+        let map = JitMap::parse(
+            b"3000 10 py::old:/app.py\n1000 80 LazyCompile:*sum /app.js:3\nnonsense\n\
+              3000 20 py::new:/app.py\nffffffffffffffff 10 beyond\n",
+        );
+        assert_eq!(map.name(0x0fff), None);
+        assert_eq!(map.name(0x1000), Some("LazyCompile:*sum /app.js:3"));
+        assert_eq!(map.name(0x107f), Some("LazyCompile:*sum /app.js:3"));
+        assert_eq!(map.name(0x1080), None);
+        assert_eq!(map.name(0x301f), Some("py::new:/app.py"));
+        assert_eq!(JitMap::parse(b"\xff\xfe").name(0), None);
+    }
+}
