@@ -15,7 +15,7 @@ use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{self, GrowBy, HugePages, Touch};
+use crate::backend::huge_pages::{self, HugePages, Touch};
 use crate::backend::mappings::{Mappings, marks};
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
@@ -146,34 +146,20 @@ impl PageHeap {
         {
             return 0;
         }
-        let grow_by = self.huge.next_growth(|| os.now_ms(), in_use);
-        if grow_by == GrowBy::Need {
+        if !self.huge.is_due(|| os.now_ms(), in_use) {
             return 0;
         }
         let Some(first) = self.take_for_huge_page(region, os) else {
             self.huge.wait();
             return 0;
         };
-        let resident = match grow_by {
-            GrowBy::HugePage if self.huge.back(region, os, &mut self.counts, first) => HUGE_UNITS,
-            GrowBy::MeasuredUnit => {
-                self.huge.back_unit(region, os, first);
-                1
-            }
-            _ => 0,
-        };
-        let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
-        if rest_units > 0 {
-            self.mark_in_use(region, rest, rest_units);
+        if !self.huge.back(region, os, &mut self.counts, first) {
+            self.insert(region, first, HUGE_UNITS, State::Clean);
+            return 0;
         }
-        if resident > 0 {
-            self.insert(region, first, resident, State::Dirty);
-            self.huge.untouched = first..first + resident;
-        }
-        if rest_units > 0 {
-            self.insert(region, rest, rest_units, State::Clean);
-        }
-        resident
+        self.insert(region, first, HUGE_UNITS, State::Dirty);
+        self.huge.untouched = first..first + HUGE_UNITS;
+        HUGE_UNITS
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.
