@@ -157,22 +157,14 @@ pub trait OsMemory: Sync {
         (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
     }
 
-    /// Tries to back a committed range by a huge page of that size. It reads as zero before and
-    /// after. Returns the nanoseconds that the kernel took; `None` if it has none for this range.
+    /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero before
+    /// and after. Returns the nanoseconds that it took, by a clock that may tick some milliseconds
+    /// apart; `None` if it refuses. Otherwise it may still give small pages.
     ///
     /// # Safety
     /// No page of the range was used since it was committed or purged, and no code uses it now.
     unsafe fn back_by_huge_page(&self, _start: *mut u8, _bytes: usize) -> Option<u64> {
         None
-    }
-
-    /// Backs a committed range by small pages. It reads as zero before and after. Returns the
-    /// nanoseconds that it took.
-    ///
-    /// # Safety
-    /// As for [`OsMemory::back_by_huge_page`].
-    unsafe fn back_by_small_pages(&self, _start: *mut u8, _bytes: usize) -> u64 {
-        0
     }
 
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
