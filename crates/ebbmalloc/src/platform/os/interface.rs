@@ -254,9 +254,9 @@ pub trait OsThreads: Sync {
         true
     }
 
-    /// Runs `work` in a new thread, which takes only the signals that its own instructions raise.
-    /// Returns a handle for [`OsThreads::join_thread`], or `None` if no thread can be started. May
-    /// allocate.
+    /// Runs `work` in a new thread, which takes only signals that instructions raise, and of these
+    /// only what the caller does not block. Returns a handle for [`OsThreads::join_thread`], or
+    /// `None` if no thread can be started. May allocate.
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
 
     /// Waits for the end of a thread that [`OsThreads::start_thread`] returned. Called once for
