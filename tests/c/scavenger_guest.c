@@ -3,110 +3,19 @@
 // check: no resident memory counts what check mode holds back
 // ways: preload static
 #define _GNU_SOURCE
-#include "check.h"
-#include <dirent.h>
-#include <errno.h>
+#include "company.h"
+#include "maps.h"
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { BLOCKS = 16 << 10, BLOCK = 1000, PATIENCE_MS = 20000, MOMENT_MS = 2000, STACK = 1 << 20 };
-
-static void *blocks[BLOCKS];
-static pthread_barrier_t barrier;
-
-static void sleep_ms(long ms) {
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L}, NULL);
-}
-
-/* Lists the threads by number. Returns how many there are. */
-static int threads(pid_t *found, int most) {
-    DIR *tasks = opendir("/proc/self/task");
-    int n = 0;
-    CHECK(tasks != NULL);
-    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;)
-        if (entry->d_name[0] != '.' && n < most) found[n++] = atoi(entry->d_name);
-    closedir(tasks);
-    return n;
-}
-
-#define WAIT_UNTIL(condition)                                   \
-    for (int waited = 0; !(condition); waited += 2) {           \
-        CHECK(waited < PATIENCE_MS && #condition);              \
-        sleep_ms(2);                                            \
-    }
-
-static void fill_heap(void) {
-    for (int i = 0; i < BLOCKS; i++) {
-        if (blocks[i] == NULL) blocks[i] = malloc(BLOCK);
-        CHECK(blocks[i] != NULL);
-    }
-}
-
-/* Allocates in bulk for `ms`. Threads that do this at the same time make the library start a
-   scavenger. */
-static void work_ms(int ms) {
-    struct timespec begin, now;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    do {
-        void *some[64];
-        for (int i = 0; i < 64; i++) some[i] = malloc(100000), CHECK(some[i] != NULL);
-        for (int i = 0; i < 64; i++) free(some[i]);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while ((now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 < ms);
-}
-
-static void *work(void *ms) {
-    work_ms((int)(intptr_t)ms);
-    return NULL;
-}
-
-static void *work_and_wait(void *ms) {
-    work(ms);
-    pthread_barrier_wait(&barrier);
-    return NULL;
-}
-
-enum { COMPANY = 2 };
-static pthread_t company[COMPANY];
-
-/* Starts threads that allocate, then wait at the barrier. Returns the scavenger's number. */
-static pid_t in_company(void) {
-    pid_t all[16];
-    int n = 0;
-    CHECK(pthread_barrier_init(&barrier, NULL, COMPANY + 1) == 0);
-    fill_heap();
-    for (int i = 0; i < COMPANY; i++)
-        CHECK(pthread_create(&company[i], NULL, work_and_wait, (void *)40) == 0);
-    WAIT_UNTIL((work_ms(5), n = threads(all, 16)) == COMPANY + 2);
-    /* It started last, unless thread numbers have wrapped. */
-    pid_t last = 0;
-    for (int i = 0; i < n; i++) last = all[i] > last ? all[i] : last;
-    return last;
-}
-
-static void leave_company(void) {
-    pthread_barrier_wait(&barrier);
-    for (int i = 0; i < COMPANY; i++) CHECK(pthread_join(company[i], NULL) == 0);
-}
-
-/* Returns whether this process has one thread. The kernel refuses this call otherwise. */
-static int is_alone(void) {
-    int result = unshare(CLONE_SIGHAND);
-    CHECK(result == 0 || errno == EINVAL);
-    return result == 0;
-}
+enum { MOMENT_MS = 2000, STACK = 1 << 20 };
 
 static void *yield(void *unused) {
     sched_yield();
@@ -182,22 +91,26 @@ static void *wait_at_barrier(void *unused) {
     return unused;
 }
 
-/* A program whose other thread never allocates has a scavenger too, once much is in use. It is not
-   the last thread. */
+static void burst(int mib) {
+    void *large[100];
+    for (int i = 0; i < mib; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
+    for (int i = 0; i < mib; i++) free(large[i]);
+}
+
+/* A program whose other thread never allocates has a scavenger too, while it allocates and frees
+   much. It is not the last thread. */
 static int allocate_beside_a_waiting_thread(void) {
-    enum { MANY = 100 };
-    static void *large[MANY];
     pthread_t thread;
     pid_t all[4];
     if (&__libc_single_threaded == NULL) return 77;
     CHECK(pthread_barrier_init(&barrier, NULL, 2) == 0);
     CHECK(pthread_create(&thread, NULL, wait_at_barrier, NULL) == 0);
     pthread_barrier_wait(&barrier);
-    for (int i = 0; i < MANY / 4; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
     work_ms(50);
     CHECK(threads(all, 4) == 2);
-    for (int i = MANY / 4; i < MANY; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
-    WAIT_UNTIL((work_ms(5), threads(all, 4)) == 3);
+    WAIT_UNTIL((burst(100), threads(all, 4)) == 3);
+    WAIT_UNTIL(threads(all, 4) == 2);
+    WAIT_UNTIL((burst(100), threads(all, 4)) == 3);
     pthread_barrier_wait(&barrier);
     CHECK(pthread_join(thread, NULL) == 0);
     last_thread = (pid_t)syscall(SYS_gettid);
@@ -242,6 +155,20 @@ static int hears_its_own_signals(void) {
     CHECK(syscall(SYS_tgkill, getpid(), ours, SIGTERM) == 0);
     sleep_ms(20);
     CHECK(handled_on == 0);
+    leave_company();
+    return 0;
+}
+
+/* Its stack takes few addresses, though the program's threads have large ones. */
+static int has_a_small_stack(void) {
+    enum { LARGE_MIB = 256 };
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)LARGE_MIB << 20) == 0);
+    if (pthread_setattr_default_np(&attributes) != 0) return 77;
+    long before = status_mib("VmSize");
+    in_company();
+    CHECK(status_mib("VmSize") < before + COMPANY * LARGE_MIB + LARGE_MIB / 2);
     leave_company();
     return 0;
 }
@@ -382,30 +309,14 @@ static int works_without(void) {
     return 0;
 }
 
-static void in_child(const char *name, int (*part)(void), int expected) {
-    int status;
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) alarm(50), exit(part());
-    CHECK(waitpid(child, &status, 0) == child);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-        fprintf(stderr, "%s: not possible here\n", name);
-        return;
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != expected) {
-        fprintf(stderr, "%s: status %#x\n", name, status);
-        exit(1);
-    }
-}
-
 int main(int arguments, char **argument) {
     if (arguments > 1 && strcmp(argument[1], "alone") == 0)
         return allocate_beside_a_waiting_thread();
-#define IN_CHILD(part, expected) in_child(#part, part, expected)
     IN_CHILD(alone_at_once, 0);
     IN_CHILD(ends_with_the_last_thread, 42);
     IN_CHILD(serves_the_only_one_that_allocates, 42);
     IN_CHILD(hears_its_own_signals, 0);
+    IN_CHILD(has_a_small_stack, 0);
     IN_CHILD(becomes_another_user, 0);
     IN_CHILD(has_the_cpus_of_the_process, 0);
     IN_CHILD(makes_no_forbidden_calls, 0);

@@ -23,7 +23,6 @@ const POISON: u8 = 0xdb;
 /// Fills memory whose purge failed: the contract leaves its contents unspecified.
 const SPOILT: u8 = 0xd5;
 /// The nanoseconds that a small page takes, if the engine measures it.
-const SMALL_PAGE_NS: usize = 3000;
 
 /// An operating system with a few MiB of memory. It has no rseq, so no percpu mode: the mode is
 /// slot unless a test sets another.
@@ -547,10 +546,6 @@ impl OsMemory for FakeOs {
         assert!(is_clean || self.watch.is_some(), "backed what was used");
         let range = start.addr()..start.addr() + bytes;
         self.huge_page_ns.inspect(|_| self.huge_pages.lock().unwrap().push(range))
-    }
-
-    unsafe fn back_by_small_pages(&self, _start: *mut u8, bytes: usize) -> u64 {
-        (bytes / self.page * SMALL_PAGE_NS) as u64
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {

@@ -187,11 +187,6 @@ impl OsMemory for LinuxIn {
         unsafe { Linux.back_by_huge_page(start, bytes) }
     }
 
-    unsafe fn back_by_small_pages(&self, start: *mut u8, bytes: usize) -> u64 {
-        // SAFETY: the caller's.
-        unsafe { Linux.back_by_small_pages(start, bytes) }
-    }
-
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, room: usize) -> bool {
         // SAFETY: the caller's.
         !self.faults.refuses() && unsafe { Linux.move_pages(from, to, bytes, room) }

@@ -85,13 +85,13 @@ class Stats(TypedDict):
     dug_bytes: int
     #: System calls that purged `purged_bytes`.
     purges: int
-    #: In huge pages that the engine asked for. Parts may have been purged within spans.
+    #: In huge pages that the engine asked for. The kernel may have given small pages, and parts may have been purged within spans.
     huge_bytes: int
-    #: Huge pages that the engine got since the start.
+    #: Huge pages that the engine asked for since the start.
     huge_pages: int
-    #: Requests for a huge page for which the kernel had none.
+    #: Requests for a huge page that the kernel refused, as one without them does.
     huge_refusals: int
-    #: Time that the kernel took for `huge_pages`.
+    #: Time that the kernel took for `huge_pages`, by a clock that ticks some ms apart.
     huge_us: int
     #: Blocks above 64 KiB that the program holds.
     large_blocks: int

@@ -3,9 +3,11 @@
 //! A huge page has 2 MiB, which take one page fault instead of 512, and one entry of the
 //! processor's page table cache (TLB). It takes the kernel 0.1 ms if it has free ones. It takes
 //! several where the kernel must first compact memory, or where it is the guest of a machine that
-//! must find the memory. So the program finds out: it measures each, and some small pages. What
-//! huge ones take more than small ones may be a fixed share of the program's time
-//! (decisions/0037).
+//! must find the memory. So the program finds out: it measures each. What huge pages take more than
+//! small ones would may be a fixed share of the program's time (decisions/0037).
+//!
+//! The clock ticks a few milliseconds apart: most huge pages seem to take no time, and a few a whole
+//! tick. The sum over many is right nevertheless, and the share is of the sum.
 
 use core::iter::StepBy;
 use core::ops::Range;
@@ -14,8 +16,8 @@ use crate::backend::mappings::marks;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
-    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_PAGES_PER_MEASURE, HUGE_SKIPS_LOG_MAX,
-    HUGE_TIME_DIVISOR, HUGE_UNITS, SMALL_NS_MAX,
+    HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_TIME_DIVISOR, HUGE_UNITS,
+    SMALL_NS,
 };
 use crate::platform::options::HugeChoice;
 use crate::platform::os::Os;
@@ -28,11 +30,7 @@ pub(crate) struct HugePages {
     /// dear one. It was earned up to `earned_ms`, by the clock of `Os`.
     credit_ns: i64,
     earned_ms: u64,
-    /// What the memory of a huge page takes in small pages, in ns, and how many huge pages were had
-    /// since that was measured.
-    small_ns: i64,
-    since_small: u32,
-    /// Times in a row that the kernel gave none, and how many more times not to ask for that.
+    /// Times in a row that the kernel refused, and how many more times not to ask for that.
     refusals: u32,
     skips: u32,
     /// The units of the newest huge page that were not handed out yet, if they are still free. Only
@@ -51,22 +49,12 @@ pub(crate) enum Touch {
     Unknown,
 }
 
-/// By what the heap should grow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum GrowBy {
-    /// What is needed.
-    Need,
-    /// A unit of small pages, whose time is to be measured.
-    MeasuredUnit,
-    /// A huge page, whose time is to be measured.
-    HugePage,
-}
-
 /// What huge pages were asked for since the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HugeTotals {
+    /// Requests that the kernel accepted. It may have given small pages.
     pub pages: usize,
-    /// Requests after which small pages were found.
+    /// Requests that the kernel refused.
     pub refusals: usize,
     /// Time that the kernel took for `pages`, in ns.
     pub ns: u64,
@@ -79,8 +67,6 @@ impl HugePages {
             choice: HugeChoice::Auto,
             credit_ns: 0,
             earned_ms: 0,
-            small_ns: 0,
-            since_small: 0,
             refusals: 0,
             skips: 0,
             untouched: 0..0,
@@ -98,42 +84,27 @@ impl HugePages {
         self.choice != HugeChoice::Never && in_use >= HUGE_IN_USE_UNITS_MIN
     }
 
-    /// By what the heap should grow, with `in_use` units in use.
-    pub fn next_growth(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> GrowBy {
+    /// Whether the heap should grow by a huge page now, with `in_use` units in use.
+    pub fn is_due(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> bool {
         if !self.are_wanted(in_use) {
-            return GrowBy::Need;
+            return false;
         }
         if self.skips > 0 {
             self.skips -= 1;
-            return GrowBy::Need;
+            return false;
         }
         if self.choice == HugeChoice::Always {
-            return GrowBy::HugePage;
+            return true;
         }
         let now_ms = now_ms();
         let earned_ms = now_ms.saturating_sub(self.earned_ms) as i64;
         self.earned_ms = now_ms;
         let credit_ns = self.credit_ns + earned_ms * 1_000_000 / HUGE_TIME_DIVISOR;
         self.credit_ns = credit_ns.min(HUGE_CREDIT_NS_MAX);
-        if self.credit_ns < 0 {
-            GrowBy::Need
-        } else if self.small_ns == 0 || self.since_small >= HUGE_PAGES_PER_MEASURE {
-            GrowBy::MeasuredUnit
-        } else {
-            GrowBy::HugePage
-        }
+        self.credit_ns >= 0
     }
 
-    /// Records the time that a unit of small pages took.
-    pub fn record_small(&mut self, ns: u64) {
-        // Another thread may have run meanwhile.
-        let most_ns = if self.small_ns > 0 { 2 * self.small_ns } else { SMALL_NS_MAX };
-        let all_ns = (ns as i64).saturating_mul(i64::from(HUGE_UNITS));
-        self.small_ns = all_ns.clamp(1, most_ns.min(SMALL_NS_MAX));
-        self.since_small = 0;
-    }
-
-    /// Records what came of a request: the time that a huge page took, or that there was none.
+    /// Records what came of a request: the time that it took, or that the kernel refused.
     pub fn record(&mut self, took_ns: Option<u64>) {
         let Some(ns) = took_ns else {
             self.totals.refusals += 1;
@@ -142,23 +113,16 @@ impl HugePages {
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
-        self.since_small += 1;
-        let extra_ns = (ns as i64 - self.small_ns).max(0);
-        // The process may have been stopped meanwhile.
-        self.credit_ns = (self.credit_ns - extra_ns).max(-HUGE_CREDIT_NS_MAX);
+        // Not negative each time, but in the sum. The process may have been stopped meanwhile.
+        let extra_ns = ns as i64 - SMALL_NS;
+        let credit_ns = self.credit_ns.saturating_sub(extra_ns);
+        self.credit_ns = credit_ns.clamp(-HUGE_CREDIT_NS_MAX, HUGE_CREDIT_NS_MAX);
     }
 
     /// Asks less often, after a refusal or where there is no place for a huge page.
     pub fn wait(&mut self) {
         self.refusals = (self.refusals + 1).min(HUGE_SKIPS_LOG_MAX);
         self.skips = (1 << self.refusals) - 1;
-    }
-
-    /// Backs a clean unit by small pages, and measures that.
-    pub fn back_unit(&mut self, region: &Region, os: &impl Os, first: UnitIndex) {
-        // SAFETY: the unit is committed and clean, and no thread uses it.
-        let took_ns = unsafe { os.back_by_small_pages(region.address(first), UNIT) };
-        self.record_small(took_ns);
     }
 
     /// Whether a run of such use may be taken here, where memory is resident.
@@ -173,7 +137,7 @@ impl HugePages {
         }
     }
 
-    /// Backs clean units by a huge page. False if the kernel has none.
+    /// Asks the kernel to back clean units by a huge page. False if it refuses.
     pub fn back(
         &mut self,
         region: &Region,
@@ -245,8 +209,9 @@ mod tests {
     use super::*;
 
     const ENOUGH: usize = HUGE_IN_USE_UNITS_MIN;
-    /// What 512 small pages take in these tests.
-    const SMALL_NS: u64 = 1_600_000;
+    /// What a huge page takes in these tests where it is dear, and what of that is charged.
+    const DEAR_NS: u64 = 2_000_000;
+    const EXTRA_NS: i64 = DEAR_NS as i64 - SMALL_NS;
 
     fn pages(choice: HugeChoice) -> HugePages {
         let mut huge = HugePages::new();
@@ -256,12 +221,11 @@ mod tests {
 
     /// Lets the heap grow once. True if by a huge page, which takes `ns`.
     fn grow(huge: &mut HugePages, now_ms: u64, ns: u64) -> bool {
-        match huge.next_growth(|| now_ms, ENOUGH) {
-            GrowBy::Need => return false,
-            GrowBy::MeasuredUnit => huge.record_small(SMALL_NS / u64::from(HUGE_UNITS)),
-            GrowBy::HugePage => huge.record(Some(ns)),
+        let due = huge.is_due(|| now_ms, ENOUGH);
+        if due {
+            huge.record(Some(ns));
         }
-        true
+        due
     }
 
     /// How many huge pages a program gets in four seconds in which it always wants more, if each
@@ -275,33 +239,51 @@ mod tests {
     #[test]
     fn small_heaps_and_those_that_want_none_have_none() {
         for choice in [HugeChoice::Auto, HugeChoice::Always] {
-            assert_eq!(pages(choice).next_growth(|| 0, ENOUGH - 1), GrowBy::Need);
+            assert!(!pages(choice).is_due(|| 0, ENOUGH - 1));
         }
         assert_eq!(had(HugeChoice::Never, 1), 0);
     }
 
     #[test]
     fn cheap_ones_are_had_whenever_memory_is_needed() {
-        assert!(had(HugeChoice::Auto, SMALL_NS) > 4000 - 4000 / 15);
-        assert_eq!(had(HugeChoice::Always, 100 * SMALL_NS), 4000);
+        assert_eq!(had(HugeChoice::Auto, SMALL_NS as u64), 4000);
+        assert_eq!(had(HugeChoice::Always, 100 * SMALL_NS as u64), 4000);
     }
 
     #[test]
     fn dear_ones_take_a_share_of_the_time() {
-        let extra_ns = SMALL_NS as i64;
-        let spent_ns = had(HugeChoice::Auto, 2 * SMALL_NS) as i64 * extra_ns;
+        let spent_ns = had(HugeChoice::Auto, DEAR_NS) as i64 * EXTRA_NS;
         let share_ns = 4_000_000_000 / HUGE_TIME_DIVISOR;
-        let range = share_ns - extra_ns..=share_ns + extra_ns;
+        let range = share_ns - EXTRA_NS..=share_ns + EXTRA_NS;
         assert!(range.contains(&spent_ns), "{spent_ns} of {share_ns}");
+    }
+
+    /// A tick of the clock is seen in one of several huge pages.
+    #[test]
+    fn a_slow_clock_charges_the_same_sum() {
+        for (every, cheap) in [(16, true), (2, false)] {
+            let (mut huge, mut nth) = (pages(HugeChoice::Auto), 0);
+            let tick_ns = 4_000_000;
+            for now_ms in 0..4000 {
+                if huge.is_due(|| now_ms, ENOUGH) {
+                    nth += 1;
+                    huge.record(Some(if nth % every == 0 { tick_ns } else { 0 }));
+                }
+            }
+            let most = had(HugeChoice::Auto, tick_ns / every);
+            let few = most - most / 8..=most + HUGE_CREDIT_NS_MAX as usize / EXTRA_NS as usize;
+            assert!(few.contains(&huge.totals.pages), "{} of {most}", huge.totals.pages);
+            assert_eq!(huge.totals.pages == 4000, cheap);
+        }
     }
 
     #[test]
     fn who_waits_saves_no_more_than_so_much() {
         let mut huge = pages(HugeChoice::Auto);
         let day_ms = 86_400_000;
-        while grow(&mut huge, day_ms, 2 * SMALL_NS) {}
-        let spent_ns = huge.totals.pages as i64 * SMALL_NS as i64;
-        assert!(spent_ns <= HUGE_CREDIT_NS_MAX + SMALL_NS as i64, "{spent_ns}");
+        while grow(&mut huge, day_ms, DEAR_NS) {}
+        let spent_ns = huge.totals.pages as i64 * EXTRA_NS;
+        assert!(spent_ns <= HUGE_CREDIT_NS_MAX + EXTRA_NS, "{spent_ns}");
     }
 
     #[test]
@@ -309,13 +291,13 @@ mod tests {
         let mut huge = pages(HugeChoice::Always);
         let mut asked = 0;
         for _ in 0..10_000 {
-            if huge.next_growth(|| 0, ENOUGH) == GrowBy::HugePage {
+            if huge.is_due(|| 0, ENOUGH) {
                 huge.record(None);
                 asked += 1;
             }
         }
         assert!((10_000 >> HUGE_SKIPS_LOG_MAX..300).contains(&asked), "{asked}");
-        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.next_growth(|| 0, ENOUGH));
+        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.is_due(|| 0, ENOUGH));
         huge.record(Some(1));
         assert!(grow(&mut huge, 0, 1) && grow(&mut huge, 0, 1));
     }

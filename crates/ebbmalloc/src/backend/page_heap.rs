@@ -15,7 +15,7 @@ use core::ops::{Deref, DerefMut, Range};
 use core::sync::atomic::{Ordering, fence};
 
 use crate::backend::guard_pages::Guards;
-use crate::backend::huge_pages::{self, GrowBy, HugePages, Touch};
+use crate::backend::huge_pages::{self, HugePages, Touch};
 use crate::backend::mappings::Mappings;
 use crate::backend::region::{MapEntry, Region};
 use crate::backend::retention::{PageCounts, Retention};
@@ -191,37 +191,21 @@ impl<O: Os> Pages<'_, O> {
         {
             return 0;
         }
-        let grow_by = self.heap.huge.next_growth(|| self.os.now_ms(), in_use);
-        if grow_by == GrowBy::Need {
+        if !self.heap.huge.is_due(|| self.os.now_ms(), in_use) {
             return 0;
         }
         let Some(first) = self.take_for_huge_page() else {
             self.heap.huge.wait();
             return 0;
         };
-        let (heap, region) = (&mut *self.heap, self.region);
-        let resident = match grow_by {
-            GrowBy::HugePage if heap.huge.back(region, self.os, &mut heap.counts, first) => {
-                HUGE_UNITS
-            }
-            GrowBy::MeasuredUnit => {
-                heap.huge.back_unit(self.region, self.os, first);
-                1
-            }
-            _ => 0,
-        };
-        let (rest, rest_units) = (first + resident, HUGE_UNITS - resident);
-        if rest_units > 0 {
-            self.mark_in_use(rest, rest_units);
+        let heap = &mut *self.heap;
+        if !heap.huge.back(self.region, self.os, &mut heap.counts, first) {
+            self.insert(first, HUGE_UNITS, State::Clean);
+            return 0;
         }
-        if resident > 0 {
-            self.insert(first, resident, State::Dirty);
-            self.heap.huge.untouched = first..first + resident;
-        }
-        if rest_units > 0 {
-            self.insert(rest, rest_units, State::Clean);
-        }
-        resident
+        self.insert(first, HUGE_UNITS, State::Dirty);
+        self.heap.huge.untouched = first..first + HUGE_UNITS;
+        HUGE_UNITS
     }
 
     /// Takes a free run of the length and alignment of a huge page that is not resident.

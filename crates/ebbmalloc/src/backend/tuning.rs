@@ -84,15 +84,13 @@ tunables! {
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
     /// With less memory in use than this, no huge page is asked for: small programs stay small.
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
-    /// The most that 512 small pages are taken to cost.
-    SMALL_NS_MAX: i64 = 10_000_000, "ns", 37;
+    /// Time that the memory of a huge page takes in small pages, at least: 0.5 µs for each.
+    SMALL_NS: i64 = 250_000, "ns", 37;
     /// Divisor: huge pages may take the time that passes divided by this, beyond what small pages
     /// take.
     HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;
     /// The most time that is saved up for huge pages.
     HUGE_CREDIT_NS_MAX: i64 = 32_000_000, "ns", 37;
-    /// Huge pages between two measurements of small ones.
-    HUGE_PAGES_PER_MEASURE: u32 = 32, "pages", 37;
     /// log2 of the most times in a row that no huge page is asked for, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 

@@ -75,7 +75,7 @@ fn dear_ones_end_until_time_has_passed() {
     engine.os().sleep_ms(3_600_000);
     fill(&engine, 96 * MIB, 1024);
     let later = engine.os().huge_pages().len() - at_first;
-    assert!((10..30).contains(&later), "{later}");
+    assert!((8..30).contains(&later), "{later}");
     let always = Engine::new(os().huge_pages_in(4_000_000).environment("EBB_HUGE", "always"));
     fill(&always, 48 * MIB, 1024);
     assert!(always.os().huge_pages().len() >= 15);

@@ -13,33 +13,36 @@ const MS_NS: i64 = 1_000_000;
 /// Sleeps while `word` holds `expected`, for `ms` milliseconds if they are given; may return early.
 #[cold]
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, ms: Option<u32>) {
+    let _ = wait(word, expected, ms);
+}
+
+/// As [`futex_wait`]. Returns the kernel's answer.
+fn wait(word: &AtomicU32, expected: u32, ms: Option<u32>) -> Result<usize, c_int> {
     let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
     let time =
         |ms| libc::timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * MS_NS };
     let time = ms.map(time);
     let timeout = time.as_ref().map_or(ptr::null(), ptr::from_ref);
     // SAFETY: the word and the time outlive the call. A null timeout waits without limit.
-    let _ = unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, timeout) };
+    unsafe { call!(libc::SYS_futex, word.as_ptr(), operation, expected, timeout) }
 }
 
 /// Sleeps for `ms` milliseconds, also if signals interrupt the sleep. By futex(2), which a filter
 /// of system calls allows wherever threads may wait.
+///
+/// After a signal, the coarse clock tells how much is left, to a tick: it needs neither the
+/// time-stamp counter nor a system call.
 #[cold]
 pub(crate) fn sleep_ms(ms: u32) {
-    const SECOND_NS: i64 = 1_000_000_000;
-    let word = AtomicU32::new(0);
-    // FUTEX_WAIT_BITSET takes an absolute time, of CLOCK_MONOTONIC.
-    let operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
-    let mut until = clock::time(libc::CLOCK_MONOTONIC);
-    let ns = until.tv_nsec + i64::from(ms) * MS_NS;
-    until.tv_sec += ns / SECOND_NS;
-    until.tv_nsec = ns % SECOND_NS;
-    // SAFETY: the word and the time outlive the call.
-    let sleep = || unsafe {
-        let (until, any, none) = (&raw const until, u32::MAX, 0_usize);
-        call!(libc::SYS_futex, word.as_ptr(), operation, 0, until, none, any)
+    let now_ms = || {
+        let now = clock::time(libc::CLOCK_MONOTONIC_COARSE);
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / MS_NS as u64
     };
-    while sleep() == Err(libc::EINTR) {}
+    let (word, until_ms) = (AtomicU32::new(0), now_ms() + u64::from(ms));
+    let mut left_ms = ms;
+    while left_ms > 0 && wait(&word, 0, Some(left_ms)) == Err(libc::EINTR) {
+        left_ms = (until_ms.saturating_sub(now_ms()) as u32).min(left_ms);
+    }
 }
 
 /// Has the kernel read this word: whether it holds `value`, or an error, EFAULT if the word cannot

@@ -158,22 +158,14 @@ pub trait OsMemory: Sync {
         (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
     }
 
-    /// Tries to back a committed range by a huge page of that size. It reads as zero before and
-    /// after. Returns the nanoseconds that the kernel took; `None` if it has none for this range.
+    /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero before
+    /// and after. Returns the nanoseconds that it took, by a clock that may tick some milliseconds
+    /// apart; `None` if it refuses. Otherwise it may still give small pages.
     ///
     /// # Safety
     /// No page of the range was used since it was committed or purged, and no code uses it now.
     unsafe fn back_by_huge_page(&self, _start: *mut u8, _bytes: usize) -> Option<u64> {
         None
-    }
-
-    /// Backs a committed range by small pages. It reads as zero before and after. Returns the
-    /// nanoseconds that it took.
-    ///
-    /// # Safety
-    /// As for [`OsMemory::back_by_huge_page`].
-    unsafe fn back_by_small_pages(&self, _start: *mut u8, _bytes: usize) -> u64 {
-        0
     }
 
     /// Moves the pages of a committed range of `bytes` to the beginning of another of `to_bytes`.
@@ -263,9 +255,9 @@ pub trait OsThreads: Sync {
         true
     }
 
-    /// Runs `work` in a new thread, which takes only the signals that its own instructions raise.
-    /// Returns a handle for [`OsThreads::join_thread`], or `None` if no thread can be started. May
-    /// allocate.
+    /// Runs `work` in a new thread, which takes only signals that instructions raise, and of these
+    /// only what the caller does not block. Returns a handle for [`OsThreads::join_thread`], or
+    /// `None` if no thread can be started. May allocate.
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize>;
 
     /// Waits for the end of a thread that [`OsThreads::start_thread`] returned. Called once for

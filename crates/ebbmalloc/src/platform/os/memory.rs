@@ -151,31 +151,23 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         }
     }
 
-    /// The kernel does not say which pages it took, but the time does: after a huge page, there is
-    /// no second page fault.
+    /// The kernel does not say which pages it took. The coarse clock needs neither the time-stamp
+    /// counter, which a program may forbid, nor a system call where there is none.
     ///
     /// The advice is taken back at once. So mappings do not split, and the kernel's daemon, which
     /// joins pages later, makes no huge page out of what was purged.
     unsafe fn back_by_huge_page(&self, start: *mut u8, bytes: usize) -> Option<u64> {
-        /// A fault of a huge page takes this many times as long as the next access.
-        const FAULT_TO_ACCESS: u64 = 16;
-        /// A fault of a small page takes more than this many times as long as an access.
-        const SMALL_FAULT_TO_ACCESS: u64 = 8;
+        let now = || clock::time(libc::CLOCK_MONOTONIC_COARSE);
         // SAFETY: the advice changes no contents.
         unsafe { advise(start.cast(), bytes, libc::MADV_HUGEPAGE) }.ok()?;
-        // SAFETY: both lie in the range, which the caller guarantees is committed and holds zeros.
-        let [first_ns, second_ns, third_ns] =
-            [0, bytes / 2, bytes / 2].map(|at| unsafe { ns_to_touch(start.byte_add(at), 1) });
+        let before = now();
+        // SAFETY: it lies in the range, which the caller guarantees is committed and holds zeros.
+        unsafe { start.write_volatile(0) };
+        let after = now();
         // SAFETY: as before.
         let _ = unsafe { advise(start.cast(), bytes, libc::MADV_NOHUGEPAGE) };
-        let is_huge =
-            second_ns * FAULT_TO_ACCESS < first_ns && second_ns <= third_ns * SMALL_FAULT_TO_ACCESS;
-        is_huge.then_some(first_ns)
-    }
-
-    unsafe fn back_by_small_pages(&self, start: *mut u8, bytes: usize) -> u64 {
-        // SAFETY: as the caller guarantees.
-        unsafe { ns_to_touch(start, bytes / page_size()) }
+        let passed_s = after.tv_sec - before.tv_sec;
+        u64::try_from(passed_s * 1_000_000_000 + after.tv_nsec - before.tv_nsec).ok()
     }
 
     unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool {
@@ -262,23 +254,6 @@ fn could_map(bytes: usize) -> bool {
         let mapped = map(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, 0);
         mapped.is_ok_and(|start| unmap(start, bytes))
     }
-}
-
-/// Writes a zero to each of `pages` pages. Returns the nanoseconds that it took.
-///
-/// # Safety
-/// The pages are committed, read as zero, and no code uses them.
-unsafe fn ns_to_touch(start: *mut u8, pages: usize) -> u64 {
-    let now_ns = || {
-        let now = clock::time(libc::CLOCK_MONOTONIC);
-        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-    };
-    let before_ns = now_ns();
-    for page in 0..pages {
-        // SAFETY: the caller guarantees that the page may be written.
-        unsafe { start.add(page * page_size()).write_volatile(0) };
-    }
-    now_ns().saturating_sub(before_ns)
 }
 
 /// Sets which of at most [`MINCORE_PAGES`] pages of `page` bytes are resident: mincore(2). False

@@ -92,7 +92,7 @@ impl<P: Process> OsReports for LinuxFor<P> {
             let _ = call!(libc::SYS_getrusage, libc::RUSAGE_SELF, usage.as_mut_ptr());
             usage.assume_init()
         };
-        let now = clock::time(libc::CLOCK_BOOTTIME);
+        let now = clock::time_by_call(libc::CLOCK_BOOTTIME);
         let micros = |t: libc::timeval| t.tv_sec as u64 * 1_000_000 + t.tv_usec as u64;
         let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000;
         Usage {

@@ -3,6 +3,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit, offset_of};
+use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
@@ -24,9 +25,9 @@ const NO_KEY: u32 = u32::MAX;
 /// The function that the destructor calls.
 static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// The smallest stack of the thread. The engine uses a page or two, but the program's signal
-/// handlers may run on it too.
-const STACK_MIN_BYTES: usize = 256 << 10;
+/// The smallest and the largest stack of the thread. The engine uses a page or two, but the
+/// program's signal handlers may run on it too. All of it counts as address space (`ulimit -v`).
+const STACK_BYTES: RangeInclusive<usize> = 256 << 10..=8 << 20;
 
 /// Signals that an instruction raises in its own thread, which alone can take them. SIGABRT need
 /// not be among them, as abort(3) unblocks it.
@@ -150,9 +151,8 @@ impl<P: Process> OsThreads for LinuxFor<P> {
                     return None;
                 }
                 libc::pthread_attr_getstacksize(attributes.as_ptr(), &mut stack_bytes);
-                if stack_bytes < STACK_MIN_BYTES {
-                    libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_MIN_BYTES);
-                }
+                let stack_bytes = stack_bytes.clamp(*STACK_BYTES.start(), *STACK_BYTES.end());
+                libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack_bytes);
                 let result = with_own_signals(|| {
                     libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument)
                 });
@@ -289,11 +289,12 @@ fn without_cancellation(call: impl FnOnce()) {
     }
 }
 
-/// Runs `work` while the calling thread blocks all signals but [`OWN_SIGNALS`] and [`RESERVED`]. A
-/// thread that `work` starts inherits the mask.
+/// Runs `work` while the calling thread blocks all signals but [`OWN_SIGNALS`] and [`RESERVED`];
+/// of these, it blocks what it did before. A thread that `work` starts inherits the mask: it must
+/// not take a signal to the process that all threads of the program block.
 fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
     let own = OWN_SIGNALS.iter().fold(0, |set, &signal| set | 1 << (signal - 1));
-    let before = change_mask(libc::SIG_SETMASK, !(own | RESERVED));
+    let before = change_mask(libc::SIG_BLOCK, !(own | RESERVED));
     let result = work();
     change_mask(libc::SIG_SETMASK, before);
     result
