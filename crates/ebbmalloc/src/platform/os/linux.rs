@@ -8,7 +8,9 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::hooks::Hooks;
-use super::interface::{Bell, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage};
+use super::interface::{
+    Bell, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, Writer,
+};
 use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::thread_pointer::thread_pointer;
@@ -343,7 +345,7 @@ impl<P: Process> OsReports for LinuxFor<P> {
         roots::c_library()
     }
 
-    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
         let Some(file) = create(path) else { return false };
         let mut is_whole = true;
         work(&mut |text| is_whole &= text.is_empty() || write_all(file, text) == text.len());

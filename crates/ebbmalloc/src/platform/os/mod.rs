@@ -30,7 +30,7 @@ pub(crate) use crate::platform::kernel::bytes::{clear, copy};
 pub use hooks::Hooks;
 pub(crate) use interface::choose;
 pub use interface::{
-    Bell, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage,
+    Bell, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, Writer,
 };
 pub use linux::{Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
