@@ -185,7 +185,8 @@ pub mod internals {
     };
     pub use crate::platform::os::{
         Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
-        Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, unwinder_is_missing, use_unwinder,
+        Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, Writer, unwinder_is_missing,
+        use_unwinder,
     };
     pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes};
     #[cfg(not(loom))]

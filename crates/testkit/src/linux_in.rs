@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
     Bell, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
-    ThreadWords, Usage,
+    ThreadWords, Usage, Writer,
 };
 
 use crate::words::Words;
@@ -327,7 +327,7 @@ impl OsReports for LinuxIn {
         Linux.print(text);
     }
 
-    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
         Linux.write_file(path, work)
     }
 

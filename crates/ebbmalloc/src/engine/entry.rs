@@ -13,6 +13,7 @@ use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
 use crate::frontend::slab::OwnedStack;
+use crate::platform::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 use crate::telemetry::profile_gate::{FAST, REQUEST};
@@ -312,6 +313,9 @@ impl<O: Os> Engine<O> {
         if self.is_cached_slow(block, class) {
             self.fault("double free", block, "realloc");
         }
+        if !PROFILING {
+            return block;
+        }
         let gate = self.profile.gate();
         if gate == 0 || !self.is_sample_due(gate, size) {
             return block;
@@ -380,9 +384,12 @@ impl<O: Os> Engine<O> {
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
     fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
-        let gate = self.profile.gate();
-        if gate != 0 {
-            return self.alloc_small_counted::<ALIGNED>(size, class, gate);
+        if PROFILING {
+            // Nested: otherwise builds without profiles have the function, for its sequences.
+            let gate = self.profile.gate();
+            if gate != 0 {
+                return self.alloc_small_counted::<ALIGNED>(size, class, gate);
+            }
         }
         if let Some(cache) = Ready::hot(self.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
@@ -435,8 +442,11 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn free_small_by_thread<const SIZED: bool>(&self, block: *mut u8, size: usize, class: usize) {
         let Some(class) = SizeClass::from_index(class) else { return };
-        if SIZED && self.profile.is_watching() {
-            return self.free_watched(block, size, class);
+        if PROFILING && SIZED {
+            // Nested as in `alloc_small_by_thread`.
+            if self.profile.is_watching() {
+                return self.free_watched(block, size, class);
+            }
         }
         if let Some(cache) = Ready::hot(self.os.thread_words())
             && cache.with(class, |stack| stack.push(block))

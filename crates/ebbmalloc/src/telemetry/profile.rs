@@ -63,12 +63,12 @@ impl Profile {
     /// Whether this is the unit of the record of the profile's heap.
     #[inline]
     pub fn is_heap(&self, unit: u32) -> bool {
-        PROFILING && unit != 0 && self.heap() == unit
+        unit != 0 && self.heap() == unit
     }
 
     /// The unit of the record of the profile's heap, 0 if there is none.
     pub fn heap(&self) -> u32 {
-        self.heap.load(Ordering::Relaxed) as u32
+        if PROFILING { self.heap.load(Ordering::Relaxed) as u32 } else { 0 }
     }
 
     /// Sets the heap. The caller holds the lock of the switch.

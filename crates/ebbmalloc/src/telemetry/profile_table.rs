@@ -262,7 +262,7 @@ impl ProfileTable {
     pub fn put_back(&mut self, os: &impl Os, taken: Taken, list: Option<&AtomicUsize>) -> bool {
         let Some(new) = self.take_unused(os) else { return false };
         let Taken { address, bytes, site, session, heap } = taken;
-        let first = list.map_or(Ref::NONE, |list| first_of(list));
+        let first = list.map_or(Ref::NONE, first_of);
         let head = self.records.head(hash_of(address));
         // SAFETY: the record is unused, and the caller holds the table's lock. Chains and lists
         // consist of records.

@@ -22,6 +22,7 @@ pub(crate) mod when;
 
 use crate::backend::region::UnitIndex;
 use crate::engine::Engine;
+use crate::platform::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_gate::REQUEST;
@@ -180,6 +181,9 @@ impl<O: Os> Engine<O> {
 
     /// Takes all blocks of a heap out of the profile, since the program deletes it.
     pub(crate) fn profile_delete(&self, heap: UnitIndex) {
+        if !PROFILING {
+            return;
+        }
         let list = self.record_of(heap).profiled();
         while list.load(Ordering::Relaxed) != 0 {
             let mut table = self.profile.table.lock();

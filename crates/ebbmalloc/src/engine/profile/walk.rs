@@ -3,6 +3,7 @@
 
 use crate::backend::arena::Ref;
 use crate::engine::Engine;
+use crate::platform::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_table::{Site, Stack};
@@ -22,7 +23,7 @@ impl<O: Os> Engine<O> {
             dropped_samples: shown.dropped_samples.load(Ordering::Relaxed),
             sampled_blocks: shown.sampled_blocks.load(Ordering::Relaxed),
         };
-        (header.mean_bytes != 0).then_some(header)
+        (PROFILING && header.mean_bytes != 0).then_some(header)
     }
 
     /// Calls `work` with each stack of the heap profile. Returns false if a new profile began

@@ -63,6 +63,9 @@ impl<O: Os> Engine<O> {
     /// Writes the profile on a signal, or at the next allocation of any thread: this runs in a
     /// handler, which may have interrupted the engine.
     pub fn ask_for_profile(&self) {
+        if !PROFILING {
+            return;
+        }
         self.profile.is_file_wanted.store(true, Ordering::Relaxed);
         self.hot_area.store(0, Ordering::Relaxed);
         self.profile.shown.gate.remind();

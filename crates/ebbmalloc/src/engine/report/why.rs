@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::engine::tuning::CONCLUSION_PERCENT_MIN;
 use crate::frontend::slab::SLAB_SHIFT;
 use crate::platform::message::{Bytes, Decimal, percent};
+use crate::platform::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -117,6 +118,9 @@ impl<O: Os> Tables for Live<'_, O> {
     #[inline(never)]
     fn profile_bytes(&mut self) -> u64 {
         let (engine, page, mut resident) = (self.0, self.page() as u64, 0);
+        if !PROFILING {
+            return 0;
+        }
         // Locked during the walk, since its chunks grow.
         let table = engine.profile.table.lock();
         let chunks = table.all_chunks().into_iter().flat_map(Chunks::each);

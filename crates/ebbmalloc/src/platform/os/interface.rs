@@ -69,6 +69,9 @@ pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> O
     None
 }
 
+/// A function that takes the next bytes of a file.
+pub type Writer<'a> = &'a mut dyn FnMut(&[u8]);
+
 /// A platform for an engine: every type that implements the four parts.
 pub trait Os: OsMemory + OsThreads + OsProcess + OsReports {}
 
@@ -342,7 +345,7 @@ pub trait OsReports: Sync {
 
     /// Makes a file of all that `work` passes to its argument, in place of one that exists. Returns
     /// false if not all could be written.
-    fn write_file(&self, _path: &CStr, _work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+    fn write_file(&self, _path: &CStr, _work: &mut dyn FnMut(Writer)) -> bool {
         false
     }
 

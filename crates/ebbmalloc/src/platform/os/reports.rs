@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_int};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::interface::{OsReports, Usage};
+use super::interface::{OsReports, Usage, Writer};
 use super::linux::{LinuxFor, Process};
 use super::roots::CLibrary;
 use super::stack::Symbol;
@@ -48,7 +48,7 @@ impl<P: Process> OsReports for LinuxFor<P> {
         roots::c_library()
     }
 
-    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(&mut dyn FnMut(&[u8]))) -> bool {
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
         let Some(file) = create(path) else { return false };
         let mut is_whole = true;
         work(&mut |text| is_whole &= text.is_empty() || write_all(file, text) == text.len());
