@@ -624,7 +624,8 @@ impl PageHeap {
         Some(Granted { first, zeroed: true })
     }
 
-    /// The best dirty run of at least `units` units. Its first units may be touched by such a use.
+    /// The shortest dirty run that holds `units` units, lowest address first, without those that are
+    /// only for runs that are touched whole.
     fn best_dirty(&self, touch: Touch, region: &Region, units: u32) -> Option<UnitIndex> {
         let first = self.dirty.best_fit(region, units)?;
         if self.huge.allows(touch, first..first + units) {
