@@ -3,7 +3,7 @@
 //!
 //! Threads of the program count as *company* of the scavenger from their first cache miss until
 //! they exit. The first thread of the process does not count, unless the process has had other
-//! threads, none of which has missed a cache, and much is in use. The scavenger starts only while
+//! threads, none of which has missed a cache, and much is free. The scavenger starts only while
 //! there is company. The last thread of the company to exit stops it: it rings the scavenger's bell
 //! and joins the thread. So no thread of ours is left when the program's threads have ended
 //! (decisions/0033).
@@ -153,9 +153,14 @@ impl Scavenger {
         }
     }
 
-    /// Whether the first thread may count: it is the only one known to allocate.
+    /// Whether only the first thread is known to allocate.
+    pub(crate) fn is_for_first(&self) -> bool {
+        !self.other_counted.load(Ordering::Relaxed)
+    }
+
+    /// Whether the first thread may count.
     pub(crate) fn may_count_first(&self) -> bool {
-        !self.first_counts.load(Ordering::Relaxed) && !self.other_counted.load(Ordering::Relaxed)
+        !self.first_counts.load(Ordering::Relaxed) && self.is_for_first()
     }
 
     /// Counts the first thread, once, unless another counts or has counted. Returns true as

@@ -5,12 +5,13 @@
 //! blocks are all free. It empties stacks in caches that no thread has used since the last round.
 //!
 //! The scavenger's thread exists only while several threads of the process allocate, or if the
-//! process had other threads and its first holds 64 MiB. It ends once there is nothing to purge and
-//! little in use that may be freed. Without it, frees run the rounds.
+//! process had other threads and its first has left much free memory. It ends once there is nothing
+//! to purge and, in the first case, little in use that may be freed. Without it, frees run the
+//! rounds.
 
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::scavenger_state::Rounds;
-use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
+use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN, REFAULT_SHARE};
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -62,14 +63,12 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Counts the first thread, if the process has had others, none of which allocates, and much is
-    /// in use. A process that wants to be alone, as for unshare(2), seldom holds that much.
+    /// Counts the first thread, if the process has had others, none of which allocates.
     fn count_first_thread(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
         if words.is_first()
             && self.scavenger.may_count_first()
             && self.os.had_threads()
-            && self.pages.lock().counts.in_use >= SCAVENGER_ALONE_UNITS_MIN
             && self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok()
             && self.os.watch_thread()
             && self.scavenger.arrive_first()
@@ -125,7 +124,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     fn start_scavenger(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if !self.is_worth_watching() {
+        if !self.is_worth_starting() {
             return;
         }
         self.count_first_thread(words);
@@ -156,7 +155,20 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Whether enough memory is in use for a scavenger to pay off.
+    /// Whether a scavenger is worth its start. For the first thread alone it must have something to
+    /// do soon: the other threads may have ended, and a process with one thread may do what one
+    /// with a scavenger may not, such as unshare(2).
+    fn is_worth_starting(&self) -> bool {
+        if !self.scavenger.is_for_first() {
+            return self.is_worth_watching();
+        }
+        let mut pages = self.pages.lock();
+        pages.retention.refaults.decay(self.os.now_ms());
+        let kept = pages.retention.refaults.units().min(pages.counts.in_use / REFAULT_SHARE);
+        pages.counts.dirty.max(kept) >= SCAVENGER_ALONE_UNITS_MIN
+    }
+
+    /// Whether a scavenger pays off for the memory in use.
     fn is_worth_watching(&self) -> bool {
         self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }
@@ -227,16 +239,18 @@ impl<O: Os> Engine<O> {
             if self.scavenger.is_stopping() {
                 break;
             }
-            let called = self.scavenger.was_called();
+            let is_for_first = self.scavenger.is_for_first();
+            // The first thread alone keeps the scavenger only while it frees much.
+            let busy = self.scavenger.was_called() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
-            self.round(&mut rounds, called);
+            self.round(&mut rounds, busy);
             if rounds.quiet < QUIET_CYCLES {
                 (wait_ms, watch_rounds) = (ROUND_MS, 0);
-            } else if rounds.caches_used {
+            } else if rounds.caches_used && !is_for_first {
                 // Threads that miss no cache do not call the scavenger, but will leave full caches
                 // behind.
                 wait_ms = IDLE_ROUND_MS;
-            } else if watch_rounds < WATCH_ROUNDS_MAX && self.is_worth_watching() {
+            } else if watch_rounds < WATCH_ROUNDS_MAX && !is_for_first && self.is_worth_watching() {
                 // The program may free all of that at any time and then do nothing more, and frees
                 // start no scavenger.
                 (wait_ms, watch_rounds) = (WATCH_ROUND_MS, watch_rounds + 1);

@@ -69,8 +69,9 @@ tunables! {
     PURGE_UNITS_MAX: usize = (16 << 20) / UNIT, "units", 9;
     /// The scavenger starts only where this much is in use.
     SCAVENGER_UNITS_MIN: usize = (4 << 20) / UNIT, "units", 33;
-    /// The same, where the process has had other threads, but only the first allocates.
-    SCAVENGER_ALONE_UNITS_MIN: usize = (64 << 20) / UNIT, "units", 33;
+    /// Where the process has had other threads, but only the first allocates, it starts only where
+    /// this much is free and resident, or may stay because it refaulted.
+    SCAVENGER_ALONE_UNITS_MIN: usize = (32 << 20) / UNIT, "units", 33;
     /// The engine considers a start of the scavenger at most once in this time.
     SCAVENGER_CHECK_MS: u32 = 2, "ms", 33;
     /// Time until the next attempt where the thread could not be started.

@@ -60,7 +60,7 @@ impl Refaults {
 
     /// Lowers the level, and forgets purges and refaults, by the time that passed since the last
     /// change.
-    fn decay(&mut self, now_ms: u64) {
+    pub fn decay(&mut self, now_ms: u64) {
         let changed_ms = *self.changed_ms.get_or_insert(now_ms);
         let steps =
             (now_ms.saturating_sub(changed_ms) / REFAULT_MS).min(u64::from(usize::BITS - 1)) as u32;
