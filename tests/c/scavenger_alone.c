@@ -1,7 +1,8 @@
 // A program that has joined its threads and holds 100 MiB has one thread, though it goes on
-// allocating: unshare(2) works, and the process ends with the first thread, also by a bare exit.
+// allocating. So unshare(2) works, and a bare exit of the first thread ends the process.
 // expect: exit 0
 // ways: preload static
+// harden: too
 #define _GNU_SOURCE
 #include "company.h"
 #include <sys/syscall.h>

@@ -92,7 +92,7 @@ static void *wait_at_barrier(void *unused) {
 }
 
 static void burst(int mib) {
-    void *large[100];
+    void *large[200];
     for (int i = 0; i < mib; i++) CHECK((large[i] = malloc(1 << 20)) != NULL);
     for (int i = 0; i < mib; i++) free(large[i]);
 }
@@ -108,9 +108,9 @@ static int allocate_beside_a_waiting_thread(void) {
     pthread_barrier_wait(&barrier);
     work_ms(50);
     CHECK(threads(all, 4) == 2);
-    WAIT_UNTIL((burst(100), threads(all, 4)) == 3);
+    WAIT_UNTIL((burst(200), threads(all, 4)) == 3);
     WAIT_UNTIL(threads(all, 4) == 2);
-    WAIT_UNTIL((burst(100), threads(all, 4)) == 3);
+    WAIT_UNTIL((burst(200), threads(all, 4)) == 3);
     pthread_barrier_wait(&barrier);
     CHECK(pthread_join(thread, NULL) == 0);
     last_thread = (pid_t)syscall(SYS_gettid);

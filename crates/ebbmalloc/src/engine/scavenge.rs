@@ -11,7 +11,7 @@
 
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::scavenger_state::Rounds;
-use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
+use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN, REFAULT_SHARE};
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -164,10 +164,18 @@ impl<O: Os> Engine<O> {
         }
         let mut pages = self.pages.lock();
         pages.retention.refaults.decay(self.os.now_ms());
+<<<<<<< HEAD
         pages.counts.dirty.max(pages.retention.refaults.units()) >= SCAVENGER_ALONE_UNITS_MIN
     }
 
     /// Whether so much memory is in use that a scavenger pays off.
+=======
+        let kept = pages.retention.refaults.units().min(pages.counts.in_use / REFAULT_SHARE);
+        pages.counts.dirty.max(kept) >= SCAVENGER_ALONE_UNITS_MIN
+    }
+
+    /// Whether a scavenger pays off for the memory in use.
+>>>>>>> m2
     fn is_worth_watching(&self) -> bool {
         self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }
