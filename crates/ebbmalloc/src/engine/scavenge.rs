@@ -164,18 +164,11 @@ impl<O: Os> Engine<O> {
         }
         let mut pages = self.pages.lock();
         pages.retention.refaults.decay(self.os.now_ms());
-<<<<<<< HEAD
-        pages.counts.dirty.max(pages.retention.refaults.units()) >= SCAVENGER_ALONE_UNITS_MIN
-    }
-
-    /// Whether so much memory is in use that a scavenger pays off.
-=======
         let kept = pages.retention.refaults.units().min(pages.counts.in_use / REFAULT_SHARE);
         pages.counts.dirty.max(kept) >= SCAVENGER_ALONE_UNITS_MIN
     }
 
     /// Whether a scavenger pays off for the memory in use.
->>>>>>> m2
     fn is_worth_watching(&self) -> bool {
         self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }

@@ -70,11 +70,7 @@ tunables! {
     /// The scavenger starts only where this much is in use.
     SCAVENGER_UNITS_MIN: usize = (4 << 20) / UNIT, "units", 33;
     /// Where the process has had other threads, but only the first allocates, it starts only where
-<<<<<<< HEAD
-    /// this much is free and resident, or was lately purged too early, which makes more stay.
-=======
     /// this much is free and resident, or may stay because it refaulted.
->>>>>>> m2
     SCAVENGER_ALONE_UNITS_MIN: usize = (32 << 20) / UNIT, "units", 33;
     /// The engine considers a start of the scavenger at most once in this time.
     SCAVENGER_CHECK_MS: u32 = 2, "ms", 33;
