@@ -85,8 +85,8 @@ fn tunables() {
         "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared in \
          `tuning.rs` of its layer, with its reason; [architecture](architecture.md#policies) tells \
          what they act on. A program cannot set them; what a user may set is in \
-         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, write this page anew by \
-         `EBB_BLESS=1 cargo test -p ebbmalloc --test documents`, and \
+         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
+         write this page anew by `EBB_BLESS=1 cargo test -p ebbmalloc --test documents`, and \
          [measure](../bench/README.md#judging-a-change).\n",
     );
     for (layer, tunables) in TUNABLES {

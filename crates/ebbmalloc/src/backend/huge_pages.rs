@@ -6,8 +6,8 @@
 //! must find the memory. So the program finds out: it measures each. What huge pages take more than
 //! small ones would may be a fixed share of the program's time (decisions/0037).
 //!
-//! The clock ticks a few milliseconds apart: most huge pages seem to take no time, and a few a whole
-//! tick. The sum over many is right nevertheless, and the share is of the sum.
+//! The clock ticks a few milliseconds apart: most huge pages seem to take no time, and a few a
+//! whole tick. The sum over many is right nevertheless, and the share is of the sum.
 
 use core::iter::StepBy;
 use core::ops::Range;

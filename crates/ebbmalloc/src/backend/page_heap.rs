@@ -570,8 +570,8 @@ impl<O: Os> Pages<'_, O> {
         Some(Granted { first, zeroed: true })
     }
 
-    /// The shortest dirty run that holds `units` units, lowest address first, without those that are
-    /// only for runs that are touched whole.
+    /// The shortest dirty run that holds `units` units, lowest address first, without those that
+    /// are only for runs that are touched whole.
     fn best_dirty(&self, touch: Touch, units: u32) -> Option<UnitIndex> {
         let first = self.heap.dirty.best_fit(self.region, units)?;
         if self.heap.huge.allows(touch, first..first + units) {

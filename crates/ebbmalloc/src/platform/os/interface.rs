@@ -161,8 +161,8 @@ pub trait OsMemory: Sync {
         (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
     }
 
-    /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero before
-    /// and after. Returns the nanoseconds that it took, by a clock that may tick some milliseconds
+    /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero
+    /// before and after. Returns the nanoseconds that it took, by a clock that may tick some milliseconds
     /// apart; `None` if it refuses. Otherwise it may still give small pages.
     ///
     /// # Safety
