@@ -77,7 +77,7 @@
 //!
 //! # Size
 //!
-//! A program becomes larger on disk by some 280 KiB, or by 130 KiB with `default-features = false`
+//! A program becomes larger on disk by some 350 KiB, or by 150 KiB with `default-features = false`
 //! (in the tests 277 and 134 KiB). The default features are:
 //!
 //! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.

@@ -162,8 +162,8 @@ pub trait OsMemory: Sync {
     }
 
     /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero
-    /// before and after. Returns the nanoseconds that it took, by a clock that may tick some milliseconds
-    /// apart; `None` if it refuses. Otherwise it may still give small pages.
+    /// before and after. Returns the nanoseconds that it took, by a clock that may tick some
+    /// milliseconds apart; `None` if it refuses. Otherwise it may still give small pages.
     ///
     /// # Safety
     /// No page of the range was used since it was committed or purged, and no code uses it now.
