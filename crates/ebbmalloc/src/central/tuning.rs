@@ -3,7 +3,7 @@
 use crate::tuning::tunables;
 
 tunables! {
-    /// Classes up to this block size decide here which pages of a new span are resident.
+    /// Only a class of blocks up to this size begins with few resident pages.
     SMALL_BLOCK_BYTES_MAX: usize = 2 << 10, "bytes", 16;
     /// A class's only span, if cut from resident memory, keeps at most this much.
     FIRST_SPAN_BYTES: usize = 16 << 10, "bytes", 16;

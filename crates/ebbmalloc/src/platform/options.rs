@@ -234,8 +234,8 @@ impl ProfileAtChoice {
         ("|exit", "When the process exits: `ebb.PID.exit.heap`."),
         (
             "|peak",
-            "When the memory in use exceeds its last peak by a sixteenth: `ebb.PID.peak.heap`, \
-             which is replaced.",
+            "When memory in use or dirty exceeds the last peak by a sixteenth: \
+             `ebb.PID.peak.heap`, which is replaced.",
         ),
         (
             "|limit:90%",
@@ -409,7 +409,8 @@ options! {
     /// Profiles the heap from the start: which stacks of calls allocated the memory in use. `ebb
     /// profile` does it in any running process. Default: off.
     profile: ProfileChoice = Off, "EBB_PROFILE";
-    /// When the process writes its profile to a file by itself. Default: never.
+    /// When the process writes its profile to a file by itself. Needs `EBB_PROFILE`. Default:
+    /// never.
     profile_at: ProfileAtChoice = Never, "EBB_PROFILE_AT";
     /// The directory of these files. Default: the working directory.
     profile_to: ProfileToChoice = Unset, "EBB_PROFILE_TO";
