@@ -75,6 +75,12 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
         return match (options.off, is_alive(pid)) {
             (true, _) => Err(Stop::with(1, format!("process {pid} was not being profiled"))),
             (false, false) => Err(ended_too_soon(pid)),
+            (false, true) if options.output.is_some() => Err(Stop::with(
+                1,
+                format!(
+                    "process {pid} allocated nothing while it was profiled: no file is written"
+                ),
+            )),
             (false, true) => output::print_line(format_args!(
                 "process {pid} allocated nothing while it was profiled. A longer --seconds may help"
             )),

@@ -28,7 +28,11 @@ impl<O: Os> Engine<O> {
             return;
         }
         let mean_bytes = match self.setup().options.profile {
-            ProfileChoice::Off => return,
+            ProfileChoice::Off if self.profile_at() == ProfileAtChoice::Never => return,
+            ProfileChoice::Off => {
+                let text = format_args!("EBB_PROFILE_AT is ignored: it needs EBB_PROFILE=1");
+                return Line::print(&self.os, text);
+            }
             ProfileChoice::Usual => PROFILE_MEAN_BYTES,
             ProfileChoice::Mean(mean_bytes) => mean_bytes.get(),
         };
