@@ -4,13 +4,12 @@ use core::ffi::{CStr, c_char, c_int};
 
 use engine::internals::{ENGINE, PROFILE_MEAN_BYTES};
 
-use crate::{set_errno, unwinder};
+use crate::set_errno;
 
 /// Switches the heap profile on: a block is sampled each `mean_bytes` bytes on average, 0 for 512
 /// KiB. Returns 0, or -1 and sets ENOMEM.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_profile_start(mean_bytes: usize) -> c_int {
-    unwinder::load();
     let mean_bytes = if mean_bytes == 0 { PROFILE_MEAN_BYTES } else { mean_bytes as u64 };
     if ENGINE.start_profile(mean_bytes) {
         return 0;

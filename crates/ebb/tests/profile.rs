@@ -275,8 +275,12 @@ impl Running {
             command.env_remove(name);
         }
         let running = Self::start(&mut command);
-        let maps = format!("/proc/{}/maps", running.pid());
-        while !fs::read_to_string(&maps).unwrap().contains("libebbmalloc") {
+        // The library is set up at its first allocation.
+        let is_set_up = || {
+            let output = ebb().args(["why", &running.pid()]).output();
+            output.is_ok_and(|output| output.status.success())
+        };
+        while !is_set_up() {
             thread::sleep(Duration::from_millis(10));
         }
         running

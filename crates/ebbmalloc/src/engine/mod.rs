@@ -35,7 +35,7 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::platform::message::Line;
-use crate::platform::options::{Options, PROFILING, ProfileChoice, StatsChoice, TELLING};
+use crate::platform::options::{Options, StatsChoice, TELLING};
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicU32, Lock, Ordering};
 use crate::safety::check_table::CheckTable;
@@ -339,12 +339,10 @@ impl<O: Os> Engine<O> {
         self.safety_mode() == SafetyMode::Checked
     }
 
-    /// Whether the engine records stack traces, because it checks or samples blocks, or profiles
-    /// the heap from the start. If so, the
+    /// Whether the engine records stack traces, because it checks or samples blocks. If so, the
     /// code that sees the program start loads an unwinder and then calls [`Engine::begin_check`].
     pub fn wants_stacks(&self) -> bool {
-        let profiles = || self.is_ready() && self.setup().options.profile != ProfileChoice::Off;
-        self.checking() || self.sampling() || PROFILING && profiles()
+        self.checking() || self.sampling()
     }
 
     /// Whether the engine makes mistakes hard to exploit.

@@ -142,13 +142,14 @@ impl<O: Os> Engine<O> {
         // The first reading of the clock looks its function up in a file, which a filter may forbid
         // later.
         self.os.now_ms();
-        self.state.store(READY, Ordering::Release);
+        // Before the engine is ready: from then on a heap profile may close the hot paths.
         if mode == Mode::PerCpu && !watched {
             self.hot_area.store(area, Ordering::Release);
             if !self.sampling() {
                 self.hot_sized_area.store(area, Ordering::Release);
             }
         }
+        self.state.store(READY, Ordering::Release);
         drop(guard);
         // Shared from now on: other threads may read it.
         let setup = self.setup();

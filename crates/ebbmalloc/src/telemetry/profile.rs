@@ -31,6 +31,8 @@ pub(crate) struct Profile {
     pub files: AtomicUsize,
     /// Units that were in use when the last file was written, for peaks and limits.
     pub written_units: AtomicUsize,
+    /// Whether a thread writes a file of a peak or limit.
+    pub is_writing: AtomicBool,
 }
 
 impl Profile {
@@ -45,6 +47,7 @@ impl Profile {
             is_file_wanted: AtomicBool::new(false),
             files: AtomicUsize::new(0),
             written_units: AtomicUsize::new(0),
+            is_writing: AtomicBool::new(false),
         }
     }
 

@@ -207,7 +207,7 @@ impl ProfileTable {
     }
 
     /// Empties the table for a new session. Blocks of earlier ones stay known, but count no more.
-    /// Returns false if memory is short; then nothing has changed.
+    /// Returns false if memory is short; then the table is as it was, or empty.
     #[inline(never)]
     pub fn begin(&mut self, os: &impl Os, shown: &Shown, mean_bytes: u64) -> bool {
         if !self.stacks.set_up(os) || !self.records.set_up(os) {

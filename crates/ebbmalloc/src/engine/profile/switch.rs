@@ -35,6 +35,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn follow_request_if_any(&self) {
         if self.profile.gate() == REQUEST {
             self.follow_request();
+            self.write_profile_if_asked();
         }
     }
 

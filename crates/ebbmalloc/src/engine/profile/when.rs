@@ -88,6 +88,10 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn write_profile_if_due(&self) {
         let at = self.profile_at();
+        if matches!(at, ProfileAtChoice::Signal(_)) {
+            // The request may have been overwritten meanwhile.
+            self.write_profile_if_asked();
+        }
         if matches!(at, ProfileAtChoice::Peak | ProfileAtChoice::Limit(_)) {
             self.write_profile_if_reached(at);
         }
@@ -118,11 +122,12 @@ impl<O: Os> Engine<O> {
         if held_units < due_units || matches!(at, ProfileAtChoice::Limit(_)) && before > 0 {
             return;
         }
-        // One thread writes.
-        let order = Ordering::Relaxed;
-        if written.compare_exchange(before, held_units.max(1), order, order).is_ok() {
+        // One thread writes at a time: a peak replaces the file of the last one.
+        if !self.profile.is_writing.swap(true, Ordering::Acquire) {
+            written.store(held_units.max(1), Ordering::Relaxed);
             let name = if at == ProfileAtChoice::Peak { "peak" } else { "limit" };
             self.write_profile_of(format_args!("{name}"));
+            self.profile.is_writing.store(false, Ordering::Release);
         }
     }
 

@@ -75,6 +75,10 @@ impl<P: Process> OsProcess for LinuxFor<P> {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
+        // Whoever starts a set-user-ID program may not steer it.
+        if auxiliary::value(libc::AT_SECURE) != 0 {
+            return None;
+        }
         // SAFETY: `environ` is null before the C library has started; then it is a list of C
         // strings that ends in a null pointer.
         unsafe {
