@@ -20,7 +20,8 @@ fn check(file: &str, text: &str) {
 fn options() {
     let mut text = String::from(
         "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
-         understood is ignored, with a message on standard error. (Generated from their \
+         understood is ignored, with a message on standard error. Set-user-ID programs ignore all. \
+         (Generated from their \
          declarations: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n",
     );
     for (variable, purpose, values) in Options::TABLE {

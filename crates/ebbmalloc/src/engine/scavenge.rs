@@ -240,6 +240,7 @@ impl<O: Os> Engine<O> {
                 break;
             }
             self.follow_request_if_any();
+            self.write_profile_if_asked();
             let is_for_first = self.scavenger.is_for_first();
             // The first thread alone keeps the scavenger only while it frees much.
             let busy = self.scavenger.was_called() && (!is_for_first || self.is_worth_starting());

@@ -35,7 +35,6 @@ impl<O: Os> Engine<O> {
     pub(crate) fn follow_request_if_any(&self) {
         if self.profile.gate() == REQUEST {
             self.follow_request();
-            self.write_profile_if_asked();
         }
     }
 

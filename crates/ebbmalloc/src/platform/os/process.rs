@@ -75,7 +75,7 @@ impl<P: Process> OsProcess for LinuxFor<P> {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
-        // Whoever starts a set-user-ID program may not steer it.
+        // The caller of a set-user-ID program may not steer it.
         if auxiliary::value(libc::AT_SECURE) != 0 {
             return None;
         }
