@@ -280,10 +280,13 @@ impl Running {
             let output = ebb().args(["why", &running.pid()]).output();
             output.is_ok_and(|output| output.status.success())
         };
-        while !is_set_up() {
-            thread::sleep(Duration::from_millis(10));
+        for _ in 0..500 {
+            if is_set_up() {
+                return running;
+            }
+            thread::sleep(Duration::from_millis(20));
         }
-        running
+        panic!("`ebb why` finds no ebbmalloc in {}", running.pid());
     }
 
     fn pid(&self) -> String {
