@@ -123,12 +123,15 @@ impl<O: Os> Engine<O> {
             return;
         }
         // One thread writes at a time: a peak replaces the file of the last one.
-        if !self.profile.is_writing.swap(true, Ordering::Acquire) {
-            written.store(held_units.max(1), Ordering::Relaxed);
+        if self.profile.is_writing.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let order = Ordering::Relaxed;
+        if written.compare_exchange(before, held_units.max(1), order, order).is_ok() {
             let name = if at == ProfileAtChoice::Peak { "peak" } else { "limit" };
             self.write_profile_of(format_args!("{name}"));
-            self.profile.is_writing.store(false, Ordering::Release);
         }
+        self.profile.is_writing.store(false, Ordering::Release);
     }
 
     /// Writes the profile at the exit of the process, if it is to be.
