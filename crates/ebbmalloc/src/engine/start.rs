@@ -132,8 +132,9 @@ impl<O: Os> Engine<O> {
             ModeChoice::Thread => usize::MAX,
             _ => cpu_caches.saturating_mul(OWN_CACHES_PER_CPU),
         };
-        let area = setup.percpu_base.area;
         let watched = counted || setup.safety_mode != SafetyMode::Off;
+        let is_hot = mode == Mode::PerCpu && !watched;
+        let area = if is_hot { setup.percpu_base.area } else { 0 };
         if setup.options.scavenger == ScavengerChoice::Off {
             self.scavenger.never();
         } else {
@@ -143,12 +144,7 @@ impl<O: Os> Engine<O> {
         // later.
         self.os.now_ms();
         // Before the engine is ready: from then on a heap profile may close the hot paths.
-        if mode == Mode::PerCpu && !watched {
-            self.hot_area.store(area, Ordering::Release);
-            if !self.sampling() {
-                self.hot_sized_area.store(area, Ordering::Release);
-            }
-        }
+        self.store_hot_areas(area, (true, true));
         self.state.store(READY, Ordering::Release);
         drop(guard);
         // Shared from now on: other threads may read it.

@@ -124,6 +124,11 @@ impl<O: Os> Engine<O> {
     /// Opens and closes the hot paths. The caller holds the lock of the table.
     pub(crate) fn set_hot_paths(&self, (alloc, sized): HotPaths) {
         let area = if self.may_be_hot() { self.setup().percpu_base.area } else { 0 };
+        self.store_hot_areas(area, (alloc, sized));
+    }
+
+    /// Stores the offset of the thread's rseq area, 0 for none, for the hot paths that may be open.
+    pub(crate) fn store_hot_areas(&self, area: isize, (alloc, sized): HotPaths) {
         let sized_area = if sized && !self.sampling() { area } else { 0 };
         self.hot_sized_area.store(sized_area, Ordering::Release);
         self.hot_area.store(if alloc { area } else { 0 }, Ordering::Release);
