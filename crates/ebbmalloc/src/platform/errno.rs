@@ -1,4 +1,6 @@
-//! Keeps `errno`, which belongs to the program.
+//! Keeps `errno`, which belongs to the program, and tells the kernel's errors from results.
+
+use core::ffi::c_int;
 
 /// Runs `call` and restores `errno`: the program must not see the engine's own calls fail.
 pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
@@ -9,5 +11,15 @@ pub(crate) fn keeping_errno<R>(call: impl FnOnce() -> R) -> R {
         let result = call();
         *errno = saved;
         result
+    }
+}
+
+/// Splits a system call's result: the highest 4,095 numbers are errors, negated.
+#[allow(dead_code, reason = "in `other.rs` the C library tells errors apart")]
+#[inline]
+pub(crate) fn outcome(result: usize) -> Result<usize, c_int> {
+    match result as isize {
+        error @ -4095..=-1 => Err(-error as c_int),
+        _ => Ok(result),
     }
 }

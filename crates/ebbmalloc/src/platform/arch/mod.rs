@@ -1,4 +1,5 @@
-//! All that differs between processors, in one file for each:
+//! What differs between processors, in one file for each. Restartable sequences
+//! (`frontend/rseq`) and the unwinder's registers (`os/unwind/registers.rs`) are elsewhere.
 //!
 //! - `IS_KNOWN`: whether this build has thread variables of its own and restartable sequences.
 //! - `thread_pointer`: a number that differs from those of all other living threads.
@@ -15,8 +16,6 @@
 //!   symbol of it.
 //! - `instruction`: the address of the instruction that a signal interrupted; 0 if it is unknown.
 
-use core::ffi::c_int;
-
 #[cfg_attr(any(miri, loom), path = "other.rs")]
 #[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
 #[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
@@ -26,13 +25,3 @@ pub(crate) use processor::*;
 
 /// Whether this engine serves the `malloc` of its process, so that it was loaded with the program.
 pub(crate) const IS_MALLOC: bool = cfg!(feature = "malloc");
-
-/// Splits a system call's result: the highest 4,095 numbers are errors, negated.
-#[allow(dead_code, reason = "in `other.rs` the C library tells errors apart")]
-#[inline]
-pub(crate) fn outcome(result: usize) -> Result<usize, c_int> {
-    match result as isize {
-        error @ -4095..=-1 => Err(-error as c_int),
-        _ => Ok(result),
-    }
-}

@@ -3,7 +3,7 @@
 use core::arch::asm;
 use core::ffi::{c_int, c_void};
 
-use super::outcome;
+use crate::platform::errno::outcome;
 
 pub(crate) const IS_KNOWN: bool = true;
 
@@ -75,24 +75,14 @@ macro_rules! thread_variable {
 }
 pub(crate) use thread_variable;
 
-macro_rules! call {
-    ($number:expr $(, $argument:expr)* $(,)?) => {
-        $crate::platform::arch::direct($number, [$($argument as usize),*])
-    };
-}
-pub(crate) use call;
+include!("direct.rs");
 
-/// Makes a system call by the processor's instruction for it.
+/// Makes a system call by the processor's instruction for it. Returns what the kernel returns.
 ///
 /// # Safety
 /// The arguments meet the contract of that system call.
 #[inline]
-pub(crate) unsafe fn direct<const N: usize>(
-    number: libc::c_long,
-    arguments: [usize; N],
-) -> Result<usize, c_int> {
-    let mut six = [0; 6];
-    six[..N].copy_from_slice(&arguments);
+unsafe fn system_call(number: libc::c_long, six: [usize; 6]) -> usize {
     let result: usize;
     // SAFETY: the caller guarantees the call's own contract. The kernel changes only the registers
     // named here, and nothing on the stack.
@@ -111,7 +101,7 @@ pub(crate) unsafe fn direct<const N: usize>(
             options(nostack),
         );
     }
-    outcome(result)
+    result
 }
 
 #[inline(always)]

@@ -50,6 +50,11 @@ pub(crate) fn page_size() -> usize {
     if cfg!(target_arch = "x86_64") { MIN } else { value(libc::AT_PAGESZ).max(MIN) }
 }
 
+/// The address at which the program was loaded. Its headers lie in its first page.
+pub(crate) fn program_start() -> usize {
+    value(libc::AT_PHDR) & !4095
+}
+
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;

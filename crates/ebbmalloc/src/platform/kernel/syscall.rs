@@ -61,7 +61,7 @@ pub(crate) fn change_mask(how: c_int, signals: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::arch::outcome;
+    use crate::platform::errno::outcome;
 
     #[test]
     fn results_and_errors_are_told_apart() {

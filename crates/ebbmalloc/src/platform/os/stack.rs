@@ -252,10 +252,8 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
 /// Bytes of an ELF header.
 const HEADER_BYTES: usize = 64;
 
-/// The address at which the program was loaded. Its headers lie in its first page.
 fn program_start() -> *const u8 {
-    let headers = auxiliary::value(libc::AT_PHDR);
-    ptr::with_exposed_provenance(headers & !4095)
+    ptr::with_exposed_provenance(auxiliary::program_start())
 }
 
 /// Whether code of the program lies at this address.

@@ -12,7 +12,7 @@ use core::{mem, slice};
 use super::memory::Memory;
 use super::table::{Tables, identity};
 use crate::platform::arch::weak;
-use crate::platform::kernel::auxiliary;
+use crate::platform::kernel::auxiliary::{self, program_start};
 use crate::platform::sync::{AtomicU8, Ordering};
 
 /// An object that is loaded.
@@ -84,11 +84,6 @@ fn is_static() -> bool {
         KNOWN.store(if is_own { YES } else { NO }, Ordering::Relaxed);
     }
     KNOWN.load(Ordering::Relaxed) == YES
-}
-
-/// The address of the program's headers, which lie in its first page.
-fn program_start() -> usize {
-    auxiliary::value(libc::AT_PHDR) & !4095
 }
 
 fn of_glibc(find: Find, code: usize) -> Option<Object> {
