@@ -83,6 +83,11 @@ pub(crate) fn hash(calls: &[usize]) -> u32 {
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
+/// The hash of a block's address: multiplicative, of the bits above the alignment.
+pub(crate) fn hash_of_address(address: usize) -> u32 {
+    ((address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
 /// An object in a chain of a hash table.
 pub(crate) trait Chained {
     fn hash(&self) -> u32;

@@ -2,10 +2,11 @@
 
 use core::ptr;
 
+use crate::backend::arena::hash_of_address;
 use crate::platform::options::PROFILING;
 use crate::platform::os::{Os, choose};
 use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Lock, Ordering};
-use crate::telemetry::profile_table::{ProfileTable, Shown, hash_of};
+use crate::telemetry::profile_table::{ProfileTable, Shown};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.
 pub(crate) const FILTER_BYTES: usize = 1 << FILTER_LOG;
@@ -91,7 +92,7 @@ impl Profile {
 
     fn filter(&self, address: usize) -> Option<&AtomicU8> {
         let filter = self.filter.load(Ordering::Acquire);
-        let nth = hash_of(address) >> (u32::BITS - FILTER_LOG);
+        let nth = hash_of_address(address) >> (u32::BITS - FILTER_LOG);
         // SAFETY: the filter has a byte for each such number, and stays.
         (!filter.is_null()).then(|| unsafe { &*filter.add(nth as usize) })
     }

@@ -9,7 +9,7 @@
 
 use core::{ptr, slice};
 
-use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash};
+use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash, hash_of_address};
 use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
 use crate::platform::random::Random;
@@ -149,17 +149,12 @@ impl Chained for Stack {
 
 impl Chained for Record {
     fn hash(&self) -> u32 {
-        hash_of(self.address)
+        hash_of_address(self.address)
     }
 
     fn chain(&mut self) -> &mut Ref {
         &mut self.chain
     }
-}
-
-/// Multiplicative hash of a block's address.
-pub(crate) fn hash_of(address: usize) -> u32 {
-    ((address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// All state of the heap profile that needs a lock.
@@ -263,7 +258,7 @@ impl ProfileTable {
         let Some(new) = self.take_unused(os) else { return false };
         let Taken { address, bytes, site, session, heap } = taken;
         let first = list.map_or(Ref::NONE, first_of);
-        let head = self.records.head(hash_of(address));
+        let head = self.records.head(hash_of_address(address));
         // SAFETY: the record is unused, and the caller holds the table's lock. Chains and lists
         // consist of records.
         unsafe {
@@ -298,7 +293,7 @@ impl ProfileTable {
         if self.held == 0 {
             return None;
         }
-        let mut link = self.records.head(hash_of(address));
+        let mut link = self.records.head(hash_of_address(address));
         // SAFETY: chains and lists consist of records, and the caller holds the table's lock.
         unsafe {
             while !(*link).is_none() {

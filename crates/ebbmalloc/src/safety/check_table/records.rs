@@ -7,7 +7,7 @@
 use crate::safety::tuning::GONE_RECORDS_FORGOTTEN;
 use core::ptr;
 
-use crate::backend::arena::{Arena, Buckets, Chained, Ref};
+use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash_of_address};
 use crate::backend::chunks::Chunks;
 use crate::backend::region::UnitIndex;
 use crate::platform::os::Os;
@@ -81,16 +81,12 @@ impl Record {
 
 impl Chained for Record {
     fn hash(&self) -> u32 {
-        hash(self.block)
+        hash_of_address(self.block.addr())
     }
 
     fn chain(&mut self) -> &mut Ref {
         &mut self.chain
     }
-}
-
-fn hash(block: *mut u8) -> u32 {
-    ((block.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// All records, in a hash table by address.
@@ -165,7 +161,7 @@ impl Records {
         let Some(new) = self.take_unused(arena, os) else {
             return false;
         };
-        let head = self.buckets.head(hash(block));
+        let head = self.buckets.head(hash_of_address(block.addr()));
         let (number, freed, state) = (self.allocated, Event::NONE, State::Live);
         self.allocated += 1;
         // SAFETY: the new record is unused. Chains and lists consist of records.
@@ -253,7 +249,7 @@ impl Records {
     /// The newest record of a block at this address.
     pub fn find(&self, arena: &Arena, block: *mut u8) -> Option<Ref> {
         // SAFETY: heads of chains are in the table's own memory.
-        let mut next = unsafe { *self.buckets.head(hash(block)) };
+        let mut next = unsafe { *self.buckets.head(hash_of_address(block.addr())) };
         while !next.is_none() {
             let record = Self::get(arena, next);
             if record.block.addr() == block.addr() {
@@ -454,7 +450,7 @@ impl Records {
             if self.first.is_none() {
                 self.last = Ref::NONE;
             }
-            let mut link = self.buckets.head(hash(record.block));
+            let mut link = self.buckets.head(hash_of_address(record.block.addr()));
             while *link != first {
                 link = &raw mut (*arena.at::<Record>(*link)).chain;
             }
