@@ -4,26 +4,13 @@
 // expect: exit 0
 // env: EBB_SCAVENGER=0
 // ways: preload
-#include "check.h"
+#include "maps.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-enum { MIB = 1 << 20 };
-
-/* Returns a value of /proc/self/status, in bytes. */
-static long told(const char *name) {
-    static char text[8192];
-    FILE *file = fopen("/proc/self/status", "r");
-    CHECK(file != NULL);
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = 0;
-    char *line = strstr(text, name);
-    CHECK(line != NULL);
-    return atol(line + strlen(name)) * 1024;
-}
+static long told(const char *name) { return status_kib(name) * 1024; }
 
 static void *last;
 
@@ -45,13 +32,13 @@ static long blocks_until_none_is_left(size_t size) {
 
 static int child(void) {
     for (int i = 0; i < 100000; i++) {
-        if (i % 50000 == 0) CHECK(told("VmSize:") <= told("VmRSS:") / 8 * 9 + 64L * MIB);
+        if (i % 50000 == 0) CHECK(told("VmSize") <= told("VmRSS") / 8 * 9 + 64L * MIB);
         memset(OPAQUE(malloc(100)), 1, 100);
     }
-    CHECK(told("VmSize:") <= told("VmRSS:") / 8 * 9 + 64L * MIB);
+    CHECK(told("VmSize") <= told("VmRSS") / 8 * 9 + 64L * MIB);
     const int limits[] = {RLIMIT_DATA, RLIMIT_AS};
     for (int i = 0; i < 2; i++) {
-        rlim_t most = (rlim_t)told(i ? "VmSize:" : "VmData:") + 16 * MIB;
+        rlim_t most = (rlim_t)told(i ? "VmSize" : "VmData") + 16 * MIB;
         struct rlimit limit = {most, RLIM_INFINITY};
         CHECK(setrlimit(limits[i], &limit) == 0);
         long first = blocks_until_none_is_left(5000);

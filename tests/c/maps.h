@@ -7,16 +7,21 @@
 
 enum { MIB = 1 << 20 };
 
-/* Returns a value of /proc/self/status in MiB, or -1 if it is missing. */
-__attribute__((unused)) static long status_mib(const char *name) {
+/* Returns a value of /proc/self/status in KiB. */
+__attribute__((unused)) static long status_kib(const char *name) {
     char line[256];
-    long kib = -1024;
+    long kib = -1;
     FILE *status = fopen("/proc/self/status", "r");
     CHECK(status != NULL);
     while (fgets(line, sizeof line, status))
         if (strncmp(line, name, strlen(name)) == 0) sscanf(line + strlen(name), ": %ld", &kib);
     fclose(status);
-    return kib / 1024;
+    CHECK(kib >= 0);
+    return kib;
+}
+
+__attribute__((unused)) static long status_mib(const char *name) {
+    return status_kib(name) / 1024;
 }
 
 /* Returns the mapping that contains an address. */

@@ -4,34 +4,21 @@
 // check: no what was freed waits there
 // harden: too
 // limit: 3072
-#include "check.h"
+#include "maps.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { KIB = 1024, MIB = 1 << 20 };
-
-// Returns a value of /proc/self/status, in KiB.
-static long status(const char *name) {
-    char line[200];
-    long value = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, name, strlen(name)) == 0) value = atol(line + strlen(name));
-    fclose(file);
-    CHECK(value >= 0);
-    return value;
-}
+enum { KIB = 1024 };
 
 int main(void) {
-    long before = status("VmSize:");
+    long before = status_kib("VmSize");
     for (size_t align = 16 * MIB; align <= 512 * MIB; align *= 2) {
         void *block = NULL;
         CHECK(posix_memalign(&block, align, 4096) == 0 && (uintptr_t)block % align == 0);
-        CHECK(status("VmSize:") - before < 64 * KIB);
+        CHECK(status_kib("VmSize") - before < 64 * KIB);
         memset(block, 1, 4096);
         free(block);
-        CHECK(status("VmSize:") - before < 64 * KIB);
+        CHECK(status_kib("VmSize") - before < 64 * KIB);
     }
     size_t rest = (size_t)2300 * MIB;
     void *mapped = mmap(NULL, rest, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

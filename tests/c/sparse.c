@@ -4,24 +4,11 @@
 // expect: exit 0
 // check: no its quarantine keeps what was freed
 // harden: too
-#include "check.h"
+#include "maps.h"
 #include <stdlib.h>
 #include <time.h>
 
-enum { KIB = 1024, MIB = 1 << 20, SMALL = 20000, TURNS = 6, LONG_BLOCKS = 8 };
-
-// Returns a value of /proc/self/status, in KiB.
-static long status(const char *name) {
-    char line[200];
-    long value = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, name, strlen(name)) == 0) value = atol(line + strlen(name));
-    fclose(file);
-    CHECK(value >= 0);
-    return value;
-}
+enum { KIB = 1024, SMALL = 20000, TURNS = 6, LONG_BLOCKS = 8 };
 
 static void sleep_ms(long ms) {
     struct timespec time = {0, ms * 1000000};
@@ -46,7 +33,7 @@ int main(void) {
     // Blocks of a size each, one at a time, as a server would keep them for its clients.
     static const size_t sizes[] = {128 * KIB, 256 * KIB, 512 * KIB, 3 * MIB};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        long before = status("VmRSS:");
+        long before = status_kib("VmRSS");
         for (int block = 0; block < 99; block += 3) {
             touch(calloc(1, sizes[i]));
             touch(malloc(sizes[i]));
@@ -55,7 +42,7 @@ int main(void) {
             sleep_ms(3);
         }
         // 99 pages, 2.2 MiB of small blocks, and the rest of a huge page.
-        CHECK(status("VmRSS:") - before < 6 * 1024);
+        CHECK(status_kib("VmRSS") - before < 6 * 1024);
     }
 
     // Blocks that were filled, and are sparse now.
@@ -74,6 +61,6 @@ int main(void) {
         for (int i = 0; i < LONG_BLOCKS; i++) free(blocks[i]);
         sleep_ms(20);
     }
-    CHECK(status("VmRSS:") < 60 * 1024);
+    CHECK(status_kib("VmRSS") < 60 * 1024);
     return 0;
 }

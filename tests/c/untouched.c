@@ -2,30 +2,17 @@
 // That holds however often large zeroed blocks come and go, and whatever was in their place before.
 // expect: exit 0
 // check: no what was freed waits there
-#include "check.h"
+#include "maps.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
-enum { TURNS = 60, MIB = 1 << 20 };
+enum { TURNS = 60 };
 
 static long faults(void) {
     struct rusage usage;
     CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
     return usage.ru_minflt;
-}
-
-// Returns a value of /proc/self/status, in KiB.
-static long status(const char *name) {
-    char line[200];
-    long value = -1;
-    FILE *file = fopen("/proc/self/status", "r");
-    CHECK(file != NULL);
-    while (fgets(line, sizeof line, file))
-        if (strncmp(line, name, strlen(name)) == 0) value = atol(line + strlen(name));
-    fclose(file);
-    CHECK(value >= 0);
-    return value;
 }
 
 static void take(size_t size) {
@@ -63,12 +50,12 @@ int main(void) {
     take(MIB);
     static const size_t sizes[] = {MIB, 8 * MIB, 200 * MIB, (size_t)2048 * MIB};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        long before = faults(), peak = status("VmHWM:");
+        long before = faults(), peak = status_kib("VmHWM");
         many(sizes[i]);
         // Touches one page of a block and reads one more.
         long most = (15 * TURNS + 50) * 2;
         CHECK(faults() - before < most);
-        CHECK(status("VmHWM:") - peak < 4096);
+        CHECK(status_kib("VmHWM") - peak < 4096);
     }
 
     // A block in use is in the way, once.
@@ -79,7 +66,7 @@ int main(void) {
     free(used);
     long before = faults();
     many(size);
-    CHECK(status("VmHWM:") < 64 * 1024 && status("VmRSS:") < 24 * 1024);
+    CHECK(status_kib("VmHWM") < 64 * 1024 && status_kib("VmRSS") < 24 * 1024);
     // At most as many as are resident already.
     CHECK(faults() - before < 15 * TURNS * 2 + 8192);
 
@@ -87,7 +74,7 @@ int main(void) {
     for (int i = 0; i < 4; i++)
         CHECK(pthread_create(&threads[i], NULL, thread, (void *)(size_t)(16 * MIB)) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(status("VmHWM:") < 64 * 1024);
+    CHECK(status_kib("VmHWM") < 64 * 1024);
 
     // Zeroed blocks that are used as a whole keep their pages meanwhile.
     for (int turn = 0; turn < 600; turn++) {
