@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use clap::Args;
 use libc::pid_t;
 
 use crate::inspect::Program;
@@ -38,6 +39,27 @@ pub trait Look: Send + Sized {
     fn set_time(&mut self, seconds: f64);
 }
 
+/// A program to run and look at.
+#[derive(Args)]
+pub struct ProgramOptions {
+    /// With a program: show the moment of its exit, not of its peak
+    #[arg(long, requires = "command")]
+    pub at_end: bool,
+    #[command(flatten)]
+    library: LibraryOption,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM [ARGS]")]
+    command: Vec<OsString>,
+}
+
+impl ProgramOptions {
+    /// The error of a program of which nothing was seen.
+    pub fn unseen(&self, what: &str) -> anyhow::Error {
+        let name = self.command.first().map(|name| name.display().to_string());
+        Stop::with(1, format!("{}: {what}", name.unwrap_or_default()))
+    }
+}
+
 /// The looks at a program that has ended.
 pub struct Seen<T> {
     /// With the most resident memory, before the end.
@@ -61,10 +83,10 @@ impl<T: Look> Seen<T> {
 /// Runs a program with ebbmalloc preloaded and with these variables, with its output on standard
 /// error.
 pub fn run<T: Look>(
-    arguments: &[OsString],
-    library: &LibraryOption,
+    options: &ProgramOptions,
     variables: &[(&str, OsString)],
 ) -> anyhow::Result<Seen<T>> {
+    let ProgramOptions { library, command: arguments, .. } = options;
     let name = arguments.first().ok_or_else(|| Stop::usage("no program to run"))?;
     let path = program::find(name)?;
     let library = library.find()?;

@@ -22,7 +22,6 @@ mod table;
 mod text_file;
 mod view;
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -32,9 +31,8 @@ use anyhow::Context;
 use clap::Args;
 use console::Term;
 
-use crate::library::LibraryOption;
 use crate::output::remark;
-use crate::peak;
+use crate::peak::{self, ProgramOptions};
 use crate::stop::Stop;
 use crate::{output, process_name};
 use data::{Profile, Raw};
@@ -100,14 +98,8 @@ pub struct Options {
     /// A folder with debug files (debuginfod's layout, .build-id); may be repeated
     #[arg(long, value_name = "DIR")]
     symbols: Vec<PathBuf>,
-    /// With a program: show the moment of its exit, not of its peak
-    #[arg(long, requires = "command")]
-    at_end: bool,
     #[command(flatten)]
-    library: LibraryOption,
-    /// The program and its arguments
-    #[arg(last = true, value_name = "PROGRAM [ARGS]")]
-    command: Vec<OsString>,
+    program: ProgramOptions,
 }
 
 impl Options {
@@ -204,21 +196,16 @@ fn read(path: &Path, options: &Options) -> anyhow::Result<Profile> {
 /// Runs a program, and shows its profile at its peak or end.
 fn program(options: &Options, before: Option<Profile>) -> anyhow::Result<()> {
     let mean = options.mean.to_string().into();
-    let seen = peak::run::<Raw>(&options.command, &options.library, &[("EBB_PROFILE", mean)])?;
+    let seen = peak::run::<Raw>(&options.program, &[("EBB_PROFILE", mean)])?;
     let status = seen.status;
-    let chosen = match options.at_end {
+    let chosen = match options.program.at_end {
         true => seen.end.map(|look| (look, "at its end")),
         false => seen.into_most().map(|look| (look, "at its peak")),
     };
     let Some((mut raw, moment)) = chosen else {
-        let name = options.command.first().map(|name| name.display().to_string());
-        return Err(Stop::with(
-            1,
-            format!(
-                "{}: no profile: the program ended too soon, or does not run on ebbmalloc",
-                name.unwrap_or_default()
-            ),
-        ));
+        return Err(options
+            .program
+            .unseen("no profile: the program ended too soon, or does not run on ebbmalloc"));
     };
     raw.about.moment = moment.into();
     show(naming::name(raw, &options.symbols), before.as_ref(), options, None)?;

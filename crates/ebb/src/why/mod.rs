@@ -9,12 +9,11 @@ pub(crate) mod smaps;
 pub(crate) mod text;
 mod watch;
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::library::LibraryOption;
+use crate::peak::ProgramOptions;
 use crate::stop::Stop;
 use crate::{output, process_name};
 use report::Report;
@@ -49,14 +48,8 @@ pub struct Options {
     /// With --watch: also draw a chart of all lines into this file, updated each time
     #[arg(long, value_name = "FILE.svg", requires = "watch")]
     svg: Option<PathBuf>,
-    /// With a program: report the moment of its exit, not of its peak
-    #[arg(long, requires = "command")]
-    at_end: bool,
     #[command(flatten)]
-    library: LibraryOption,
-    /// The program and its arguments
-    #[arg(last = true, value_name = "PROGRAM [ARGS]")]
-    command: Vec<OsString>,
+    program: ProgramOptions,
 }
 
 pub fn why(options: Options) -> anyhow::Result<()> {

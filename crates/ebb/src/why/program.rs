@@ -6,7 +6,6 @@ use super::report::Report;
 use super::{Options, print, readable, text};
 use crate::output::{print_line, remark};
 use crate::peak::{self, Look};
-use crate::stop::Stop;
 
 impl Look for Report {
     fn at(pid: pid_t) -> Option<Self> {
@@ -27,18 +26,13 @@ impl Look for Report {
 }
 
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    let seen = peak::run::<Report>(&options.command, &options.library, &[])?;
+    let seen = peak::run::<Report>(&options.program, &[])?;
     let most = seen.most();
-    let chosen = if options.at_end { seen.end.as_ref() } else { most };
+    let chosen = if options.program.at_end { seen.end.as_ref() } else { most };
     let Some(chosen) = chosen else {
-        let name = options.command.first().map(|name| name.display().to_string());
-        return Err(Stop::with(
-            1,
-            format!(
-                "{}: no report: the program ended too soon, or cannot be traced. Try `ebb why PID` \
-                 while it runs",
-                name.unwrap_or_default()
-            ),
+        return Err(options.program.unseen(
+            "no report: the program ended too soon, or cannot be traced. Try `ebb why PID` while \
+             it runs",
         ));
     };
     print(chosen, options.json)?;
