@@ -505,9 +505,11 @@ impl OsMemory for FakeOs {
         let (reservation, pages) = state.pages_of(self.page, start, bytes);
         let committed = &mut reservation.committed[pages];
         assert!(committed.iter().all(|&c| c), "decommitted what is not committed");
-        committed.fill(refused);
-        // SAFETY: the caller guarantees that nothing uses the range any more.
-        unsafe { self.clear(start, bytes, Some(if refused { SPOILT } else { POISON })) };
+        if !refused {
+            committed.fill(false);
+            // SAFETY: the caller guarantees that nothing uses the range any more.
+            unsafe { self.clear(start, bytes, Some(POISON)) };
+        }
         !refused
     }
 

@@ -460,11 +460,7 @@ impl<O: Os> Pages<'_, O> {
             self.carve(first, start..start + excess);
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unsafe { self.region.unmap(self.os, start, excess) } {
-                // SAFETY: as before. The contents are unspecified now.
-                let purged =
-                    unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) };
-                let state = if purged { State::Clean } else { State::Dirty };
-                self.insert(start, excess, state);
+                self.insert(start, excess, State::Clean);
                 break;
             }
             self.record_mapping(start..start + excess, false);

@@ -150,6 +150,22 @@ fn what_is_purged_for_a_hole_joins_it() {
     holds_what_it_may(&engine);
 }
 
+/// Where memory is short, free memory is unmapped so that it can be used elsewhere. If the kernel
+/// refuses that, the memory stays as it was: it must not count as resident from then on.
+#[test]
+fn what_stays_mapped_does_not_become_resident() {
+    let engine = engine((64 * UNIT_COST).to_string());
+    let [hole, _, other_hole, _] = [16, 2, 16, 2].map(|units| engine.alloc(units << 16));
+    free(&engine, hole);
+    free(&engine, other_hole);
+    assert!(engine.trim());
+    assert!(!engine.alloc(33 << 16).is_null());
+    engine.os().faults().refuse(0..usize::MAX);
+    let blocks = fill(&engine, 20 << 16);
+    assert!(blocks.len() <= 1 && engine.os().refusals() > 2);
+    holds_what_it_may(&engine);
+}
+
 #[test]
 fn pages_that_move_count_once() {
     let engine = engine((24 * UNIT_COST).to_string());

@@ -112,7 +112,7 @@ pub trait OsMemory: Sync {
     }
 
     /// Undoes [`OsMemory::commit`]: the contents of the range are lost, and an access to it faults.
-    /// False if the kernel refuses: then the range stays committed, with unspecified contents.
+    /// False if the kernel refuses: then the range stays as it was.
     ///
     /// # Safety
     /// The range is committed, and no code uses it any more.
@@ -125,8 +125,8 @@ pub trait OsMemory: Sync {
     }
 
     /// Makes accesses to part of a committed range fault, if possible so that [`OsMemory::show`]
-    /// always succeeds. The contents are lost. False if the kernel refuses, as for
-    /// [`OsMemory::decommit`].
+    /// always succeeds. The contents are lost. False if the kernel refuses: then the range stays
+    /// committed, with unspecified contents.
     ///
     /// # Safety
     /// The range is committed, and no code uses it any more.
