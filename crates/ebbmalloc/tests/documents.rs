@@ -83,12 +83,11 @@ fn bytes(bytes: u64) -> String {
 #[test]
 fn tunables() {
     let mut text = String::from(
-        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared in \
-         `tuning.rs` of its layer, with its reason; [architecture](architecture.md#policies) tells \
-         what they act on. A program cannot set them; what a user may set is in \
-         [options](options.md). A share or divisor of 16 means one sixteenth. After a change, \
-         write this page anew by `EBB_BLESS=1 cargo test -p ebbmalloc --test documents`, and \
-         [measure](../bench/README.md#judging-a-change).\n",
+        "# Tunables\n\nThe constants of policy, by layer, lowest first. Each is declared in its \
+         layer's `tuning.rs`, with its reason. What they act on: \
+         [architecture](architecture.md#policies). Programs cannot set them, only \
+         [options](options.md). After a change, write this page anew by `EBB_BLESS=1 cargo test -p \
+         ebbmalloc --test documents`, and [measure](../bench/README.md#judging-a-change).\n",
     );
     for (layer, tunables) in TUNABLES {
         writeln!(text, "\n## {layer}\n\n| name | value | what | decision |").unwrap();
@@ -98,6 +97,7 @@ fn tunables() {
             let value = match unit {
                 "bytes" => bytes(value),
                 "units" => bytes(value * UNIT as u64),
+                share if share.starts_with("of ") => format!("1/{value} {share}"),
                 _ => format!("{value} {unit}"),
             };
             let (name, decision) = (tunable.name, tunable.decision);

@@ -12,93 +12,86 @@ const fn mib(mib: usize) -> usize {
 tunables! {
     /// The smallest region that set-up accepts.
     REGION_BYTES_MIN: usize = 4 << 20, "bytes", 31;
-    /// Alignment of the region's start, so that huge pages fit.
+    /// Alignment of the region's start, for huge pages.
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
-    /// Address ranges that set-up tries while other mappings are in the way.
+    /// Address ranges that set-up tries while mappings are in the way.
     REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
     /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
-    /// Units that the region first skips where it meets a foreign mapping. Each further try doubles
-    /// it, since the mapping may be longer.
+    /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
+    /// the mapping may be longer.
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
     /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
     /// Clean memory (free, mapped, not resident) up to this stays mapped. Beyond the limit, clean
     /// runs are unmapped down to half of it.
     CLEAN_UNITS_KEPT: usize = mib(16), "units", 31;
-    /// The shortest run that is unmapped, and the least that is mapped again at a time.
+    /// The shortest run that is unmapped, and the least that is mapped again.
     UNMAP_UNITS_MIN: u32 = mib(1) as u32, "units", 31;
     /// The most unmapped runs. Each splits a mapping, and a process may have about 65,000
     /// (vm.max_map_count).
     UNMAPPED_RUNS_MAX: usize = 8_192, "runs", 31;
-    /// The most mappings that moved pages may leave behind. Each counts against vm.max_map_count
-    /// too.
+    /// The most mappings that moved pages leave behind. Each counts against vm.max_map_count too.
     MOVED_MAPPINGS_MAX: usize = 8_192, "mappings", 6;
-    /// The most guard pages where each one splits a mapping, which counts against vm.max_map_count.
+    /// The most guard pages where each splits a mapping. They count against vm.max_map_count.
     GUARDS_MAX: usize = 12_000, "guards", 13;
-    /// Inaccessible runs that one call tries to make accessible again. Each try takes a system
-    /// call, which may fail.
+    /// Inaccessible runs that one call tries to restore. Each try takes a system call, which may
+    /// fail.
     RESTORES_PER_CALL_MAX: usize = 8, "runs", 13;
 
-    /// Amounts of memory up to this are not worth a rule: the least slack, the least surplus that
-    /// is halved, the least that counts as refaulted.
+    /// The least slack, the least surplus that is halved, and the least that counts as refaulted.
+    /// Smaller amounts are not worth a rule.
     SMALL_UNITS: usize = mib(1), "units", 3;
-    /// Divisor: the slack is memory in use divided by this. A scavenger lets free memory stay up
-    /// to one slack above the recent peak. Without one, beyond two slacks an interval purge leaves
-    /// one.
+    /// The slack. A scavenger lets free memory stay up to one slack above the recent peak. Without
+    /// one, beyond two slacks an interval purge leaves one.
     SLACK_DIVISOR: usize = 16, "of what is in use", 3;
-    /// Without a scavenger: dirty memory (free, resident) up to this may stay between two purges.
-    /// The limit rises to memory in use, and with refaults. Beyond it, a free purges at once.
+    /// Dirty memory that may stay between two purges, without a scavenger. The limit rises to
+    /// memory in use, and with refaults. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
-    /// Without a scavenger: dirty memory times the interval between two purges. 10 MiB stay for
-    /// 96 ms, 100 MiB for 9 ms. Refaults lengthen the interval.
+    /// Dirty memory times the interval between two purges, without a scavenger. 10 MiB stay for 96
+    /// ms, 100 MiB for 9 ms. Refaults lengthen the interval.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
-    /// Divisor: the recorded peak of memory in use, and the recorded refaults, drop by themselves
-    /// divided by this each time.
+    /// What the recorded peak of use, and the recorded refaults, drop by each time.
     DECAY_DIVISOR: usize = 8, "of the record", 3;
-    /// Divisor: dirty memory may be the distance to a bound divided by this. Bounds are the memory
-    /// limit, and a size that the kernel refused. The rest is left to the host program.
+    /// Dirty memory that may stay near a bound. Bounds are the memory limit, and a size that the
+    /// kernel refused. The rest is left to the host program.
     SPARE_DIVISOR: usize = 4, "of the distance", 9;
 
-    /// With less memory in use than this, the page heap asks for no reclaim before it grows.
+    /// With less in use, the page heap grows without reclaim.
     RECLAIM_IN_USE_UNITS_MIN: usize = mib(4), "units", 17;
-    /// Divisor: the page heap asks for reclaim each time that memory in use divided by this became
-    /// resident.
+    /// The page heap asks for reclaim each time that this became resident.
     RECLAIM_SHARE: usize = 64, "of what is in use", 17;
-    /// Divisor: after a reclaim, also one in vain, the page heap asks again once memory in use
-    /// divided by this became resident.
+    /// After a reclaim, also one in vain, it asks again once this became resident.
     RECLAIM_PAUSE_SHARE: usize = 8, "of what is in use", 17;
 
-    /// Purged memory that is needed again within this time was purged too early: keeping it that
+    /// Purged memory that is needed again within this time was purged too early. Keeping it that
     /// long costs less than its page faults. Also the longest interval between purges, and the time
     /// after which the refault level falls by one.
     REFAULT_MS: u64 = 1280, "ms", 26;
     /// The highest refault level. Each level makes intervals four times as long, halves the part
     /// of a surplus that goes, and lets a third of what refaulted stay.
     REFAULT_LEVELS: u32 = 3, "levels", 26;
-    /// Divisor: without a scavenger, memory that refaults also stays from purge to purge, up to
-    /// memory in use divided by this.
+    /// The most refaulting memory that stays from purge to purge, without a scavenger.
     REFAULT_SHARE: usize = 4, "of what is in use", 26;
 
     /// The length of a huge page.
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;
-    /// With less memory in use than this, no huge page is asked for: small programs stay small.
+    /// With less in use, no huge page is asked for: small programs stay small.
     HUGE_IN_USE_UNITS_MIN: usize = mib(16), "units", 37;
-    /// Time that the memory of a huge page takes in small pages, at least: 0.5 µs for each.
+    /// Least time that the memory of a huge page takes in small pages: 0.5 µs each.
     SMALL_NS: i64 = 250_000, "ns", 37;
-    /// Divisor: huge pages may take the time that passes divided by this, beyond what small pages
-    /// take.
+    /// Time that huge pages may take beyond what small pages take.
     HUGE_TIME_DIVISOR: i64 = 32, "of the time", 37;
     /// The most time that is saved up for huge pages.
     HUGE_CREDIT_NS_MAX: i64 = 32_000_000, "ns", 37;
-    /// log2 of the most times in a row that no huge page is asked for, after refusals.
+    /// log2 of the most huge pages not asked for in a row, after refusals.
     HUGE_SKIPS_LOG_MAX: u32 = 6, "doublings", 37;
 
-    /// Places at which a large block is probed for data before it is cleared.
+    /// Places where a large block is probed for data before it is cleared.
     ZERO_PROBES: usize = 16, "places", 26;
-    /// OS pages that a probe checks at each place.
+    /// OS pages probed at each place.
     ZERO_PROBE_PAGES: usize = 4, "pages", 26;
-    /// With data at fewer places, the block's memory is purged instead of overwritten with zeros.
+    /// With data at fewer places, the block is purged and not overwritten with zeros.
     ZERO_PROBES_WITH_DATA_MIN: usize = ZERO_PROBES / 2, "places", 26;
     /// After this many blocks without data in a row, blocks of that length are not probed for a
     /// while. A probe takes a page fault.
@@ -106,19 +99,18 @@ tunables! {
     /// log2 of the most blocks in a row that are not probed.
     SPARSE_SKIPS_LOG_MAX: u8 = 8, "doublings", 26;
 
-    /// Requests for a scavenger by threads other than the first that are ignored before one of them
+    /// Requests for a scavenger, by threads other than the first, that are ignored before one
     /// starts it.
     SCAVENGER_REQUESTS_IGNORED: u8 = 5, "times", 33;
 
-    /// Without a scavenger: each time that small blocks of this size together were freed, check
-    /// whether most of the resident memory of spans is free; then purge their free pages.
+    /// Bytes of freed small blocks after which, without a scavenger, free pages of spans are purged
+    /// if most of their resident memory is free.
     BURST_BYTES: usize = 8 << 20, "bytes", 36;
-    /// The longest pause of such purges, where purged pages are needed again and again. The first
-    /// takes `REFAULT_MS`, each next one twice as long.
+    /// The longest pause of such purges. Purges pause where their pages are needed again. The first
+    /// pause takes `REFAULT_MS`, each next one twice as long.
     BURST_PAUSE_MS_MAX: u64 = 80_000, "ms", 36;
-    /// Divisor: such a purge that brings less than the free memory of spans divided by this is
-    /// followed by a pause, too.
+    /// A pause follows also such a purge that brings less than this.
     BURST_WORTH_DIVISOR: usize = 8, "of the free memory", 36;
-    /// Free memory of spans up to this needs no such purge.
+    /// Free memory of spans that needs no such purge.
     BURST_FREE_BYTES_MIN: usize = 16 << 20, "bytes", 36;
 }

@@ -4,36 +4,35 @@ use crate::size_class::MIN_ALIGN;
 use crate::tuning::tunables;
 
 tunables! {
-    /// A stack that missed the same way this many times in a row is expected to go on like that.
+    /// Misses in a row the same way after which a stack is in a streak.
     STREAK_MISSES: u8 = 2, "misses", 7;
-    /// A stack that missed the same way this many times in a row is one end of a flow: another
-    /// thread has the opposite need.
+    /// Such misses after which a stack is one end of a flow: another thread has the opposite need.
     FLOW_MISSES: u8 = 8, "misses", 29;
-    /// The most blocks that one stack holds, in bytes.
+    /// The most bytes of blocks in one stack.
     STACK_BYTES_MAX: usize = 216 << 10, "bytes", 5;
-    /// The most blocks that one stack holds.
+    /// The most blocks in one stack.
     STACK_BLOCKS_MAX: usize = 1024, "blocks", 5;
-    /// The most of the smallest blocks that one stack holds, in bytes. Programs free thousands of
-    /// these and allocate as many again.
+    /// The most bytes of the smallest blocks in one stack. Programs free thousands of these and
+    /// allocate as many again.
     TINY_STACK_BYTES_MAX: usize = 48 << 10, "bytes", 5;
-    /// The most blocks that any stack holds.
+    /// The most blocks in any stack.
     TINY_STACK_BLOCKS_MAX: usize = TINY_STACK_BYTES_MAX / MIN_ALIGN, "blocks", 5;
-    /// The full capacity of a stack is at least this many blocks, however large they are.
+    /// The least full capacity of a stack, however large its blocks are.
     STACK_BLOCKS_MIN: usize = 4, "blocks", 5;
-    /// Capacity that a stack is first set up with, and that each miss adds. Doubling would give
-    /// most classes more than they use.
+    /// First capacity of a stack, and what each miss adds. Doubling would give most classes more
+    /// than they use.
     STACK_STEP_BYTES: usize = 8 << 10, "bytes", 5;
     /// The most blocks in such a step.
     STACK_STEP_BLOCKS_MAX: usize = 64, "blocks", 5;
     /// The fewest blocks in such a step.
     STACK_STEP_BLOCKS_MIN: usize = 2, "blocks", 5;
-    /// Stacks of larger blocks get no capacity at first: one cached block may keep a whole span.
+    /// Stacks of larger blocks get no capacity at first. One cached block may keep a whole span.
     LATE_BLOCK_BYTES: usize = 8 << 10, "bytes", 12;
     /// Misses until such a stack gets capacity.
     LATE_MISSES: u32 = 256, "misses", 12;
-    /// The most blocks in one stack of a thread's own cache, in bytes.
+    /// The most bytes of blocks in one stack of a thread's own cache.
     THREAD_STACK_BYTES_MAX: usize = 32 << 10, "bytes", 4;
-    /// Blocks that such a stack may hold whatever the number of threads, in bytes.
+    /// What such a stack may hold whatever the number of threads.
     THREAD_STACK_BYTES_MIN: usize = 4 << 10, "bytes", 4;
     /// This many threads may fill their stacks. With more, all threads together may hold as much.
     FULL_THREADS_MAX: usize = 16, "threads", 4;
@@ -46,20 +45,20 @@ tunables! {
     /// The most threads with caches of their own. The address space of their slabs is chosen at
     /// once.
     THREAD_SLABS_MAX: usize = 16 << 10, "threads", 4;
-    /// Where addresses are limited, the slabs of threads take one part in this many.
+    /// The most that the slabs of threads take, where addresses are limited.
     THREAD_SLABS_ADDRESS_SHARE: usize = 16, "of the address space", 4;
-    /// Slabs of ended threads that keep their memory for the next threads.
+    /// Slabs of ended threads that keep their memory for later threads.
     WARM_SLABS_MAX: u32 = 32, "slabs", 4;
-    /// Slabs of threads drained in one go, while their list is locked. Threads that start or end
-    /// wait for that.
+    /// Slabs of threads drained while their list is locked once. Threads that start or end wait for
+    /// that.
     SLABS_PER_BATCH: usize = 64, "slabs", 17;
-    /// There are transfer caches from this many CPUs on.
+    /// The fewest CPUs with transfer caches.
     TRANSFER_CPUS_MIN: usize = 2, "CPUs", 29;
     /// The most transfer caches.
     TRANSFER_CACHES_MAX: usize = 16, "caches", 29;
-    /// With fewer transfer caches, percpu mode uses them for flows only: two CPUs seldom wait for
+    /// With fewer transfer caches, percpu mode uses them for flows only. Two CPUs seldom wait for
     /// each other at a central free list.
     TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
-    /// The most blocks in one transfer cache, in bytes.
+    /// The most bytes of blocks in one transfer cache.
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
 }

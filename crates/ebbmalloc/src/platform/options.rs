@@ -75,8 +75,8 @@ choices! {
 choices! {
     /// Whether a thread of the engine returns unused memory to the kernel.
     ScavengerChoice {
-        /// Starts in programs where several threads allocate, once 4 MiB are in use; where there
-        /// are several and one allocates, once 64 MiB are.
+        /// Starts where several threads allocate, once 4 MiB are in use. Where there were several,
+        /// but only the first allocates, once 32 MiB are free and resident, or refaulted.
         Auto = "auto" | "1",
         /// Never starts: memory returns to the kernel only while the program frees blocks.
         Off = "0" | "off",
