@@ -33,7 +33,7 @@ pub struct Args {
     /// Run only what has this in its name
     #[arg(long, default_value = "", value_name = "TEXT")]
     matching: String,
-    /// Write the tables into docs/benchmarks/misuse.md too
+    /// Write the tables into docs/benchmarks/misuse.md, and the matrix into misuse.txt, too
     #[arg(long)]
     docs: bool,
     /// Write into the programs what ebbmalloc does, as what is expected of it
@@ -64,12 +64,12 @@ pub fn run(args: &Args) -> Result<bool> {
     let results: table::Results =
         subjects.iter().map(|subject| run_all(&cases, &built, subject)).collect();
     let table = table::markdown(&cases, &subjects, &results);
-    let path = work.join("table.md");
-    fs::write(&path, &table).with_context(|| path.display().to_string())?;
-    print!("{table}");
-    println!("\n{}", path.display());
+    let matrix = table::matrix(&cases, &subjects, &results);
+    println!("{table}\n{matrix}");
     if args.docs {
-        write_between(&context.root.join("docs/benchmarks/misuse.md"), &table)?;
+        let folder = context.root.join("docs/benchmarks");
+        write_between(&folder.join("misuse.md"), &table)?;
+        fs::write(folder.join("misuse.txt"), &matrix).context("misuse.txt")?;
     }
     Ok(true)
 }

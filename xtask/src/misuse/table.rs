@@ -17,17 +17,39 @@ const KINDS: [(char, &str); 6] = [
     ('H', "hangs"),
 ];
 
-/// Formats the totals, the results for each threat, and the outcome of each run.
+/// Formats the totals and the results for each threat.
 pub fn markdown(cases: &[Case], subjects: &[Subject], results: &Results) -> String {
-    let letters: Vec<Vec<String>> = results
-        .iter()
-        .map(|cases| cases.iter().map(|sizes| sizes.iter().map(letter).collect()).collect())
-        .collect();
+    let letters = letters(results);
     let mut text = String::new();
     totals(&mut text, subjects, &letters);
+    text.push('\n');
     threats(&mut text, cases, subjects, &letters);
-    matrix(&mut text, cases, subjects, &letters);
     text
+}
+
+/// Formats the outcome of each run in columns, under the numbers of the allocators.
+pub fn matrix(cases: &[Case], subjects: &[Subject], results: &Results) -> String {
+    let letters = letters(results);
+    let width = cases.iter().map(|case| case.name.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    let mut row = |name: &str, cells: Vec<String>| {
+        let row = format!("{name:width$} {}", cells.join(" "));
+        writeln!(text, "{}", row.trim_end()).unwrap();
+    };
+    let of_columns = SIZES.len();
+    row("", (1..=subjects.len()).map(|number| format!("{number:<of_columns$}")).collect());
+    for (nth, case) in cases.iter().enumerate() {
+        row(&case.name, letters.iter().map(|of| of[nth].clone()).collect());
+    }
+    text
+}
+
+/// The letters of the outcomes by subject and case, one for each size.
+fn letters(results: &Results) -> Vec<Vec<String>> {
+    results
+        .iter()
+        .map(|cases| cases.iter().map(|sizes| sizes.iter().map(letter).collect()).collect())
+        .collect()
 }
 
 fn letter(outcome: &Option<Outcome>) -> char {
@@ -53,7 +75,6 @@ fn totals(text: &mut String, subjects: &[Subject], letters: &[Vec<String>]) {
         kinds.iter().for_each(|(kind, _)| write!(text, " {} |", count(of, *kind)).unwrap());
         writeln!(text, " {} |", subject.origin).unwrap();
     }
-    text.push('\n');
 }
 
 /// Formats for each allocator and threat how many runs were stopped, and how many were exploitable.
@@ -80,23 +101,6 @@ fn threats(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[V
         }
         text.push('\n');
     }
-    text.push('\n');
-}
-
-/// Formats the outcome of each run in columns, under the numbers of the allocators.
-fn matrix(text: &mut String, cases: &[Case], subjects: &[Subject], letters: &[Vec<String>]) {
-    let width = cases.iter().map(|case| case.name.len()).max().unwrap_or_default();
-    let mut row = |name: &str, cells: Vec<String>| {
-        let row = format!("{name:width$} {}", cells.join(" "));
-        writeln!(text, "{}", row.trim_end()).unwrap();
-    };
-    let of_columns = SIZES.len();
-    row("```", vec![]);
-    row("", (1..=subjects.len()).map(|number| format!("{number:<of_columns$}")).collect());
-    for (nth, case) in cases.iter().enumerate() {
-        row(&case.name, letters.iter().map(|of| of[nth].clone()).collect());
-    }
-    row("```", vec![]);
 }
 
 #[cfg(test)]
@@ -116,9 +120,10 @@ mod tests {
             origin: String::new(),
         };
         let results = vec![vec![vec![None; SIZES.len()]]; 2];
-        let text = markdown(&cases, &[subject("one"), subject("two")], &results);
+        let subjects = [subject("one"), subject("two")];
+        let text = markdown(&cases, &subjects, &results);
         assert!(text.contains("\n| 2 two |"), "{text}");
-        let matrix = "```\n                  1      2\ndouble_free_flush ?????? ??????\n```\n";
-        assert!(text.ends_with(matrix), "{text}");
+        let text = matrix(&cases, &subjects, &results);
+        assert_eq!(text, "                  1      2\ndouble_free_flush ?????? ??????\n");
     }
 }
