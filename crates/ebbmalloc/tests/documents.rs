@@ -42,9 +42,7 @@ const STATISTICS: &str = "\
 # Statistics\n\n\
 `EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
 return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
-number of threads. A Rust program may have been built without statistics (the crate's feature\n\
-`stats`); it says so when asked. (Generated from their declarations:\n\
-[how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
+number of threads. (Generated: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
 | format | contents |\n\
 |---|---|\n\
 | `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident \
@@ -59,8 +57,8 @@ mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its ve
 care |\n\n\
 `live_bytes` (at most `rounding_bytes` of it is rounding), `cached_bytes`, `pinned_bytes`,\n\
 `end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
-known without asking the kernel: they count pages that were never touched too. The first five,\n\
-plus `hole_bytes`, minus `sampled_bytes`, are all units that are in use or dirty.\n\n\
+as they count pages that were never touched too. The first five, plus `hole_bytes`, minus\n\
+`sampled_bytes`, are all units that are in use or dirty.\n\n\
 Of the whole process (names end in `_bytes` or `_us`, which are microseconds, else they \
 count):\n\n";
 
