@@ -1,10 +1,13 @@
-//! Checks the rules of `docs/style.md` that a program can check: lines of at most 100 columns, and
-//! no words that leave a reader guessing.
+//! Checks the rules of `docs/style.md` that a program can check: lines of at most 100 columns, no
+//! words that leave a reader guessing, and documents that stay short.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const COLUMNS_MAX: usize = 100;
+/// The most words of all documents together, and of a decision.
+const WORDS_MAX: usize = 45_000;
+const DECISION_WORDS_MAX: usize = 250;
 /// Files with these endings are checked.
 const ENDINGS: [&str; 10] = ["rs", "md", "c", "h", "cpp", "hpp", "py", "pyi", "sh", "zig"];
 /// Folders of build outputs, and of other tools.
@@ -101,6 +104,22 @@ fn files_keep_to_the_rules() {
         }
     }
     assert!(faults.is_empty(), "{} lines:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn documents_are_short() {
+    let mut all = Vec::new();
+    files(&root(), &mut all);
+    all.retain(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let mut total = 0;
+    for path in &all {
+        let words = fs::read_to_string(path).unwrap().split_whitespace().count();
+        total += words;
+        let is_decision = path.parent().is_some_and(|folder| folder.ends_with("docs/decisions"));
+        let is_long = is_decision && !path.ends_with("README.md") && words > DECISION_WORDS_MAX;
+        assert!(!is_long, "{}: {words} words", path.display());
+    }
+    assert!((10_000..=WORDS_MAX).contains(&total), "{} documents: {total} words", all.len());
 }
 
 #[test]
