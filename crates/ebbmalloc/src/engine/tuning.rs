@@ -11,8 +11,6 @@ tunables! {
     MEDIUM_BATCH_BLOCKS: usize = 64, "blocks", 27;
     /// Batches up to this size use still less.
     SMALL_BATCH_BLOCKS: usize = 16, "blocks", 27;
-    /// Blocks of a batch whose first cache lines are prefetched. They mostly come from another CPU.
-    PREFETCHED_BLOCKS_MAX: usize = 64, "blocks", 7;
     /// The bound of a cache's extra capacity, at most: capacity beyond the first capacity of its
     /// stacks.
     CACHE_BYTES_MAX: usize = 6 << 20, "bytes", 5;
@@ -22,11 +20,6 @@ tunables! {
     CACHE_SHARE: usize = 4, "of memory in use", 5;
     /// A cache without capacity left checks its bound at one in this many misses.
     CAPACITY_CHECK_INTERVAL: usize = 64, "misses", 5;
-    /// A stack with this capacity seldom grows in a streak: blocks that flow one way do not come
-    /// back.
-    STREAK_STACK_BYTES: usize = 16 << 10, "bytes", 7;
-    /// Such a stack grows at one in this many misses of streaks.
-    STREAK_GROWTH_INTERVAL: u8 = 64, "misses", 7;
     /// Blocks put above one from another CPU: as many as a program may take before it frees some.
     BURYING_BLOCKS: usize = 4, "blocks", 22;
     /// Threads with a cache of their own for each CPU, where there is no rseq. `EBB_MODE=thread`

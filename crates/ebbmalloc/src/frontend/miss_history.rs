@@ -32,8 +32,6 @@ pub(crate) struct History {
     pub refused: AtomicUsize,
     /// True once a stack was set up here.
     pub used: AtomicBool,
-    /// Misses in streaks of stacks that have a large capacity already; wraps at 256.
-    large_stack_misses: AtomicU8,
     /// For each class, the kind of the last miss, and how many like it came in a row.
     streaks: [AtomicU8; CLASSES],
 }
@@ -53,14 +51,6 @@ impl History {
             streak.store(old + 1, Ordering::Relaxed);
         }
         count
-    }
-
-    /// Records a miss in a streak of a stack that has a large capacity. True at every
-    /// `interval`-th, a power of two.
-    pub fn misses_with_much(&self, interval: u8) -> bool {
-        let misses = self.large_stack_misses.load(Ordering::Relaxed).wrapping_add(1);
-        self.large_stack_misses.store(misses, Ordering::Relaxed);
-        misses.is_multiple_of(interval)
     }
 }
 

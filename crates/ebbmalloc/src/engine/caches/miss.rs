@@ -13,8 +13,7 @@ use crate::engine::caches::cpu_slabs::reopen;
 use crate::engine::mode::Mode;
 use crate::engine::tuning::{
     BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
-    MEDIUM_BATCH_BLOCKS, PREFETCHED_BLOCKS_MAX, SMALL_BATCH_BLOCKS, STREAK_GROWTH_INTERVAL,
-    STREAK_STACK_BYTES,
+    MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
 use crate::frontend::Observed;
@@ -22,7 +21,6 @@ use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES, TRANSFER_CACHES_MANY};
-use crate::platform::arch::prefetch_to_write;
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};
@@ -139,13 +137,6 @@ impl<O: Os> Engine<O> {
                 };
                 (block, blocks) = (first, others);
             }
-            if order == Order::InTurn {
-                blocks
-                    .iter()
-                    .rev()
-                    .take(PREFETCHED_BLOCKS_MAX)
-                    .for_each(|&block| prefetch_to_write(block));
-            }
             if !self.put_or_release(class, blocks) {
                 // Another thread has filled the cache meanwhile, or there is none.
                 break;
@@ -212,11 +203,7 @@ impl<O: Os> Engine<O> {
                 let capacity = header.capacity(class);
                 let added = header.grown(class).capacity(class).saturating_sub(capacity);
                 let added_bytes = added * class.size();
-                let large_in_streak =
-                    miss.is_in_streak() && capacity * class.size() >= STREAK_STACK_BYTES;
-                if capacity > 0
-                    && (added == 0 || !self.may_grow(slab, added_bytes, large_in_streak))
-                {
+                if capacity > 0 && (added == 0 || !self.may_grow(slab, added_bytes)) {
                     (miss.before, miss.after) = (header, header);
                     return miss;
                 }
@@ -235,30 +222,20 @@ impl<O: Os> Engine<O> {
 
     /// Whether the cache may have `added_bytes` more capacity. After a refusal the next misses get
     /// none without a look.
-    ///
-    /// `large_in_streak`: a stack of at least [`STREAK_STACK_BYTES`] misses in a streak. Such a
-    /// stack grows only now and then, within half of the cache's bound.
-    fn may_grow(&self, slab: Slab, added_bytes: usize, large_in_streak: bool) -> bool {
+    fn may_grow(&self, slab: Slab, added_bytes: usize) -> bool {
         let history = slab.history();
         let refused = history.refused.load(Ordering::Relaxed);
-        let due = match large_in_streak {
-            true => history.misses_with_much(STREAK_GROWTH_INTERVAL),
-            false => refused.is_multiple_of(CAPACITY_CHECK_INTERVAL),
-        };
-        if due {
+        if refused.is_multiple_of(CAPACITY_CHECK_INTERVAL) {
             let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
             let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
-            let max_bytes = (in_use_bytes / CACHE_SHARE / caches)
-                .clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
-                >> large_in_streak as u32;
+            let max_bytes =
+                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             // In these modes all stacks are in their full places.
             if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;
             }
         }
-        if !large_in_streak {
-            history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
-        }
+        history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
         false
     }
 

@@ -111,15 +111,6 @@ unsafe fn system_call(number: libc::c_long, six: [usize; 6]) -> usize {
     result
 }
 
-#[inline(always)]
-pub(crate) fn prefetch_to_write(address: *mut u8) {
-    // SAFETY: the instruction changes no registers, flags or memory, and does not fault, whatever
-    // the address.
-    unsafe {
-        asm!("prfm pstl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-}
-
 pub(crate) fn name_loader() {
     // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
     #[cfg(target_env = "gnu")]

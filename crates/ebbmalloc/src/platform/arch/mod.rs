@@ -9,8 +9,6 @@
 //!   (`os/thread_variable.rs`).
 //! - `call!`: makes a system call: its number, then up to six arguments, numbers or thin pointers.
 //!   Returns the kernel's result, or the number of the error. Unsafe, as the call may do anything.
-//! - `prefetch_to_write`: fetches the cache line at an address for writing, which takes it away
-//!   from other CPUs. Does nothing where nothing is mapped.
 //! - `name_loader`: makes the linker look for symbols in the dynamic loader, where glibc defines
 //!   those of rseq. mold takes a weak symbol from a library only if the program names another
 //!   symbol of it.

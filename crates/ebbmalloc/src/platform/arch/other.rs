@@ -43,8 +43,6 @@ pub(crate) fn by_libc(call: impl FnOnce() -> libc::c_long) -> Result<usize, c_in
     })
 }
 
-pub(crate) fn prefetch_to_write(_: *mut u8) {}
-
 pub(crate) fn name_loader() {}
 
 /// # Safety

@@ -104,15 +104,6 @@ unsafe fn system_call(number: libc::c_long, six: [usize; 6]) -> usize {
     result
 }
 
-#[inline(always)]
-pub(crate) fn prefetch_to_write(address: *mut u8) {
-    // SAFETY: the instruction changes no registers, flags or memory, and does not fault, whatever
-    // the address. Processors without PREFETCHW run it as a no-op.
-    unsafe {
-        asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
-    }
-}
-
 pub(crate) fn name_loader() {
     // SAFETY: reads an entry of the global offset table, which the linker or the loader filled.
     #[cfg(target_env = "gnu")]
