@@ -93,30 +93,6 @@ fn room_moves_to_the_class_that_misses() {
     assert!(refills() - before <= 1, "{} refills", refills() - before);
 }
 
-/// Two misses are no streak and add capacity like any others; further misses in the same direction
-/// add some only now and then.
-#[test]
-fn blocks_that_flow_one_way_get_little_room() {
-    let engine = engine();
-    let mut most = 0;
-    let blocks: Vec<_> = (0..8 * MIB / 1024)
-        .map(|_| {
-            let block = engine.alloc(1024);
-            most = most.max(cached(&engine));
-            block
-        })
-        .collect();
-    // At most eight times a stack's first capacity.
-    assert!((MIB / 256..=MIB / 16).contains(&most), "{most} bytes cached while allocating");
-    for block in blocks {
-        // SAFETY: a live block, freed once.
-        unsafe { engine.free(block) };
-        most = most.max(cached(&engine));
-    }
-    // The same again after the change of direction.
-    assert!(most <= MIB / 8, "{most} bytes cached while freeing");
-}
-
 /// Each refill and flush takes a lock, and cache lines, that another CPU may need: long flows must
 /// cause few of them.
 #[test]
