@@ -1,4 +1,4 @@
-//! Runs independent jobs on as many threads as there are CPUs.
+//! Runs independent jobs on one thread more than there are CPUs: many jobs wait.
 
 use crate::tally::Tally;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use std::thread;
 pub fn for_each<T: Sync>(items: &[T], job: impl Fn(&T) -> Tally + Sync) -> Tally {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Tally::default());
-    let workers = thread::available_parallelism().map_or(1, |n| n.get());
+    let workers = 1 + thread::available_parallelism().map_or(1, |n| n.get());
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {

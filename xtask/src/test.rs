@@ -3,8 +3,9 @@
 use crate::context::Context;
 use crate::tally::Tally;
 use crate::{c, cargo, cross, faces, misuse, packages, programs, rust_crate, wheel};
-use anyhow::{Result, bail};
+use anyhow::{Error, Result, bail};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::thread;
 use std::time::Instant;
 
@@ -30,8 +31,9 @@ struct Step {
     about: &'static str,
     run: fn(&Context) -> Result<Tally>,
     packages: fn(&Context) -> Result<BTreeSet<String>>,
-    /// Runs beside the others: it keeps one CPU busy, builds into a directory of its own, and
-    /// disturbs no other step.
+    /// Needs the libraries and the command in the release directory.
+    release: bool,
+    /// Runs beside the others: it keeps one CPU busy, and disturbs no other step.
     aside: bool,
 }
 
@@ -41,6 +43,7 @@ const STEPS: &[Step] = &[
         about: "cargo test of the whole workspace",
         run: cargo::unit,
         packages: none,
+        release: false,
         aside: false,
     },
     Step {
@@ -48,6 +51,7 @@ const STEPS: &[Step] = &[
         about: "every interleaving of the lock-free parts, with mutants that must fail",
         run: cargo::loom,
         packages: none,
+        release: false,
         aside: true,
     },
     Step {
@@ -55,6 +59,7 @@ const STEPS: &[Step] = &[
         about: "the engine on a fake operating system under Miri",
         run: cargo::miri,
         packages: none,
+        release: false,
         aside: true,
     },
     Step {
@@ -62,6 +67,7 @@ const STEPS: &[Step] = &[
         about: "C and C++ programs that hold the library to its contract (tests/c)",
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
+        release: true,
         aside: false,
     },
     Step {
@@ -69,6 +75,7 @@ const STEPS: &[Step] = &[
         about: "programs that misuse the library end as declared (tests/misuse)",
         run: misuse::step::run,
         packages: misuse::step::needed,
+        release: true,
         aside: false,
     },
     Step {
@@ -76,6 +83,7 @@ const STEPS: &[Step] = &[
         about: "Rust and C programs on another C library, static and dynamic",
         run: cross::musl,
         packages: cross::musl_packages,
+        release: false,
         aside: true,
     },
     Step {
@@ -83,6 +91,7 @@ const STEPS: &[Step] = &[
         about: "the library's tests, Rust and C programs on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
+        release: false,
         aside: true,
     },
     Step {
@@ -90,13 +99,15 @@ const STEPS: &[Step] = &[
         about: "Rust and C programs in gVisor, whose kernel has no restartable sequences",
         run: cross::gvisor,
         packages: cross::gvisor_packages,
-        aside: false,
+        release: true,
+        aside: true,
     },
     Step {
         name: "crate",
         about: "ebbmalloc as users of Rust get it: from the package, for each target",
         run: rust_crate::run,
         packages: none,
+        release: false,
         aside: true,
     },
     Step {
@@ -104,6 +115,7 @@ const STEPS: &[Step] = &[
         about: "ebbmalloc as users of C, C++ and Zig get it: installed, or fetched",
         run: faces::run,
         packages: faces::packages,
+        release: true,
         aside: false,
     },
     Step {
@@ -114,6 +126,7 @@ const STEPS: &[Step] = &[
             let scripts = programs::scripts(&context.root, &context.filter)?;
             Ok(programs::packages_of(&scripts, context))
         },
+        release: true,
         aside: false,
     },
     Step {
@@ -121,7 +134,8 @@ const STEPS: &[Step] = &[
         about: "the Python wheel, built, installed and used (python/tests)",
         run: wheel::test,
         packages: |_| Ok(wheel::packages()),
-        aside: false,
+        release: true,
+        aside: true,
     },
 ];
 
@@ -142,15 +156,17 @@ pub fn run(args: &Args) -> Result<bool> {
         wanted.extend((step.packages)(&context)?);
     }
     packages::install(&wanted);
-    if context.library.is_ours() {
-        cargo::build_release(&context.root)?;
-    }
+    // Built when the first step needs it: the end of the build keeps one CPU busy.
+    let release = LazyLock::new(|| match context.library.is_ours() {
+        true => cargo::build_release(&context.root).map_err(|error| format!("{error:#}")),
+        false => Ok(()),
+    });
 
-    // Steps that keep one CPU busy for minutes run beside the others.
     let (aside, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.aside);
+    let run_all = |steps: &[&&Step]| run_each(steps, &context, &|| (*release).clone());
     let (aside, others) = thread::scope(|scope| {
-        let aside = scope.spawn(|| run_each(&aside, &context));
-        let others = run_each(&others, &context);
+        let aside = scope.spawn(|| run_all(&aside));
+        let others = run_all(&others);
         (aside.join().expect("a step panicked"), others)
     });
     let (mut summary, mut total) = (Vec::new(), Tally::default());
@@ -167,11 +183,16 @@ pub fn run(args: &Args) -> Result<bool> {
 }
 
 /// Runs steps one after the other. Returns the result of each, in words and as counts.
-fn run_each(steps: &[&&Step], context: &Context) -> Vec<(String, Tally)> {
+fn run_each(
+    steps: &[&&Step],
+    context: &Context,
+    release: &dyn Fn() -> Result<(), String>,
+) -> Vec<(String, Tally)> {
     let run = |step: &&&Step| {
         println!("{}: {}", step.name, step.about);
         let start = Instant::now();
-        let tally = (step.run)(context).unwrap_or_else(|error| {
+        let built = if step.release { release().map_err(Error::msg) } else { Ok(()) };
+        let tally = built.and_then(|()| (step.run)(context)).unwrap_or_else(|error| {
             let mut tally = Tally::default();
             tally.fail(step.name, format!("{error:#}"));
             tally
