@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use common::ebb;
 
@@ -68,20 +68,23 @@ fn a_set_that_only_grows() {
     names_the_line("exposures.rs", "Sampling::is_new", &["rustc", "-g", "-O", "--edition=2024"]);
 }
 
-/// Python names its functions to others since version 3.12. Without, the interpreter's are named.
+/// A Python that names its functions to others, as it can since version 3.12.
+fn naming_python() -> Option<String> {
+    ["python3", "python3.13", "python3.12"].into_iter().find_map(|name| {
+        let code = "import sys; sys.activate_stack_trampoline; print(sys.executable)";
+        let output = Command::new(name).args(["-X", "perf", "-c", code]).output().ok()?;
+        let path = String::from_utf8(output.stdout).ok()?;
+        output.status.success().then(|| path.trim_end().to_owned())
+    })
+}
+
 #[test]
 fn a_cache_that_keeps_its_objects() {
-    let can_name = |python: &&str| {
-        let mut command = Command::new(python);
-        let command =
-            command.args(["-X", "perf", "-c", "import sys; sys.activate_stack_trampoline"]);
-        command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-    };
-    let Some(python) = ["python3", "python3.13", "python3.12"].into_iter().find(can_name) else {
+    let Some(python) = naming_python() else {
         eprintln!("SKIPPED: needs Python 3.12 or newer");
         return;
     };
     let script = source("clients.py");
-    let stack = first_stack(&[python, "-X", "perf", script.to_str().unwrap()]);
+    let stack = first_stack(&[&python, "-X", "perf", script.to_str().unwrap()]);
     assert!(stack.contains("py::read_tree"), "{stack}");
 }
