@@ -41,8 +41,8 @@ const LIBRARIES: [&str; 8] =
 
 /// Parts of paths of source files. With `debug = "line-tables-only"`, names of inlined functions
 /// have no path.
-const ALLOCATOR_FILES: [&str; 3] =
-    ["/ebbmalloc/src/", "/ebbmalloc-0.", "/library/alloc/src/alloc.rs"];
+const ALLOCATOR_FILES: [&str; 4] =
+    ["/ebbmalloc/src/", "/crates/cabi/src/", "/ebbmalloc-0.", "/library/alloc/src/alloc.rs"];
 const LIBRARY_FILES: [&str; 3] = ["/rustlib/src/rust/library/", "/usr/include/c++/", "/csu/"];
 
 /// Whether a function, in this source file, is a part of an allocator.

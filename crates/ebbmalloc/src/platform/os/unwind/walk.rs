@@ -151,8 +151,9 @@ impl Walk {
         if self.is_in_signal_return() {
             return self.leave_signal_return();
         }
-        let is_list = matches!(self.source, Source::List);
-        let object = if is_list { self.source.find(code) } else { self.object.clone() };
+        let known = self.object.clone().filter(|object| object.has_tables());
+        let is_list = known.is_none();
+        let object = known.or_else(|| Source::List.find(code));
         let mut tables = object.as_ref().map(|object| object.tables(is_list));
         let entry = tables.as_mut().zip(object.as_ref());
         let entry = entry.and_then(|(tables, object)| table::find(tables, object.header, code));
