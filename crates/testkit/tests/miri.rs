@@ -422,9 +422,9 @@ fn sampled_for_a_heap_profile() {
                     worker.apply(Op::Realloc { nth: 1, size: 10 });
                     worker.run(Program::new(number as u64 + 3).take(12));
                     worker.free_all();
-                    let block = engine.alloc(500).expose_provenance();
+                    let block = engine.alloc(500);
                     engine.leave_thread();
-                    block
+                    Block::new(block, 500, 1, 500)
                 })
             })
         });
@@ -434,15 +434,14 @@ fn sampled_for_a_heap_profile() {
     assert!(engine.profile_header().unwrap().sampled_blocks > 5);
     // SAFETY: its block is no longer used.
     unsafe { engine.delete_heap(heap, "a test") };
-    let free = |block: usize| {
-        // SAFETY: a live block, freed once.
-        unsafe { engine.free_sized(std::ptr::with_exposed_provenance_mut(block), 500, 1) };
-    };
+    // SAFETY: a live block, freed once.
+    let free = |block: Block| unsafe { engine.free_sized(block.start, 500, 1) };
     engine.stop_profile();
-    free(kept[0]);
+    let [first, second] = kept;
+    free(first);
     assert!(live(&engine) > 0.5);
     assert!(engine.start_profile(128));
-    free(kept[1]);
+    free(second);
     assert_eq!(live(&engine), 0.0);
     engine.stop_profile();
     engine.trim();
