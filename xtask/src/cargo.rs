@@ -96,6 +96,9 @@ pub fn miri(context: &Context) -> Result<Tally> {
         tally.skip(name, "takes Miri a minute; with --long");
     }
     tally += test("miri", &mut programs)?;
+    // What reads tables of other programs' bytes.
+    let mut unwinding = miri_command(context, "ebbmalloc");
+    tally += test("miri", unwinding.args(["--lib", "--", "unwind"]))?;
     for mutant in MUTANTS {
         let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
         let output = output.context("cannot start cargo")?;
@@ -109,9 +112,16 @@ pub fn miri(context: &Context) -> Result<Tally> {
 
 /// Prepares the run of one test file under Miri.
 fn miri_test(context: &Context, file: &str) -> Command {
+    let mut command = miri_command(context, KIT);
+    command.args(["--test", file]);
+    command
+}
+
+/// Prepares the run of tests of a package under Miri.
+fn miri_command(context: &Context, package: &str) -> Command {
     let mut command = nightly(&context.root);
     command
-        .args(["miri", "test", "--package", KIT, "--test", file, "--target-dir"])
+        .args(["miri", "test", "--package", package, "--target-dir"])
         .arg(context.target.join("miri"));
     command
 }

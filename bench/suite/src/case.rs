@@ -31,7 +31,7 @@ pub enum Kind {
     Ours,
     /// The allocator under test with its mode forced: only in cases that compare modes.
     OurMode,
-    /// The allocator under test in check, harden or sample mode.
+    /// The allocator under test in check, harden or sample mode, or with a heap profile.
     OurCare,
     /// Another build of the one under test (`--before`): only in cases that preload it.
     Before,

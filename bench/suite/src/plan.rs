@@ -21,11 +21,12 @@ pub struct Plan {
 const MODES: [&str; 3] = ["percpu", "thread", "slot"];
 /// A way to run the allocator under test: its name, and a variable with its value.
 pub type Way = (&'static str, &'static str, &'static str);
-/// Those that look for mistakes.
-pub const CARES: [Way; 3] = [
+/// Those that look for mistakes, or for who holds the memory.
+pub const CARES: [Way; 4] = [
     ("sample", "EBB_SAMPLE", "5000"),
     ("harden", "EBB_HARDEN", "1"),
     ("check", "EBB_CHECK", "noleaks"),
+    ("profile", "EBB_PROFILE", "1"),
 ];
 
 impl Plan {

@@ -53,7 +53,8 @@ pub struct Options {
     /// One or two cases of each group, one round: a first impression in some minutes once set up
     #[arg(long)]
     quick: bool,
-    /// Also measure what it costs to look for mistakes [of sample, harden, check; default: all]
+    /// Also measure what safety modes and profiles cost [sample, harden, check, profile; default:
+    /// all]
     #[arg(
         long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = way,
         value_name = "WAYS",
@@ -73,7 +74,7 @@ pub struct Options {
     list: bool,
 }
 
-/// The way to look for mistakes that has this name.
+/// The way that has this name.
 fn way(name: &str) -> Result<Way> {
     let found = CARES.into_iter().find(|way| way.0 == name);
     found.with_context(|| format!("one of {}", CARES.map(|way| way.0).join(", ")))

@@ -34,6 +34,10 @@ pub trait Look: Send + Sized {
     /// Looks at a process; `None` if it cannot be read, or has nothing to show yet.
     fn at(pid: pid_t) -> Option<Self>;
     fn resident_bytes(&self) -> u64;
+    /// What is the most at the peak. Resident memory may stay when it is freed.
+    fn held_bytes(&self) -> u64 {
+        self.resident_bytes()
+    }
     fn took_seconds(&self) -> f64;
     /// Sets the seconds since the program's start.
     fn set_time(&mut self, seconds: f64);
@@ -62,21 +66,21 @@ impl ProgramOptions {
 
 /// The looks at a program that has ended.
 pub struct Seen<T> {
-    /// With the most resident memory, before the end.
+    /// With the most memory held, before the end.
     pub peak: Option<T>,
     pub end: Option<T>,
     pub status: ExitStatus,
 }
 
 impl<T: Look> Seen<T> {
-    /// The look with the most resident memory.
+    /// The look with the most memory held.
     pub fn into_most(self) -> Option<T> {
-        self.peak.into_iter().chain(self.end).max_by_key(|look| look.resident_bytes())
+        self.peak.into_iter().chain(self.end).max_by_key(T::held_bytes)
     }
 
     /// The same, by reference.
     pub fn most(&self) -> Option<&T> {
-        self.peak.iter().chain(&self.end).max_by_key(|look| look.resident_bytes())
+        self.peak.iter().chain(&self.end).max_by_key(|look| look.held_bytes())
     }
 }
 
@@ -142,11 +146,13 @@ pub fn run<T: Look>(
     Ok(Seen { peak, end: end.last, status: end.status })
 }
 
-/// The look at the moment with the most resident memory, until the program has ended.
+/// The look at the moment with the most memory held, until the program has ended. It looks when
+/// resident memory has grown.
 fn sample<T: Look>(pid: pid_t, ended: &AtomicBool, look: impl Fn() -> Option<T>) -> Option<T> {
     // Until it executes the program, the process is a copy of this one.
     let copy = fs::read_link("/proc/self/exe").ok();
     let mut most: Option<T> = None;
+    let mut before = 0;
     let mut wait = SAMPLING;
     loop {
         thread::park_timeout(wait);
@@ -154,7 +160,6 @@ fn sample<T: Look>(pid: pid_t, ended: &AtomicBool, look: impl Fn() -> Option<T>)
             return most;
         }
         wait = SAMPLING;
-        let before = most.as_ref().map_or(0, T::resident_bytes);
         if procfs::resident_roughly(pid).is_none_or(|now| now <= before + before / GROWTH) {
             continue;
         }
@@ -163,7 +168,10 @@ fn sample<T: Look>(pid: pid_t, ended: &AtomicBool, look: impl Fn() -> Option<T>)
         }
         if let Some(next) = look().filter(|next| next.resident_bytes() > before) {
             wait = wait.max(Duration::from_secs_f64(next.took_seconds() * PATIENCE));
-            most = Some(next);
+            before = next.resident_bytes();
+            if most.as_ref().is_none_or(|most| next.held_bytes() > most.held_bytes()) {
+                most = Some(next);
+            }
         }
     }
 }

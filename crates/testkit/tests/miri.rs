@@ -13,6 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use ebbmalloc::internals::Engine;
+use ebbmalloc_testkit::fake_stack::call;
 use ebbmalloc_testkit::{Block, FakeOs, Op, Program, Worker};
 
 fn engine() -> Engine<FakeOs> {
@@ -392,5 +393,57 @@ fn statistics_meanwhile() {
             thread::yield_now();
         }
     });
+    finish(&engine);
+}
+
+/// A heap profile: two threads with sampled blocks of all kinds, which are freed during the session,
+/// after it, and in the next one.
+#[test]
+fn sampled_for_a_heap_profile() {
+    let engine = engine();
+    let live = |engine: &Engine<FakeOs>| {
+        let mut objects = 0.0;
+        assert!(engine.for_each_profile_stack(&mut |stack| objects += stack.live.objects));
+        objects
+    };
+    assert!(engine.start_profile(64));
+    let heap = engine.new_heap(usize::MAX).unwrap();
+    let _gone_with_it = call(2, || engine.heap_alloc(heap, 1000, 1, "a test"));
+    let kept = thread::scope(|scope| {
+        let workers = [0, 1].map(|number| {
+            let engine = &engine;
+            scope.spawn(move || {
+                call(0x1000 + number as usize, || {
+                    let mut worker = Worker::new(engine, number);
+                    worker.apply(Op::Alloc { size: 3000, align: 1 });
+                    worker.apply(Op::Realloc { nth: 0, size: 3001 });
+                    worker.apply(Op::Alloc { size: 70_000, align: 1 });
+                    worker.apply(Op::Resize { nth: 1, size: 90_000 });
+                    worker.apply(Op::Realloc { nth: 1, size: 10 });
+                    worker.run(Program::new(number as u64 + 3).take(12));
+                    worker.free_all();
+                    let block = engine.alloc(500);
+                    engine.leave_thread();
+                    Block::new(block, 500, 1, 500)
+                })
+            })
+        });
+        workers.map(|worker| worker.join().unwrap())
+    });
+    assert!(live(&engine) > 2.5);
+    assert!(engine.profile_header().unwrap().sampled_blocks > 5);
+    // SAFETY: its block is no longer used.
+    unsafe { engine.delete_heap(heap, "a test") };
+    // SAFETY: a live block, freed once.
+    let free = |block: Block| unsafe { engine.free_sized(block.start, 500, 1) };
+    engine.stop_profile();
+    let [first, second] = kept;
+    free(first);
+    assert!(live(&engine) > 0.5);
+    assert!(engine.start_profile(128));
+    free(second);
+    assert_eq!(live(&engine), 0.0);
+    engine.stop_profile();
+    engine.trim();
     finish(&engine);
 }

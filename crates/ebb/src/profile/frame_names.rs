@@ -41,8 +41,8 @@ const LIBRARIES: [&str; 8] =
 
 /// Parts of paths of source files. With `debug = "line-tables-only"`, names of inlined functions
 /// have no path.
-const ALLOCATOR_FILES: [&str; 3] =
-    ["/ebbmalloc/src/", "/ebbmalloc-0.", "/library/alloc/src/alloc.rs"];
+const ALLOCATOR_FILES: [&str; 4] =
+    ["/ebbmalloc/src/", "/crates/cabi/src/", "/ebbmalloc-0.", "/library/alloc/src/alloc.rs"];
 const LIBRARY_FILES: [&str; 3] = ["/rustlib/src/rust/library/", "/usr/include/c++/", "/csu/"];
 
 /// Whether a function, in this source file, is a part of an allocator.
@@ -53,6 +53,15 @@ pub fn is_allocator(name: &str, file: &str) -> bool {
 fn is_allocators_name(name: &str) -> bool {
     C_ALLOCATORS.contains(&name) || ALLOCATORS.iter().any(|start| name.starts_with(start))
 }
+
+/// Whether the name is that of a function in a language whose runtime names its code for perf:
+/// JavaScript in node, Python.
+pub fn is_script(name: &str) -> bool {
+    name.starts_with("JS:") || name.starts_with("py::")
+}
+
+/// Parts of the names of functions in those languages' own libraries.
+const SCRIPT_LIBRARIES: [&str; 3] = [" node:", ":<frozen ", "/lib/python"];
 
 /// Functions of the C library through which programs and threads begin.
 const BEGINNINGS: [&str; 4] = ["_start", "start_thread", "clone3", "__clone"];
@@ -65,6 +74,9 @@ pub fn is_library(name: &str, file: &str) -> bool {
 }
 
 fn is_librarys_name(name: &str) -> bool {
+    if is_script(name) {
+        return SCRIPT_LIBRARIES.iter().any(|part| name.contains(part));
+    }
     if BEGINNINGS.contains(&name) {
         return true;
     }
@@ -163,6 +175,7 @@ mod tests {
         }
         let file = "/registry/src/ebbmalloc-0.1.0/src/engine/entry.rs";
         assert!(is_allocator("alloc_small<true>", file));
+        assert!(is_allocator("allocate", "/home/me/ebbmalloc/crates/cabi/src/cxx.rs"));
     }
 
     #[test]
@@ -175,6 +188,9 @@ mod tests {
             "void std::vector<int, std::allocator<int> >::_M_realloc_insert<int>(int*, int&&)",
             "_start",
             "std::__cxx11::basic_string<char>::reserve(unsigned long)",
+            "JS:alloc node:buffer:391:30",
+            "py::_find_and_load:<frozen importlib._bootstrap>",
+            "py::loads:/usr/lib/python3.12/json/__init__.py",
         ] {
             assert!(is_library(name, ""), "{name}");
         }
@@ -183,6 +199,8 @@ mod tests {
             "<server::Entry as core::clone::Clone>::clone",
             "main",
             "std_of_my_own",
+            "JS:keep /srv/app.js:3:16",
+            "py::keep:/srv/app.py",
         ] {
             assert!(!is_library(name, "/src/main.rs"), "{name}");
         }

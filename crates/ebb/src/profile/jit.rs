@@ -34,7 +34,12 @@ impl JitMap {
                 |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
             let (start, size) = (number(fields.next()?)?, number(fields.next()?)?);
             let name = fields.next().filter(|name| !name.is_empty())?;
-            Some((start, start.checked_add(size)?, name.to_owned()))
+            // V8 marks how well it compiled a function, and compiles some several times.
+            let name = match name.strip_prefix("JS:") {
+                Some(rest) => format!("JS:{}", rest.trim_start_matches(['~', '^', '*'])),
+                None => name.to_owned(),
+            };
+            Some((start, start.checked_add(size)?, name))
         };
         // The runtime may use memory again: then the last line counts.
         let mut functions: Vec<_> = text.lines().rev().filter_map(line).collect();
@@ -59,12 +64,14 @@ mod tests {
     fn names_by_address() {
         let map = JitMap::parse(
             b"3000 10 py::old:/app.py\n1000 80 LazyCompile:*sum /app.js:3\nnonsense\n\
-              3000 20 py::new:/app.py\nffffffffffffffff 10 beyond\n",
+              3000 20 py::new:/app.py\nffffffffffffffff 10 beyond\n\
+              2000 10 JS:^keep /app.js:3:16\n",
         );
         assert_eq!(map.name(0x0fff), None);
         assert_eq!(map.name(0x1000), Some("LazyCompile:*sum /app.js:3"));
         assert_eq!(map.name(0x107f), Some("LazyCompile:*sum /app.js:3"));
         assert_eq!(map.name(0x1080), None);
+        assert_eq!(map.name(0x2000), Some("JS:keep /app.js:3:16"));
         assert_eq!(map.name(0x301f), Some("py::new:/app.py"));
         assert_eq!(JitMap::parse(b"\xff\xfe").name(0), None);
     }

@@ -154,6 +154,10 @@ impl Look for Raw {
         self.ledger.as_ref().map_or(0, |report| report.resident_bytes)
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.stacks.iter().map(|stack| stack.values.live.bytes).sum::<f64>() as u64
+    }
+
     fn took_seconds(&self) -> f64 {
         self.ledger.as_ref().map_or(0.0, |report| report.took_seconds)
     }

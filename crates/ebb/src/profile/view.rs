@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::data::{About, Counts, Profile, Values};
-use super::frame_names::{is_library, short};
+use super::frame_names::{is_library, is_script, short};
 use crate::why::report::Report;
 
 /// A call in a stack.
@@ -146,7 +146,8 @@ impl View {
         sum
     }
 
-    /// The stacks without frames of standard libraries, unless there are no others. The ones with
+    /// The stacks without frames of standard libraries and interpreters, unless there are no others.
+    /// The ones with
     /// the largest numbers come first; with an earlier profile, those with the largest growth.
     pub fn user_stacks(&self, measure: Measure) -> Vec<ViewStack> {
         let is_user = |frame: &Frame| !is_library(&frame.name, &frame.file);
@@ -155,6 +156,10 @@ impl View {
         for stack in &self.stacks {
             let mut frames: Vec<_> =
                 stack.frames.iter().copied().filter(|&id| is_user[id]).collect();
+            // Of an interpreter's stack, only the functions that it interprets.
+            if frames.iter().any(|&id| is_script(&self.frames[id].name)) {
+                frames.retain(|&id| is_script(&self.frames[id].name));
+            }
             if frames.is_empty() {
                 frames.clone_from(&stack.frames);
             }

@@ -16,7 +16,7 @@ use crate::frontend::slab::OwnedStack;
 use crate::platform::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
-use crate::telemetry::profile_gate::{FAST, REQUEST};
+use crate::telemetry::profile_gate::FAST;
 
 impl<O: Os> Engine<O> {
     /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if
@@ -400,7 +400,8 @@ impl<O: Os> Engine<O> {
         self.alloc_small_slow::<ALIGNED>(size, class)
     }
 
-    /// Allocates a block while a profile counts allocations. `gate` is what the caller saw.
+    /// Allocates a block while a profile counts allocations. `gate` is what the caller saw. It calls
+    /// other functions only as its last step, so it need not save registers.
     #[inline(never)]
     fn alloc_small_counted<const ALIGNED: bool>(
         &self,
@@ -408,26 +409,43 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
-        let is_fast = gate != REQUEST && gate & FAST != 0;
+        let is_fast = gate & FAST != 0;
         // Blocks of heaps are counted where heaps allocate.
-        if is_fast || !self.all_in_heaps() {
-            if self.is_sample_due(gate, size) {
-                let block = self.alloc_profiled(size, class);
-                if !block.is_null() {
-                    return block;
-                }
-            }
-            // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
-            let mut block = if is_fast {
-                unsafe { rseq::pop(self.base_to_free(), class) }
-            } else {
-                ptr::null_mut()
-            };
-            if block.is_null()
-                && let Some(cache) = Ready::hot(self.os.thread_words())
-            {
-                block = cache.with(class, OwnedStack::pop);
-            }
+        if !is_fast && self.all_in_heaps() {
+            return self.alloc_small_slow::<ALIGNED>(size, class);
+        }
+        if !self.is_counted(gate, size) {
+            return self.alloc_small_uncounted::<ALIGNED>(size, class, gate);
+        }
+        // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
+        let mut block = if is_fast {
+            unsafe { rseq::pop(self.base_to_free(), class) }
+        } else {
+            ptr::null_mut()
+        };
+        if block.is_null()
+            && let Some(cache) = Ready::hot(self.os.thread_words())
+        {
+            block = cache.with(class, OwnedStack::pop);
+        }
+        if !block.is_null() {
+            return block;
+        }
+        self.alloc_small_slow::<ALIGNED>(size, class)
+    }
+
+    /// Allocates a block that was not counted, since it is to be sampled, or the thread does not
+    /// count in this session yet.
+    #[cold]
+    #[inline(never)]
+    fn alloc_small_uncounted<const ALIGNED: bool>(
+        &self,
+        size: usize,
+        class: SizeClass,
+        gate: u32,
+    ) -> *mut u8 {
+        if self.is_sample_due_slow(gate, size) {
+            let block = self.alloc_profiled(size, class);
             if !block.is_null() {
                 return block;
             }

@@ -35,12 +35,15 @@ impl<O: Os> Engine<O> {
     /// to be sampled.
     #[inline(always)]
     pub(crate) fn is_sample_due(&self, gate: u32, size: usize) -> bool {
+        !self.is_counted(gate, size) && self.is_sample_due_slow(gate, size)
+    }
+
+    /// Counts an allocation of the calling thread. False, and nothing is counted, if the block is
+    /// to be sampled, or the thread does not count in the session of this gate yet.
+    #[inline(always)]
+    pub(crate) fn is_counted(&self, gate: u32, size: usize) -> bool {
         let words = self.os.thread_words();
-        let is_counting = words.profile_gate.load(Ordering::Relaxed) == gate as u16;
-        if is_counting && self.count_down(size) {
-            return false;
-        }
-        self.is_sample_due_slow(gate, size)
+        words.profile_gate.load(Ordering::Relaxed) == gate as u16 && self.count_down(size)
     }
 
     /// Counts an allocation. False, and nothing is counted, if the block is to be sampled.
@@ -59,7 +62,7 @@ impl<O: Os> Engine<O> {
     /// thread.
     #[cold]
     #[inline(never)]
-    fn is_sample_due_slow(&self, seen: u32, size: usize) -> bool {
+    pub(crate) fn is_sample_due_slow(&self, seen: u32, size: usize) -> bool {
         let mut gate = seen;
         if gate == REQUEST {
             self.follow_request();

@@ -96,7 +96,7 @@ fn of_glibc(find: Find, code: usize) -> Option<Object> {
     let range = found.start..found.end;
     let object = Object { range, header: found.header, identity: 0 };
     let mut numbers = [found.start, found.end, found.link_map, found.header, 0, 0, 0, 0];
-    numbers[4..].copy_from_slice(&identity(&mut object.tables(false), found.header));
+    numbers[4..].copy_from_slice(&identity(&mut object.head(), found.header));
     let hash = numbers.iter().fold(0_u64, |hash, &number| {
         (hash.rotate_left(23) ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     });
@@ -104,6 +104,22 @@ fn of_glibc(find: Find, code: usize) -> Option<Object> {
 }
 
 impl Object {
+    /// Whether the range includes the tables. Where a program's segments lie apart, glibc tells only
+    /// of the one with the code.
+    pub fn has_tables(&self) -> bool {
+        self.range.contains(&self.header)
+    }
+
+    /// Memory with the search table: all of the object, or the rest of the table's first page.
+    fn head(&self) -> Mapped<'_> {
+        let page = auxiliary::page_size();
+        let range = match self.has_tables() {
+            true => self.range.clone(),
+            false => self.header..(self.header / page + 1).saturating_mul(page),
+        };
+        Mapped { range, probed: None, object: PhantomData }
+    }
+
     /// The memory of the object. If the object may go away meanwhile, the kernel looks at each page
     /// first.
     pub fn tables(&self, is_probed: bool) -> Mapped<'_> {

@@ -17,6 +17,8 @@ mod numbers {
     /// Where the kernel saved each register: bytes from the stack pointer in that code.
     pub const SAVED: [usize; COUNT] =
         [144, 136, 152, 128, 112, 104, 120, 160, 40, 48, 56, 64, 72, 80, 88, 96, 168];
+    /// Code right behind a call, in functions that save no register: `add $8, %rsp; ret`.
+    pub const PLAIN_RETURN: &[u8] = &[0x48, 0x83, 0xc4, 8, 0xc3];
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -40,6 +42,8 @@ mod numbers {
         }
         saved
     };
+    /// There is none: a function that calls another saves `x30`.
+    pub const PLAIN_RETURN: &[u8] = &[];
 }
 
 /// The number of the program counter where the kernel saved it.

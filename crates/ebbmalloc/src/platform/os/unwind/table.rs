@@ -100,11 +100,12 @@ impl SearchTable {
 }
 
 /// Numbers that tell one object's table from that of another object at the same address: its
-/// size, its function count, and its last pair.
+/// size, its function count, and its last pair if that lies in the memory.
 pub(super) fn identity<'a>(tables: &mut impl Tables<'a>, header: usize) -> [usize; 4] {
     let read = |tables: &mut _| {
         let table = SearchTable::read(tables, header)?;
-        let [code, entry] = table.pair(tables, table.count.checked_sub(1)?)?;
+        let last = table.pair(tables, table.count.checked_sub(1)?);
+        let [code, entry] = last.unwrap_or_default();
         Some([table.pairs, table.count, code, entry])
     };
     read(tables).unwrap_or_default()

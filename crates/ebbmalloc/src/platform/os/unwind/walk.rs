@@ -5,8 +5,8 @@ use super::expression::{Fault, evaluate};
 use super::memory::Memory;
 use super::object::{Object, Source};
 use super::registers::{
-    BASE_POINTER, COUNT, FRAME_POINTER, PROGRAM_COUNTER, Registers, SAVED, SIGNAL_RETURN,
-    STACK_POINTER, without_signature,
+    BASE_POINTER, COUNT, FRAME_POINTER, PLAIN_RETURN, PROGRAM_COUNTER, Registers, SAVED,
+    SIGNAL_RETURN, STACK_POINTER, without_signature,
 };
 use super::row::{End, Row, Rule};
 use super::table::{self, Entry};
@@ -148,11 +148,12 @@ impl Walk {
     #[inline(never)]
     fn leave_long(&mut self, code: usize, identity: u16) -> Result<(), Stop> {
         // Some tables tell of the code before it.
-        if self.is_in_signal_return() {
+        if self.goes_on_at(SIGNAL_RETURN) {
             return self.leave_signal_return();
         }
-        let is_list = matches!(self.source, Source::List);
-        let object = if is_list { self.source.find(code) } else { self.object.clone() };
+        let known = self.object.clone().filter(|object| object.has_tables());
+        let is_list = known.is_none();
+        let object = known.or_else(|| Source::List.find(code));
         let mut tables = object.as_ref().map(|object| object.tables(is_list));
         let entry = tables.as_mut().zip(object.as_ref());
         let entry = entry.and_then(|(tables, object)| table::find(tables, object.header, code));
@@ -168,15 +169,16 @@ impl Walk {
         self.leave_by_row(&entry, &row)
     }
 
-    /// Whether the frame is that of code by which a signal handler returns.
-    fn is_in_signal_return(&mut self) -> bool {
-        let code = self.address..self.address.saturating_add(SIGNAL_RETURN.len());
+    /// Whether the frame's function goes on at this code.
+    fn goes_on_at(&mut self, expected: &[u8]) -> bool {
+        let code = self.address..self.address.saturating_add(expected.len());
         let byte = |address: usize| {
             let address = core::ptr::with_exposed_provenance::<u8>(address);
             // SAFETY: the byte is readable. Volatile, as the address may be that of anything.
             unsafe { address.read_volatile() }
         };
-        self.text.can_read(code.clone()) && code.map(byte).eq(SIGNAL_RETURN.iter().copied())
+        let can_read = !code.is_empty() && self.text.can_read(code.clone());
+        can_read && code.map(byte).eq(expected.iter().copied())
     }
 
     /// Goes on to the frame that a signal interrupted.
@@ -248,10 +250,17 @@ impl Walk {
     #[cold]
     #[inline(never)]
     fn leave_by_pointer(&mut self) -> Result<(), Stop> {
-        if self.is_in_signal_return() {
+        if self.goes_on_at(SIGNAL_RETURN) {
             return self.leave_signal_return();
         }
         let start = self.registers.values[STACK_POINTER];
+        // Python's code between its functions (`-X perf`).
+        if self.goes_on_at(PLAIN_RETURN) {
+            let address = self.stack.word(start.wrapping_add(WORD_BYTES)).ok_or(Ended)?;
+            self.source.find(address.wrapping_sub(1)).ok_or(Ended)?;
+            self.registers.values[STACK_POINTER] = start.wrapping_add(2 * WORD_BYTES);
+            return self.go_on(address, false);
+        }
         let pointer = self.registers.get(FRAME_POINTER).ok_or(Stop::Unknown)?;
         let leads_on = |from: usize, to: usize| {
             to.is_multiple_of(WORD_BYTES) && to.wrapping_sub(from) <= FRAME_BYTES_MAX
