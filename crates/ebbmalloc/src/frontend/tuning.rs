@@ -12,8 +12,7 @@ tunables! {
     FLOW_BATCH_BYTES_MIN: usize = UNIT, "bytes", 29;
     /// The same in a thread's own cache, which has no capacity for more.
     OWN_FLOW_BATCH_BYTES_MIN: usize = UNIT / 2, "bytes", 29;
-    /// There smaller blocks are in no flow: a span has many of them, and each class has that
-    /// capacity from the start.
+    /// There, smaller blocks are in no flow: a span has many of them.
     OWN_FLOW_BLOCK_BYTES_MIN: usize = 1 << 10, "bytes", 29;
     /// The most bytes of blocks in one stack, unless `STACK_BLOCKS_MIN` blocks are more.
     STACK_BYTES_MAX: usize = 216 << 10, "bytes", 5;
@@ -37,7 +36,7 @@ tunables! {
     LATE_BLOCK_BYTES: usize = 8 << 10, "bytes", 12;
     /// Misses until such a stack gets capacity.
     LATE_MISSES: u32 = 256, "misses", 12;
-    /// Blocks in the smallest extent. All of these must lie on the slab's first page.
+    /// Blocks in the smallest extent. These lie on the slab's first page.
     SMALLEST_EXTENT_BLOCKS: usize = 4, "blocks", 4;
     /// Blocks in the middle extent.
     MIDDLE_EXTENT_BLOCKS: usize = 32, "blocks", 4;
