@@ -68,8 +68,8 @@
 //! # Memory errors
 //!
 //! Safe Rust makes none. If `unsafe` code frees an address that is no block, or a block twice, and
-//! ebbmalloc notices, it stops the program with one line. Only release builds trust the size in a
-//! `Layout`.
+//! ebbmalloc notices, it stops the program with one line. Release builds trust the size in a
+//! `Layout`, debug builds check it.
 //!
 //! To find errors, run the program with `EBB_CHECK=1`; `EBB_SAMPLE` and `EBB_HARDEN` are for
 //! production. All three need the feature `careful`, which is a default. Without it, setting them
@@ -77,8 +77,8 @@
 //!
 //! # Size
 //!
-//! A program becomes larger on disk by some 350 KiB, or by 150 KiB with `default-features = false`
-//! (in the tests 277 and 134 KiB). The default features are:
+//! A program becomes larger on disk by up to 350 KiB, or 150 KiB with `default-features = false`;
+//! one that counts its arguments, by 277 and 134 KiB. The default features are:
 //!
 //! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.
 //! - `profile`: heap profiles, by `ebb profile`, `EBB_PROFILE` and the module `profile`.
@@ -88,19 +88,23 @@
 //!
 //! # How it works
 //!
-//! The layers, lowest first. Each uses only earlier entries of this list; `docs/architecture.md`
-//! says more.
+//! The layers, lowest first. Each uses only earlier entries of this list; [architecture.md] says
+//! more.
+//!
+//! [architecture.md]: https://github.com/ebbmalloc/ebbmalloc/blob/main/docs/architecture.md
 //!
 //! - `size_class`: the block sizes that exist.
 //! - `tuning`: how each layer declares its constants of policy.
 //! - `platform`: the operating system, atomics and locks, options, messages.
 //! - `frontend`: the per-CPU and per-thread caches, and transfer caches between them.
-//! - `backend`: the page heap: the region of addresses, runs and spans, and when memory is purged.
+//! - `backend`: the page heap: the region of addresses, runs and spans, and how much free memory
+//!   stays resident, and how long (`retention`).
 //! - `telemetry`: counters, and the purpose of each resident byte, in this process or another.
 //! - `safety`: the state of check mode, harden mode and sampling.
 //! - `central`: the central free list of each size class, and the records of heaps.
 //! - `engine`: allocates and frees through all these layers, and returns memory.
 //! - `api`: the global allocator, [`Heap`], and the `Allocator` traits.
+//! - `model`: copies of protocols between threads, which loom explores; in no other build.
 
 #![no_std]
 #![cfg_attr(feature = "nightly", feature(allocator_ext))]

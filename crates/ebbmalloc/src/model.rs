@@ -18,7 +18,7 @@ use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::{Front, Preferred, Slots};
 use crate::platform::os::Os;
-pub use crate::platform::os::Slot;
+pub use crate::platform::os::SequenceLock;
 pub use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
 pub use crate::telemetry::live_bytes::{CounterShard, Live};

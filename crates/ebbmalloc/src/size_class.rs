@@ -2,8 +2,8 @@
 //!
 //! Sizes are multiples of 16 bytes up to 128: finer steps would break the alignment that C promises
 //! for every block, coarser ones waste more. Above, there are eight classes per doubling, up to 64
-//! KiB, so that rounding wastes at most 1/9 of a block: at 128 bytes, both step by 16. More classes
-//! would hold more spans that are partly empty. All tables are computed at compile time.
+//! KiB, so that rounding wastes at most 1/9 of a block. More classes would hold more spans that are
+//! partly empty. All tables are computed at compile time.
 
 use core::hint;
 
@@ -130,9 +130,9 @@ impl SizeClass {
     /// The number, in its span, of the block that the byte at `offset` belongs to.
     #[inline(always)]
     pub const fn block_at(self, offset: usize) -> usize {
-        // Exact. The reciprocal is rounded up, so the product is too large by less than `offset`,
-        // thus by less than 2^20. The next integer quotient is further away: at least 2^40 divided
-        // by the block size, thus 2^24.
+        // Exact. The reciprocal is rounded up, by less than 1. So the product is too large by less
+        // than `offset`, which is below 2^20. Only an excess of at least 2^40 / size, thus 2^24,
+        // could reach the next integer: the fraction of offset / size is at most 1 - 1 / size.
         ((offset as u64 * RECIPROCAL[self.index()]) >> 40) as usize
     }
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
     Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake,
-    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, Slot, ThreadCache,
+    ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, SequenceLock, ThreadCache,
 };
 use ebbmalloc_testkit::FakeOs;
 use loom::thread;
@@ -817,9 +817,9 @@ mod cached_rows {
     use loom::sync::atomic::AtomicU64;
 
     /// Two threads store pairs of equal numbers, while a third reads.
-    fn model(write: fn(&Slot<2>, [u64; 2])) {
+    fn model(write: fn(&SequenceLock<2>, [u64; 2])) {
         explore(move || {
-            let slot = Arc::new(Slot::new([AtomicU64::new(0), AtomicU64::new(0)]));
+            let slot = Arc::new(SequenceLock::new([AtomicU64::new(0), AtomicU64::new(0)]));
             let writers = [1, 2].map(|number| {
                 let slot = Arc::clone(&slot);
                 thread::spawn(move || write(&slot, [number; 2]))
@@ -835,13 +835,13 @@ mod cached_rows {
 
     #[test]
     fn keys_and_rows_belong_together() {
-        model(Slot::write);
+        model(SequenceLock::write);
     }
 
     #[test]
     #[should_panic(expected = "the row of another key")]
     fn mutant_that_does_not_tell_readers() {
-        model(Slot::write_untold);
+        model(SequenceLock::write_untold);
     }
 }
 

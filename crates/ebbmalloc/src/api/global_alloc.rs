@@ -144,8 +144,8 @@ impl EbbMalloc {
     ///
     /// An event loop calls it before it waits. It returns true if the program should call it again
     /// after a fifth of a second; before then, a call does nothing. It returns false if there is
-    /// nothing more to return, or if the engine's scavenger thread does this. That exists only
-    /// while several threads have allocated and 4 MiB are in use.
+    /// nothing more to return, or if the engine's scavenger thread does this. Only processes
+    /// that have or had several threads have one.
     ///
     /// ```
     /// use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The back end: the region of addresses with its tables, and the page heap, which hands out runs
 //! of it and purges free ones.
 
-// Lowest layer first: each module uses only modules above it in this list.
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
 pub(crate) mod units;
 pub(crate) mod chunks;

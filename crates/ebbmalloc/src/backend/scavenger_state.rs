@@ -1,5 +1,5 @@
 //! When the scavenger runs: a thread that purges memory the program no longer needs, even while the
-//! program is idle. `engine/scavenge.rs` has its work.
+//! program is idle. `engine/scavenge.rs` has its work; `backend/retention` decides how much stays.
 //!
 //! Threads of the program count as *company* of the scavenger from their first cache miss until
 //! they exit. The first thread of the process does not count, unless the process has had other

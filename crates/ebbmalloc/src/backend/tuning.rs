@@ -55,7 +55,7 @@ tunables! {
     DECAY_DIVISOR: usize = 8, "of the record", 3;
     /// Dirty memory that may stay near a bound. Bounds are the memory limit, and a size that the
     /// kernel refused. The rest is left to the host program.
-    SPARE_DIVISOR: usize = 4, "of the distance", 9;
+    SPARE_DIVISOR: usize = 4, "of the distance", 3;
 
     /// With less in use, the page heap grows without reclaim.
     RECLAIM_IN_USE_UNITS_MIN: usize = mib(4), "units", 17;

@@ -38,7 +38,7 @@ pub(crate) enum BadBlock {
     /// It is free already: a double free.
     Twice(*mut u8),
     /// It is not a block of this class.
-    Foreign(*mut u8),
+    Invalid(*mut u8),
 }
 
 /// Result of a claim of several blocks.
@@ -224,7 +224,7 @@ impl ClassSpans {
         let mut rest = blocks;
         while let Some(&first) = rest.first() {
             let Some(unit) = self.span_unit(region, class, first) else {
-                return Err(BadBlock::Foreign(first));
+                return Err(BadBlock::Invalid(first));
             };
             let base = region.address(unit);
             // SAFETY: `span_unit` found that the unit heads a span of this class.
@@ -238,7 +238,7 @@ impl ClassSpans {
             let bad = rest.get(taken).filter(|block| offset_of(block) < bytes).map(|block| {
                 // The end of a span, behind its last block, may look like another block.
                 let exists = class.block_at(offset_of(block)) < span.blocks as usize;
-                if exists { BadBlock::Twice(*block) } else { BadBlock::Foreign(*block) }
+                if exists { BadBlock::Twice(*block) } else { BadBlock::Invalid(*block) }
             });
             self.counts.claimed -= taken;
             if span.is_idle() {

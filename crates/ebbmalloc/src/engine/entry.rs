@@ -1,6 +1,6 @@
 //! Serves the calls of a program: allocate, free, resize.
 //!
-//! Functions whose names end in `_slow` are cold: the hot paths leave rare or slow cases to them.
+//! The hot paths leave rare or slow cases to functions whose names end in `_slow`.
 
 use core::ptr;
 use core::sync::atomic::{AtomicIsize, Ordering};

@@ -1,4 +1,5 @@
-//! Handles events of the process: forks, exits of threads, its own exit, and calls to trim or idle.
+//! Handles events of the process: forks, exits of threads, its own exit, and calls to trim, to idle
+//! or to start a heap profile.
 
 use crate::engine::Engine;
 use crate::engine::mode::Mode;
@@ -13,8 +14,8 @@ impl<O: Os> Engine<O> {
     /// it consistent. The same thread calls [`Engine::after_fork`] next.
     ///
     /// Restartable sequences need no waiting: one that has not committed has changed nothing. The
-    /// only thread of a process takes no locks. It may fork in a signal handler, and the code that
-    /// this has interrupted may hold some: it unlocks them after the fork, in both processes.
+    /// only thread of a process takes no locks. It may fork in a signal handler that interrupted
+    /// code which holds some. That code unlocks them after the fork, in both processes.
     pub fn before_fork(&self) {
         let is_single = self.os.is_single();
         self.fork_is_single_threaded.store(is_single, Ordering::Relaxed);
@@ -103,8 +104,8 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Flushes and frees the calling thread's cache, because the thread is about to exit. Later
-    /// calls of the thread go past caches. Does nothing if the thread has no cache of its own.
+    /// Unregisters the calling thread, if the engine registered it, and flushes and frees its own
+    /// cache, if it has one: the thread is about to exit. Its later calls go past caches.
     pub fn leave_thread(&self) {
         if self.setup().registers_threads {
             self.os.leave_rseq();

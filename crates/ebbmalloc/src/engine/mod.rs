@@ -1,7 +1,7 @@
 //! Puts the layers together as one allocator, the engine, and keeps its state.
 //!
-//! `entry.rs` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs` the
-//! passage through a fork.
+//! `entry.rs` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs`
+//! what runs at forks and exits.
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
@@ -215,8 +215,8 @@ impl<O: Os> Engine<O> {
         unsafe { &*self.setup.get() }
     }
 
-    /// Where a free finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of percpu
-    /// mode, and while the engine counts operations.
+    /// Where the hot path finds the cache of its virtual CPU; [`PerCpuBase::UNSET`] outside of
+    /// percpu mode, and while the engine counts operations. Only frees need no other test.
     #[inline(always)]
     pub(crate) fn base_to_free(&self) -> PerCpuBase {
         // SAFETY: callers have a small block or have seen `hot_area`. Both exist only after set-up

@@ -42,9 +42,9 @@ tunables! {
     RECLAIM_PURGE_BYTES_MAX: usize = 4 << 20, "bytes", 17;
 
     /// Time between rounds of the scavenger.
-    ROUND_MS: u32 = 200, "ms", 3;
+    ROUND_MS: u32 = 200, "ms", 9;
     /// The same while rounds purge nothing, but caches are in use.
-    IDLE_ROUND_MS: u32 = 1000, "ms", 3;
+    IDLE_ROUND_MS: u32 = 1000, "ms", 9;
     /// The same while rounds purge nothing, but `SCAVENGER_UNITS_MIN` is in use.
     WATCH_ROUND_MS: u32 = 2000, "ms", 33;
     /// After this many such rounds the scavenger ends. The next bulk allocation starts it again.
@@ -87,5 +87,5 @@ tunables! {
     /// Heap profile at peaks: growth of memory in use after which a new file is written.
     PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
     /// `ebb why` draws conclusions only from parts of at least this share.
-    CONCLUSION_PERCENT_MIN: u64 = 5, "percent", 9;
+    CONCLUSION_PERCENT_MIN: u64 = 5, "percent", 19;
 }

@@ -17,7 +17,7 @@ use crate::platform::sync::{AtomicUsize, Guard, Lock, Ordering, const_fn};
 
 /// The link of a slab that a thread has. Other links are the number of the next slab plus 1; 0 ends
 /// the list.
-const TAKEN: u32 = u32::MAX;
+const OWNED: u32 = u32::MAX;
 
 /// The record of a slab, in the table beside the slabs.
 #[repr(C)]
@@ -230,7 +230,7 @@ impl ThreadSlabs {
     pub fn orphan_all_but(&self, own: Option<Slab>) {
         let mut slabs = self.slabs.lock();
         for number in 0..slabs.committed {
-            if slabs.link(number) == TAKEN && Some(slabs.slab(number)) != own {
+            if slabs.link(number) == OWNED && Some(slabs.slab(number)) != own {
                 slabs.push(Tier::Warm, number);
             }
         }
@@ -246,7 +246,7 @@ impl ThreadSlabs {
     /// Panics unless each slab is a thread's or in one list: for tests.
     pub fn check(&self) {
         let slabs = self.slabs.lock();
-        let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != TAKEN).count();
+        let linked = (0..slabs.committed).filter(|&number| slabs.link(number) != OWNED).count();
         assert_eq!(slabs.committed - linked, self.taken(), "slabs of threads");
         let mut listed = 0;
         for tier in [Tier::Warm, Tier::Cold] {
@@ -336,7 +336,7 @@ impl Slabs {
             return None;
         }
         self.committed += 1;
-        self.set_link(number, TAKEN);
+        self.set_link(number, OWNED);
         Some(number)
     }
 
@@ -350,7 +350,7 @@ impl Slabs {
     fn pop(&mut self, tier: Tier) -> Option<usize> {
         let number = self.heads[tier as usize].checked_sub(1)? as usize;
         self.heads[tier as usize] = self.link(number);
-        self.set_link(number, TAKEN);
+        self.set_link(number, OWNED);
         self.warm -= matches!(tier, Tier::Warm) as u32;
         Some(number)
     }

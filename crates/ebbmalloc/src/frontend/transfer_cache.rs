@@ -59,7 +59,7 @@ impl LastRequester {
     }
 }
 
-/// The transfer caches. Each has a lock, which is only tried and never waited for.
+/// The transfer caches. Each has a lock, which misses only try; drains wait for it.
 pub(crate) struct Transfers {
     pub slabs: *mut SlabMemory,
     pub count: usize,

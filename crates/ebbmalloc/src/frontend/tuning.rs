@@ -1,6 +1,6 @@
 //! Tunables of the front end: the capacity of caches, and when it changes.
 
-use crate::size_class::MIN_ALIGN;
+use crate::size_class::{MIN_ALIGN, UNIT};
 use crate::tuning::tunables;
 
 tunables! {
@@ -8,16 +8,22 @@ tunables! {
     STREAK_MISSES: u8 = 2, "misses", 7;
     /// Such misses after which a stack is one end of a flow: another thread has the opposite need.
     FLOW_MISSES: u8 = 8, "misses", 29;
-    /// The most bytes of blocks in one stack.
+    /// The least bytes of a batch of a flow, with one block more: most spans have as many.
+    FLOW_BATCH_BYTES_MIN: usize = UNIT, "bytes", 29;
+    /// The same in a thread's own cache, which has no capacity for more.
+    OWN_FLOW_BATCH_BYTES_MIN: usize = UNIT / 2, "bytes", 29;
+    /// There, smaller blocks are in no flow: a span has many of them.
+    OWN_FLOW_BLOCK_BYTES_MIN: usize = 1 << 10, "bytes", 29;
+    /// The most bytes of blocks in one stack, unless `STACK_BLOCKS_MIN` blocks are more.
     STACK_BYTES_MAX: usize = 216 << 10, "bytes", 5;
-    /// The most blocks in one stack.
+    /// The most blocks in one stack, unless `TINY_STACK_BYTES_MAX` are more.
     STACK_BLOCKS_MAX: usize = 1024, "blocks", 5;
-    /// The most bytes of the smallest blocks in one stack. Programs free thousands of these and
+    /// The most bytes in one stack of blocks up to 32 bytes. Programs free thousands of these and
     /// allocate as many again.
     TINY_STACK_BYTES_MAX: usize = 48 << 10, "bytes", 5;
-    /// The most blocks in any stack.
+    /// That in blocks of 16 bytes: no stack holds more blocks.
     TINY_STACK_BLOCKS_MAX: usize = TINY_STACK_BYTES_MAX / MIN_ALIGN, "blocks", 5;
-    /// The least full capacity of a stack, however large its blocks are.
+    /// Blocks that a stack may grow to, however large they are.
     STACK_BLOCKS_MIN: usize = 4, "blocks", 5;
     /// First capacity of a stack, and what each miss adds. Doubling would give most classes more
     /// than they use.
@@ -30,6 +36,10 @@ tunables! {
     LATE_BLOCK_BYTES: usize = 8 << 10, "bytes", 12;
     /// Misses until such a stack gets capacity.
     LATE_MISSES: u32 = 256, "misses", 12;
+    /// Blocks in the smallest extent. These lie on the slab's first page.
+    SMALLEST_EXTENT_BLOCKS: usize = 4, "blocks", 4;
+    /// Blocks in the middle extent.
+    MIDDLE_EXTENT_BLOCKS: usize = 32, "blocks", 4;
     /// The most bytes of blocks in one stack of a thread's own cache.
     THREAD_STACK_BYTES_MAX: usize = 32 << 10, "bytes", 4;
     /// What such a stack may hold whatever the number of threads.

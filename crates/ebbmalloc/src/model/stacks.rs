@@ -12,7 +12,7 @@ use crate::size_class::SizeClass;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mistake {
     None,
-    /// The drainer does not have the kernel restart sequences in progress.
+    /// The drainer does not wait until the sequences in progress end or restart.
     NoRestart,
     /// A stack that was never set up has a limit above its former top while it is closed.
     RoomWhileClosed,

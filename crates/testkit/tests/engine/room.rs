@@ -1,4 +1,4 @@
-//! Tests the capacity of caches: it is bounded in total, and moves to the classes that need it.
+//! Tests the capacity of caches: it is bounded in total, and goes to the classes that need it.
 
 use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;

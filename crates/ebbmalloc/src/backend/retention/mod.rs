@@ -7,7 +7,7 @@
 //! In both cases more stays, and longer, while purged memory refaults (`refaults.rs`). Less stays,
 //! and is purged at once, near a bound: the memory limit, or a size that the kernel refused.
 
-// Lowest layer first: each module uses only modules above it in this list.
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;

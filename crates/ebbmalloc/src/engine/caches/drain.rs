@@ -2,11 +2,10 @@
 //! of an unused cache to the kernel.
 //!
 //! Percpu mode: a thread on that virtual CPU may be in the middle of a sequence. The drainer closes
-//! headers by a swap; then the sequences in progress must end. A header that is still closed
-//! afterwards was closed in time. A sequence begun before the swap would have stored its own
-//! header, or it restarts and finds the stack closed. So the blocks in the stack are the drainer's
-//! until the header is opened again. Sequences need not ask for the closed state: a closed header
-//! looks empty to a pop and full to a push.
+//! headers by compare-and-swap; then the sequences in progress must end. Each of them has stored a
+//! header of its own, or restarted and found the stack closed. So if a header is still closed, the
+//! blocks in the stack are the drainer's until the header is opened again. Sequences need not ask
+//! for the closed state: a closed header looks empty to a pop and full to a push.
 //!
 //! Thread mode: the owner works on its slab by plain loads and stores, which nothing restarts. But
 //! it stores that it is busy before it loads a header, and that it is not after it has stored one.
@@ -15,9 +14,10 @@
 //! the drainer's. A busy owner may still store a header that it made from an earlier one. Then the
 //! drainer opens the stacks again, and leaves them alone until the next time.
 //!
-//! The drainer makes no system call to stop other threads (decisions/0032): the program may have
-//! installed a filter of system calls that kills for it. In a process with one thread there is no
-//! other thread to stop. Otherwise a stack stays closed for [`PERCPU_SETTLE_MS`] or
+//! In programs, the drainer makes no system call to stop other threads (decisions/0032): the
+//! program may have installed a filter of system calls that kills for it. In a process with one
+//! thread there is none to stop ([`can_stop`](crate::platform::os::OsThreads::can_stop); tests stop
+//! threads). Otherwise a stack stays closed for [`PERCPU_SETTLE_MS`] or
 //! [`THREAD_SETTLE_MS`] first. A thread that needs it meanwhile opens it again, with all its
 //! blocks: then it is in use. Only rounds close such stacks, and only those that no thread has used
 //! since the last round. So with several threads, [`DrainScope::All`] and [`DrainScope::Classes`]

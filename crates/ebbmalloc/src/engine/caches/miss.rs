@@ -20,7 +20,10 @@ use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
-use crate::frontend::tuning::{FLOW_MISSES, STREAK_MISSES, TRANSFER_CACHES_MANY};
+use crate::frontend::tuning::{
+    FLOW_BATCH_BYTES_MIN, FLOW_MISSES, OWN_FLOW_BATCH_BYTES_MIN, OWN_FLOW_BLOCK_BYTES_MIN,
+    STREAK_MISSES, TRANSFER_CACHES_MANY,
+};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};
@@ -46,14 +49,12 @@ impl Miss {
 
     /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
     /// begin one.
-    ///
-    /// With one block more it then has as many bytes as most spans. In a thread's own cache, half
-    /// as many bytes are enough, since it has no capacity for more. But there each class has that
-    /// capacity from the start, so only large blocks count, of which a span has few
-    /// (decisions/0029).
     fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
-        let (block_bytes_min, batch_bytes_min) =
-            if self.is_own { (1 << 10, UNIT / 2) } else { (0, UNIT) };
+        let (block_bytes_min, batch_bytes_min) = if self.is_own {
+            (OWN_FLOW_BLOCK_BYTES_MIN, OWN_FLOW_BATCH_BYTES_MIN)
+        } else {
+            (0, FLOW_BATCH_BYTES_MIN)
+        };
         let is_large =
             class.size() >= block_bytes_min && (blocks + 1) * class.size() >= batch_bytes_min;
         is_large && self.streak >= FLOW_MISSES
@@ -118,7 +119,7 @@ impl<O: Os> Engine<O> {
                 Ok((mut spans, waited)) => {
                     if waited && block.is_null() && self.setup().mode == Mode::PerCpu {
                         // Another thread of this CPU may have waited for the lock too, and filled
-                        // the cache, which takes no other lock.
+                        // the cache meanwhile.
                         block = self.front().pop(class);
                         if !block.is_null() {
                             return (block, false);
@@ -230,7 +231,7 @@ impl<O: Os> Engine<O> {
             let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
             let max_bytes =
                 (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
-            // In these modes all stacks are in their full places.
+            // All stacks are in their full extents: the cache is no thread's own.
             if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;
             }
@@ -338,7 +339,7 @@ impl<O: Os> Engine<O> {
         match released {
             Ok(()) => {}
             Err(BadBlock::Twice(block)) => self.fault("double free", block, operation),
-            Err(BadBlock::Foreign(block)) => self.fault("invalid free", block, operation),
+            Err(BadBlock::Invalid(block)) => self.fault("invalid free", block, operation),
         }
     }
 

@@ -3,7 +3,7 @@
 //! In check and harden mode all blocks are blocks of heaps, so every call comes here. In default
 //! mode only calls on blocks of heaps that the program made do.
 
-// Lowest first.
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod heap_blocks;
 pub(crate) mod profiled;
 pub(crate) mod check;

@@ -14,7 +14,7 @@
 //!
 //! A block that is resized in place counts as freed and allocated anew.
 
-// Lowest first.
+// Lowest first: each uses only modules above it in this list.
 pub(crate) mod switch;
 pub(crate) mod walk;
 pub(crate) mod file;

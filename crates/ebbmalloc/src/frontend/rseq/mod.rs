@@ -1,5 +1,6 @@
 //! Restartable sequences: operations on the cache of the calling thread's virtual CPU, each of
-//! which the kernel either lets finish or restarts (rseq(2), `docs/rseq.md`).
+//! which the kernel either lets finish or restarts (rseq(2)). `docs/rseq.md` explains them, and
+//! lists what to run after a change.
 //!
 //! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
 //! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.

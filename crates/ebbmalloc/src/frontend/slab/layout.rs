@@ -4,10 +4,10 @@ use core::mem::offset_of;
 
 use crate::frontend::miss_history::History;
 use crate::frontend::tuning::{
-    FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, SLAB_GAP_BYTES, STACK_BLOCKS_MAX,
-    STACK_BLOCKS_MIN, STACK_BYTES_MAX, STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN,
-    STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX,
-    TINY_STACK_BYTES_MAX,
+    FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, MIDDLE_EXTENT_BLOCKS, SLAB_GAP_BYTES,
+    SMALLEST_EXTENT_BLOCKS, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX,
+    STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX,
+    THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
 use crate::platform::sync::Lock;
 use crate::size_class::{CLASSES, SizeClass};
@@ -226,7 +226,7 @@ impl Extent {
 const EXTENTS: usize = 3;
 pub(super) const FULL: usize = EXTENTS - 1;
 /// The most blocks in each extent but the full one.
-pub(super) const EXTENT_BLOCKS: [usize; FULL] = [4, 32];
+pub(super) const EXTENT_BLOCKS: [usize; FULL] = [SMALLEST_EXTENT_BLOCKS, MIDDLE_EXTENT_BLOCKS];
 
 /// The extents of a slab by index and class, and the offset of the end of the last one.
 static LAYOUT: ([[Extent; CLASSES]; EXTENTS], usize) = {

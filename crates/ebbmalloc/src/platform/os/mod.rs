@@ -35,5 +35,5 @@ pub use roots::CLibrary;
 pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
 pub(crate) use stack::{constructors_run, destructors_run};
 #[cfg(loom)]
-pub use unwind::slot::Slot;
+pub use unwind::sequence_lock::SequenceLock;
 pub use words::ThreadWords;

@@ -28,7 +28,7 @@ pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
             return Err(NO_AREA);
         }
         // Only a trial: a thread registers once its exit is watched.
-        register().map_err(|error| if error == libc::EINVAL { TAKEN } else { reason(error) })?;
+        register().map_err(|error| if error == libc::EINVAL { IN_USE } else { reason(error) })?;
         unregister();
         (own_area().0, true)
     } else {
@@ -53,7 +53,7 @@ pub(super) fn find(os: &impl OsProcess) -> Result<RseqArea, &'static str> {
 /// the reasons why there is none.
 const NO_AREA: &str = "the C library registers no rseq, and a library that may be opened late has \
     no room for areas of its own";
-const TAKEN: &str =
+const IN_USE: &str =
     "rseq is registered already, and no symbol __rseq_offset in this program says where";
 const TURNED_OFF: &str =
     "GLIBC_TUNABLES has glibc.pthread.rseq=0, which leaves rseq to another library";

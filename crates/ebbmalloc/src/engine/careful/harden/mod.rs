@@ -191,7 +191,7 @@ impl<O: Os> Engine<O> {
                 match owner {
                     Owner::Program => {}
                     Owner::Nobody => return Err(Fault::Freed),
-                    Owner::Missing => return Err(Fault::Foreign),
+                    Owner::Missing => return Err(Fault::Invalid),
                 }
                 // SAFETY: a block of this class has as many bytes.
                 let size = unsafe { open(secret, address, class.size()) }?;
@@ -289,7 +289,7 @@ impl<O: Os> Engine<O> {
         let spans_before = spans.counts.spans;
         spans.release_held(&self.region, class, block);
         let released = spans.release(&self.memory(), class, &[block]);
-        released.map_err(|_| Mistake { block, fault: Fault::Foreign })?;
+        released.map_err(|_| Mistake { block, fault: Fault::Invalid })?;
         let has_shrunk = spans.counts.spans < spans_before;
         contents.used -= class.size();
         self.count_free(class.size());

@@ -10,7 +10,7 @@ pub(super) enum Fault {
     /// A free or resize of a block that was freed before.
     Freed,
     /// A free at an address of a span at which no block begins.
-    Foreign,
+    Invalid,
     /// A sized free: the size given, and the block's size.
     Size(usize, usize),
     /// A write past the block's end.
@@ -47,7 +47,7 @@ impl<O: Os> Engine<O> {
         let address = block.addr();
         match fault {
             Fault::Freed => self.fault("double free", block, operation),
-            Fault::Foreign => self.fault("invalid free", block, operation),
+            Fault::Invalid => self.fault("invalid free", block, operation),
             Fault::Size(given, size) => self.say_wrong_size(block, given, size, operation),
             Fault::Behind(Broken::Byte(at, size)) => self.say(format_args!(
                 "overflow: {address:#x} has {size} bytes, and byte {at} was written; \

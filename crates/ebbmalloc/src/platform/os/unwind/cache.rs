@@ -7,7 +7,7 @@
 use super::registers::{BASE_POINTER, FRAME_POINTER, STACK_POINTER};
 use super::row::{End, Row, Rule};
 #[cfg(not(loom))]
-use super::slot::Slot;
+use super::sequence_lock::SequenceLock;
 
 /// How to leave a frame whose row is short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,10 +117,10 @@ const ADDRESS_BITS: u32 = 48;
 const SLOTS_BITS: u32 = 12;
 /// 96 KiB, of which pages become resident as they are used.
 #[cfg(not(loom))]
-static SLOTS: [Slot<2>; 1 << SLOTS_BITS] = [Slot::ZERO; 1 << SLOTS_BITS];
+static SLOTS: [SequenceLock<2>; 1 << SLOTS_BITS] = [SequenceLock::ZERO; 1 << SLOTS_BITS];
 
 #[cfg(not(loom))]
-fn slot(code: usize) -> &'static Slot<2> {
+fn slot(code: usize) -> &'static SequenceLock<2> {
     let hash = (code as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     &SLOTS[(hash >> (u64::BITS - SLOTS_BITS)) as usize]
 }

@@ -7,15 +7,15 @@
 
 use core::ops::Range;
 
-use super::slot::Slot;
+use super::sequence_lock::SequenceLock;
 use crate::platform::arch::thread_pointer;
 
 const SLOTS_BITS: u32 = 8;
 /// 8 KiB. Threads that share a slot ask the kernel more often.
-static SLOTS: [Slot<3>; 1 << SLOTS_BITS] = [Slot::ZERO; 1 << SLOTS_BITS];
+static SLOTS: [SequenceLock<3>; 1 << SLOTS_BITS] = [SequenceLock::ZERO; 1 << SLOTS_BITS];
 
 /// The slot for the calling thread, and the number that tells it from other threads.
-fn own_slot() -> (&'static Slot<3>, u64) {
+fn own_slot() -> (&'static SequenceLock<3>, u64) {
     let thread = thread_pointer() as u64;
     let hash = thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (&SLOTS[(hash >> (u64::BITS - SLOTS_BITS)) as usize], thread)

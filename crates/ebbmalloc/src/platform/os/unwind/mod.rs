@@ -23,7 +23,7 @@
 )]
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod slot;
+pub(crate) mod sequence_lock;
 #[cfg(not(loom))]
 mod cursor;
 #[cfg(not(loom))]

@@ -7,20 +7,20 @@
 use crate::platform::sync::{Ordering, ProtocolU64};
 
 /// Words of a cache's entry. All-zero bytes are an entry of zeros.
-pub struct Slot<const N: usize> {
+pub struct SequenceLock<const N: usize> {
     version: ProtocolU64,
     words: [ProtocolU64; N],
 }
 
 #[cfg(not(loom))]
-impl<const N: usize> Slot<N> {
+impl<const N: usize> SequenceLock<N> {
     /// An entry of zeros.
     #[allow(clippy::declare_interior_mutable_const, reason = "it fills tables")]
     pub const ZERO: Self =
         Self { version: ProtocolU64::new(0), words: [const { ProtocolU64::new(0) }; N] };
 }
 
-impl<const N: usize> Slot<N> {
+impl<const N: usize> SequenceLock<N> {
     /// An entry of these words.
     #[cfg(loom)]
     pub fn new(words: [ProtocolU64; N]) -> Self {
