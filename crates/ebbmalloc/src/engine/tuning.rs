@@ -98,6 +98,9 @@ tunables! {
     /// Heap profile at peaks: a file is written when the memory in use exceeds the last written
     /// peak by one part in this many.
     PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
+    /// Heap profile near a limit: the engine asks the kernel how much is taken at most once in this
+    /// time, since that reads some ten files.
+    PROFILE_LIMIT_LOOK_MS: u64 = 20, "ms", 38;
     /// `ebb why` draws conclusions only from parts of at least this share of resident memory.
     CONCLUSION_PERCENT_MIN: u64 = 5, "percent", 9;
 }
