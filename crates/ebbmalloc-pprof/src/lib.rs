@@ -5,9 +5,9 @@ mod by_address;
 pub mod internals;
 mod own;
 
+use internals::data::Profile;
 #[cfg(feature = "symbols")]
 use internals::naming;
-use internals::data::Profile;
 use internals::pprof;
 
 /// The heap profile of this process at one moment.

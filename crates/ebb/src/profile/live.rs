@@ -131,7 +131,11 @@ fn ended_too_soon(pid: pid_t) -> anyhow::Error {
 }
 
 /// Waits, and looks. If the process ends meanwhile, returns the last look. Ctrl-C ends the waiting.
-fn wait(target: &mut Target, pid: pid_t, time: Duration) -> anyhow::Result<Option<WithLedger<Raw>>> {
+fn wait(
+    target: &mut Target,
+    pid: pid_t,
+    time: Duration,
+) -> anyhow::Result<Option<WithLedger<Raw>>> {
     let started = Instant::now();
     let progress = Progress::new(pid, time);
     let mut last: Option<WithLedger<Raw>> = None;

@@ -5,7 +5,9 @@ use core::ptr;
 use crate::backend::arena::hash_of_address;
 use crate::platform::options::PROFILING;
 use crate::platform::os::{Os, choose};
-use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering};
+use crate::platform::sync::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering,
+};
 use crate::telemetry::profile_table::{ProfileTable, Shown};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.

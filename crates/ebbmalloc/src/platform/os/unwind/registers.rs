@@ -14,6 +14,9 @@ mod numbers {
     /// Code that returns from a signal handler: `mov $15, %rax; syscall`. Some C libraries have no
     /// table for it.
     pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
+    /// Code that returns with one word on the stack: `add $8, %rsp; ret`. Python's trampolines call
+    /// from before it, without a table or a frame pointer.
+    pub const TRAMPOLINE_RETURN: Option<&[u8]> = Some(&[0x48, 0x83, 0xc4, 0x08, 0xc3]);
     /// Where the kernel saved each register: bytes from the stack pointer in that code.
     pub const SAVED: [usize; COUNT] =
         [144, 136, 152, 128, 112, 104, 120, 160, 40, 48, 56, 64, 72, 80, 88, 96, 168];
@@ -30,6 +33,8 @@ mod numbers {
     pub const BASE_POINTER: usize = 19;
     /// Code that returns from a signal handler: `mov x8, #139; svc #0`. It has no usable table.
     pub const SIGNAL_RETURN: &[u8] = &[0x68, 0x11, 0x80, 0xd2, 0x01, 0x00, 0x00, 0xd4];
+    /// Trampolines have frame pointers.
+    pub const TRAMPOLINE_RETURN: Option<&[u8]> = None;
     /// Where the kernel saved each register: bytes from the stack pointer in that code.
     pub const SAVED: [usize; COUNT] = {
         let mut saved = [0; COUNT];

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::object::{Object, Source};
 use super::registers::{
     BASE_POINTER, COUNT, FRAME_POINTER, PROGRAM_COUNTER, Registers, SAVED, SIGNAL_RETURN,
-    STACK_POINTER, without_signature,
+    STACK_POINTER, TRAMPOLINE_RETURN, without_signature,
 };
 use super::row::{End, Row, Rule};
 use super::table::{self, Entry};
@@ -170,13 +170,26 @@ impl Walk {
 
     /// Whether the frame is that of code by which a signal handler returns.
     fn is_in_signal_return(&mut self) -> bool {
-        let code = self.address..self.address.saturating_add(SIGNAL_RETURN.len());
+        self.goes_on_with(SIGNAL_RETURN)
+    }
+
+    /// Whether the frame's function goes on with these instructions.
+    fn goes_on_with(&mut self, instructions: &[u8]) -> bool {
+        let code = self.address..self.address.saturating_add(instructions.len());
         let byte = |address: usize| {
             let address = core::ptr::with_exposed_provenance::<u8>(address);
             // SAFETY: the byte is readable. Volatile, as the address may be that of anything.
             unsafe { address.read_volatile() }
         };
-        self.text.can_read(code.clone()) && code.map(byte).eq(SIGNAL_RETURN.iter().copied())
+        self.text.can_read(code.clone()) && code.map(byte).eq(instructions.iter().copied())
+    }
+
+    /// Goes on to the caller of a trampoline, which keeps all registers but the stack pointer.
+    fn leave_trampoline(&mut self) -> Result<(), Stop> {
+        let at = self.registers.values[STACK_POINTER].wrapping_add(WORD_BYTES);
+        let address = self.stack.word(at).ok_or(Ended)?;
+        self.registers.values[STACK_POINTER] = at.wrapping_add(WORD_BYTES);
+        self.go_on(address, false)
     }
 
     /// Goes on to the frame that a signal interrupted.
@@ -250,6 +263,9 @@ impl Walk {
     fn leave_by_pointer(&mut self) -> Result<(), Stop> {
         if self.is_in_signal_return() {
             return self.leave_signal_return();
+        }
+        if TRAMPOLINE_RETURN.is_some_and(|code| !self.is_interrupted && self.goes_on_with(code)) {
+            return self.leave_trampoline();
         }
         let start = self.registers.values[STACK_POINTER];
         let pointer = self.registers.get(FRAME_POINTER).ok_or(Stop::Unknown)?;
