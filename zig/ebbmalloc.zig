@@ -45,8 +45,8 @@ pub fn stats(format: Format, buffer: []u8) usize {
     return ebb_stats(@backingInt(format), buffer.ptr, buffer.len);
 }
 
-/// Heap profiles: which stacks of calls allocated the memory in use. `ebb profile PID` does the same
-/// from outside, and shows functions and lines.
+/// Heap profiles: which stacks of calls allocated the memory in use. `ebb profile PID` does the
+/// same from outside, and shows functions and lines.
 pub const profile = struct {
     /// The mean number of bytes between samples that suits production.
     pub const mean_bytes = 512 << 10;

@@ -165,6 +165,8 @@ mod tests {
     use flate2::write::GzEncoder;
     use proptest::prelude::*;
 
+    use ebbmalloc_pprof::internals::maps;
+
     use super::*;
     use crate::profile::example;
 
@@ -177,6 +179,25 @@ mod tests {
         assert_eq!(read.functions, profile.functions);
         assert_eq!(read.locations, profile.locations);
         assert_eq!(read.stacks, profile.stacks);
+    }
+
+    /// A file of addresses, as `ebbmalloc-pprof` makes it.
+    #[test]
+    fn addresses_get_names() {
+        let address = addresses_get_names as fn() as usize as u64 + 1;
+        let mappings = maps::of_process(std::process::id() as i32, |_, _| false);
+        let image = maps::find(&mappings, address);
+        let profile = Profile {
+            images: mappings.iter().map(Mapping::image).collect(),
+            locations: vec![Location { address, image, lines: Vec::new() }],
+            stacks: vec![Stack { locations: vec![0], ..example::profile().stacks.remove(0) }],
+            ..Profile::default()
+        };
+        let read = read(&write(&profile, None, INUSE_SPACE).unwrap(), &[]).unwrap();
+        let [stack] = &read.stacks[..] else { panic!("{:?}", read.stacks) };
+        assert_eq!(stack.values, profile.stacks[0].values);
+        let names: Vec<_> = read.functions.iter().map(|function| &function.name).collect();
+        assert!(names.iter().any(|name| name.contains("addresses_get_names")), "{names:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::{fs, thread};
 
-use ebbmalloc::internals::{Counts, Engine, Os};
+use ebbmalloc::internals::{Counts, Engine, Os, OsThreads};
 use ebbmalloc_testkit::fake_stack::call;
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 

@@ -94,7 +94,12 @@ fn of_glibc(find: Find, code: usize) -> Option<Object> {
         return None;
     }
     let range = found.start..found.end;
-    let object = Object { range, header: found.header, identity: 0 };
+    // Where linkers leave a page free between the segments of a program, glibc tells only of the
+    // segment that has the code, and the tables lie in another one.
+    let object = match range.contains(&found.header) {
+        true => Object { range, header: found.header, identity: 0 },
+        false => of_list(code)?,
+    };
     let mut numbers = [found.start, found.end, found.link_map, found.header, 0, 0, 0, 0];
     numbers[4..].copy_from_slice(&identity(&mut object.tables(false), found.header));
     let hash = numbers.iter().fold(0_u64, |hash, &number| {
