@@ -45,6 +45,30 @@ pub fn stats(format: Format, buffer: []u8) usize {
     return ebb_stats(@backingInt(format), buffer.ptr, buffer.len);
 }
 
+/// Heap profiles: which stacks of calls allocated the memory in use. `ebb profile PID` does the
+/// same from outside, and shows functions and lines.
+pub const profile = struct {
+    /// The mean number of bytes between samples that suits production.
+    pub const mean_bytes = 512 << 10;
+
+    /// Begins a profile: a block is sampled each `mean` bytes, on average. One that is on with this
+    /// mean goes on.
+    pub fn start(mean: usize) std.mem.Allocator.Error!void {
+        if (ebb_profile_start(mean) != 0) return error.OutOfMemory;
+    }
+
+    /// Ends the profile. It can still be written: blocks that are freed later are subtracted.
+    pub fn stop() void {
+        ebb_profile_stop();
+    }
+
+    /// Writes the profile to a file, which `ebb profile FILE` and `go tool pprof` read. Fails if
+    /// none was started, or not all of it could be written.
+    pub fn write(path: [:0]const u8) error{NotWritten}!void {
+        if (ebb_profile_write(path.ptr) != 0) return error.NotWritten;
+    }
+};
+
 /// The alignment of every block.
 const min_align: Alignment = .@"16";
 
@@ -58,6 +82,9 @@ extern fn ebb_free_sized(block: [*]u8, size: usize) void;
 extern fn ebb_free_aligned_sized(block: [*]u8, alignment: usize, size: usize) void;
 extern fn ebb_malloc_trim(keep: usize) c_int;
 extern fn ebb_idle() c_int;
+extern fn ebb_profile_start(mean_bytes: usize) c_int;
+extern fn ebb_profile_stop() void;
+extern fn ebb_profile_write(path: [*:0]const u8) c_int;
 extern fn ebb_stats(format: c_int, buffer: [*]u8, bytes: usize) usize;
 
 fn alloc(_: *anyopaque, len: usize, alignment: Alignment, _: usize) ?[*]u8 {

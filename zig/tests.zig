@@ -214,3 +214,26 @@ test "statistics, and memory that goes back" {
     try testing.expect(!ebbmalloc.trim());
     _ = ebbmalloc.idle();
 }
+
+extern fn mkstemp(template: [*:0]u8) c_int;
+extern fn read(file: c_int, buffer: [*]u8, bytes: usize) isize;
+extern fn unlink(path: [*:0]const u8) c_int;
+
+test "a heap profile is written" {
+    var path = "/tmp/ebbmalloc-XXXXXX".*;
+    const file = mkstemp(&path);
+    try testing.expect(file >= 0);
+    defer _ = unlink(&path);
+    try testing.expectError(error.NotWritten, ebbmalloc.profile.write(&path));
+    try ebbmalloc.profile.start(1000);
+    const block = try allocator.alloc(u8, 1 << 20);
+    try ebbmalloc.profile.write(&path);
+    ebbmalloc.profile.stop();
+    allocator.free(block);
+    try testing.expectError(error.NotWritten, ebbmalloc.profile.write("/no/such/folder/file"));
+    // One live block, of 1 MiB.
+    const first = "heap profile: 1: 1048576 [1: 1048576] @ heap_v2/1000\n";
+    var text: [first.len]u8 = undefined;
+    try testing.expectEqual(first.len, @as(usize, @intCast(read(file, &text, text.len))));
+    try testing.expectEqualStrings(first, &text);
+}

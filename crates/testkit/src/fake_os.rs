@@ -34,6 +34,7 @@ pub struct FakeOs {
     cpus: usize,
     /// The memory limit of the process, if known.
     memory: Option<u64>,
+    taken_percent: AtomicU64,
     environment: Vec<(&'static str, &'static str)>,
     words: Words,
     faults: Faults,
@@ -97,6 +98,7 @@ impl Default for FakeOs {
             data: usize::MAX,
             cpus: 2,
             memory: None,
+            taken_percent: AtomicU64::new(0),
             environment: vec![("EBB_MODE", "slot")],
             words: Words::new(),
             faults: Faults::default(),
@@ -201,6 +203,11 @@ impl FakeOs {
     pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
         self.environment.push((name, value));
         self
+    }
+
+    /// From now on, this percentage of the memory limit is taken.
+    pub fn take_memory(&self, percent: u64) {
+        self.taken_percent.store(percent, Ordering::Relaxed);
     }
 
     /// With this `EBB_MODE`.
@@ -586,6 +593,10 @@ impl OsMemory for FakeOs {
 
     fn memory_limit(&self) -> Option<u64> {
         self.memory
+    }
+
+    fn memory_taken_percent(&self) -> Option<u64> {
+        Some(self.taken_percent.load(Ordering::Relaxed))
     }
 
     fn resident(&self, address: usize, pages: &mut [bool]) {

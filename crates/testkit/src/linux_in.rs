@@ -196,6 +196,10 @@ impl OsMemory for LinuxIn {
         Linux.memory_limit()
     }
 
+    fn memory_taken_percent(&self) -> Option<u64> {
+        Linux.memory_taken_percent()
+    }
+
     fn resident(&self, address: usize, pages: &mut [bool]) {
         Linux.resident(address, pages);
     }

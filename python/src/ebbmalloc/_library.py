@@ -37,6 +37,10 @@ def _find() -> Optional[ctypes.CDLL]:
     process.ebb_stats.restype = ctypes.c_size_t
     process.ebb_malloc_trim.argtypes = [ctypes.c_size_t]
     process.ebb_why.argtypes = [ctypes.c_void_p]
+    process.ebb_profile_start.argtypes = [ctypes.c_size_t]
+    process.ebb_profile_stop.argtypes = []
+    process.ebb_profile_stop.restype = None
+    process.ebb_profile_write.argtypes = [ctypes.c_char_p]
     process.open_memstream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     process.open_memstream.restype = ctypes.c_void_p
     process.fclose.argtypes = [ctypes.c_void_p]

@@ -70,7 +70,7 @@ pub fn profile() -> Profile {
             Stack { locations: vec![3, 2, 0], values: values((4.0, 2.0 * MIB), (4.0, 2.0 * MIB)) },
             Stack { locations: vec![4, 3, 0], values: values((0.0, 0.0), (12.0, MIB)) },
         ],
-        ledger: None,
+        drop_frames: String::new(),
         remarks: Vec::new(),
     }
 }

@@ -1,10 +1,10 @@
 //! Writes a profile as one self-contained HTML page: flame graph, table, and where resident memory
 //! is.
 
+use ebbmalloc_pprof::internals::frame_names::{is_library, short};
 use serde_json::{Value, json};
 
 use super::data::Values;
-use super::frame_names::{is_library, short};
 use super::share;
 use super::table;
 use super::view::{Measure, View, ViewStack};
@@ -119,6 +119,7 @@ fn numbers(values: &Values) -> [i64; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::data::WithLedger;
     use crate::profile::{example, share};
 
     #[test]
@@ -126,8 +127,8 @@ mod tests {
         let mut profile = example::profile();
         profile.about.program = "</script><b>".into();
         profile.functions[0].name = "</script>".into();
-        profile.ledger = Some(share::tests::report());
-        let page = String::from_utf8(write(&View::of(profile), Measure::default())).unwrap();
+        let look = WithLedger { profile, ledger: Some(share::tests::report()) };
+        let page = String::from_utf8(write(&View::of(look), Measure::default())).unwrap();
         for outside in ["http://", "https://", " src=", "@import", "url("] {
             assert!(!page.contains(outside), "{outside}");
         }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use libc::{SIGINT, pid_t};
 
-use super::data::{Profile, Raw};
+use super::data::{Profile, Raw, WithLedger};
 use super::look::Target;
-use super::{Options, naming, show, table};
+use super::{Options, show, table};
 use crate::output::remark;
 use crate::stop::Stop;
 use crate::{interrupt, output};
@@ -71,7 +71,7 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
     };
     let last = wait(&mut switched.target, pid, seconds)?;
     drop(switched);
-    let Some(raw) = last else {
+    let Some(look) = last else {
         return match (options.off, is_alive(pid)) {
             (true, _) => Err(Stop::with(1, format!("process {pid} was not being profiled"))),
             (false, false) => Err(ended_too_soon(pid)),
@@ -86,7 +86,7 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
             )),
         };
     };
-    show(naming::name(raw, &options.symbols), before.as_ref(), options, None)
+    show(look.name(&options.symbols), before.as_ref(), options, None)
 }
 
 /// Shows what grew, again and again, until the process ends or the user does.
@@ -99,9 +99,9 @@ fn repeat(
 ) -> anyhow::Result<()> {
     let mut nth = 0;
     loop {
-        let raw = wait(target, pid, every)?;
+        let look = wait(target, pid, every)?;
         let is_over = interrupt::asked().is_some();
-        let Some(raw) = raw else {
+        let Some(look) = look else {
             match (nth, is_alive(pid)) {
                 (_, true) if !is_over => continue,
                 (0, _) => return Err(ended_too_soon(pid)),
@@ -109,11 +109,12 @@ fn repeat(
             }
         };
         nth += 1;
-        let profile = naming::name(raw, &options.symbols);
+        let look = look.name(&options.symbols);
+        let profile = look.profile.clone();
         if nth > 1 && options.output.is_none() {
             output::print_line("")?;
         }
-        show(profile.clone(), before.as_ref(), options, Some(nth))?;
+        show(look, before.as_ref(), options, Some(nth))?;
         before = Some(profile);
         if is_over || !is_alive(pid) {
             return Ok(());
@@ -130,10 +131,14 @@ fn ended_too_soon(pid: pid_t) -> anyhow::Error {
 }
 
 /// Waits, and looks. If the process ends meanwhile, returns the last look. Ctrl-C ends the waiting.
-fn wait(target: &mut Target, pid: pid_t, time: Duration) -> anyhow::Result<Option<Raw>> {
+fn wait(
+    target: &mut Target,
+    pid: pid_t,
+    time: Duration,
+) -> anyhow::Result<Option<WithLedger<Raw>>> {
     let started = Instant::now();
     let progress = Progress::new(pid, time);
-    let mut last: Option<Raw> = None;
+    let mut last: Option<WithLedger<Raw>> = None;
     let mut next_look = LOOKS;
     while started.elapsed() < time && interrupt::asked().is_none() {
         thread::sleep(STEP.min(time.saturating_sub(started.elapsed())));
@@ -142,7 +147,7 @@ fn wait(target: &mut Target, pid: pid_t, time: Duration) -> anyhow::Result<Optio
             let looking = Instant::now();
             match target.look() {
                 Some(look) => {
-                    progress.show(started.elapsed(), &look);
+                    progress.show(started.elapsed(), &look.profile);
                     last = Some(look);
                 }
                 None if !is_alive(pid) => break,

@@ -5,12 +5,12 @@ use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ebbmalloc::internals::Beacon;
+use ebbmalloc_pprof::internals::jit::JitMap;
+use ebbmalloc_pprof::internals::maps;
 use libc::pid_t;
 
-use super::data::{About, Raw, RawStack, Values};
+use super::data::{About, Raw, RawStack, Values, WithLedger};
 use super::engine;
-use super::jit::JitMap;
-use super::maps;
 use crate::peak::Look;
 use crate::stop::Stop;
 use crate::why::memory::{Heap, Process, ended};
@@ -99,7 +99,7 @@ impl Target {
     }
 
     /// The profile at this moment; `None` if there is none, or the process has ended.
-    pub fn look(&mut self) -> Option<Raw> {
+    pub fn look(&mut self) -> Option<WithLedger<Raw>> {
         let mut stacks: HashMap<Vec<u64>, Values> = HashMap::new();
         let mut about = About::default();
         let mut started: Option<u64> = None;
@@ -136,7 +136,8 @@ impl Target {
             stacks.into_iter().map(|(calls, values)| RawStack { calls, values }).collect();
         stacks.sort_by(|one, other| one.calls.cmp(&other.calls));
         let (jit, ledger) = (JitMap::of_process(self.pid), Report::of(self.pid).ok());
-        Some(Raw { about, stacks, mappings, jit, ledger })
+        let profile = Raw { about, stacks, mappings, jit };
+        Some(WithLedger { profile, ledger })
     }
 }
 
@@ -144,7 +145,7 @@ fn nanoseconds(time: Duration) -> i64 {
     i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl Look for Raw {
+impl Look for WithLedger<Raw> {
     fn at(pid: pid_t) -> Option<Self> {
         // The heap is there only once the program has started.
         Target::in_process(pid, Process::open(pid).ok()?).ok()?.look()
@@ -155,7 +156,7 @@ impl Look for Raw {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.stacks.iter().map(|stack| stack.values.live.bytes).sum::<f64>() as u64
+        self.profile.stacks.iter().map(|stack| stack.values.live.bytes).sum::<f64>() as u64
     }
 
     fn took_seconds(&self) -> f64 {

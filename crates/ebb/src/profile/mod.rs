@@ -1,23 +1,17 @@
 //! Implements `ebb profile`: shows who holds a process's memory, by call stack.
 
 mod data;
-mod debug_files;
 mod engine;
 #[cfg(test)]
 mod example;
 mod folded;
-mod frame_names;
 mod html;
-mod jit;
 mod live;
 mod look;
-mod maps;
-mod naming;
 mod pprof;
 mod save;
 mod share;
 mod svg;
-mod symbols;
 mod table;
 mod text_file;
 mod view;
@@ -30,12 +24,14 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use console::Term;
+use ebbmalloc_pprof::internals::jit::JitMap;
+use ebbmalloc_pprof::internals::naming;
 
 use crate::output::remark;
 use crate::peak::{self, ProgramOptions};
 use crate::stop::Stop;
 use crate::{output, process_name};
-use data::{Profile, Raw};
+use data::{Profile, Raw, WithLedger};
 use save::Target;
 use view::{Measure, View};
 
@@ -144,7 +140,7 @@ pub fn profile(options: Options) -> anyhow::Result<()> {
             if let Some((name, _)) = running.iter().find(|(_, is_given)| *is_given) {
                 return Err(Stop::usage(format!("{name} is for processes: {target} is a file")));
             }
-            show(read(path, &options)?, before.as_ref(), &options, None)
+            show(read(path, &options)?.into(), before.as_ref(), &options, None)
         }
     }
 }
@@ -176,11 +172,12 @@ fn read(path: &Path, options: &Options) -> anyhow::Result<Profile> {
         .map_err(|error| Stop::usage(format!("cannot read {}: {error}", path.display())))?;
     let shown = || format!("cannot read {}", path.display());
     if content.starts_with(pprof::BEGINNING) {
-        pprof::read(&content).with_context(shown)
+        pprof::read(&content, &options.symbols).with_context(shown)
     } else if content.starts_with(text_file::BEGINNING) {
         let mut raw = text_file::parse(&content).with_context(shown)?;
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         text_file::note_file_name(&mut raw.about, name);
+        raw.jit = raw.about.pid.map(JitMap::left_by).unwrap_or_default();
         Ok(naming::name(raw, &options.symbols))
     } else {
         Err(Stop::with(
@@ -196,19 +193,19 @@ fn read(path: &Path, options: &Options) -> anyhow::Result<Profile> {
 /// Runs a program, and shows its profile at its peak or end.
 fn program(options: &Options, before: Option<Profile>) -> anyhow::Result<()> {
     let mean = options.mean.to_string().into();
-    let seen = peak::run::<Raw>(&options.program, &[("EBB_PROFILE", mean)])?;
+    let seen = peak::run::<WithLedger<Raw>>(&options.program, &[("EBB_PROFILE", mean)])?;
     let status = seen.status;
     let chosen = match options.program.at_end {
         true => seen.end.map(|look| (look, "at its end")),
         false => seen.into_most().map(|look| (look, "at its peak")),
     };
-    let Some((mut raw, moment)) = chosen else {
+    let Some((mut look, moment)) = chosen else {
         return Err(options
             .program
             .unseen("no profile: the program ended too soon, or does not run on ebbmalloc"));
     };
-    raw.about.moment = moment.into();
-    show(naming::name(raw, &options.symbols), before.as_ref(), options, None)?;
+    look.profile.about.moment = moment.into();
+    show(look.name(&options.symbols), before.as_ref(), options, None)?;
     if !status.success() {
         remark(format_args!("the program ended with {status}"));
     }
@@ -217,7 +214,7 @@ fn program(options: &Options, before: Option<Profile>) -> anyhow::Result<()> {
 
 /// Writes the file, or prints the table. `nth` is the number of this look, if there are several.
 fn show(
-    profile: Profile,
+    look: WithLedger<Profile>,
     before: Option<&Profile>,
     options: &Options,
     nth: Option<usize>,
@@ -229,14 +226,14 @@ fn show(
             Some(nth) => (target.numbered(nth), None),
             None => (target.clone(), before),
         };
-        profile.remarks.iter().for_each(remark);
-        target.write(profile, before, measure)?;
+        look.profile.remarks.iter().for_each(remark);
+        target.write(look, before, measure)?;
         remark(format_args!("wrote {}", target.path().display()));
         return Ok(());
     }
     let view = match before {
-        Some(before) => View::between(before, profile),
-        None => View::of(profile),
+        Some(before) => View::between(before, look),
+        None => View::of(look),
     };
     let size = Term::stdout().size_checked().map_or(USUAL, |(rows, columns)| table::Size {
         columns: usize::from(columns).clamp(50, 200),

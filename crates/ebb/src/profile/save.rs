@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::data::Profile;
+use super::data::{Profile, WithLedger};
 use super::view::{Measure, View};
 use super::{folded, html, pprof, svg};
 use crate::stop::Stop;
@@ -59,19 +59,19 @@ impl Target {
     /// Writes a profile, or its difference to an earlier one.
     pub fn write(
         &self,
-        profile: Profile,
+        look: WithLedger<Profile>,
         before: Option<&Profile>,
         measure: Measure,
     ) -> Result<()> {
-        let view = |profile| match before {
-            Some(before) => View::between(before, profile),
-            None => View::of(profile),
+        let view = |look| match before {
+            Some(before) => View::between(before, look),
+            None => View::of(look),
         };
         let content = match self.format {
-            Format::Pprof => pprof::write(&profile, before)?,
-            Format::Html => html::write(&view(profile), measure),
-            Format::Svg => svg::write(&view(profile), measure)?,
-            Format::Folded => folded::write(&view(profile), measure),
+            Format::Pprof => pprof::write(&look.profile, before, pprof::INUSE_SPACE)?,
+            Format::Html => html::write(&view(look), measure),
+            Format::Svg => svg::write(&view(look), measure)?,
+            Format::Folded => folded::write(&view(look), measure),
         };
         write(&self.path, &content).map_err(|error| {
             Stop::with(1, format!("cannot write {}: {error}", self.path.display()))
@@ -116,11 +116,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.folded");
         let target = Target::parse(path.to_str().unwrap()).unwrap();
-        target.write(example::profile(), None, Measure::default()).unwrap();
+        target.write(example::profile().into(), None, Measure::default()).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("main;"));
         let nowhere = Target::parse("/no/such/folder/x.folded").unwrap();
-        let error = nowhere.write(example::profile(), None, Measure::default()).unwrap_err();
+        let error = nowhere.write(example::profile().into(), None, Measure::default()).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder/x.folded"), "{error}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn nothing_is_not_drawn() {
-        let view = View::of(Default::default());
+        let view = View::of(crate::profile::data::Profile::default());
         assert!(write(&view, Measure::default()).is_err());
     }
 }

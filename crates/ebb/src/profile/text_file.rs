@@ -15,9 +15,9 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail};
+use ebbmalloc_pprof::internals::maps;
 
 use super::data::{About, Counts, Raw, RawStack, Values};
-use super::maps;
 
 /// The beginning of each such file.
 pub const BEGINNING: &[u8] = b"heap profile:";
@@ -88,7 +88,8 @@ fn owned((digits, path): (&str, &str)) -> (String, String) {
     (digits.to_owned(), path.trim().to_owned())
 }
 
-fn bytes(digits: &str) -> Option<Vec<u8>> {
+/// The bytes that hexadecimal digits stand for.
+pub fn bytes(digits: &str) -> Option<Vec<u8>> {
     let pairs = digits
         .as_bytes()
         .chunks(2)

@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::data::{About, Counts, Profile, Values};
-use super::frame_names::{is_library, is_script, short};
+use ebbmalloc_pprof::internals::frame_names::{is_library, is_script, short};
+
+use super::data::{About, Counts, Profile, Values, WithLedger};
 use crate::why::report::Report;
 
 /// A call in a stack.
@@ -64,36 +65,36 @@ impl Measure {
 }
 
 impl View {
-    pub fn of(profile: Profile) -> Self {
+    pub fn of(look: impl Into<WithLedger<Profile>>) -> Self {
+        let WithLedger { profile, ledger } = look.into();
         let mut view = Self {
             about: profile.about.clone(),
             before: None,
             frames: Vec::new(),
             stacks: Vec::new(),
-            ledger: None,
+            ledger,
             remarks: Vec::new(),
         };
         view.add(&profile, |frame| frame.clone(), |stack, values| stack.now += values);
-        view.ledger = profile.ledger;
         view.remarks = profile.remarks;
         view
     }
 
     /// What changed from an earlier profile to a later one. Stacks are the same if their functions
     /// are: lines may move from one build to the next.
-    pub fn between(old: &Profile, new: Profile) -> Self {
+    pub fn between(old: &Profile, new: impl Into<WithLedger<Profile>>) -> Self {
+        let WithLedger { profile: new, ledger } = new.into();
         let mut view = Self {
             about: new.about.clone(),
             before: Some(old.about.clone()),
             frames: Vec::new(),
             stacks: Vec::new(),
-            ledger: None,
+            ledger,
             remarks: Vec::new(),
         };
         let by_name = |frame: &Frame| Frame { name: frame.name.clone(), ..Frame::default() };
         view.add(&new, by_name, |stack, values| stack.now += values);
         view.add(old, by_name, |stack, values| stack.before += values);
-        view.ledger = new.ledger;
         view.remarks = new.remarks;
         view
     }

@@ -20,9 +20,11 @@
 //! # drop(kept);
 //! ```
 //!
+//! The crate `ebbmalloc-pprof` makes pprof files of it, for pages such as `/debug/pprof/heap`.
 //! `ebb profile PID` does the same to any process from outside, and shows functions and lines.
 
 use core::ffi::CStr;
+use core::time::Duration;
 
 use crate::api::global_alloc::ENGINE;
 pub use crate::telemetry::profile_walk::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
@@ -64,6 +66,11 @@ impl Snapshot {
     /// The state of the profile when the snapshot was taken.
     pub fn header(&self) -> ProfileHeader {
         self.header
+    }
+
+    /// The time since the profile was switched on.
+    pub fn age(&self) -> Duration {
+        Duration::from_millis(ENGINE.profile_age_ms())
     }
 
     /// Calls `work` with each stack, which may allocate. Returns false if a new profile began

@@ -9,9 +9,10 @@ use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
 use crate::platform::options::{
     CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
-    Options, PROFILING, ProfileChoice, ScavengerChoice, StatsChoice, TELLING,
+    Options, PROFILING, ProfileChoice, ProfileToChoice, ScavengerChoice, StatsChoice, TELLING,
 };
 use crate::platform::os::{Os, RseqArea};
+use crate::platform::path::Path;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
 use crate::telemetry::beacon::{Beacon, CarefulAddresses, ProfileAddresses};
@@ -47,6 +48,9 @@ impl<O: Os> Engine<O> {
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os);
+        if setup.options.profile_to == ProfileToChoice::Set {
+            self.profile.table.lock().directory = Path::of_environment(&self.os, "EBB_PROFILE_TO");
+        }
         if !PROFILING && setup.options.profile != ProfileChoice::Off {
             let text = format_args!(
                 "EBB_PROFILE is ignored: build the program with ebbmalloc's feature `profile`"

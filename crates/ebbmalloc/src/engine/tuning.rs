@@ -86,6 +86,9 @@ tunables! {
     FAULT_REPORT_WAIT_MS: usize = 100, "ms", 14;
     /// Heap profile at peaks: growth of memory in use after which a new file is written.
     PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
+    /// Heap profile near a limit: the engine asks the kernel how much is taken at most once in this
+    /// time, since that reads some ten files.
+    PROFILE_LIMIT_LOOK_MS: u64 = 20, "ms", 38;
     /// `ebb why` draws conclusions only from parts of at least this share.
     CONCLUSION_PERCENT_MIN: u64 = 5, "percent", 19;
 }

@@ -239,8 +239,9 @@ impl ProfileAtChoice {
         ),
         (
             "|limit:90%",
-            "Once, when ebbmalloc holds this share of `EBB_LIMIT`, or of the memory limit of the \
-             control group, or of the machine's memory: `ebb.PID.limit.heap`.",
+            "Once, when a sampled allocation finds this share taken: of `EBB_LIMIT` by ebbmalloc; \
+             of the memory limit of a control group of the process, or of the machine's memory, \
+             by all that counts there but caches of files. `ebb.PID.limit.heap`.",
         ),
         (
             "|signal:USR2|signal:HUP|signal:12",
@@ -249,7 +250,7 @@ impl ProfileAtChoice {
     ];
 }
 
-/// Whether a directory for heap profiles is given. Its name is read when it is needed.
+/// Whether a directory for heap profiles is given. Set-up reads its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProfileToChoice {
     /// It is the working directory.

@@ -5,7 +5,9 @@ use core::ptr;
 use crate::backend::arena::hash_of_address;
 use crate::platform::options::PROFILING;
 use crate::platform::os::{Os, choose};
-use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicU8, AtomicUsize, Lock, Ordering};
+use crate::platform::sync::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering,
+};
 use crate::telemetry::profile_table::{ProfileTable, Shown};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.
@@ -34,6 +36,8 @@ pub(crate) struct Profile {
     pub written_units: AtomicUsize,
     /// Whether a thread writes a file of a peak or limit.
     pub is_writing: AtomicBool,
+    /// When the kernel was asked last how much of the memory limit is taken.
+    pub asked_ms: AtomicU64,
 }
 
 impl Profile {
@@ -49,6 +53,7 @@ impl Profile {
             files: AtomicUsize::new(0),
             written_units: AtomicUsize::new(0),
             is_writing: AtomicBool::new(false),
+            asked_ms: AtomicU64::new(0),
         }
     }
 

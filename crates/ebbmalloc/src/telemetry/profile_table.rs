@@ -12,6 +12,7 @@ use core::{ptr, slice};
 use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash, hash_of_address};
 use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
+use crate::platform::path::Path;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::profile_gate::{Gate, Session};
@@ -159,6 +160,9 @@ impl Chained for Record {
 
 /// All state of the heap profile that needs a lock.
 pub(crate) struct ProfileTable {
+    /// The directory of files that the process writes by itself. Read once, at set-up: the program
+    /// may change its environment later.
+    pub directory: Path,
     pub session: Session,
     pub random: Random,
     stacks_memory: Arena,
@@ -178,6 +182,7 @@ unsafe impl Send for ProfileTable {}
 impl ProfileTable {
     pub const fn new() -> Self {
         Self {
+            directory: Path::EMPTY,
             session: Session::new(),
             random: Random::new(0),
             stacks_memory: Arena::new(),

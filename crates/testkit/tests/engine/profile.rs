@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::{fs, thread};
 
-use ebbmalloc::internals::{Counts, Engine, Os};
+use ebbmalloc::internals::{Counts, Engine, Os, OsThreads};
 use ebbmalloc_testkit::fake_stack::call;
 use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 
@@ -579,7 +579,49 @@ fn it_is_written_as_text() {
     let mut lines = text.lines();
     let header = lines.next().unwrap();
     assert!(header.starts_with("heap profile: ") && header.ends_with("@ heap_v2/4096"), "{header}");
+    assert_eq!(lines.next().unwrap(), format!("# pid: {}", std::process::id()));
     let stack = lines.next().unwrap();
     assert!(stack.ends_with("] @ 0xabce"), "{stack}");
     assert!(text.contains("\nMAPPED_LIBRARIES:\n") && text.contains("[stack]"), "{text}");
+}
+
+/// Samples a block, and returns what the engine said when it tried to write files.
+fn said_after_a_sample(engine: &Engine<FakeOs>) -> String {
+    let block = engine.alloc(100_000);
+    // SAFETY: a live block, not used any more.
+    unsafe { engine.free(block) };
+    engine.os().printed()
+}
+
+/// What others hold counts for the limit too: the engine itself holds next to nothing here.
+#[test]
+fn near_the_limit_of_the_container_a_file_is_written() {
+    let os = FakeOs::default().environment("EBB_PROFILE", "1000");
+    let os = os.environment("EBB_PROFILE_AT", "limit:90%").environment("EBB_PROFILE_TO", "/dir");
+    let engine = Engine::new(os);
+    assert_eq!(said_after_a_sample(&engine), "");
+    engine.os().sleep_ms(100);
+    engine.os().take_memory(89);
+    assert_eq!(said_after_a_sample(&engine), "");
+    engine.os().take_memory(90);
+    assert_eq!(said_after_a_sample(&engine), "", "the kernel was asked a moment ago");
+    engine.os().sleep_ms(100);
+    // The fake operating system has no files.
+    let said = said_after_a_sample(&engine);
+    assert!(said.contains("cannot write the heap profile to /dir/ebb.0.limit.heap"), "{said}");
+    engine.os().sleep_ms(100);
+    assert_eq!(said_after_a_sample(&engine), said, "once");
+}
+
+#[test]
+fn near_the_limit_of_the_engine_a_file_is_written() {
+    let os = FakeOs::default().environment("EBB_PROFILE", "1000");
+    let os = os.environment("EBB_PROFILE_AT", "limit:50%").environment("EBB_LIMIT", "8M");
+    let engine = Engine::new(os);
+    assert_eq!(said_after_a_sample(&engine), "");
+    let held = engine.alloc(5 << 20);
+    let said = said_after_a_sample(&engine);
+    assert!(said.contains("./ebb.0.limit.heap"), "{said}");
+    // SAFETY: a live block, not used any more.
+    unsafe { engine.free(held) };
 }

@@ -36,6 +36,11 @@ impl<O: Os> Engine<O> {
         let _ = out.write_str("heap profile: ");
         let _ = out.counts(live, allocated);
         let _ = writeln!(out, " @ heap_v2/{}", header.mean_bytes);
+        let _ = writeln!(out, "# pid: {}", self.os.process_id());
+        let lost = (header.dropped_stacks, header.dropped_samples);
+        if lost != (0, 0) {
+            let _ = writeln!(out, "# dropped_stacks: {}\n# dropped_samples: {}", lost.0, lost.1);
+        }
         let is_whole = self.for_each_profile_samples(&mut |samples| {
             let _ = out.samples(samples);
         });

@@ -26,6 +26,11 @@ impl<O: Os> Engine<O> {
         (PROFILING && header.mean_bytes != 0).then_some(header)
     }
 
+    /// Milliseconds since the heap profile was switched on.
+    pub(crate) fn profile_age_ms(&self) -> u64 {
+        self.os.now_ms().saturating_sub(self.profile.shown.started_ms.load(Ordering::Relaxed))
+    }
+
     /// Calls `work` with each stack of the heap profile. Returns false if a new profile began
     /// meanwhile: then what was passed is not a whole one.
     pub fn for_each_profile_stack(&self, work: &mut dyn FnMut(&ProfileStack)) -> bool {

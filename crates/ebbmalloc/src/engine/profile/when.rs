@@ -1,13 +1,11 @@
 //! Writes the heap profile by itself: at the exit of the process, at peaks, near a limit, or on a
 //! signal (`EBB_PROFILE_AT`), to files in a directory (`EBB_PROFILE_TO`).
 
-use core::ffi::CStr;
 use core::fmt::{self, Write};
 use core::num::NonZeroUsize;
 
-use crate::backend::region::Region;
 use crate::engine::Engine;
-use crate::engine::tuning::PROFILE_PEAK_SHARE;
+use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_SHARE};
 use crate::platform::message::Line;
 use crate::platform::options::{PROFILING, ProfileAtChoice, ProfileChoice, ProfileToChoice};
 use crate::platform::os::Os;
@@ -100,26 +98,23 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn write_profile_if_reached(&self, at: ProfileAtChoice) {
-        let (held_units, limit_units) = {
-            let pages = self.pages.lock();
-            let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
-            let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
-            (pages.counts.in_use + pages.counts.dirty, limit_units)
-        };
-        let due_units = match at {
-            ProfileAtChoice::Limit(percent) if limit_units > 0 => {
-                (limit_units as u128 * percent as u128 / 100) as usize
-            }
-            ProfileAtChoice::Limit(_) => return,
-            // A little above the last peak that was written: files take time.
-            _ => {
-                let written = self.profile.written_units.load(Ordering::Relaxed);
-                written + written / PROFILE_PEAK_SHARE + 1
-            }
-        };
         let written = &self.profile.written_units;
         let before = written.load(Ordering::Relaxed);
-        if held_units < due_units || matches!(at, ProfileAtChoice::Limit(_)) && before > 0 {
+        let (held_units, limit) = {
+            let pages = self.pages.lock();
+            (pages.counts.in_use + pages.counts.dirty, pages.limit)
+        };
+        let is_due = match at {
+            ProfileAtChoice::Limit(percent) => {
+                let is_near = |limit: NonZeroUsize| {
+                    held_units as u128 * 100 >= limit.get() as u128 * percent as u128
+                };
+                before == 0 && (limit.is_some_and(is_near) || self.is_memory_taken(percent))
+            }
+            // A little above the last peak that was written: files take time.
+            _ => held_units > before + before / PROFILE_PEAK_SHARE,
+        };
+        if !is_due {
             return;
         }
         // One thread writes at a time: a peak replaces the file of the last one.
@@ -134,6 +129,17 @@ impl<O: Os> Engine<O> {
         self.profile.is_writing.store(false, Ordering::Release);
     }
 
+    /// Whether this share of the memory is taken that the process may have. False if that was asked
+    /// a moment ago.
+    fn is_memory_taken(&self, percent: u8) -> bool {
+        let (now_ms, asked) = (self.os.now_ms(), &self.profile.asked_ms);
+        if now_ms.saturating_sub(asked.load(Ordering::Relaxed)) < PROFILE_LIMIT_LOOK_MS {
+            return false;
+        }
+        asked.store(now_ms, Ordering::Relaxed);
+        self.os.memory_taken_percent().is_some_and(|taken| taken >= percent as u64)
+    }
+
     /// Writes the profile at the exit of the process, if it is to be.
     pub(crate) fn finish_profile(&self) {
         if self.is_ready() && self.profiles_exit() {
@@ -144,17 +150,14 @@ impl<O: Os> Engine<O> {
     /// Writes the profile to a file whose name has the process and the occasion.
     #[inline(never)]
     fn write_profile_of(&self, occasion: fmt::Arguments) {
-        let mut path = Path { bytes: [0; Path::CAPACITY], length: 0 };
-        let room = &mut path.bytes[..Path::CAPACITY - 1];
-        let length = self.os.environment("EBB_PROFILE_TO", room).unwrap_or(0);
-        path.length = length;
-        let separator = if length == 0 { "./" } else { "/" };
+        let mut path = self.profile.table.lock().directory;
+        let separator = if path.is_empty() { "./" } else { "/" };
         let process = self.os.process_id();
         // Writing to a path never fails: it cuts.
         let _ = write!(path, "{separator}ebb.{process}.{occasion}.heap");
         let is_written = path.c_str().is_some_and(|path| self.write_profile(path));
         if !is_written {
-            let name = str::from_utf8(&path.bytes[..path.length]).unwrap_or("?");
+            let name = path.text();
             Line::print(
                 &self.os,
                 format_args!(
@@ -162,30 +165,5 @@ impl<O: Os> Engine<O> {
                 ),
             );
         }
-    }
-}
-
-/// A path in a buffer on the stack.
-struct Path {
-    bytes: [u8; Path::CAPACITY],
-    length: usize,
-}
-
-impl Path {
-    const CAPACITY: usize = 512;
-
-    /// The path; `None` if it was too long.
-    fn c_str(&self) -> Option<&CStr> {
-        let whole = self.length < Self::CAPACITY - 1;
-        whole.then(|| CStr::from_bytes_until_nul(&self.bytes).ok())?
-    }
-}
-
-impl Write for Path {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let length = text.len().min(Self::CAPACITY - 1 - self.length);
-        self.bytes[self.length..][..length].copy_from_slice(&text.as_bytes()[..length]);
-        self.length += length;
-        Ok(())
     }
 }

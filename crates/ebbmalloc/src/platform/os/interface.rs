@@ -186,6 +186,13 @@ pub trait OsMemory: Sync {
     /// it.
     fn memory_limit(&self) -> Option<u64>;
 
+    /// The percentage of that limit which is taken, by whatever the limit counts: also by memory
+    /// that no allocator holds, and by other processes. Of several limits, that of the one which
+    /// is nearest. `None` if unknown. Reads files.
+    fn memory_taken_percent(&self) -> Option<u64> {
+        None
+    }
+
     /// Sets which of the pages from `address` on are resident: none, if the kernel does not tell.
     /// All pages lie in a range that was chosen.
     fn resident(&self, address: usize, pages: &mut [bool]);

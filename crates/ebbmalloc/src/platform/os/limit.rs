@@ -1,7 +1,8 @@
-//! Finds the memory limit of this process, without allocating.
+//! Finds the memory limit of this process and how much of it is taken, without allocating.
 //!
 //! It is that of its control groups (cgroups(7), versions 1 and 2, at their usual mount points), or
-//! the memory of the machine.
+//! the memory of the machine. What the kernel drops before it kills, as it caches files, does not
+//! count as taken.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -12,6 +13,13 @@ use crate::platform::kernel::syscall::call;
 /// The lowest limit; `None` if none is known.
 pub(super) fn limit() -> Option<u64> {
     Some(of_groups(b"").min(machine())).filter(|&limit| limit < u64::MAX)
+}
+
+/// The percentage of a limit that is taken: that of the group or machine nearest to its limit.
+/// `None` if none is known.
+pub(super) fn taken_percent() -> Option<u64> {
+    let machine = machine_taken_percent(b"");
+    taken_percent_of_groups(b"").into_iter().chain(machine).max()
 }
 
 /// Bytes of memory of the machine; `u64::MAX` if unknown.
@@ -28,43 +36,115 @@ fn machine() -> u64 {
     }
 }
 
-/// The lowest limit of this process's control groups in bytes; `u64::MAX` if there is none. `root`
-/// replaces the directory `/` in tests.
-///
-/// A line of /proc/self/cgroup is `number:controllers:path`. Version 2 names no controllers.
-fn of_groups(root: &[u8]) -> u64 {
-    let mut text = [0; 4096];
-    let groups = read(&[root, b"/proc/self/cgroup"], &mut text);
-    let memory_of = |line: &[u8]| {
-        let (controllers, group) = cut(cut(line, b':')?.1, b':')?;
-        if controllers.is_empty() {
-            // The kernel kills processes beyond memory.max, and slows them down beyond memory.high.
-            Some(lowest([root, b"/sys/fs/cgroup", group], &[b"/memory.max", b"/memory.high"]))
-        } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
-            Some(lowest([root, b"/sys/fs/cgroup/memory", group], &[b"/memory.limit_in_bytes"]))
-        } else {
-            None
-        }
-    };
-    lines(groups).filter_map(memory_of).fold(u64::MAX, Ord::min)
+/// The percentage that the machine's processes and kernel have taken of its memory.
+fn machine_taken_percent(root: &[u8]) -> Option<u64> {
+    let mut text = [0; 256];
+    let text = read(&[root, b"/proc/meminfo"], &mut text);
+    let (all, available) = (field(text, b"MemTotal:")?, field(text, b"MemAvailable:")?);
+    all.saturating_sub(available).saturating_mul(100).checked_div(all)
 }
 
-/// The lowest limit of a group and its parents, up to the mount point. In a container, the path
-/// may be that outside it, of which only the top directory exists inside.
-fn lowest([root, mount, group]: [&[u8]; 3], limits: &[&[u8]]) -> u64 {
-    let mut path = [root, mount, group.strip_suffix(b"/").unwrap_or(group), b""];
+/// The lowest limit of this process's control groups in bytes; `u64::MAX` if there is none. `root`
+/// replaces the directory `/` in tests.
+fn of_groups(root: &[u8]) -> u64 {
     let mut lowest = u64::MAX;
-    loop {
-        for limit in limits {
-            path[3] = limit;
-            let limit = number(&path);
-            lowest = if limit > 0 { lowest.min(limit) } else { lowest };
+    for_each_group(root, &mut |group| lowest = lowest.min(group.limit()));
+    lowest
+}
+
+/// The largest percentage of its limit that one of this process's control groups has taken.
+fn taken_percent_of_groups(root: &[u8]) -> Option<u64> {
+    let mut most = None;
+    for_each_group(root, &mut |group| {
+        let limit = group.limit();
+        if limit < u64::MAX {
+            let percent = group.taken() as u128 * 100 / limit as u128;
+            most = most.max(Some(percent as u64));
         }
-        let Some(parent) = path[2].iter().rposition(|&byte| byte == b'/') else {
-            return lowest;
+    });
+    most
+}
+
+/// A control group: its files have these paths before their names.
+struct Group<'a> {
+    path: [&'a [u8]; 3],
+    names: &'a Names,
+}
+
+/// The names of a version's files, and of lines in memory.stat.
+struct Names {
+    limits: &'static [&'static [u8]],
+    taken: &'static [u8],
+    caches: [&'static [u8]; 2],
+}
+
+const VERSION_1: Names = Names {
+    limits: &[b"/memory.limit_in_bytes"],
+    taken: b"/memory.usage_in_bytes",
+    caches: [b"total_inactive_file ", b"total_active_file "],
+};
+
+const VERSION_2: Names = Names {
+    // The kernel kills processes beyond memory.max, and slows them down beyond memory.high.
+    limits: &[b"/memory.max", b"/memory.high"],
+    taken: b"/memory.current",
+    caches: [b"inactive_file ", b"active_file "],
+};
+
+/// Calls `work` with each control group of this process that may limit memory: its groups and
+/// their parents, up to the mount point. In a container, the path may be that outside it, of which
+/// only the top directory exists inside.
+///
+/// A line of /proc/self/cgroup is `number:controllers:path`. Version 2 names no controllers.
+fn for_each_group(root: &[u8], work: &mut dyn FnMut(&Group)) {
+    let mut text = [0; 4096];
+    for line in lines(read(&[root, b"/proc/self/cgroup"], &mut text)) {
+        let Some((controllers, path)) = cut(line, b':').and_then(|(_, rest)| cut(rest, b':'))
+        else {
+            continue;
         };
-        path[2] = &path[2][..parent];
+        let (mount, names): (&[u8], _) = if controllers.is_empty() {
+            (b"/sys/fs/cgroup", &VERSION_2)
+        } else if controllers.split(|&byte| byte == b',').any(|name| name == b"memory") {
+            (b"/sys/fs/cgroup/memory", &VERSION_1)
+        } else {
+            continue;
+        };
+        let mut path = Some(path.strip_suffix(b"/").unwrap_or(path));
+        while let Some(at) = path {
+            work(&Group { path: [root, mount, at], names });
+            path = at.iter().rposition(|&byte| byte == b'/').map(|parent| &at[..parent]);
+        }
     }
+}
+
+impl Group<'_> {
+    /// The lower of its limits in bytes; `u64::MAX` if it has none.
+    fn limit(&self) -> u64 {
+        let limits = self.names.limits.iter().map(|name| number(&self.file(name)));
+        limits.filter(|&limit| limit > 0).fold(u64::MAX, Ord::min)
+    }
+
+    /// Bytes taken, less those that cache files.
+    fn taken(&self) -> u64 {
+        let mut text = [0; 2048];
+        let text = read(&self.file(b"/memory.stat"), &mut text);
+        let caches = self.names.caches.iter().filter_map(|name| field(text, name));
+        number(&self.file(self.names.taken)).saturating_sub(caches.sum())
+    }
+
+    fn file<'a>(&'a self, name: &'a [u8]) -> [&'a [u8]; 4] {
+        let [root, mount, group] = self.path;
+        [root, mount, group, name]
+    }
+}
+
+/// The number in the line that begins with `name`.
+#[inline(never)]
+fn field(text: &[u8], name: &[u8]) -> Option<u64> {
+    let rest = lines(text).find_map(|line| line.strip_prefix(name))?.trim_ascii();
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    (digits > 0).then(|| parse(&rest[..digits]))
 }
 
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -206,6 +286,43 @@ mod tests {
         let deep = format!("0::{}\n:::\n\n7\n0::", "/deep".repeat(900));
         let top = ("sys/fs/cgroup/memory.max", "77\n");
         assert_eq!(limit("lines", &[(GROUP, &deep), top]), Some(77));
+    }
+
+    #[test]
+    fn the_group_nearest_to_its_limit_counts_without_its_caches() {
+        let taken = |name: &str, files: &[(&str, &str)]| {
+            let root = Root::new(name, files);
+            taken_percent_of_groups(root.0.to_str().unwrap().as_bytes())
+        };
+        let own = (GROUP, "0::/a/b\n");
+        let outer = ("sys/fs/cgroup/a/memory.max", "2000\n");
+        let inner = ("sys/fs/cgroup/a/b/memory.high", "1000\n");
+        let outer_taken = ("sys/fs/cgroup/a/memory.current", "1900\n");
+        let inner_taken = ("sys/fs/cgroup/a/b/memory.current", "900\n");
+        let stat = "anon 300\nfile 600\nshmem 50\ninactive_file 400\nactive_file 100\n";
+        let inner_stat = ("sys/fs/cgroup/a/b/memory.stat", stat);
+        assert_eq!(taken("without-limits", &[own, inner_taken]), None);
+        assert_eq!(taken("inner", &[own, inner, inner_taken]), Some(90));
+        assert_eq!(taken("caches", &[own, inner, inner_taken, inner_stat]), Some(40));
+        let both = [own, inner, inner_taken, inner_stat, outer, outer_taken];
+        assert_eq!(taken("outer-taken", &both), Some(95));
+        assert_eq!(taken("unreadable", &[own, outer]), Some(0));
+        let stat = "inactive_file 1\ntotal_inactive_file 30\ntotal_active_file 20\n";
+        let version_1 = [
+            (GROUP, "4:memory:/jobs\n"),
+            ("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "1000\n"),
+            ("sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "800\n"),
+            ("sys/fs/cgroup/memory/jobs/memory.stat", stat),
+        ];
+        assert_eq!(taken("taken-v1", &version_1), Some(75));
+    }
+
+    #[test]
+    fn the_machine_counts_too() {
+        let text = "MemTotal:       1000 kB\nMemFree:  5 kB\nMemAvailable:    150 kB\n";
+        let root = Root::new("machine", &[("proc/meminfo", text)]);
+        assert_eq!(machine_taken_percent(root.0.to_str().unwrap().as_bytes()), Some(85));
+        assert!(super::taken_percent().is_some_and(|percent| percent <= 100));
     }
 
     #[test]

@@ -196,6 +196,10 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         limit::limit()
     }
 
+    fn memory_taken_percent(&self) -> Option<u64> {
+        limit::taken_percent()
+    }
+
     fn resident(&self, address: usize, pages: &mut [bool]) {
         let page = self.page_size();
         for (nth, pages) in pages.chunks_mut(MINCORE_PAGES).enumerate() {

@@ -8,10 +8,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 
-use libc::pid_t;
 use object::Endianness;
 use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, ProgramHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
+
+use super::data::Image;
 
 /// Bytes at a mapping's beginning that are searched for a build ID.
 const HEAD_BYTES: u64 = 64 << 10;
@@ -62,6 +63,24 @@ impl Mapping {
     pub fn is_file(&self) -> bool {
         self.path.starts_with('/')
     }
+
+    /// What a profile says about it before functions are looked for.
+    pub fn image(&self) -> Image {
+        Image {
+            start: self.range.start,
+            end: self.range.end,
+            offset: self.offset,
+            path: self.path.clone(),
+            build_id: self.head.build_id.as_deref().map(hexadecimal).unwrap_or_default(),
+            ..Image::default()
+        }
+    }
+}
+
+/// The index of the mapping that has this address, among mappings in the order of addresses.
+pub fn find(mappings: &[Mapping], address: u64) -> Option<usize> {
+    let after = mappings.partition_point(|mapping| mapping.range.start <= address);
+    after.checked_sub(1).filter(|&index| mappings[index].range.contains(&address))
 }
 
 /// Parses the lines of /proc/PID/maps: `start-end permissions offset device inode path`. Leaves
@@ -93,7 +112,7 @@ fn line(text: &str) -> Option<Mapping> {
 }
 
 /// The mapped code of a process. `read` reads its memory.
-pub fn of_process(pid: pid_t, read: impl Fn(u64, &mut [u8]) -> bool) -> Vec<Mapping> {
+pub fn of_process(pid: i32, read: impl Fn(u64, &mut [u8]) -> bool) -> Vec<Mapping> {
     let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let mut all = parse(&String::from_utf8_lossy(&text));
     let heads: Vec<(u64, String, Head)> = all
@@ -118,7 +137,7 @@ pub fn of_process(pid: pid_t, read: impl Fn(u64, &mut [u8]) -> bool) -> Vec<Mapp
 
 /// Opens the file that is mapped: by its mapping, which needs privileges; else by its path, as the
 /// process sees it, if it is still the same file.
-fn open(pid: pid_t, mapping: &Mapping) -> Option<File> {
+fn open(pid: i32, mapping: &Mapping) -> Option<File> {
     let Range { start, end } = mapping.range;
     let places = [
         format!("/proc/{pid}/map_files/{start:x}-{end:x}"),
@@ -206,7 +225,7 @@ no-mapping r-xp 0 0 0
     #[test]
     fn sees_this_test() {
         let memory = File::open("/proc/self/mem").unwrap();
-        let all = of_process(std::process::id() as pid_t, |address, bytes| {
+        let all = of_process(std::process::id() as i32, |address, bytes| {
             memory.read_exact_at(bytes, address).is_ok()
         });
         let exe = std::env::current_exe().unwrap();

@@ -62,6 +62,18 @@ pub fn is_script(name: &str) -> bool {
 
 /// Parts of the names of functions in those languages' own libraries.
 const SCRIPT_LIBRARIES: [&str; 3] = [" node:", ":<frozen ", "/lib/python"];
+/// A regular expression for the names of functions that belong to an allocator.
+pub fn allocators_pattern() -> String {
+    let beginnings = ALLOCATORS.iter().map(|start| format!("{}.*", escaped(start)));
+    let all: Vec<_> = C_ALLOCATORS.iter().map(|name| escaped(name)).chain(beginnings).collect();
+    all.join("|")
+}
+
+/// A pattern for this text.
+fn escaped(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_: <".contains(c);
+    text.chars().flat_map(|c| (!is_plain(c)).then_some('\\').into_iter().chain([c])).collect()
+}
 
 /// Functions of the C library through which programs and threads begin.
 const BEGINNINGS: [&str; 4] = ["_start", "start_thread", "clone3", "__clone"];
@@ -176,6 +188,13 @@ mod tests {
         let file = "/registry/src/ebbmalloc-0.1.0/src/engine/entry.rs";
         assert!(is_allocator("alloc_small<true>", file));
         assert!(is_allocator("allocate", "/home/me/ebbmalloc/crates/cabi/src/cxx.rs"));
+    }
+
+    #[test]
+    fn the_pattern_has_no_other_signs() {
+        let pattern = allocators_pattern();
+        assert!(pattern.starts_with("malloc|calloc|") && pattern.contains("|operator new.*|"));
+        assert!(pattern.contains(r"|__rustc\[.*|"), "{pattern}");
     }
 
     #[test]

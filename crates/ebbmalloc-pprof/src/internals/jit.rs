@@ -3,8 +3,6 @@
 
 use std::fs;
 
-use libc::pid_t;
-
 /// Functions by address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JitMap {
@@ -15,14 +13,22 @@ pub struct JitMap {
 impl JitMap {
     /// The map of a process, in its own `/tmp` and by its own process ID, which differ from ours if
     /// it is in a container.
-    pub fn of_process(pid: pid_t) -> Self {
+    pub fn of_process(pid: i32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let inner = status
             .lines()
             .find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last())
             .and_then(|number| number.parse().ok())
             .unwrap_or(pid);
-        let path = format!("/proc/{pid}/root/tmp/perf-{inner}.map");
+        Self::read(&format!("/proc/{pid}/root/tmp/perf-{inner}.map"))
+    }
+
+    /// The map that a process here has left, which may be gone.
+    pub fn left_by(pid: i32) -> Self {
+        Self::read(&format!("/tmp/perf-{pid}.map"))
+    }
+
+    fn read(path: &str) -> Self {
         fs::read(path).map_or_else(|_| Self::default(), |text| Self::parse(&text))
     }
 

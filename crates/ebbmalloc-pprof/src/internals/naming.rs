@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::data::{Function, Image, Line, Location, Profile, Raw, Stack, Values};
 use super::frame_names::is_allocator;
-use super::maps::{Mapping, hexadecimal};
+use super::maps::{self, Mapping, hexadecimal};
 use super::symbols::Symbols;
 
 /// Files without symbols are named if their share of the live bytes is at least this.
@@ -23,7 +23,7 @@ pub fn name(raw: Raw, folders: &[PathBuf]) -> Profile {
         raw: &raw,
         folders,
         symbols: HashMap::new(),
-        images: raw.mappings.iter().map(image).collect(),
+        images: raw.mappings.iter().map(Mapping::image).collect(),
         functions: Vec::new(),
         function_ids: HashMap::new(),
         locations: Vec::new(),
@@ -46,17 +46,15 @@ pub fn name(raw: Raw, folders: &[PathBuf]) -> Profile {
         }
     }
     let remarks = namer.remarks();
-    let mut profile = Profile {
+    let profile = Profile {
         about: raw.about.clone(),
         images: mem::take(&mut namer.images),
         functions: mem::take(&mut namer.functions),
         locations: mem::take(&mut namer.locations),
         stacks,
-        ledger: None,
+        drop_frames: String::new(),
         remarks,
     };
-    drop(namer);
-    profile.ledger = raw.ledger;
     without_unused(profile)
 }
 
@@ -80,17 +78,6 @@ fn without_unused(profile: Profile) -> Profile {
         });
     }
     Profile { functions, locations, stacks, ..profile }
-}
-
-fn image(mapping: &Mapping) -> Image {
-    Image {
-        start: mapping.range.start,
-        end: mapping.range.end,
-        offset: mapping.offset,
-        path: mapping.path.clone(),
-        build_id: mapping.head.build_id.as_deref().map(hexadecimal).unwrap_or_default(),
-        ..Image::default()
-    }
 }
 
 struct Namer<'a> {
@@ -169,9 +156,7 @@ impl<'a> Namer<'a> {
             return known;
         }
         let raw = self.raw;
-        let after = raw.mappings.partition_point(|mapping| mapping.range.start <= address);
-        let image =
-            after.checked_sub(1).filter(|&index| raw.mappings[index].range.contains(&address));
+        let image = maps::find(&raw.mappings, address);
         let found = match image.filter(|&index| raw.mappings[index].is_file()) {
             Some(image) => self.in_file(address, image),
             None => {
