@@ -112,6 +112,9 @@ fn is_of_library(name: &str) -> bool {
 
 /// A function's name without arguments, generic parameters and return type.
 pub fn short(name: &str) -> String {
+    if is_script(name) {
+        return name.to_owned();
+    }
     // Without the parts in brackets.
     let mut kept = String::new();
     let mut depth = 0;
@@ -244,6 +247,7 @@ mod tests {
             ("ns::f::operator()(int) const", "ns::f::operator()"),
             ("LazyCompile:*sum /app.js:3", "LazyCompile:*sum /app.js:3"),
             ("libx.so+0x12", "libx.so+0x12"),
+            ("py::<module>:/srv/app.py", "py::<module>:/srv/app.py"),
             ("(anonymous namespace)::load(char const*)", "load"),
         ] {
             assert_eq!(short(name), short_name, "{name}");
