@@ -6,9 +6,9 @@ use std::{env, hint, io};
 
 use axum::Router;
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, post};
 use ebbmalloc::{EbbMalloc, profile};
-use ebbmalloc_pprof::HeapProfile;
+use ebbmalloc_pprof::{HeapProfile, NO_SYMBOLS};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::task::spawn_blocking;
@@ -29,7 +29,8 @@ fn main() -> io::Result<()> {
 async fn serve(address: &str) -> io::Result<()> {
     let app = Router::new()
         .route("/debug/pprof/heap", get(|| file(HeapProfile::heap)))
-        .route("/debug/pprof/allocs", get(|| file(HeapProfile::allocs)));
+        .route("/debug/pprof/allocs", get(|| file(HeapProfile::allocs)))
+        .route("/debug/pprof/symbol", post(|| async { NO_SYMBOLS }));
     let listener = TcpListener::bind(address).await?;
     println!("http://{}/debug/pprof/heap", listener.local_addr()?);
     axum::serve(listener, app).await

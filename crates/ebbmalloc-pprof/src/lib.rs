@@ -10,6 +10,10 @@ use internals::data::Profile;
 use internals::naming;
 use internals::pprof;
 
+/// What `/debug/pprof/symbol` answers where functions are not named in the process. pprof asks
+/// there about libraries in which it found no functions, and fails without an answer.
+pub const NO_SYMBOLS: &str = "num_symbols: 0\n";
+
 /// The heap profile of this process at one moment.
 #[derive(Clone, Debug)]
 pub struct HeapProfile {
