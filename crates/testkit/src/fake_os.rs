@@ -35,6 +35,7 @@ pub struct FakeOs {
     /// The memory limit of the process, if known.
     memory: Option<u64>,
     environment: Vec<(&'static str, &'static str)>,
+    options_in_code: &'static str,
     words: Words,
     faults: Faults,
     shortages: AtomicUsize,
@@ -98,6 +99,7 @@ impl Default for FakeOs {
             cpus: 2,
             memory: None,
             environment: vec![("EBB_MODE", "slot")],
+            options_in_code: "",
             words: Words::new(),
             faults: Faults::default(),
             shortages: AtomicUsize::new(0),
@@ -201,6 +203,11 @@ impl FakeOs {
     pub fn environment(mut self, name: &'static str, value: &'static str) -> Self {
         self.environment.push((name, value));
         self
+    }
+
+    /// With this text in the program's `ebb_options`.
+    pub fn options_in_code(self, options_in_code: &'static str) -> Self {
+        Self { options_in_code, ..self }
     }
 
     /// With this `EBB_MODE`.
@@ -328,6 +335,13 @@ impl FakeOs {
     /// The printed text so far.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
+    }
+
+    /// What was printed, without the line that tells of the first refused request.
+    pub fn complaints(&self) -> String {
+        let printed = self.printed();
+        let is_other = |line: &&str| !line.starts_with("ebbmalloc: refused ");
+        printed.lines().filter(is_other).collect()
     }
 
     /// Sets the stack of calls that [`Os::calls`] returns, the innermost first, where
@@ -693,11 +707,16 @@ impl OsProcess for FakeOs {
         self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
     }
 
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().rfind(|(found, _)| *found == name)?;
-        let length = value.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&value.as_bytes()[..length]);
-        Some(length)
+    fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8])) {
+        for (name, value) in self.environment.iter().rev() {
+            if let Some(rest) = name.strip_prefix(prefix) {
+                work(format!("{rest}={value}").as_bytes());
+            }
+        }
+    }
+
+    fn options_in_code(&self) -> &'static [u8] {
+        self.options_in_code.as_bytes()
     }
 
     fn out_of_memory(&self) {
@@ -738,6 +757,10 @@ impl OsReports for FakeOs {
     }
 
     fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
+    fn exit(&self, code: i32) -> ! {
+        panic!("exit {code}: {}", self.printed());
+    }
 
     fn abort(&self) -> ! {
         panic!("{}", self.printed());

@@ -303,10 +303,12 @@ impl OsProcess for LinuxIn {
         Linux.now_ms()
     }
 
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().find(|(found, _)| *found == name)?;
-        buffer.get_mut(..value.len())?.copy_from_slice(value.as_bytes());
-        Some(value.len())
+    fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8])) {
+        for (name, value) in &self.environment {
+            if let Some(rest) = name.strip_prefix(prefix) {
+                work(format!("{rest}={value}").as_bytes());
+            }
+        }
     }
 
     fn out_of_memory(&self) {
@@ -349,6 +351,10 @@ impl OsReports for LinuxIn {
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
         Linux.watch_faults(call);
+    }
+
+    fn exit(&self, code: i32) -> ! {
+        Linux.exit(code)
     }
 
     fn abort(&self) -> ! {

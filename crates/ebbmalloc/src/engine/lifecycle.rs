@@ -98,9 +98,7 @@ impl<O: Os> Engine<O> {
     pub fn finish(&self) {
         self.finish_safety_mode();
         self.finish_profile();
-        if self.counting() {
-            self.print_stats();
-        }
+        self.finish_stats();
     }
 
     /// Flushes and frees the calling thread's cache, because the thread is about to exit. Later

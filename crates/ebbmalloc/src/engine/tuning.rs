@@ -1,6 +1,7 @@
 //! Declares the tunables of the engine: how blocks move between layers, when the scavenger works,
 //! and those of the safety modes.
 
+use crate::backend::tuning::USUAL_DELAY_MS;
 use crate::size_class::UNIT;
 use crate::tuning::tunables;
 
@@ -50,7 +51,7 @@ tunables! {
     RECLAIM_PURGE_BYTES_MAX: usize = 4 << 20, "bytes", 17;
 
     /// Time from one round of the scavenger to the next.
-    ROUND_MS: u32 = 200, "ms", 3;
+    ROUND_MS: u32 = USUAL_DELAY_MS as u32, "ms", 3;
     /// The same while no round purges anything, but caches are in use.
     IDLE_ROUND_MS: u32 = 1000, "ms", 3;
     /// The same while no round purges anything, but at least `SCAVENGER_UNITS_MIN` is in use.

@@ -1,15 +1,12 @@
 //! Writes the heap profile by itself: at the exit of the process, at peaks, near a limit, or on a
 //! signal (`EBB_PROFILE_AT`), to files in a directory (`EBB_PROFILE_TO`).
 
-use core::ffi::CStr;
 use core::fmt::{self, Write};
-use core::num::NonZeroUsize;
 
-use crate::backend::region::Region;
 use crate::engine::Engine;
 use crate::engine::tuning::PROFILE_PEAK_SHARE;
-use crate::platform::message::Line;
-use crate::platform::options::{PROFILING, ProfileAtChoice, ProfileChoice, ProfileToChoice};
+use crate::platform::message::{Line, Path};
+use crate::platform::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::tuning::PROFILE_MEAN_BYTES;
@@ -30,11 +27,13 @@ impl<O: Os> Engine<O> {
         let mean_bytes = match self.setup().options.profile {
             ProfileChoice::Off if self.profile_at() == ProfileAtChoice::Never => return,
             ProfileChoice::Off => {
-                let text = format_args!("EBB_PROFILE_AT is ignored: it needs EBB_PROFILE=1");
+                let text = format_args!(
+                    "EBB_PROFILE_AT and EBB_PROFILE_TO are ignored: they need EBB_PROFILE=1"
+                );
                 return Line::print(&self.os, text);
             }
             ProfileChoice::Usual => PROFILE_MEAN_BYTES,
-            ProfileChoice::Mean(mean_bytes) => mean_bytes.get(),
+            ProfileChoice::Mean(mean_bytes) => mean_bytes.get() as u64,
         };
         if !self.switch_profile_on(mean_bytes) {
             let text = format_args!("EBB_PROFILE is ignored: cannot map its tables");
@@ -50,7 +49,7 @@ impl<O: Os> Engine<O> {
     fn profile_at(&self) -> ProfileAtChoice {
         let options = &self.setup().options;
         match options.profile_at {
-            ProfileAtChoice::Never if options.profile_to == ProfileToChoice::Set => {
+            ProfileAtChoice::Never if options.profile_to != PathChoice::Unset => {
                 ProfileAtChoice::Exit
             }
             at => at,
@@ -100,12 +99,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn write_profile_if_reached(&self, at: ProfileAtChoice) {
-        let (held_units, limit_units) = {
-            let pages = self.pages.lock();
-            let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
-            let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
-            (pages.counts.in_use + pages.counts.dirty, limit_units)
-        };
+        let (held_units, limit_units) = self.held_and_limit();
         let due_units = match at {
             ProfileAtChoice::Limit(percent) if limit_units > 0 => {
                 (limit_units as u128 * percent as u128 / 100) as usize
@@ -144,17 +138,15 @@ impl<O: Os> Engine<O> {
     /// Writes the profile to a file whose name has the process and the occasion.
     #[inline(never)]
     fn write_profile_of(&self, occasion: fmt::Arguments) {
-        let mut path = Path { bytes: [0; Path::CAPACITY], length: 0 };
-        let room = &mut path.bytes[..Path::CAPACITY - 1];
-        let length = self.os.environment("EBB_PROFILE_TO", room).unwrap_or(0);
-        path.length = length;
-        let separator = if length == 0 { "./" } else { "/" };
+        let mut path = Path::new();
+        self.setup().options.profile_to.write(&self.os, "EBB_PROFILE_TO", &mut path);
+        let separator = if path.is_empty() { "./" } else { "/" };
         let process = self.os.process_id();
         // Writing to a path never fails: it cuts.
         let _ = write!(path, "{separator}ebb.{process}.{occasion}.heap");
         let is_written = path.c_str().is_some_and(|path| self.write_profile(path));
         if !is_written {
-            let name = str::from_utf8(&path.bytes[..path.length]).unwrap_or("?");
+            let name = path.shown();
             Line::print(
                 &self.os,
                 format_args!(
@@ -162,30 +154,5 @@ impl<O: Os> Engine<O> {
                 ),
             );
         }
-    }
-}
-
-/// A path in a buffer on the stack.
-struct Path {
-    bytes: [u8; Path::CAPACITY],
-    length: usize,
-}
-
-impl Path {
-    const CAPACITY: usize = 512;
-
-    /// The path; `None` if it was too long.
-    fn c_str(&self) -> Option<&CStr> {
-        let whole = self.length < Self::CAPACITY - 1;
-        whole.then(|| CStr::from_bytes_until_nul(&self.bytes).ok())?
-    }
-}
-
-impl Write for Path {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let length = text.len().min(Self::CAPACITY - 1 - self.length);
-        self.bytes[self.length..][..length].copy_from_slice(&text.as_bytes()[..length]);
-        self.length += length;
-        Ok(())
     }
 }
