@@ -172,9 +172,9 @@ pub use api::global_alloc::{EbbMalloc, Global};
 pub use api::heap::Heap;
 #[cfg(all(feature = "profile", not(loom)))]
 pub use api::profile;
+pub use engine::calls::{OnPressure, OnRefusal};
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
-pub use engine::refuse::{OnPressure, OnRefusal};
 #[cfg(not(loom))]
 pub use engine::report::stats::{ClassStats, Stats};
 pub use platform::VERSION;

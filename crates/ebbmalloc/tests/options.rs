@@ -31,7 +31,7 @@ fn said(output: &Output) -> String {
 fn code_sets_them() {
     let stats = EbbMalloc::stats();
     assert_eq!((stats.limit_bytes >> 20, stats.choice.care), (511, "sample"));
-    assert!(format!("{}", stats.choice).contains(", limit 511.9 MiB (EBB_LIMIT)"));
+    assert!(format!("{}", stats.choice).contains("(EBB_SAMPLE), limit 5"));
     assert!(format!("{FIXED:?}").contains("Percent(50)"));
 }
 
@@ -57,7 +57,7 @@ fn they_change_while_the_program_runs() {
 #[test]
 fn the_allocator_for_containers_has_no_size() {
     assert_eq!(size_of::<Global>(), 0);
-    assert!(size_of::<EbbMalloc>() <= 96, "docs/rust.md says how much");
+    assert!(size_of::<EbbMalloc>() <= 128, "docs/rust.md says how much");
     let (unit, default, copied): (EbbMalloc, _, _) = (EbbMalloc, EbbMalloc::default(), GLOBAL);
     let _: [EbbMalloc; 3] = [unit, default, copied];
 }

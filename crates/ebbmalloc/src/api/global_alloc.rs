@@ -4,7 +4,7 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ops::Deref;
 
 use crate::engine::Engine;
-use crate::engine::refuse::{OnPressure, OnRefusal};
+use crate::engine::calls::{OnPressure, OnRefusal};
 use crate::engine::report::stats::Stats;
 use crate::engine::start::Caller;
 use crate::platform::options::read::SetError;

@@ -6,6 +6,7 @@
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
 pub(crate) mod mode;
+pub(crate) mod calls;
 pub(crate) mod lookup;
 pub(crate) mod refuse;
 pub(crate) mod live;
@@ -33,8 +34,8 @@ use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
+use crate::engine::calls::Calls;
 use crate::engine::mode::{Choice, Mode};
-use crate::engine::refuse::Calls;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};

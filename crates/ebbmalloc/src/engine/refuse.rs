@@ -3,41 +3,13 @@
 
 use core::mem::transmute;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
 use crate::backend::region::Region;
 use crate::engine::Engine;
+use crate::engine::calls::{OnPressure, OnRefusal};
 use crate::platform::message::{Bytes, Line};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
-
-/// A function that is called when a request for this many bytes is refused.
-pub type OnRefusal = extern "C" fn(bytes: usize);
-/// A function that is called when this many bytes are held, of so many that may be.
-pub type OnPressure = extern "C" fn(held_bytes: usize, limit_bytes: usize);
-
-/// The program's functions, and when to call them. All are zero at first.
-pub(crate) struct Calls {
-    /// An [`OnRefusal`]; 0 for none.
-    on_refusal: AtomicUsize,
-    /// An [`OnPressure`]; 0 for none.
-    on_pressure: AtomicUsize,
-    /// The percentage of the limit from which on it is called.
-    percent: AtomicU8,
-    /// Whether it was called, and less was never held since.
-    is_pressed: AtomicBool,
-}
-
-impl Calls {
-    pub const fn new() -> Self {
-        Self {
-            on_refusal: AtomicUsize::new(0),
-            on_pressure: AtomicUsize::new(0),
-            percent: AtomicU8::new(0),
-            is_pressed: AtomicBool::new(false),
-        }
-    }
-}
 
 impl<O: Os> Engine<O> {
     /// Calls this function when a request is refused, in the thread that makes it, with no lock
@@ -112,7 +84,7 @@ impl<O: Os> Engine<O> {
             let by_limit = limit > 0 && held_units * Region::UNIT_COST + size > limit;
             let told = |why: &str, bytes: Option<Bytes>| {
                 let text = format_args!("refused {size} bytes: {why}");
-                let rest = "; more refusals are only counted (`refusals` in the statistics)";
+                let rest = "; later ones are only counted (`refusals` in the statistics)";
                 match bytes {
                     Some(bytes) => Line::print(&self.os, format_args!("{text}{bytes}{rest}")),
                     None => Line::print(&self.os, format_args!("{text}{rest}")),
