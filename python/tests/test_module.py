@@ -45,7 +45,8 @@ class Module(unittest.TestCase):
             ('limit="64MiB"', {"EBB_LIMIT": "32M"}, 31),
             ('limit="64MiB", fixed=True', {"EBB_LIMIT": "32M"}, 63),
         ):
-            start = f"import ebbmalloc; raise SystemExit(ebbmalloc.run('-c', {told!r}, {arguments}))"
+            call = f"ebbmalloc.run('-c', {told!r}, {arguments})"
+            start = f"import ebbmalloc; raise SystemExit({call})"
             result = command(sys.executable, "-c", start, **variables)
             self.assertEqual(succeed(result), f"{limit}\n")
         wrong = "import ebbmalloc; raise SystemExit(ebbmalloc.run('-c', '0', limit='much'))"

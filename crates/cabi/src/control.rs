@@ -38,7 +38,7 @@ pub extern "C" fn ebb_on_refusal(call: Option<OnRefusal>) {
     ENGINE.on_refusal(call);
 }
 
-/// Calls this function when so many percent of the limit are held; none for null.
+/// Calls this function when `percent` percent of the limit are held; none for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_on_pressure(percent: c_int, call: Option<OnPressure>) {
     ENGINE.on_pressure(percent.clamp(0, 100) as u8, call);

@@ -12,8 +12,8 @@
 //!
 //! # Options
 //!
-//! Environment variables set [options](https://github.com/ebbmalloc/ebbmalloc/blob/main/docs/options.md).
-//! So does the program itself, by methods of [`EbbMalloc`]:
+//! Environment variables set options (`docs/options.md`). So does the program itself, by methods of
+//! [`EbbMalloc`]:
 //!
 //! ```
 //! use ebbmalloc::EbbMalloc;

@@ -62,12 +62,13 @@ number of threads. A Rust program may have been built without statistics (the cr
 [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
 | format | contents |\n\
 |---|---|\n\
-| `EBB_STATS=1` | text; begins with the mode, the safety mode, the limit, and the name and number \
-of the process; ends with the lines of [`ebb why`](why.md), which add up to resident \
+| `EBB_STATS=1` | text; begins with the mode, the safety mode, the limit, and the name and \
+number of the process; ends with the lines of [`ebb why`](why.md), which add up to resident \
 memory |\n\
 | `EBB_STATS=json` | the names below, and `version`, `mode`, `why` (the reason for the mode), \
 `id` (what selects the cache), `others` (other modes that would work), `no_percpu` (why percpu \
-mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `program` and `pid` (the process), `classes` \
+mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `program` \
+and `pid` (the process), `classes` \
 (a row for each size class in use) |\n\
 | `EBB_STATS=openmetrics` | the names after `ebbmalloc_`, those of classes after \
 `ebbmalloc_class_` with the label `block_bytes`; counters end in `_total`, times are in seconds \

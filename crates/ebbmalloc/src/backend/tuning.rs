@@ -53,8 +53,8 @@ tunables! {
     /// Without a scavenger: dirty memory times the interval between two purges. 10 MiB stay for
     /// 96 ms, 100 MiB for 9 ms. Refaults lengthen the interval.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
-    /// The value of `EBB_PURGE_DELAY` with which the interval between two purges is as above; it is
-    /// also the time between two rounds of a scavenger.
+    /// The value of `EBB_PURGE_DELAY` with which `PURGE_MIB_MS` holds; also the time between two
+    /// rounds of a scavenger.
     USUAL_DELAY_MS: u64 = 200, "ms", 3;
     /// Divisor: the recorded peak of memory in use, and the recorded refaults, drop by themselves
     /// divided by this each time.

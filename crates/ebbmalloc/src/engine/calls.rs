@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
 /// A function that is called when a request for this many bytes is refused.
 pub type OnRefusal = extern "C" fn(bytes: usize);
-/// A function that is called when this many bytes are held, of so many that may be.
+/// A function that is called when this many bytes are held, and that many may be.
 pub type OnPressure = extern "C" fn(held_bytes: usize, limit_bytes: usize);
 
 /// The program's functions, and when to call them. All are zero at first.

@@ -19,7 +19,7 @@ impl<O: Os> Engine<O> {
         self.calls.on_refusal.store(call, Ordering::Relaxed);
     }
 
-    /// Calls this function when so many percent of the limit are held, in a thread that allocates,
+    /// Calls this function when `percent` percent of the limit are held, in a thread that allocates,
     /// with no lock held; and again after a sixteenth less was held in between. Without a limit it
     /// is that of the control group, or the machine's memory.
     pub fn on_pressure(&self, percent: u8, call: Option<OnPressure>) {

@@ -1,11 +1,12 @@
 //! Reads the heap profile of an engine in another process, and asks that engine for one.
 //!
 //! Nothing is stopped for it. A request is some stores, in this order: the mean number of bytes, or
-//! the text of an option to change, the number of the request, 0 to the word by which the hot path of allocations is open, and
-//! [`REQUEST`] to the gate. The next allocation of any thread then takes the slow path, sees the
-//! gate, and follows the request under a lock. It stores all words anew, by what it knows. So a
-//! store that meets the engine's own at the worst delays the request: ask again while it is not
-//! followed. A process that allocates nothing does not follow it, and has nothing to sample.
+//! the text of an option to change; the number of the request; 0 to the word by which the hot path
+//! of allocations is open; and [`REQUEST`] to the gate. The next allocation of any thread then
+//! takes the slow path, sees the gate, and follows the request under a lock. It stores all words
+//! anew, by what it knows. So a store that meets the engine's own at the worst delays the request:
+//! ask again while it is not followed. A process that allocates nothing does not follow it, and has
+//! nothing to sample.
 
 use core::mem::offset_of;
 

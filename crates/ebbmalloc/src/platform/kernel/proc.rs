@@ -62,8 +62,8 @@ pub(crate) fn status_pages(index: usize) -> usize {
     numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
 }
 
-/// The high-water mark of resident memory, in KiB. Unlike getrusage(2)'s it is that of this program,
-/// and not also of the one that started it by execve(2).
+/// The high-water mark of resident memory, in KiB. Unlike getrusage(2)'s it is that of this
+/// program, and not also of the one that started it by execve(2).
 pub(crate) fn peak_resident_kib() -> Option<usize> {
     const NAME: &[u8] = b"\nVmHWM:";
     let mut text = [0; 2048];

@@ -231,8 +231,8 @@ impl<O: Os> Engine<O> {
     }
 }
 
-/// Standard error or a file with a small buffer, flushed after each line, so that other processes do not
-/// write into the middle of a short line.
+/// Standard error or a file with a small buffer, flushed after each line, so that other processes
+/// do not write into the middle of a short line.
 struct Stream<'a> {
     out: Writer<'a>,
     /// The start of every line.
