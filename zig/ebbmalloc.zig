@@ -9,7 +9,16 @@
 //! `std.mem.Allocator` allows. They notice a wrong one only for blocks above 64 KiB, where a cache
 //! is full, and always with `EBB_STATS=1` in the environment.
 
+//!
+//! The root file of a program may set options of ebbmalloc (`docs/options.md`), by the names of
+//! their variables in lower case without `EBB_`:
+//!
+//!     pub const ebbmalloc_options = .{ .limit = "75%", .harden = true };
+//!
+//! The environment has the last word, unless `.fixed = true`.
+
 const std = @import("std");
+const root = @import("root");
 const Alignment = std.mem.Alignment;
 
 pub const allocator: std.mem.Allocator = .{ .ptr = undefined, .vtable = &vtable };
@@ -36,8 +45,36 @@ pub fn idle() bool {
     return ebb_idle() != 0;
 }
 
+/// Changes an option from now on, by name and value as in `ebbmalloc_options`: limit, purge_delay,
+/// huge, scavenger, profile, or stats (what is printed at exit). False if it stays as it was.
+pub fn set(name: [:0]const u8, value: [:0]const u8) bool {
+    return ebb_ctl(name.ptr, value.ptr) == 0;
+}
+
+comptime {
+    if (@hasDecl(root, "ebbmalloc_options")) @export(&options, .{ .name = "ebb_options" });
+}
+
+/// The options as the library reads them: "limit=75%,harden=1".
+const options: [*:0]const u8 = text: {
+    var text: [:0]const u8 = "";
+    const given = root.ebbmalloc_options;
+    for (std.meta.fieldNames(@TypeOf(given))) |name| {
+        const value = @field(given, name);
+        const word = switch (@TypeOf(value)) {
+            bool => if (value) "1" else "0",
+            comptime_int => std.fmt.comptimePrint("{d}", .{value}),
+            else => value,
+        };
+        const is_fixed = std.mem.eql(u8, name, "fixed");
+        if (is_fixed and !value) continue;
+        text = text ++ "," ++ if (is_fixed) name else name ++ "=" ++ word;
+    }
+    break :text text;
+};
+
 /// The formats of statistics.
-pub const Format = enum(c_int) { text = 1, json = 2, openmetrics = 3 };
+pub const Format = enum(c_int) { text = 1, json = 2, openmetrics = 3, prometheus = 4 };
 
 /// Writes statistics (`docs/stats.md`), cut to the buffer, with a zero byte at the end. Returns the
 /// full length without that byte. Allocates nothing.
@@ -80,6 +117,7 @@ extern fn free_sized(block: [*]u8, size: usize) void;
 extern fn free_aligned_sized(block: [*]u8, alignment: usize, size: usize) void;
 extern fn ebb_free_sized(block: [*]u8, size: usize) void;
 extern fn ebb_free_aligned_sized(block: [*]u8, alignment: usize, size: usize) void;
+extern fn ebb_ctl(name: [*:0]const u8, value: [*:0]const u8) c_int;
 extern fn ebb_malloc_trim(keep: usize) c_int;
 extern fn ebb_idle() c_int;
 extern fn ebb_profile_start(mean_bytes: usize) c_int;

@@ -47,6 +47,11 @@ class Command(unittest.TestCase):
             module("run", "--stats", "--mode=slot", "-c", "0").stderr, r"ebbmalloc: \S+ mode slot "
         )
 
+    def test_run_takes_options(self):
+        told = "import ebbmalloc; print(ebbmalloc.stats()['limit_bytes'] >> 20)"
+        options = ("--limit", "64M", "--set", "purge_delay=1s", "--set=huge=never")
+        self.assertEqual(succeed(module("run", *options, "-c", told)), "63\n")
+
     def test_objects_are_on_it_if_wanted(self):
         million = ("-c", "x = [float(n) for n in range(1_000_000)]")
         without = exit_statistics(module("run", *million, EBB_STATS="json"))["peak_bytes"]

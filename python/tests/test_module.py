@@ -17,6 +17,50 @@ class Module(unittest.TestCase):
             assert after.keys() == ebbmalloc.Stats.__annotations__.keys()
         """)
 
+    def test_options_change_while_it_runs(self):
+        run("""
+            import ebbmalloc
+            assert ebbmalloc.set("limit", "200MB")
+            assert 199_000_000 < ebbmalloc.stats()["limit_bytes"] <= 200_000_000
+            try:
+                kept = bytearray(300_000_000)
+            except MemoryError:
+                pass
+            else:
+                raise AssertionError
+            assert ebbmalloc.stats()["refusals"] == 1
+            assert ebbmalloc.set("limit", False) and bytearray(300_000_000)
+            for wrong in (("limit", "much"), ("limits", "1G"), ("harden", True)):
+                try:
+                    ebbmalloc.set(*wrong)
+                except ValueError:
+                    continue
+                raise AssertionError(wrong)
+        """)
+
+    def test_run_takes_options(self):
+        told = "import ebbmalloc; print(ebbmalloc.stats()['limit_bytes'] >> 20)"
+        for arguments, variables, limit in (
+            ('limit="64MiB", huge="never"', {}, 63),
+            ('limit="64MiB"', {"EBB_LIMIT": "32M"}, 31),
+            ('limit="64MiB", fixed=True', {"EBB_LIMIT": "32M"}, 63),
+        ):
+            call = f"ebbmalloc.run('-c', {told!r}, {arguments})"
+            start = f"import ebbmalloc; raise SystemExit({call})"
+            result = command(sys.executable, "-c", start, **variables)
+            self.assertEqual(succeed(result), f"{limit}\n")
+        wrong = "import ebbmalloc; raise SystemExit(ebbmalloc.run('-c', '0', limit='much'))"
+        self.assertEqual(command(sys.executable, "-c", wrong).returncode, 78)
+
+    def test_metrics_are_text(self):
+        run("""
+            import ebbmalloc, os
+            text = ebbmalloc.metrics()
+            assert "# TYPE ebbmalloc_live_bytes gauge" in text and "EOF" not in text
+            assert f'pid="{os.getpid()}"' in text
+            assert ebbmalloc.metrics(openmetrics=True).endswith("# EOF\\n")
+        """)
+
     def test_trim_gives_back(self):
         run("""
             import ebbmalloc

@@ -32,11 +32,12 @@ static void check_cuts(int format) {
 }
 
 int main(void) {
-    static const int formats[] = {EBB_STATS_TEXT, EBB_STATS_JSON, EBB_STATS_OPENMETRICS};
-    static const char *ends[] = {"\n", "]}\n", "\n# EOF\n"};
+    static const int formats[] = {EBB_STATS_TEXT, EBB_STATS_JSON, EBB_STATS_OPENMETRICS,
+                                  EBB_STATS_PROMETHEUS};
+    static const char *ends[] = {"\n", "]}\n", "\n# EOF\n", "\n"};
     void *kept = malloc(3000000);
     CHECK(kept != NULL);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         errno = 77;
         size_t length = ebb_stats(formats[i], page, sizeof page);
         CHECK(length < sizeof page && strlen(page) == length && errno == 77);
@@ -47,7 +48,7 @@ int main(void) {
         CHECK(again + 200 > length && again < length + 200);
         check_cuts(formats[i]);
     }
-    int unknown[] = {0, -1, 4, 1 << 30};
+    int unknown[] = {0, -1, 5, 1 << 30};
     for (int i = 0; i < 4; i++) {
         errno = 0;
         CHECK(ebb_stats(OPAQUE(unknown[i]), page, sizeof page) == 0 && errno == EINVAL);

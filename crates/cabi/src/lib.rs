@@ -3,6 +3,7 @@
 //!
 //! - `malloc`: allocation, as `malloc.h` and C23 have it
 //! - `report`: the functions of `malloc.h` that report on the heap
+//! - `control`: options that change while the program runs
 //! - `heap`: heaps that a program makes and deletes
 //! - `profile`: heap profiles
 //! - `unwinder`: stacks of calls for check mode and heap profiles
@@ -20,6 +21,7 @@
 use engine::internals::{ENGINE, OsProcess};
 
 mod bytes;
+mod control;
 pub mod cxx;
 mod heap;
 mod malloc;

@@ -131,6 +131,7 @@ pub extern "C" fn ebb_idle() -> c_int {
 const TEXT: c_int = 1;
 const JSON: c_int = 2;
 const OPENMETRICS: c_int = 3;
+const PROMETHEUS: c_int = 4;
 
 /// Writes statistics as snprintf(3) writes: as much as fits, and a zero byte at the end unless
 /// `bytes` is 0. Returns the whole length without that byte; for an unknown format 0, and sets
@@ -143,6 +144,7 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
         TEXT => Stats::write_text,
         JSON => Stats::write_json,
         OPENMETRICS => Stats::write_openmetrics,
+        PROMETHEUS => Stats::write_prometheus,
         _ => {
             set_errno(libc::EINVAL);
             return 0;

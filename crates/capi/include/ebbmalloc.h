@@ -13,8 +13,8 @@
  * "ebbmalloc: invalid free: 0x... passed to free". So does a double free, if it is noticed, an
  * interior pointer, or a wrong size.
  *
- * Environment: EBB_MODE=auto|percpu|thread|slot, EBB_STATS=1|json|openmetrics (statistics on
- * standard error at exit). docs/options.md has all variables.
+ * Options are variables of the environment, such as EBB_LIMIT=75% or EBB_STATS=1. docs/options.md
+ * has all. A program sets them in its code by defining ebb_options.
  */
 #ifndef EBBMALLOC_H
 #define EBBMALLOC_H
@@ -28,6 +28,28 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The options of the program, which defines this symbol if it sets any:
+ *
+ *     const char *ebb_options = "limit=75%,harden=1";
+ *
+ * The names are those of the variables in lower case, without EBB_; a name without a value is
+ * switched on. The environment has the last word, unless one of the words is "fixed". A program
+ * that preloads the library, and is not linked to it, exports the symbol (-rdynamic). */
+extern const char *ebb_options;
+/* Changes an option from now on, by name and value as in ebb_options: limit, purge_delay, huge,
+ * scavenger, profile, or stats (what is printed at exit). Returns 0, or -1 and sets ENOENT for an
+ * unknown name, EINVAL for a value that is not understood, ENOTSUP for an option that can be set at
+ * start only, EPERM if it cannot be changed now. */
+int ebb_ctl(const char *name, const char *value);
+/* Functions of the program that are called when memory is short, so that it can shed load: in the
+ * thread that allocates, with no lock held. They may allocate and free. NULL calls none.
+ *
+ * ebb_on_refusal: a request for these bytes is refused. ebb_on_pressure: this percentage of the
+ * limit is held, or, without a limit, of the control group's or the machine's memory; it is called
+ * again after a sixteenth less was held in between. */
+void ebb_on_refusal(void (*call)(size_t bytes));
+void ebb_on_pressure(int percent, void (*call)(size_t held_bytes, size_t limit_bytes));
 
 /* Allocates size bytes; size 0 returns a unique block, too. Returns NULL and sets ENOMEM if memory
  * is short. */
@@ -111,8 +133,15 @@ int ebb_idle(void);
  *     if (page != NULL && ebb_stats(EBB_STATS_OPENMETRICS, page, room) < room) serve(page);
  *
  * Does not allocate. EBB_STATS_JSON is one line. EBB_STATS_OPENMETRICS is a page for Prometheus and
- * similar programs, of type "application/openmetrics-text; version=1.0.0; charset=utf-8". */
-enum { EBB_STATS_TEXT = 1, EBB_STATS_JSON = 2, EBB_STATS_OPENMETRICS = 3 };
+ * similar programs, of type "application/openmetrics-text; version=1.0.0; charset=utf-8".
+ * EBB_STATS_PROMETHEUS is its older format, "text/plain; version=0.0.4", which can be appended to a
+ * page of other metrics. */
+enum {
+    EBB_STATS_TEXT = 1,
+    EBB_STATS_JSON = 2,
+    EBB_STATS_OPENMETRICS = 3,
+    EBB_STATS_PROMETHEUS = 4
+};
 size_t ebb_stats(int format, char *buffer, size_t bytes);
 /* Prints to standard error what EBB_STATS prints at exit: in the format that EBB_STATS sets, or as
  * text. Text includes where resident memory is. */

@@ -24,6 +24,7 @@ mod report;
 mod result;
 pub mod run;
 mod screen;
+pub mod set;
 pub mod spawn;
 pub mod stats;
 pub mod stop;

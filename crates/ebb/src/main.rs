@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ebb::{compare, output, profile, run, stop, why};
+use ebb::{compare, output, profile, run, set, stop, why};
 
 #[derive(Parser)]
 #[command(
@@ -23,6 +23,8 @@ enum Command {
     Run(run::Options),
     /// Run a program on several allocators in turn and compare time and memory
     Compare(compare::Options),
+    /// Change an option of ebbmalloc in a running process
+    Set(set::Options),
     /// Show where a process's resident memory is, and why
     Why(why::Options),
     /// Show who holds a process's memory, by call stack
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(options) => run::run(options),
         Command::Compare(options) => compare::compare(options),
+        Command::Set(options) => set::set(&options),
         Command::Why(options) => why::why(options),
         Command::Profile(options) => profile::profile(options),
     };

@@ -36,6 +36,12 @@ pub struct Options {
     /// EBB_SAMPLE=N
     #[arg(long, value_name = "N", conflicts_with_all = ["check", "harden"])]
     sample: Option<NonZeroU32>,
+    /// Let blocks take this much memory at most, such as 512M or 75%: sets EBB_LIMIT
+    #[arg(long, value_name = "SIZE")]
+    limit: Option<OsString>,
+    /// Set any option of ebbmalloc, such as purge_delay=1s: sets EBB_PURGE_DELAY=1s
+    #[arg(long, value_name = "NAME=VALUE", value_parser = setting)]
+    set: Vec<(String, String)>,
     #[command(flatten)]
     library: LibraryOption,
     /// The program and its arguments
@@ -64,6 +70,22 @@ impl Mode {
             Self::Slot => "slot",
         }
     }
+}
+
+/// Splits the name of an option from its value. Returns the name of its variable.
+pub fn setting(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "1"));
+    let variable = format!("EBB_{}", name.to_uppercase());
+    if variables().any(|known| known == variable) {
+        return Ok((variable, value.into()));
+    }
+    let names: Vec<_> = variables().map(|known| known[4..].to_lowercase()).collect();
+    Err(format!("no option is named {name}; there are {}", names.join(", ")))
+}
+
+/// The variables of all options.
+fn variables() -> impl Iterator<Item = &'static str> {
+    ebbmalloc::internals::Options::TABLE.iter().map(|(variable, ..)| *variable)
 }
 
 /// Returns only if the program could not be started.
@@ -106,5 +128,9 @@ pub fn run(options: Options) -> anyhow::Result<()> {
     if let Some(every) = options.sample {
         command.env("EBB_SAMPLE", every.to_string());
     }
+    if let Some(limit) = options.limit {
+        command.env("EBB_LIMIT", limit);
+    }
+    command.envs(options.set);
     Err(program::refused(&path, command.exec()))
 }

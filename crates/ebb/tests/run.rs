@@ -48,6 +48,14 @@ fn the_library_is_in_the_program_and_options_reach_it() {
     ebb().args(["run", "--harden", "--", "sh", "-c", "echo $EBB_HARDEN"]).assert().stdout("1\n");
     let sampled = ["run", "--sample", "5000", "--", "sh", "-c", "echo $EBB_SAMPLE"];
     ebb().args(sampled).assert().stdout("5000\n");
+    let set = ["--limit", "1G", "--set", "purge_delay=2s", "--set=explain"];
+    let shown = ["--", "sh", "-c", "echo $EBB_LIMIT $EBB_PURGE_DELAY $EBB_EXPLAIN"];
+    ebb().arg("run").args(set).args(shown).assert().success().stdout("1G 2s 1\n");
+    ebb()
+        .args(["run", "--set", "limits=1G", "--", "true"])
+        .assert()
+        .code(2)
+        .stderr(contains("no option is named limits; there are mode, explain,"));
     ebb().args(["run", "--", "sh", "-c", "echo \"[$EBB_MODE$EBB_STATS]\""]).assert().stdout("[]\n");
     // Libraries that were already in LD_PRELOAD stay there, after ebbmalloc.
     let both = format!("{path}:libutil.so.1\n");
@@ -56,6 +64,24 @@ fn the_library_is_in_the_program_and_options_reach_it() {
         .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
         .assert()
         .stdout(both);
+}
+
+/// A limit that is not understood must not be no limit.
+#[test]
+fn a_program_without_its_limit_does_not_start() {
+    ebb()
+        .args(["run", "--limit", "much", "--", "echo", "started"])
+        .assert()
+        .code(78)
+        .stdout("")
+        .stderr(contains("EBB_LIMIT=much is not understood, so the program does not start"));
+    ebb()
+        .env("EBB_HARDN", "1")
+        .args(["run", "--limit", "1.5GiB", "--explain", "--", "true"])
+        .assert()
+        .success()
+        .stderr(contains("EBB_HARDN is no option and ignored; the nearest is EBB_HARDEN;"))
+        .stderr(contains(", limit 1536.0 MiB (EBB_LIMIT)"));
 }
 
 /// The reported reasons are true: glibc registered rseq, a filter refuses it, or an emulator has

@@ -136,6 +136,26 @@ fn care_taken_of_blocks_is_named() {
 }
 
 #[test]
+fn a_limit_is_named_and_changes_from_outside() {
+    let running = Running::on_ebbmalloc(&holder(), &["grow", "60"]).ready();
+    let limit_mib = || running.why()["heaps"][0]["limit_bytes"].as_u64().unwrap() >> 20;
+    assert_eq!(limit_mib(), 0);
+    let set = |setting: &str| ebb().args(["set", &running.pid(), setting]).assert();
+    set("limit=512M").success().stdout("").stderr("");
+    assert_eq!(limit_mib(), 511);
+    let text = ebb().args(["why", &running.pid()]).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&text).contains(", limit 51"));
+    let contains = predicates::str::contains;
+    set("limit=much").code(2).stderr(contains("does not understand this value"));
+    set("harden=1").code(2).stderr(contains("can be set at start only"));
+    set("limits=1G").code(2).stderr(contains("no option is named limits"));
+    assert_eq!(limit_mib(), 511);
+    set("limit=off").success();
+    set("purge_delay=1s").success();
+    assert_eq!(limit_mib(), 0);
+}
+
+#[test]
 fn every_hundredth_block_kept_is_named() {
     let running = Running::on_ebbmalloc(&holder(), &["pinned", "12"]).ready().settled();
     let report = running.why();

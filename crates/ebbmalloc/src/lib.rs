@@ -10,9 +10,22 @@
 //! # assert_eq!(vec![1; 100].len(), 100);
 //! ```
 //!
+//! # Options
+//!
+//! Environment variables set options (`docs/options.md`). So does the program itself, by methods of
+//! [`EbbMalloc`]:
+//!
+//! ```
+//! use ebbmalloc::EbbMalloc;
+//!
+//! #[global_allocator]
+//! static GLOBAL: EbbMalloc = EbbMalloc::new().limit_percent(75);
+//! # assert!(EbbMalloc::stats().limit_bytes > 0);
+//! ```
+//!
 //! # For a container
 //!
-//! [`EbbMalloc`] also implements `Allocator`, one trait for each of these features:
+//! [`Global`] implements `Allocator`, one trait for each of these features:
 //!
 //! - `allocator-api2`: the trait of the crate allocator-api2, which hashbrown, bump-scope and
 //!   others take on any Rust. Use version 0.2, as hashbrown does (`cargo add allocator-api2@0.2`);
@@ -25,11 +38,11 @@
 #![cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]
 //! use allocator_api2::boxed::Box;
 //! use allocator_api2::vec::Vec;
-//! use ebbmalloc::EbbMalloc;
+//! use ebbmalloc::Global;
 //!
-//! let mut numbers = Vec::new_in(EbbMalloc);
+//! let mut numbers = Vec::new_in(Global);
 //! numbers.extend(0..100);
-//! let boxed = Box::new_in(numbers.len(), EbbMalloc);
+//! let boxed = Box::new_in(numbers.len(), Global);
 //! assert_eq!(*boxed, 100);
 //! ```
 //!
@@ -158,16 +171,19 @@ mod api;
 pub mod model;
 
 #[cfg(not(loom))]
-pub use api::global_alloc::EbbMalloc;
+pub use api::global_alloc::{EbbMalloc, Global};
 #[cfg(not(loom))]
 pub use api::heap::Heap;
 #[cfg(all(feature = "profile", not(loom)))]
 pub use api::profile;
+pub use engine::calls::{OnPressure, OnRefusal};
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
 #[cfg(not(loom))]
 pub use engine::report::stats::{ClassStats, Stats};
 pub use platform::VERSION;
+pub use platform::options::read::SetError;
+pub use platform::options::{HugeChoice, ModeChoice, ProfileAtChoice, StatsChoice};
 
 /// Items for the other crates of this repository: the C library, the command, tests.
 ///
@@ -183,9 +199,8 @@ pub mod internals {
     #[cfg(not(loom))]
     pub use crate::engine::report::why::Conclusion;
     pub use crate::platform::options::{
-        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, ModeChoice, Options,
-        ProfileAtChoice, ProfileChoice, ProfileToChoice, SampleChoice, ScavengerChoice,
-        StatsChoice,
+        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, Options, PathChoice, ProfileChoice,
+        SampleChoice, ScavengerChoice,
     };
     pub use crate::platform::os::{
         Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,

@@ -19,14 +19,28 @@ fn check(file: &str, text: &str) {
 #[test]
 fn options() {
     let mut text = String::from(
-        "# Options\n\nEnvironment variables, read once when a program starts. A value that is not \
-         understood is ignored, with a message on standard error. Set-user-ID programs ignore all. \
-         (Generated from their \
-         declarations: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n",
+        "# Options\n\nEnvironment variables, read once when a program starts. Set-user-ID programs \
+         ignore them. A program may also set options in its code: by the methods of `EbbMalloc` in \
+         [Rust](rust.md#options), the symbol `ebb_options` in [C](c.md#options), an option of the \
+         [Zig](zig.md#options) package, arguments of `run` in [Python](python.md#options). The \
+         environment has the last word unless the program fixes its options.\n\n\
+         - A **switch** is on by `1`, `on`, `true` or `yes`, and off by `0`, `off`, `false`, `no` \
+         or an empty value, where the tables say `1` and `0`.\n\
+         - A **size** is a number with a unit or none: `512M`, `512Mi` and `512MiB` are 512 times \
+         1,048,576 bytes, `512MB` is 512 times 1,000,000; K, G and T likewise. `1.5GiB` is a size \
+         too.\n\
+         - A **mistake** is told on standard error: a name that does not exist, with the nearest \
+         one that does, a value that is not understood, and options that exclude each other. An \
+         option of *safety* with a value that is not understood ends the program, with exit code \
+         78, before it runs without it.\n\n\
+         (Generated from their declarations: \
+         [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n",
     );
-    for (variable, purpose, values) in Options::TABLE {
+    for (variable, purpose, is_strict, values) in Options::TABLE {
         let purpose = purpose.trim();
-        write!(text, "## `{variable}`\n\n{purpose}\n\n| value | meaning |\n|---|---|\n").unwrap();
+        let safety = if *is_strict { " An option of safety." } else { "" };
+        write!(text, "## `{variable}`\n\n{purpose}{safety}\n\n").unwrap();
+        text += "| value | meaning |\n|---|---|\n";
         for (words, help) in *values {
             let shown = |word| format!(" `{}`", if word == "" { "(empty)" } else { word });
             let words: String = words.split('|').skip(1).map(shown).collect();
@@ -40,21 +54,28 @@ fn options() {
 /// The text before the tables of statistics.
 const STATISTICS: &str = "\
 # Statistics\n\n\
-`EBB_STATS=1` prints them when a program ends. `ebb_stats` in C and `EbbMalloc::stats` in Rust\n\
-return them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any\n\
-number of threads. (Generated: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
+`EBB_STATS=1` prints them when a program ends; `EBB_STATS_TO=DIR/%p` writes them to a file for\n\
+each process. `ebb_stats` in C, `EbbMalloc::stats` in Rust and `ebbmalloc.stats` in Python return\n\
+them at any time. Counting costs some 20 ns for each `malloc` with its `free`, on any number of\n\
+threads. (Generated: [how](../CONTRIBUTING.md#i-changed-x-so-i-run-y).)\n\n\
 | format | contents |\n\
 |---|---|\n\
-| `EBB_STATS=1` | text; ends with the lines of [`ebb why`](why.md), which add up to resident \
+| `EBB_STATS=1` | text; begins with the mode, the safety mode, the limit, and the name and \
+number of the process; ends with the lines of [`ebb why`](why.md), which add up to resident \
 memory |\n\
 | `EBB_STATS=json` | the names below, and `version`, `mode`, `why` (the reason for the mode), \
 `id` (what selects the cache), `others` (other modes that would work), `no_percpu` (why percpu \
-mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `classes` \
+mode would not), `care` (`check`, `harden`, `sample` or empty), `kernel` (its version), `program` \
+and `pid` (the process), `classes` \
 (a row for each size class in use) |\n\
 | `EBB_STATS=openmetrics` | the names after `ebbmalloc_`, those of classes after \
 `ebbmalloc_class_` with the label `block_bytes`; counters end in `_total`, times are in seconds \
-(`user_us` is `ebbmalloc_user_seconds_total`); `ebbmalloc_info` has version, mode, why, id and \
-care |\n\n\
+(`user_us` is `ebbmalloc_user_seconds_total`); `ebbmalloc_info` has version, mode, why, id, \
+care, program and pid. Type `application/openmetrics-text; version=1.0.0` |\n\
+| `EBB_STATS=prometheus` | the same samples in the older format, `text/plain; version=0.0.4`: only \
+gauges and counters, and no end, so it can be appended to a page of other metrics |\n\n\
+A program serves the last two: `ebb_stats(EBB_STATS_PROMETHEUS, …)` in C,\n\
+`EbbMalloc::stats().write_prometheus(…)` in Rust, `ebbmalloc.metrics()` in Python.\n\n\
 `live_bytes` (at most `rounding_bytes` of it is rounding), `cached_bytes`, `pinned_bytes`,\n\
 `end_bytes`, `dirty_bytes`, `table_bytes` and `slab_bytes` are upper bounds of what is resident,\n\
 as they count pages that were never touched too. The first five, plus `hole_bytes`, minus\n\
@@ -136,6 +157,8 @@ fn types_for_python() {
         ("no_percpu", "str", "Why percpu mode would not work; else empty."),
         ("care", "str", "The safety mode: \"check\", \"harden\" or \"sample\"; else empty."),
         ("kernel", "str", "Version of the kernel, such as \"6.18\"."),
+        ("program", "str", "The name of the program's file."),
+        ("pid", "int", "The number of the process."),
         ("classes", "list[ClassStats]", "The size classes in use."),
     ] {
         writeln!(text, "    #: {help}\n    {field}: {kind}").unwrap();

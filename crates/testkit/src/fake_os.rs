@@ -36,6 +36,7 @@ pub struct FakeOs {
     memory: Option<u64>,
     taken_percent: AtomicU64,
     environment: Vec<(&'static str, &'static str)>,
+    options_in_code: &'static str,
     words: Words,
     faults: Faults,
     shortages: AtomicUsize,
@@ -100,6 +101,7 @@ impl Default for FakeOs {
             memory: None,
             taken_percent: AtomicU64::new(0),
             environment: vec![("EBB_MODE", "slot")],
+            options_in_code: "",
             words: Words::new(),
             faults: Faults::default(),
             shortages: AtomicUsize::new(0),
@@ -208,6 +210,11 @@ impl FakeOs {
     /// From now on, this percentage of the memory limit is taken.
     pub fn take_memory(&self, percent: u64) {
         self.taken_percent.store(percent, Ordering::Relaxed);
+    }
+
+    /// With this text in the program's `ebb_options`.
+    pub fn options_in_code(self, options_in_code: &'static str) -> Self {
+        Self { options_in_code, ..self }
     }
 
     /// With this `EBB_MODE`.
@@ -335,6 +342,13 @@ impl FakeOs {
     /// The printed text so far.
     pub fn printed(&self) -> String {
         self.state().printed.clone()
+    }
+
+    /// What was printed, without the line that tells of the first refused request.
+    pub fn complaints(&self) -> String {
+        let printed = self.printed();
+        let is_other = |line: &&str| !line.starts_with("ebbmalloc: refused ");
+        printed.lines().filter(is_other).collect()
     }
 
     /// Sets the stack of calls that [`Os::calls`] returns, the innermost first, where
@@ -704,11 +718,16 @@ impl OsProcess for FakeOs {
         self.now_ms.fetch_add(self.tick_ms, Ordering::Relaxed)
     }
 
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
-        let (_, value) = self.environment.iter().rfind(|(found, _)| *found == name)?;
-        let length = value.len().min(buffer.len());
-        buffer[..length].copy_from_slice(&value.as_bytes()[..length]);
-        Some(length)
+    fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8])) {
+        for (name, value) in self.environment.iter().rev() {
+            if let Some(rest) = name.strip_prefix(prefix) {
+                work(format!("{rest}={value}").as_bytes());
+            }
+        }
+    }
+
+    fn options_in_code(&self) -> &'static [u8] {
+        self.options_in_code.as_bytes()
     }
 
     fn out_of_memory(&self) {
@@ -749,6 +768,10 @@ impl OsReports for FakeOs {
     }
 
     fn watch_faults(&self, _: extern "C" fn(usize, usize)) {}
+
+    fn exit(&self, code: i32) -> ! {
+        panic!("exit {code}: {}", self.printed());
+    }
 
     fn abort(&self) -> ! {
         panic!("{}", self.printed());

@@ -7,11 +7,16 @@ program can keep its calls.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, cast
+from typing import Optional, Union, cast
 
 from . import _library, _pymalloc
 from ._pymalloc import Pymalloc
@@ -26,6 +31,9 @@ __all__ = [
     "idle",
     "is_active",
     "library",
+    "metrics",
+    "run",
+    "set",
     "stats",
     "trim",
     "why",
@@ -46,6 +54,51 @@ def is_active() -> bool:
     return _library.loaded is not None
 
 
+def run(
+    *arguments: str, objects: bool = False, fixed: bool = False, **options: Union[str, int, bool]
+) -> int:
+    """Runs this Python with these arguments on ebbmalloc. Returns its exit code.
+
+    Options are those of docs/options.md, in lower case without ``EBB_``::
+
+        ebbmalloc.run("app.py", "--port", "80", limit="75%", harden=True)
+
+    Variables of the environment have the last word, unless ``fixed``. ``objects`` sends Python's
+    small objects to malloc too.
+    """
+    environment = dict(os.environ, PYTHONMALLOC="malloc") if objects else None
+    words = [
+        f"--set={name}={int(value) if isinstance(value, bool) else value}"
+        for name, value in options.items()
+        if fixed or f"EBB_{name.upper()}" not in os.environ
+    ]
+    command = str(Path(__file__).parent / "ebb")
+    program = [sys.executable, *arguments]
+    return subprocess.call([command, "run", *words, "--", *program], env=environment)
+
+
+def set(name: str, value: Union[str, int, bool]) -> bool:
+    """Changes an option from now on; False if ebbmalloc is not active.
+
+    Names and values are as for :func:`run`; limit, purge_delay, huge, scavenger, profile and stats
+    (what is printed at exit) can be changed. Raises ``ValueError`` for another name or value, and
+    ``OSError`` if the option cannot be changed now.
+    """
+    if _library.loaded is None:
+        return False
+    text = str(int(value) if isinstance(value, bool) else value)
+    if _library.loaded.ebb_ctl(name.encode(), text.encode()) == 0:
+        return True
+    error = ctypes.get_errno()
+    if error == errno.EPERM:
+        raise OSError(error, f"{name}={text}: memory is short, or another option forbids it")
+    reasons = {
+        errno.ENOENT: "no option has this name",
+        errno.ENOTSUP: "this option can be set at start only",
+    }
+    raise ValueError(f"{name}={text}: {reasons.get(error, 'the value is not understood')}")
+
+
 def stats() -> Optional[Stats]:
     """All current statistics (docs/stats.md explains them); None if ebbmalloc is not active.
 
@@ -54,7 +107,20 @@ def stats() -> Optional[Stats]:
     """
     if _library.loaded is None:
         return None
-    return cast(Stats, json.loads(_library.statistics(_library.loaded)))
+    return cast(Stats, json.loads(_library.statistics(_library.loaded, _library.JSON)))
+
+
+def metrics(openmetrics: bool = False) -> str:
+    """The statistics as text for Prometheus; empty if ebbmalloc is not active.
+
+    The text is in Prometheus' older format, ``text/plain; version=0.0.4``, and can be appended to
+    that of other metrics. ``openmetrics``: a page of its own, of type
+    ``application/openmetrics-text; version=1.0.0``.
+    """
+    if _library.loaded is None:
+        return ""
+    form = _library.OPENMETRICS if openmetrics else _library.PROMETHEUS
+    return _library.statistics(_library.loaded, form)
 
 
 def trim() -> bool:

@@ -11,7 +11,7 @@ from typing import NoReturn
 from . import library
 
 _USAGE = """\
-usage: python -m ebbmalloc run [--objects] [--stats] [--mode MODE] app.py ARGUMENTS...
+usage: python -m ebbmalloc run [--objects] [OPTIONS] app.py ARGUMENTS...
        python -m ebbmalloc why [--objects] PID | app.py ARGUMENTS...
        python -m ebbmalloc library
 
@@ -20,13 +20,29 @@ run      runs this Python on ebbmalloc; instead of app.py: whatever else Python 
 why      says where the resident memory of a process is; or of app.py, at its peak
 library  prints where the library is, for LD_PRELOAD
 
---objects    Python's small objects too, which are otherwise in arenas of its own \
+--objects         Python's small objects too, which are otherwise in arenas of its own \
 (PYTHONMALLOC=malloc)
---stats      print ebbmalloc's statistics at the end
---mode MODE  how caches are shared: auto, percpu, thread or slot
+OPTIONS are those of `ebb run`, among them:
+--stats           print ebbmalloc's statistics at the end
+--mode MODE       how caches are shared: auto, percpu, thread or slot
+--limit SIZE      the most memory that blocks may take, such as 512M or 75%
+--set NAME=VALUE  any option of docs/options.md, such as purge_delay=1s
 
 The command `ebb` does more: `ebb --help`.
 """
+
+
+#: Options of `ebb run`, and how many values each has.
+_OPTIONS = {
+    "--stats": 0,
+    "--explain": 0,
+    "--check": 0,
+    "--harden": 0,
+    "--mode": 1,
+    "--sample": 1,
+    "--limit": 1,
+    "--set": 1,
+}
 
 
 def ebb() -> NoReturn:
@@ -42,7 +58,7 @@ def main() -> None:
     elif task == "library" and not rest:
         print(library())
     elif task == "run":
-        options, program = _split(rest, {"--objects": 0, "--stats": 0, "--mode": 1})
+        options, program = _split(rest, {"--objects": 0, **_OPTIONS})
         _become(["run", *_without_objects(options), "--", sys.executable, *program])
     elif task == "why":
         options, program = _split(rest, {"--objects": 0, "--json": 0, "--at-end": 0})

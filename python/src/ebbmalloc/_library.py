@@ -6,7 +6,9 @@ import ctypes
 import os
 from typing import Optional
 
-_JSON = 2
+JSON = 2
+OPENMETRICS = 3
+PROMETHEUS = 4
 
 
 class _Symbol(ctypes.Structure):
@@ -36,6 +38,7 @@ def _find() -> Optional[ctypes.CDLL]:
     process.ebb_stats.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
     process.ebb_stats.restype = ctypes.c_size_t
     process.ebb_malloc_trim.argtypes = [ctypes.c_size_t]
+    process.ebb_ctl.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
     process.ebb_why.argtypes = [ctypes.c_void_p]
     process.ebb_profile_start.argtypes = [ctypes.c_size_t]
     process.ebb_profile_stop.argtypes = []
@@ -59,11 +62,11 @@ def _base(process: ctypes.CDLL, name: str) -> Optional[int]:
 loaded = _find()
 
 
-def statistics(process: ctypes.CDLL) -> str:
-    """The statistics as JSON. Numbers may get longer between two calls, so the buffer is larger."""
-    room = process.ebb_stats(_JSON, None, 0) + 4096
+def statistics(process: ctypes.CDLL, form: int) -> str:
+    """The statistics. Numbers may get longer between two calls, so the buffer is larger."""
+    room = process.ebb_stats(form, None, 0) + 4096
     buffer = ctypes.create_string_buffer(room)
-    process.ebb_stats(_JSON, buffer, room)
+    process.ebb_stats(form, buffer, room)
     return buffer.value.decode()
 
 

@@ -73,6 +73,8 @@ class Stats(TypedDict):
     limit_bytes: int
     #: Memory limit of the control group, or memory of the machine, read at set-up. 0 if unknown.
     memory_bytes: int
+    #: Requests for memory that were refused since the start: by a limit, or for lack of it.
+    refusals: int
     #: Committed address space, in use or not, resident or not.
     committed_bytes: int
     #: Committed address space of the tables that describe `committed_bytes`.
@@ -131,5 +133,9 @@ class Stats(TypedDict):
     care: str
     #: Version of the kernel, such as "6.18".
     kernel: str
+    #: The name of the program's file.
+    program: str
+    #: The number of the process.
+    pid: int
     #: The size classes in use.
     classes: list[ClassStats]

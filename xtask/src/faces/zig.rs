@@ -59,6 +59,7 @@ pub fn run(context: &Context) -> Result<Tally> {
         |test: &str, result: Result<()>| tally.count(&format!("faces/zig {test}"), result);
     for mode in [DEBUG, RELEASE] {
         count(&format!("tests of the package, {}", mode.name), zig.package_tests(&mode));
+        count(&format!("options in code, {}", mode.name), zig.options(&mode));
         match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig"), &mode) {
             Ok(program) => {
                 for (way, message) in WRONG {
@@ -169,6 +170,17 @@ impl<'a> Zig<'a> {
             let run = self.run(&format!("{name}-checked"), command.env(option, value))?;
             ensure!(run.stderr.contains("ebbmalloc: 0."), "no statistics: {}", run.describe());
         }
+        Ok(())
+    }
+
+    /// The program checks its options itself. The environment tries to change one that is fixed.
+    fn options(&self, mode: &Mode) -> Result<()> {
+        let source = self.context.root.join("tests/zig/options.zig");
+        let program = self.compile("build-exe", &source, mode)?;
+        let name = format!("options-{}", mode.name);
+        let run = self.run(&name, Command::new(&program).env("EBB_LIMIT", "0"))?;
+        let told = "EBB_LIMIT=0 is ignored: the program has fixed this option";
+        ensure!(run.stderr.contains(told), "{}", run.describe());
         Ok(())
     }
 

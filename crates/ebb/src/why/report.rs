@@ -46,6 +46,8 @@ pub struct HeapReport {
     pub mode: String,
     /// "check", "harden", "sample", or nothing.
     pub care: &'static str,
+    /// Its limit (`EBB_LIMIT`); 0 for none.
+    pub limit_bytes: u64,
     pub committed_bytes: u64,
 }
 
@@ -103,6 +105,7 @@ impl Report {
                         version: beacon.version().into(),
                         mode: beacon.mode().into(),
                         care: beacon.care(&mut process),
+                        limit_bytes: beacon.limit_bytes(&mut process),
                         committed_bytes: one.committed,
                     });
                     ledger.add(&one);

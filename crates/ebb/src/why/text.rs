@@ -43,7 +43,13 @@ fn headline(report: &Report) -> String {
     let heaps: Vec<_> = report
         .heaps
         .iter()
-        .map(|heap| format!("ebbmalloc {}, {} mode{}", heap.version, heap.mode, care(heap.care)))
+        .map(|heap| {
+            let limit = match heap.limit_bytes {
+                0 => String::new(),
+                bytes => format!(", limit {} (EBB_LIMIT)", mib(bytes)),
+            };
+            format!("ebbmalloc {}, {} mode{}{limit}", heap.version, heap.mode, care(heap.care))
+        })
         .collect();
     let title =
         format!("{} (pid {}): {} resident", report.program, report.pid, mib(report.resident_bytes));

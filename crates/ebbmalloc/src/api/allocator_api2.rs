@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::api::allocator as per_container;
-use crate::api::global_alloc::EbbMalloc;
+use crate::api::global_alloc::{EbbMalloc, Global};
 use crate::api::heap::Heap;
 
-per_container::implement!(EbbMalloc, Heap);
+per_container::implement!(EbbMalloc, Global, Heap);

@@ -1,9 +1,18 @@
 //! The engine of this process, its hooks, and [`EbbMalloc`], the global allocator for Rust.
 
 use core::alloc::{GlobalAlloc, Layout};
+use core::ops::Deref;
 
 use crate::engine::Engine;
+use crate::engine::calls::{OnPressure, OnRefusal};
 use crate::engine::report::stats::Stats;
+use crate::engine::start::Caller;
+use crate::platform::options::read::SetError;
+use crate::platform::options::{
+    CheckChoice, DelayChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
+    PathChoice, Place, ProfileAtChoice, ProfileChoice, SampleChoice, ScavengerChoice, Settings,
+    StatsChoice, methods_of_options,
+};
 use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
 
 /// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
@@ -94,8 +103,76 @@ extern "C" fn scavenge() {
 /// ```
 ///
 /// Environment variables configure it (`docs/options.md`). It serves any alignment.
+///
+/// A program may set options in its code. Their names are those of the environment variables, which
+/// have the last word unless the code says [`fixed`](EbbMalloc::fixed):
+///
+/// ```
+/// use ebbmalloc::EbbMalloc;
+///
+/// #[global_allocator]
+/// static GLOBAL: EbbMalloc = EbbMalloc::new().limit_percent(75).harden();
+/// # assert!(EbbMalloc::stats().limit_bytes > 0);
+/// # assert_eq!(EbbMalloc::stats().choice.care, "harden");
+/// ```
+///
+/// They take effect with the first block that this allocator serves, which Rust programs ask for
+/// before `main`. Containers that allocate from an `EbbMalloc` keep a copy of all options; use
+/// [`Global`] there, which has no size.
+#[derive(Clone, Copy, Debug)]
+pub struct EbbMalloc {
+    settings: Settings,
+}
+
+/// The allocator with the options that the environment sets.
+#[expect(non_upper_case_globals, reason = "reads as a value of a unit type")]
+pub const EbbMalloc: EbbMalloc = EbbMalloc::new();
+
+impl Default for EbbMalloc {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The same allocator for containers: a value without size.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct EbbMalloc;
+pub struct Global;
+
+/// An `EbbMalloc` that allocates.
+#[derive(Clone, Copy)]
+struct WithSettings<'a>(&'a Settings);
+
+impl Deref for WithSettings<'_> {
+    type Target = Engine<LinuxFor<This>>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Self::Target {
+        &ENGINE
+    }
+}
+
+impl Caller<LinuxFor<This>> for WithSettings<'_> {
+    fn settings(&self) -> &Settings {
+        self.0
+    }
+}
+
+/// Sets options in code.
+impl EbbMalloc {
+    /// The allocator with all options at their defaults.
+    pub const fn new() -> Self {
+        Self { settings: Settings::NONE }
+    }
+
+    /// Fixes the options that are set here: the environment cannot change them.
+    #[must_use]
+    pub const fn fixed(mut self) -> Self {
+        self.settings.is_fixed = true;
+        self
+    }
+
+    methods_of_options!();
+}
 
 impl EbbMalloc {
     /// Returns statistics of this process's memory at this moment. Does not allocate.
@@ -118,6 +195,65 @@ impl EbbMalloc {
     /// ```
     pub fn stats() -> Stats {
         ENGINE.stats()
+    }
+
+    /// Changes an option from now on. The name is that of its variable in lower case without
+    /// `EBB_`, and the value one of the variable's (`docs/options.md`). These can be changed:
+    /// `limit`, `purge_delay`, `huge`, `scavenger`, `profile`, and `stats` (what is printed at
+    /// exit).
+    ///
+    /// # Errors
+    /// The reason why the option stays as it was.
+    ///
+    /// ```
+    /// use ebbmalloc::{EbbMalloc, SetError};
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc;
+    ///
+    /// EbbMalloc::set("limit", "64MiB")?;
+    /// assert!(Vec::<u8>::new().try_reserve(100 << 20).is_err());
+    /// EbbMalloc::set("limit", "off")?;
+    /// assert_eq!(EbbMalloc::set("harden", "on"), Err(SetError::OnlyAtStart));
+    /// # Ok::<(), SetError>(())
+    /// ```
+    pub fn set(name: &str, value: &str) -> Result<(), SetError> {
+        ENGINE.set(name, value)
+    }
+
+    /// Calls this function when a request for memory is refused, in the thread that makes it. It
+    /// may allocate and free, but must not panic. `None` calls none.
+    pub fn on_refusal(call: Option<OnRefusal>) {
+        ENGINE.on_refusal(call);
+    }
+
+    /// Calls this function when `percent` percent of the limit are held, so that a server can shed
+    /// load: in a thread that allocates, and again after a sixteenth less was held in between. It
+    /// may allocate and free, but must not panic. `None` calls none.
+    ///
+    /// Without `EBB_LIMIT`, the limit is that of the control group, or the machine's memory.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// use ebbmalloc::EbbMalloc;
+    ///
+    /// #[global_allocator]
+    /// static GLOBAL: EbbMalloc = EbbMalloc::new().limit(64 << 20);
+    ///
+    /// static IS_SHEDDING: AtomicBool = AtomicBool::new(false);
+    ///
+    /// extern "C" fn shed(_held_bytes: usize, _limit_bytes: usize) {
+    ///     IS_SHEDDING.store(true, Ordering::Relaxed);
+    /// }
+    ///
+    /// EbbMalloc::on_pressure(90, Some(shed));
+    /// let much = vec![1u8; 60 << 20];
+    /// assert!(IS_SHEDDING.load(Ordering::Relaxed));
+    /// # drop(much);
+    /// ```
+    pub fn on_pressure(percent: u8, call: Option<OnPressure>) {
+        ENGINE.on_pressure(percent, call);
     }
 
     /// Returns free memory to the kernel, also from the calling thread's cache. Returns true if
@@ -176,7 +312,7 @@ unsafe impl GlobalAlloc for EbbMalloc {
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ENGINE.alloc_aligned(layout.size(), layout.align())
+        Engine::alloc_aligned_for(WithSettings(&self.settings), layout.size(), layout.align())
     }
 
     #[cfg_attr(feature = "inline", inline)]
@@ -188,10 +324,35 @@ unsafe impl GlobalAlloc for EbbMalloc {
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ENGINE.alloc_aligned_zeroed(layout.size(), layout.align())
+        let caller = WithSettings(&self.settings);
+        Engine::alloc_aligned_zeroed_for(caller, layout.size(), layout.align())
     }
 
     #[inline(never)]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller guarantees that the block is in use and has this layout.
+        unsafe { ENGINE.realloc(block, size, layout.align()) }
+    }
+}
+
+// SAFETY: as for `EbbMalloc`.
+#[doc(hidden)]
+unsafe impl GlobalAlloc for Global {
+    #[cfg_attr(feature = "inline", inline)]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ENGINE.alloc_aligned(layout.size(), layout.align())
+    }
+
+    #[cfg_attr(feature = "inline", inline)]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller guarantees that the block is in use and has this layout.
+        unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        ENGINE.alloc_aligned_zeroed(layout.size(), layout.align())
+    }
+
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller guarantees that the block is in use and has this layout.
         unsafe { ENGINE.realloc(block, size, layout.align()) }

@@ -73,6 +73,10 @@ pub struct Scavenger {
     pub(crate) start_due: AtomicU64,
     /// Without a scavenger: whether memory was freed in bulk since the last round.
     freed: AtomicBool,
+    /// Whether the program has forbidden it for now.
+    pub(crate) is_paused: AtomicBool,
+    /// Time between two rounds, in ms; 0 for the usual one.
+    pub(crate) round_ms: AtomicU32,
 }
 
 impl Scavenger {
@@ -91,6 +95,8 @@ impl Scavenger {
                 round_due: AtomicU64::new(0),
                 start_due: AtomicU64::new(0),
                 freed: AtomicBool::new(false),
+                is_paused: AtomicBool::new(false),
+                round_ms: AtomicU32::new(0),
             }
         }
     }

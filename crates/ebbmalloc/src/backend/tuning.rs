@@ -51,6 +51,9 @@ tunables! {
     /// Dirty memory times the interval between two purges, without a scavenger. 10 MiB stay for 96
     /// ms, 100 MiB for 9 ms. Refaults lengthen the interval.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
+    /// The value of `EBB_PURGE_DELAY` with which `PURGE_MIB_MS` holds; also the time between two
+    /// rounds of a scavenger.
+    USUAL_DELAY_MS: u64 = 200, "ms", 3;
     /// What the recorded peak of use, and the recorded refaults, drop by each time.
     DECAY_DIVISOR: usize = 8, "of the record", 3;
     /// Dirty memory that may stay near a bound. Bounds are the memory limit, and a size that the

@@ -9,6 +9,7 @@ use crate::backend::page_heap::Granted;
 use crate::backend::region::UnitIndex;
 use crate::backend::units::Units;
 use crate::engine::Engine;
+use crate::engine::start::Caller;
 use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
@@ -23,52 +24,82 @@ impl<O: Os> Engine<O> {
     /// memory is short, after [`Os::out_of_memory`], which sets `errno`.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
+        Self::alloc_for(self, size)
+    }
+
+    /// Allocates like [`Engine::alloc`].
+    #[inline(always)]
+    fn alloc_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
-            Some(class) => self.alloc_small::<false>(size, class),
-            None => self.alloc_large_slow(size, 1, false).0,
+            Some(class) => Self::alloc_small::<false>(this, size, class),
+            None => Self::alloc_large_slow(this, size, 1, false).0,
         }
     }
 
     /// Allocates like [`Engine::alloc`], and clears all usable bytes of the block. No standard
     /// demands that beyond `size` bytes, but most allocators do it, and programs rely on it.
-    #[inline(never)]
+    #[inline]
     pub fn alloc_zeroed(&self, size: usize) -> *mut u8 {
+        Self::alloc_zeroed_for(self, size)
+    }
+
+    #[inline(never)]
+    fn alloc_zeroed_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         let class = SizeClass::of(size);
         let new = match class {
-            Some(class) => (self.alloc_small::<false>(size, class), false),
-            None => self.alloc_large_slow(size, 1, true),
+            Some(class) => (Self::alloc_small::<false>(this, size, class), false),
+            None => Self::alloc_large_slow(this, size, 1, true),
         };
-        let exact = self.knows_size_of(new.0);
-        self.clear_new(new, if exact { size } else { self.usable_for(size, class) })
+        let exact = this.knows_size_of(new.0);
+        this.clear_new(new, if exact { size } else { this.usable_for(size, class) })
     }
 
     /// Allocates a block of at least `size` bytes at a multiple of `align`, a power of two. Null if
     /// memory is short.
     #[inline]
     pub fn alloc_aligned(&self, size: usize, align: usize) -> *mut u8 {
+        Self::alloc_aligned_for(self, size, align)
+    }
+
+    /// Allocates like [`Engine::alloc_aligned`], for a caller that may have settings.
+    #[inline]
+    pub(crate) fn alloc_aligned_for(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
         debug_assert!(align.is_power_of_two());
-        if align <= MIN_ALIGN { self.alloc(size) } else { self.alloc_over_aligned(size, align) }
+        if align <= MIN_ALIGN {
+            Self::alloc_for(this, size)
+        } else {
+            Self::alloc_over_aligned(this, size, align)
+        }
     }
 
     /// Out of line: few programs ask for such alignments, and all run the code around the call.
     #[inline(never)]
-    fn alloc_over_aligned(&self, size: usize, align: usize) -> *mut u8 {
+    fn alloc_over_aligned(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
-            Some(class) => self.alloc_small::<true>(size, class),
-            None => self.alloc_large_slow(size, align, false).0,
+            Some(class) => Self::alloc_small::<true>(this, size, class),
+            None => Self::alloc_large_slow(this, size, align, false).0,
         }
     }
 
     /// Allocates like [`Engine::alloc_aligned`], and clears the first `size` bytes.
     pub fn alloc_aligned_zeroed(&self, size: usize, align: usize) -> *mut u8 {
+        Self::alloc_aligned_zeroed_for(self, size, align)
+    }
+
+    /// Allocates like [`Engine::alloc_aligned_zeroed`], for a caller that may have settings.
+    pub(crate) fn alloc_aligned_zeroed_for(
+        this: impl Caller<O>,
+        size: usize,
+        align: usize,
+    ) -> *mut u8 {
         if align <= MIN_ALIGN {
-            return self.alloc_zeroed(size);
+            return Self::alloc_zeroed_for(this, size);
         }
         let new = match SizeClass::of_aligned(size, align) {
-            Some(class) => (self.alloc_small::<true>(size, class), false),
-            None => self.alloc_large_slow(size, align, true),
+            Some(class) => (Self::alloc_small::<true>(this, size, class), false),
+            None => Self::alloc_large_slow(this, size, align, true),
         };
-        self.clear_new(new, size)
+        this.clear_new(new, size)
     }
 
     /// Frees a block. Aborts the program if no block begins at the address.
@@ -288,6 +319,7 @@ impl<O: Os> Engine<O> {
             false => self.move_large((first, units), size, align),
         };
         self.profile_resized(taken, block, new, size, 0);
+        self.tell_pressure_if_due();
         new
     }
 
@@ -352,15 +384,19 @@ impl<O: Os> Engine<O> {
     /// Allocates a block of a size class. `ALIGNED`: the request may have an alignment above
     /// [`MIN_ALIGN`].
     #[inline(always)]
-    fn alloc_small<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
-        if let Some(base) = self.hot_base(&self.hot_area) {
+    fn alloc_small<const ALIGNED: bool>(
+        this: impl Caller<O>,
+        size: usize,
+        class: SizeClass,
+    ) -> *mut u8 {
+        if let Some(base) = this.hot_base(&this.hot_area) {
             // SAFETY: set-up writes the base before it publishes `hot_area`.
             let block = unsafe { rseq::pop(base, class) };
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_by_thread::<ALIGNED>(size, class)
+        Self::alloc_small_by_thread::<ALIGNED>(this, size, class)
     }
 
     /// Frees a block of this class. `SIZED`: the class comes from the size that the program gave.
@@ -383,55 +419,59 @@ impl<O: Os> Engine<O> {
     /// Allocates from the thread's own cache, where there are no restartable sequences or they
     /// found no block. Out of line, to keep the code with the sequences short.
     #[inline(never)]
-    fn alloc_small_by_thread<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_by_thread<const ALIGNED: bool>(
+        this: impl Caller<O>,
+        size: usize,
+        class: SizeClass,
+    ) -> *mut u8 {
         if PROFILING {
             // Nested: otherwise builds without profiles have the function, for its sequences.
-            let gate = self.profile.gate();
+            let gate = this.profile.gate();
             if gate != 0 {
-                return self.alloc_small_counted::<ALIGNED>(size, class, gate);
+                return Self::alloc_small_counted::<ALIGNED>(this, size, class, gate);
             }
         }
-        if let Some(cache) = Ready::hot(self.os.thread_words()) {
+        if let Some(cache) = Ready::hot(this.os.thread_words()) {
             let block = cache.with(class, OwnedStack::pop);
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_slow::<ALIGNED>(size, class)
+        Self::alloc_small_slow::<ALIGNED>(this, size, class)
     }
 
     /// Allocates a block while a profile counts allocations. `gate` is what the caller saw. It calls
     /// other functions only as its last step, so it need not save registers.
     #[inline(never)]
     fn alloc_small_counted<const ALIGNED: bool>(
-        &self,
+        this: impl Caller<O>,
         size: usize,
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
         let is_fast = gate & FAST != 0;
         // Blocks of heaps are counted where heaps allocate.
-        if !is_fast && self.all_in_heaps() {
-            return self.alloc_small_slow::<ALIGNED>(size, class);
+        if !is_fast && this.all_in_heaps() {
+            return Self::alloc_small_slow::<ALIGNED>(this, size, class);
         }
-        if !self.is_counted(gate, size) {
-            return self.alloc_small_uncounted::<ALIGNED>(size, class, gate);
+        if !this.is_counted(gate, size) {
+            return Self::alloc_small_uncounted::<ALIGNED>(this, size, class, gate);
         }
         // SAFETY: the gate is fast only in percpu mode, in which set-up writes the base.
         let mut block = if is_fast {
-            unsafe { rseq::pop(self.base_to_free(), class) }
+            unsafe { rseq::pop(this.base_to_free(), class) }
         } else {
             ptr::null_mut()
         };
         if block.is_null()
-            && let Some(cache) = Ready::hot(self.os.thread_words())
+            && let Some(cache) = Ready::hot(this.os.thread_words())
         {
             block = cache.with(class, OwnedStack::pop);
         }
         if !block.is_null() {
             return block;
         }
-        self.alloc_small_slow::<ALIGNED>(size, class)
+        Self::alloc_small_slow::<ALIGNED>(this, size, class)
     }
 
     /// Allocates a block that was not counted, since it is to be sampled, or the thread does not
@@ -439,18 +479,18 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     fn alloc_small_uncounted<const ALIGNED: bool>(
-        &self,
+        this: impl Caller<O>,
         size: usize,
         class: SizeClass,
         gate: u32,
     ) -> *mut u8 {
-        if self.is_sample_due_slow(gate, size) {
-            let block = self.alloc_profiled(size, class);
+        if this.is_sample_due_slow(gate, size) {
+            let block = this.alloc_profiled(size, class);
             if !block.is_null() {
                 return block;
             }
         }
-        self.alloc_small_slow::<ALIGNED>(size, class)
+        Self::alloc_small_slow::<ALIGNED>(this, size, class)
     }
 
     /// Frees to the thread's own cache, as the counterpart of [`Engine::alloc_small_by_thread`].
@@ -498,42 +538,47 @@ impl<O: Os> Engine<O> {
 
     #[cold]
     #[inline(never)]
-    fn alloc_small_slow<const ALIGNED: bool>(&self, size: usize, class: SizeClass) -> *mut u8 {
+    fn alloc_small_slow<const ALIGNED: bool>(
+        this: impl Caller<O>,
+        size: usize,
+        class: SizeClass,
+    ) -> *mut u8 {
         let mut block = ptr::null_mut();
         let refill = || {
-            let (block, has_grown) = self.refill(size, class);
+            let (block, has_grown) = this.refill(size, class);
             if has_grown {
-                self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
+                this.reclaim_if_due(class.span_units() as usize * UNIT, 1);
             }
             block
         };
-        if self.ready() {
-            if self.all_in_heaps() {
+        if Self::ready_for(this) {
+            if this.all_in_heaps() {
                 // Blocks of a class are aligned to the power of two in its size. The request may
                 // need that, and does not say how much of it.
                 let align = if ALIGNED { 1 << class.size().trailing_zeros() } else { 1 };
-                return self.alloc_in_default_heap(size, align).0;
+                return this.alloc_in_default_heap(size, align).0;
             }
-            if self.hot_area.load(Ordering::Relaxed) == 0 {
+            if this.hot_area.load(Ordering::Relaxed) == 0 {
                 // The hot path is closed, and has not tried.
-                if self.is_closed_in_vain() {
-                    self.restore_switch();
+                if this.is_closed_in_vain() {
+                    this.restore_switch();
                 }
-                block = self.front().pop(class);
+                block = this.front().pop(class);
             }
             if block.is_null() {
                 block = refill();
-                self.start_scavenger_if_due();
+                this.start_scavenger_if_due();
+                this.tell_pressure_if_due();
             }
             if block.is_null() {
-                self.flush_all();
+                this.flush_all();
                 block = refill();
             }
         }
         if block.is_null() {
-            self.os.out_of_memory();
+            this.refuse(size);
         } else {
-            self.count_alloc(class.size());
+            this.count_alloc(class.size());
         }
         block
     }
@@ -543,23 +588,29 @@ impl<O: Os> Engine<O> {
     /// spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(&self, size: usize, align: usize, zeros: bool) -> (*mut u8, bool) {
-        if self.ready() && self.all_in_heaps() {
-            return self.alloc_in_default_heap(size, align);
+    fn alloc_large_slow(
+        this: impl Caller<O>,
+        size: usize,
+        align: usize,
+        zeros: bool,
+    ) -> (*mut u8, bool) {
+        if Self::ready_for(this) && this.all_in_heaps() {
+            return this.alloc_in_default_heap(size, align);
         }
-        self.reclaim_if_due(size, align);
-        let mut granted = self.large_run(size, align, 0, zeros);
-        if granted.is_none() && self.ready() && self.could_hold(size, align) {
-            self.flush_all();
-            granted = self.large_run(size, align, 0, zeros);
+        this.reclaim_if_due(size, align);
+        let mut granted = this.large_run(size, align, 0, zeros);
+        if granted.is_none() && Self::ready_for(this) && this.could_hold(size, align) {
+            this.flush_all();
+            granted = this.large_run(size, align, 0, zeros);
         }
         let Some(Granted { first, zeroed, .. }) = granted else {
-            self.os.out_of_memory();
+            this.refuse(size);
             return (ptr::null_mut(), false);
         };
-        let block = self.region.address(first);
-        self.profile_alloc(block, size, 0);
-        self.start_scavenger_if_due();
+        let block = this.region.address(first);
+        this.profile_alloc(block, size, 0);
+        this.start_scavenger_if_due();
+        this.tell_pressure_if_due();
         (block, zeroed)
     }
 

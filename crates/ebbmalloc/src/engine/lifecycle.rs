@@ -99,9 +99,7 @@ impl<O: Os> Engine<O> {
     pub fn finish(&self) {
         self.finish_safety_mode();
         self.finish_profile();
-        if self.counting() {
-            self.print_stats();
-        }
+        self.finish_stats();
     }
 
     /// Unregisters the calling thread, if the engine registered it, and flushes and frees its own

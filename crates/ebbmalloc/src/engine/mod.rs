@@ -6,7 +6,10 @@
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
 pub(crate) mod mode;
+pub(crate) mod calls;
 pub(crate) mod lookup;
+pub(crate) mod refuse;
+pub(crate) mod live;
 pub(crate) mod misuse;
 pub(crate) mod sample;
 pub(crate) mod profile;
@@ -19,10 +22,11 @@ pub(crate) mod user_heaps;
 pub(crate) mod entry;
 pub(crate) mod report;
 pub(crate) mod lifecycle;
+pub(crate) mod control;
 
 use crate::platform::options::CAREFUL;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize};
 
 use crate::backend::page_heap::{Memory, PageHeap, Pages};
 use crate::backend::region::{Region, UnitIndex};
@@ -30,6 +34,7 @@ use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
+use crate::engine::calls::Calls;
 use crate::engine::mode::{Choice, Mode};
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
@@ -97,6 +102,12 @@ pub struct Engine<O: Os> {
     /// The safety mode as a number of `telemetry/ledger.rs`, which other processes read.
     pub(crate) published_safety_mode: AtomicUsize,
     pub(crate) profile: Profile,
+    /// The program's functions for when memory is short.
+    pub(crate) calls: Calls,
+    /// The format of the statistics at exit, if it was changed: a [`StatsChoice`] plus 1.
+    pub(crate) stats_at_exit: AtomicU8,
+    /// Whether [`Engine::finish`] is called at exit.
+    pub(crate) has_exit_hook: AtomicBool,
 }
 
 /// Takes no bytes, but starts a cache line.
@@ -199,6 +210,9 @@ impl<O: Os> Engine<O> {
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
             profile: Profile::new(),
+            calls: Calls::new(),
+            stats_at_exit: AtomicU8::new(0),
+            has_exit_hook: AtomicBool::new(false),
         }
     }
 

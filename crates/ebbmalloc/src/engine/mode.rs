@@ -2,6 +2,8 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
+use crate::platform::message::Bytes;
+
 /// A front end (`frontend/`). Slot mode works everywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
@@ -36,19 +38,30 @@ pub struct Choice {
     pub no_percpu: &'static str,
     /// The safety mode: "check", "harden" or "sample" (`EBB_CHECK` and so on); else empty.
     pub care: &'static str,
+    /// The limit of memory (`EBB_LIMIT`) in bytes; 0 for none.
+    pub limit_bytes: u64,
     /// The kernel's version: its first two numbers. 0 until statistics or `EBB_EXPLAIN` ask for it.
     pub kernel: [u32; 2],
 }
 
 impl Choice {
     /// The choice before set-up.
-    pub(crate) const UNSET: Self =
-        Self { mode: "", id: "", why: "", others: "", no_percpu: "", care: "", kernel: [0; 2] };
+    pub(crate) const UNSET: Self = Self {
+        mode: "",
+        id: "",
+        why: "",
+        others: "",
+        no_percpu: "",
+        care: "",
+        limit_bytes: 0,
+        kernel: [0; 2],
+    };
 }
 
 impl Display for Choice {
     fn fmt(&self, f: &mut Formatter) -> Written {
-        let Self { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self;
+        let Self { mode, id, why, others, no_percpu, care, limit_bytes, kernel: [major, minor] } =
+            self;
         let by = if id.is_empty() { "" } else { " by " };
         write!(
             f,
@@ -66,6 +79,10 @@ impl Display for Choice {
             "harden" => "), hardened (EBB_HARDEN)",
             "sample" => "), some blocks sampled (EBB_SAMPLE)",
             _ => ")",
-        })
+        })?;
+        match *limit_bytes {
+            0 => Ok(()),
+            bytes => write!(f, ", limit {} (EBB_LIMIT)", Bytes(bytes)),
+        }
     }
 }

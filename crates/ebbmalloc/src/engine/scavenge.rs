@@ -124,7 +124,7 @@ impl<O: Os> Engine<O> {
     #[cold]
     fn start_scavenger(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
-        if !self.is_worth_starting() {
+        if self.scavenger.is_paused.load(Ordering::Relaxed) || !self.is_worth_starting() {
             return;
         }
         self.count_first_thread(words);
@@ -218,9 +218,17 @@ impl<O: Os> Engine<O> {
         burst.count_purged(now_ms, purged_bytes, if is_whole { free_bytes } else { 0 });
     }
 
+    /// Time from one round to the next.
+    fn round_ms(&self) -> u32 {
+        match self.scavenger.round_ms.load(Ordering::Relaxed) {
+            0 => ROUND_MS,
+            ms => ms,
+        }
+    }
+
     /// Runs a round if one is due and no other thread runs one.
     pub(crate) fn scavenge_if_due(&self) {
-        if self.is_due(&self.scavenger.round_due, ROUND_MS)
+        if self.is_due(&self.scavenger.round_due, self.round_ms())
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             let freed = self.scavenger.take_freed();
@@ -232,7 +240,7 @@ impl<O: Os> Engine<O> {
     pub fn scavenge(&self) {
         // Not company of itself: handlers of the program may run on this thread, and allocate.
         self.os.thread_words().go();
-        let (mut wait_ms, mut watch_rounds) = (ROUND_MS, 0);
+        let (mut wait_ms, mut watch_rounds) = (self.round_ms(), 0);
         self.rounds.lock().quiet = 0;
         loop {
             self.os.doze_ms(&self.scavenger.bell, wait_ms);
@@ -246,16 +254,21 @@ impl<O: Os> Engine<O> {
             let busy = self.scavenger.was_called() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, busy);
+            let round_ms = self.round_ms();
+            if self.scavenger.is_paused.load(Ordering::Relaxed) && self.scavenger.end() {
+                self.pages.lock().surplus(&self.os, false);
+                break;
+            }
             if rounds.quiet < QUIET_CYCLES {
-                (wait_ms, watch_rounds) = (ROUND_MS, 0);
+                (wait_ms, watch_rounds) = (round_ms, 0);
             } else if rounds.caches_used && !is_for_first {
                 // Threads that miss no cache do not call the scavenger, but will leave full caches
                 // behind.
-                wait_ms = IDLE_ROUND_MS;
+                wait_ms = IDLE_ROUND_MS.max(round_ms);
             } else if watch_rounds < WATCH_ROUNDS_MAX && !is_for_first && self.is_worth_watching() {
                 // The program may free all of that at any time and then do nothing more, and frees
                 // start no scavenger.
-                (wait_ms, watch_rounds) = (WATCH_ROUND_MS, watch_rounds + 1);
+                (wait_ms, watch_rounds) = (WATCH_ROUND_MS.max(round_ms), watch_rounds + 1);
             } else if self.scavenger.end() {
                 self.pages.lock().surplus(&self.os, false);
                 break;

@@ -7,33 +7,59 @@ use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;
+use crate::platform::options::read::BAD_OPTION;
 use crate::platform::options::{
     CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
-    Options, PROFILING, ProfileChoice, ProfileToChoice, ScavengerChoice, StatsChoice, TELLING,
+    Options, PROFILING, PathChoice, ProfileChoice, SampleChoice, ScavengerChoice, Settings,
+    StatsChoice, TELLING,
 };
 use crate::platform::os::{Os, RseqArea};
-use crate::platform::path::Path;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
 use crate::telemetry::beacon::{Beacon, CarefulAddresses, ProfileAddresses};
 use crate::telemetry::ledger::{CHECKED, HARDENED, SAMPLED, name_of_safety_mode};
 use core::num::NonZeroUsize;
+use core::ops::Deref;
 
 /// [`Engine::state`] after a set-up that found too little memory: the next call tries again.
 const FAILED: u32 = 2;
+
+/// Who allocates: it leads to the engine, and sets it up if this is the first call. In place of the
+/// engine's address, so that hot paths pass no more for it.
+pub(crate) trait Caller<O: Os>: Copy + Deref<Target = Engine<O>> {
+    /// The options that the caller's code sets.
+    fn settings(&self) -> &Settings;
+}
+
+impl<O: Os> Caller<O> for &Engine<O> {
+    fn settings(&self) -> &Settings {
+        &Settings::NONE
+    }
+}
 
 impl<O: Os> Engine<O> {
     /// Whether the engine can serve. Sets it up first where that is still to do.
     #[inline]
     pub(crate) fn ready(&self) -> bool {
-        self.is_ready() || self.start()
+        Self::ready_for(self)
+    }
+
+    /// As [`Engine::ready`], for a caller that may have settings.
+    #[inline]
+    pub(crate) fn ready_for(this: impl Caller<O>) -> bool {
+        this.is_ready() || this.start_with(this.settings())
     }
 
     /// Sets the engine up; otherwise the first allocation does. False if memory or address space is
     /// short; the next call tries again.
+    pub fn start(&self) -> bool {
+        self.start_with(&Settings::NONE)
+    }
+
+    /// Sets the engine up, with the options that the program's code sets.
     #[cold]
     #[inline(never)]
-    pub fn start(&self) -> bool {
+    fn start_with(&self, settings: &Settings) -> bool {
         let guard = self.setup_lock.lock();
         if self.is_ready() {
             return true;
@@ -47,9 +73,10 @@ impl<O: Os> Engine<O> {
         }
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };
-        setup.options = Options::read(&self.os);
-        if setup.options.profile_to == ProfileToChoice::Set {
-            self.profile.table.lock().directory = Path::of_environment(&self.os, "EBB_PROFILE_TO");
+        setup.options = Options::read(&self.os, settings);
+        if setup.options.profile_to != PathChoice::Unset {
+            let directory = &mut self.profile.table.lock().directory;
+            setup.options.profile_to.write(&self.os, "EBB_PROFILE_TO", directory);
         }
         if !PROFILING && setup.options.profile != ProfileChoice::Off {
             let text = format_args!(
@@ -91,6 +118,7 @@ impl<O: Os> Engine<O> {
                 pages.retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
                 pages.huge.set_up(huge, self.os.now_ms());
             }
+            self.set_purge_delay(setup.options.purge_delay);
             self.set_limit(setup.options.limit, memory_bytes);
             self.set_up_safety_mode(&setup.options)
         } else {
@@ -111,6 +139,7 @@ impl<O: Os> Engine<O> {
             let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
             Line::print(&self.os, text);
         }
+        self.tell_conflicts(&setup.options);
         match setup.safety_mode {
             SafetyMode::Off => self.set_up_samples(setup.options.sample),
             SafetyMode::Checked => {}
@@ -125,7 +154,9 @@ impl<O: Os> Engine<O> {
         self.published_safety_mode.store(published_mode, Ordering::Relaxed);
         let choice = Choice { care: name_of_safety_mode(published_mode), ..choice };
         if TELLING && setup.options.explain == ExplainChoice::On {
-            let choice = Choice { kernel: self.os.kernel(), ..choice };
+            let limit_units = self.pages.lock().limit.map_or(0, NonZeroUsize::get);
+            let limit_bytes = (limit_units * Region::UNIT_COST) as u64;
+            let choice = Choice { limit_bytes, kernel: self.os.kernel(), ..choice };
             Line::print(&self.os, format_args!("{choice}"));
         }
         (setup.mode, setup.choice) = (mode, Some(choice));
@@ -164,8 +195,10 @@ impl<O: Os> Engine<O> {
                 // With `true` this takes a file descriptor, to print also after the program has
                 // closed its standard error. Not in harden mode: programs in production get the
                 // usual descriptors.
+                self.has_exit_hook.store(true, Ordering::Relaxed);
                 self.os.at_exit(hooks.at_exit, counted || setup.safety_mode == SafetyMode::Checked);
             } else if self.profiles_exit() {
+                self.has_exit_hook.store(true, Ordering::Relaxed);
                 self.os.at_exit(hooks.at_exit, false);
             }
             if self.sampling() {
@@ -252,24 +285,16 @@ impl<O: Os> Engine<O> {
     /// Sets the limit of `EBB_LIMIT`. `memory_bytes` is the memory that the process may have, if
     /// known.
     fn set_limit(&self, choice: LimitChoice, memory_bytes: Option<u64>) {
-        let bytes = match choice {
-            LimitChoice::None => return,
-            LimitChoice::Bytes(bytes) => Some(bytes),
-            LimitChoice::Percent(percent) => {
-                memory_bytes.map(|all| (all as u128 * percent as u128 / 100) as u64)
+        match Self::limit_units(choice, memory_bytes) {
+            Some(limit) => self.pages.lock().limit = limit,
+            None => {
+                let text = format_args!(
+                    "EBB_LIMIT is a share of memory whose amount is unknown, so the program does \
+                     not start; give the limit in bytes"
+                );
+                Line::print(&self.os, text);
+                self.os.exit(BAD_OPTION);
             }
-        };
-        match bytes {
-            Some(bytes) => {
-                let units = NonZeroUsize::new(bytes as usize / Region::UNIT_COST);
-                self.pages.lock().limit = units.or(Some(NonZeroUsize::MIN));
-            }
-            None => Line::print(
-                &self.os,
-                format_args!(
-                    "EBB_LIMIT is ignored: the amount of memory is unknown; give the limit in bytes"
-                ),
-            ),
         }
     }
 
@@ -291,11 +316,6 @@ impl<O: Os> Engine<O> {
         }
         if options.check != CheckChoice::Off {
             let first = self.set_up_check()?;
-            if options.harden != HardenChoice::Off {
-                let text =
-                    format_args!("EBB_HARDEN is ignored because EBB_CHECK is set; unset one");
-                Line::print(&self.os, text);
-            }
             return Some((SafetyMode::Checked, DefaultHeaps { first, count: 1, units: 1 }));
         }
         match options.harden {
@@ -306,9 +326,28 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// Tells which options have no effect because of others.
+    fn tell_conflicts(&self, options: &Options) {
+        let tell = |ignored: &str, because: &str| {
+            let text = format_args!("{ignored} is ignored because {because} is set; unset one");
+            Line::print(&self.os, text);
+        };
+        let is_checked = CAREFUL && options.check != CheckChoice::Off;
+        let is_hardened = CAREFUL && options.harden != HardenChoice::Off;
+        if is_checked && is_hardened {
+            tell("EBB_HARDEN", "EBB_CHECK");
+        }
+        if (is_checked || is_hardened) && options.sample != SampleChoice::Off {
+            tell("EBB_SAMPLE", if is_checked { "EBB_CHECK" } else { "EBB_HARDEN" });
+        }
+        if is_hardened && options.huge == HugeChoice::Always {
+            tell("EBB_HUGE", "EBB_HARDEN");
+        }
+    }
+
     /// Writes the beacon, by which other processes find this heap. False if memory is short.
     pub(crate) fn publish_beacon(&self, mode: &str, slab_count: usize) -> bool {
-        let _pages = self.pages.lock();
+        let pages = self.pages.lock();
         if self.region.commit_up_to(&self.os, 1).is_err() {
             return false;
         }
@@ -319,6 +358,7 @@ impl<O: Os> Engine<O> {
                 chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
                 held_back_at: (&raw const *table.held_back()).addr(),
                 sampled_at: (&raw const *self.samples.reserved()).addr(),
+                limit_at: (&raw const pages.limit).addr(),
             }
         };
         let profile = ProfileAddresses {

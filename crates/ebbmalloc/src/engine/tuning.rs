@@ -1,6 +1,7 @@
 //! Declares the tunables of the engine: how blocks move between layers, when the scavenger works,
 //! and those of the safety modes.
 
+use crate::backend::tuning::USUAL_DELAY_MS;
 use crate::size_class::UNIT;
 use crate::tuning::tunables;
 
@@ -42,7 +43,7 @@ tunables! {
     RECLAIM_PURGE_BYTES_MAX: usize = 4 << 20, "bytes", 17;
 
     /// Time between rounds of the scavenger.
-    ROUND_MS: u32 = 200, "ms", 9;
+    ROUND_MS: u32 = USUAL_DELAY_MS as u32, "ms", 9;
     /// The same while rounds purge nothing, but caches are in use.
     IDLE_ROUND_MS: u32 = 1000, "ms", 9;
     /// The same while rounds purge nothing, but `SCAVENGER_UNITS_MIN` is in use.

@@ -8,7 +8,7 @@ use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::message::Line;
 use crate::platform::os::Os;
-use crate::size_class::SizeClass;
+use crate::size_class::{SizeClass, UNIT};
 
 impl<O: Os> Engine<O> {
     /// Makes a heap whose blocks may have `limit` bytes in all; `None` if memory is short.
@@ -30,7 +30,7 @@ impl<O: Os> Engine<O> {
             }
             Some(Granted { first, .. }) => Some(self.heaps.lock().add(&self.region, first, limit)),
             None => {
-                self.os.out_of_memory();
+                self.refuse(self.heap_units() as usize * UNIT);
                 None
             }
         }

@@ -8,7 +8,6 @@ pub(crate) mod sync;
 pub(crate) mod os;
 pub(crate) mod random;
 pub(crate) mod message;
-pub(crate) mod path;
 pub(crate) mod demangle;
 pub(crate) mod options;
 

@@ -16,7 +16,7 @@ use crate::size_class::{CLASSES, UNIT, UNIT_SHIFT};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ebbeacon");
 /// Version of the layout, to be raised with changes that leave all sizes in [`Shape`] as they are.
-const LAYOUT: u32 = 7;
+const LAYOUT: u32 = 8;
 
 /// The record at the start of the table of spans.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub struct Beacon {
     pub(crate) profile: ProfileAddresses,
 }
 
-/// Addresses of the state of check mode, harden mode and sampling.
+/// Addresses of the state of check mode, harden mode and sampling, and of the limit.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct CarefulAddresses {
@@ -51,6 +51,8 @@ pub(crate) struct CarefulAddresses {
     pub held_back_at: usize,
     /// Two words: address and bytes of sampled blocks and their records.
     pub sampled_at: usize,
+    /// The limit in units: a word, 0 for none.
+    pub limit_at: usize,
 }
 
 /// Addresses of the state of the heap profile.

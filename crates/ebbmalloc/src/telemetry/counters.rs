@@ -1,6 +1,6 @@
 //! Counts large blocks, purged bytes and, with `EBB_STATS`, all operations, without locks.
 
-use crate::platform::sync::{AtomicU64, AtomicUsize, Ordering};
+use crate::platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::live_bytes::{CounterShard, Live};
 use crate::telemetry::tuning::COUNTER_SHARDS;
 
@@ -9,6 +9,8 @@ pub(crate) struct Counters {
     large_blocks: AtomicUsize,
     large_units: AtomicUsize,
     purged: AtomicU64,
+    refusals: AtomicU64,
+    is_refusal_told: AtomicBool,
     live: Live,
     shards: [CounterShard; COUNTER_SHARDS],
     /// Shared by threads that find all shards taken.
@@ -21,6 +23,8 @@ impl Counters {
             large_blocks: AtomicUsize::new(0),
             large_units: AtomicUsize::new(0),
             purged: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
+            is_refusal_told: AtomicBool::new(false),
             live: Live::new(),
             shards: [const { CounterShard::new() }; COUNTER_SHARDS],
             shared: CounterShard::new(),
@@ -55,6 +59,16 @@ impl Counters {
         self.purged.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    /// Counts a request for memory that was refused.
+    pub fn count_refusal(&self) {
+        self.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True for the first caller: the one that tells of a refusal.
+    pub fn is_first_told(&self) -> bool {
+        !self.is_refusal_told.swap(true, Ordering::Relaxed)
+    }
+
     pub fn read(&self) -> CounterTotals {
         let shards = self.shards.iter().chain([&self.shared]).map(CounterShard::read);
         let (allocated, freed) = shards.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
@@ -65,6 +79,7 @@ impl Counters {
             freed,
             peak: self.live.peak(),
             purged: self.purged.load(Ordering::Relaxed),
+            refusals: self.refusals.load(Ordering::Relaxed),
         }
     }
 }
@@ -83,6 +98,8 @@ pub(crate) struct CounterTotals {
     pub peak: u64,
     /// Bytes of free pages in spans that were purged since the start.
     pub purged: u64,
+    /// Requests for memory that were refused since the start.
+    pub refusals: u64,
 }
 
 #[cfg(all(test, not(miri)))]

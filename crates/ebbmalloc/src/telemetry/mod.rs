@@ -8,6 +8,8 @@ pub(crate) mod profile_sampling;
 #[cfg(not(loom))]
 pub(crate) mod counters;
 #[cfg(not(loom))]
+pub(crate) mod remote_setting;
+#[cfg(not(loom))]
 pub(crate) mod profile_table;
 #[cfg(not(loom))]
 pub(crate) mod profile_walk;

@@ -11,12 +11,13 @@ use core::{ptr, slice};
 
 use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash, hash_of_address};
 use crate::backend::chunks::Chunks;
+use crate::platform::message::Path;
 use crate::platform::os::Os;
-use crate::platform::path::Path;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::telemetry::profile_gate::{Gate, Session};
 use crate::telemetry::profile_sampling::{bucket_of, distance};
+use crate::telemetry::remote_setting::RemoteSetting;
 use crate::telemetry::tuning::{
     PROFILE_BLOCKS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,
 };
@@ -31,6 +32,10 @@ pub(crate) struct Shown {
     pub wanted: AtomicU32,
     /// The number of the last request that the engine has followed.
     pub followed: AtomicU32,
+    /// Written by other processes: an option to change, in place of a profile.
+    pub setting: RemoteSetting,
+    /// Why that option was not changed: a `SetError`, or 0.
+    pub setting_error: AtomicU32,
     /// The number of the session, raised before its table is emptied and once more afterwards: odd
     /// in between.
     pub version: AtomicU32,
@@ -56,6 +61,8 @@ impl Shown {
             wanted_mean_bytes: AtomicU64::new(0),
             wanted: AtomicU32::new(0),
             followed: AtomicU32::new(0),
+            setting: RemoteSetting::new(),
+            setting_error: AtomicU32::new(0),
             version: AtomicU32::new(0),
             is_on: AtomicU32::new(0),
             mean_bytes: AtomicU64::new(0),

@@ -1,7 +1,7 @@
 //! Makes the ledger of an engine in another process, which it reads through the beacon.
 
 use crate::backend::chunks::Chunks;
-use crate::backend::region::{MapEntry, RegionAddresses};
+use crate::backend::region::{MapEntry, Region, RegionAddresses};
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
@@ -53,15 +53,24 @@ impl Ledger {
 
 impl Beacon {
     fn safety_mode_in(&self, memory: &mut impl Memory) -> usize {
-        let mut word = [0; size_of::<usize>()];
-        let is_read = memory.read(self.careful.care_at, &mut word);
-        if is_read { usize::from_ne_bytes(word) } else { 0 }
+        word(memory, self.careful.care_at)
+    }
+
+    /// The limit of the engine with this beacon in bytes (`EBB_LIMIT`); 0 for none.
+    pub fn limit_bytes(&self, memory: &mut impl Memory) -> u64 {
+        (word(memory, self.careful.limit_at) as u64).saturating_mul(Region::UNIT_COST as u64)
     }
 
     /// The safety mode of the engine with this beacon: "check", "harden", "sample", or empty.
     pub fn care(&self, memory: &mut impl Memory) -> &'static str {
         name_of_safety_mode(self.safety_mode_in(memory))
     }
+}
+
+/// A word of another process; 0 if it cannot be read.
+fn word(memory: &mut impl Memory, address: usize) -> usize {
+    let mut word = [0; size_of::<usize>()];
+    if memory.read(address, &mut word) { usize::from_ne_bytes(word) } else { 0 }
 }
 
 /// The tables of an engine in another process.

@@ -1,16 +1,18 @@
 //! Reads the heap profile of an engine in another process, and asks that engine for one.
 //!
-//! Nothing is stopped for it. A request is four stores, in this order: the mean number of bytes,
-//! the number of the request, 0 to the word by which the hot path of allocations is open, and
-//! [`REQUEST`] to the gate. The next allocation of any thread then takes the slow path, sees the
-//! gate, and follows the request under a lock. It stores all words anew, by what it knows. So a
-//! store that meets the engine's own at the worst delays the request: ask again while it is not
-//! followed. A process that allocates nothing does not follow it, and has nothing to sample.
+//! Nothing is stopped for it. A request is some stores, in this order: the mean number of bytes, or
+//! the text of an option to change; the number of the request; 0 to the word by which the hot path
+//! of allocations is open; and [`REQUEST`] to the gate. The next allocation of any thread then
+//! takes the slow path, sees the gate, and follows the request under a lock. It stores all words
+//! anew, by what it knows. So a store that meets the engine's own at the worst delays the request:
+//! ask again while it is not followed. A process that allocates nothing does not follow it, and has
+//! nothing to sample.
 
 use core::mem::offset_of;
 
 use crate::backend::arena::Ref;
 use crate::backend::chunks::{Chunks, FIRST, GRAIN, chunk_of};
+use crate::platform::options::read::SetError;
 use crate::telemetry::beacon::Beacon;
 use crate::telemetry::profile_gate::REQUEST;
 use crate::telemetry::profile_table::{Shown, Site, Stack};
@@ -18,6 +20,7 @@ use crate::telemetry::profile_walk::{
     ProfileHeader, ProfileSamples, ProfileStack, Source, for_each_samples, for_each_stack,
 };
 use crate::telemetry::remote_ledger::Memory;
+use crate::telemetry::remote_setting::RemoteSetting;
 
 /// The memory of a process that may be changed.
 pub trait WritableMemory: Memory {
@@ -102,15 +105,43 @@ impl Beacon {
         memory: &mut impl WritableMemory,
         mean_bytes: u64,
     ) -> Option<u32> {
+        let bytes = mean_bytes.to_ne_bytes();
+        // An option that was asked for, and not yet changed, is not any more.
+        let none = [0; size_of::<RemoteSetting>()];
+        let (setting, mean) = (offset_of!(Shown, setting), offset_of!(Shown, wanted_mean_bytes));
+        self.request(memory, &[(setting, &none), (mean, &bytes)])
+    }
+
+    /// Asks the engine to change an option: "NAME=VALUE", at most 56 bytes. Returns as
+    /// [`Beacon::request_profile`], and `None` too for a text that is too long.
+    pub fn request_setting(&self, memory: &mut impl WritableMemory, text: &str) -> Option<u32> {
+        let setting = RemoteSetting::of(text)?;
+        self.request(memory, &[(offset_of!(Shown, setting), &setting)])
+    }
+
+    /// Why the option of the last request was not changed; `None` if it was.
+    pub fn setting_error(&self, memory: &mut impl Memory) -> Option<SetError> {
+        let at = self.profile.shown_at;
+        SetError::of_number(word32(memory, at, offset_of!(Shown, setting_error))?)
+    }
+
+    /// Stores words at offsets, then the number of the request, and reminds the engine of it.
+    fn request(&self, memory: &mut impl WritableMemory, parts: &[(usize, &[u8])]) -> Option<u32> {
         let at = self.profile.shown_at;
         if at == 0 {
             return None;
         }
         let last = word32(memory, at, offset_of!(Shown, wanted))?;
         let number = last.wrapping_add(1).max(1);
-        let mut write = |address: usize, bytes: &[u8]| memory.write(address, bytes).then_some(());
-        write(at.wrapping_add(offset_of!(Shown, wanted_mean_bytes)), &mean_bytes.to_ne_bytes())?;
-        write(at.wrapping_add(offset_of!(Shown, wanted)), &number.to_ne_bytes())?;
+        let mut write = |offset: usize, bytes: &[u8]| {
+            memory.write(at.wrapping_add(offset), bytes).then_some(())
+        };
+        for (offset, words) in parts {
+            for (nth, word) in words.chunks(8).enumerate() {
+                write(offset + nth * 8, word)?;
+            }
+        }
+        write(offset_of!(Shown, wanted), &number.to_ne_bytes())?;
         self.remind(memory)?;
         Some(number)
     }

@@ -278,7 +278,7 @@ fn correct_programs_run_through() {
         let (steps, space) = (5000, 256 << 20);
         let engine = Engine::new(fake().cpus(3).page(page).space(space).mode(mode));
         run(&engine, seed, steps);
-        assert_eq!(engine.os().printed(), "");
+        assert_eq!(engine.os().complaints(), "");
     }
 }
 

@@ -16,6 +16,7 @@ mod limit;
 mod misuse;
 mod model;
 mod oom;
+mod options;
 mod profile;
 mod purge;
 mod room;

@@ -18,7 +18,9 @@ use crate::backend::run::State;
 use crate::backend::tuning::{
     DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN,
     RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
+    USUAL_DELAY_MS,
 };
+use crate::platform::options::DelayChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
@@ -109,6 +111,8 @@ pub(crate) struct Retention {
     /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
     pub limit_bytes: usize,
     pub refaults: Refaults,
+    /// How long memory stays that is not needed (`EBB_PURGE_DELAY`).
+    pub delay: DelayChoice,
 }
 
 impl Retention {
@@ -124,6 +128,7 @@ impl Retention {
             refused_units: None,
             limit_bytes: 0,
             refaults: Refaults::new(),
+            delay: DelayChoice::Usual,
         }
     }
 
@@ -187,7 +192,9 @@ impl Retention {
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
         let kept = self.refaults.units().min(in_use / REFAULT_SHARE);
-        let usual = if self.has_scavenger {
+        let usual = if self.delay == DelayChoice::Ms(0) {
+            return (dirty > 0).then_some(0);
+        } else if self.has_scavenger {
             self.beside_scavenger(counts)
         } else {
             (2 * slack(in_use)).max(kept)
@@ -204,7 +211,12 @@ impl Retention {
         self.refaults.update(now_ms);
         let last_ms = *self.last_purge_ms.get_or_insert(now_ms);
         let dirty_mib = ((dirty * UNIT) >> 20) as u64;
-        if now_ms >= last_ms + self.refaults.interval_ms(PURGE_MIB_MS, dirty_mib) {
+        let interval_ms = self.refaults.interval_ms(PURGE_MIB_MS, dirty_mib);
+        let interval_ms = match self.delay {
+            DelayChoice::Usual => interval_ms,
+            DelayChoice::Ms(ms) => interval_ms * ms as u64 / USUAL_DELAY_MS,
+        };
+        if now_ms >= last_ms + interval_ms {
             self.last_purge_ms = Some(now_ms);
             return Some((soft / 2).max(kept.min(soft)));
         }

@@ -61,10 +61,20 @@ impl<O: Os> Engine<O> {
         granted.ok()
     }
 
-    /// Turns a failed allocation into a null block, and tells the platform, which sets `errno`.
-    pub(crate) fn or_null(&self, granted: Option<(*mut u8, bool)>) -> (*mut u8, bool) {
+    /// Turns a failed allocation of `size` bytes in this heap into a null block, and sets `errno`.
+    pub(crate) fn or_null(
+        &self,
+        granted: Option<(*mut u8, bool)>,
+        heap: UnitIndex,
+        size: usize,
+    ) -> (*mut u8, bool) {
         granted.unwrap_or_else(|| {
-            self.os.out_of_memory();
+            let is_unlimited = self.lock_heap(heap).limit == usize::MAX;
+            if is_unlimited {
+                self.refuse(size)
+            } else {
+                self.refuse_silently()
+            }
             (ptr::null_mut(), false)
         })
     }
@@ -173,7 +183,8 @@ impl<O: Os> Engine<O> {
                 return resized;
             }
         }
-        let new = self.or_null(self.alloc_unchecked(block.heap, size, align, block.usable)).0;
+        let granted = self.alloc_unchecked(block.heap, size, align, block.usable);
+        let (new, _) = self.or_null(granted, block.heap, size);
         if !new.is_null() {
             // SAFETY: two distinct blocks. The old one has `usable` bytes, the new one `size`.
             unsafe { copy(block.address, new, block.usable.min(size)) };

@@ -52,8 +52,9 @@ impl<O: Os> Engine<O> {
             SafetyMode::Checked => self.alloc_checked(heap, size, align, replaced),
             SafetyMode::Hardened => self.alloc_hardened(heap, size, align, replaced),
         };
-        let granted = self.or_null(granted);
+        let granted = self.or_null(granted, heap, size);
         self.profile_alloc(granted.0, size, heap);
+        self.tell_pressure_if_due();
         granted
     }
 

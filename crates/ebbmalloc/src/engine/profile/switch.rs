@@ -1,5 +1,6 @@
 //! Switches the heap profile on and off: for the program, for `EBB_PROFILE`, and for another
-//! process (`telemetry/remote_profile.rs`). At any time and in all modes.
+//! process (`telemetry/remote_profile.rs`). At any time and in all modes. Other requests of another
+//! process, to change an option, come the same way.
 
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
@@ -9,6 +10,7 @@ use crate::platform::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_gate::{HotPaths, REQUEST};
+use crate::telemetry::remote_setting::SETTING_BYTES;
 
 /// The largest mean: distances are nearly always below 32 times as many bytes, and fit in 31 bits.
 const MEAN_BYTES_MAX: u64 = 64 << 20;
@@ -48,10 +50,16 @@ impl<O: Os> Engine<O> {
         // The gate was read before, with `Acquire`; so these loads see what was stored before it.
         let wanted = shown.wanted.load(Ordering::Relaxed);
         if wanted != shown.followed.load(Ordering::Relaxed) {
-            match shown.wanted_mean_bytes.load(Ordering::Relaxed) {
-                0 => self.end_session(),
-                mean_bytes => {
+            let mut text = [0; SETTING_BYTES];
+            match (shown.setting.take(&mut text), shown.wanted_mean_bytes.load(Ordering::Relaxed)) {
+                (0, 0) => self.end_session(),
+                (0, mean_bytes) => {
                     self.begin_session(mean_bytes);
+                }
+                (length, _) => {
+                    let error = self.change_by_text(&text[..length]).err();
+                    let error = error.map_or(0, |error| error as u32);
+                    shown.setting_error.store(error, Ordering::Relaxed);
                 }
             }
             shown.followed.store(wanted, Ordering::Release);

@@ -7,7 +7,7 @@ use core::num::NonZeroUsize;
 use crate::engine::Engine;
 use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_SHARE};
 use crate::platform::message::Line;
-use crate::platform::options::{PROFILING, ProfileAtChoice, ProfileChoice, ProfileToChoice};
+use crate::platform::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::tuning::PROFILE_MEAN_BYTES;
@@ -28,11 +28,13 @@ impl<O: Os> Engine<O> {
         let mean_bytes = match self.setup().options.profile {
             ProfileChoice::Off if self.profile_at() == ProfileAtChoice::Never => return,
             ProfileChoice::Off => {
-                let text = format_args!("EBB_PROFILE_AT is ignored: it needs EBB_PROFILE=1");
+                let text = format_args!(
+                    "EBB_PROFILE_AT and EBB_PROFILE_TO are ignored: they need EBB_PROFILE=1"
+                );
                 return Line::print(&self.os, text);
             }
             ProfileChoice::Usual => PROFILE_MEAN_BYTES,
-            ProfileChoice::Mean(mean_bytes) => mean_bytes.get(),
+            ProfileChoice::Mean(mean_bytes) => mean_bytes.get() as u64,
         };
         if !self.switch_profile_on(mean_bytes) {
             let text = format_args!("EBB_PROFILE is ignored: cannot map its tables");
@@ -48,7 +50,7 @@ impl<O: Os> Engine<O> {
     fn profile_at(&self) -> ProfileAtChoice {
         let options = &self.setup().options;
         match options.profile_at {
-            ProfileAtChoice::Never if options.profile_to == ProfileToChoice::Set => {
+            ProfileAtChoice::Never if options.profile_to != PathChoice::Unset => {
                 ProfileAtChoice::Exit
             }
             at => at,
@@ -157,7 +159,7 @@ impl<O: Os> Engine<O> {
         let _ = write!(path, "{separator}ebb.{process}.{occasion}.heap");
         let is_written = path.c_str().is_some_and(|path| self.write_profile(path));
         if !is_written {
-            let name = path.text();
+            let name = path.shown();
             Line::print(
                 &self.os,
                 format_args!(

@@ -1,11 +1,12 @@
 //! Copies and clears blocks for the program by the C library's functions, which know the processor
-//! best.
+//! best; and measures strings without them.
 //!
 //! Never called with a lock held, as another library may have replaced these functions. For the
 //! engine's own data, `crates/cabi/src/bytes.rs` defines `memcpy` and others; so these go by names
 //! of their own.
 
-use core::ffi::c_void;
+use core::ffi::{c_char, c_void};
+use core::slice;
 
 unsafe extern "C" {
     // Not in the libc crate.
@@ -26,6 +27,19 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         } else {
             libc::memmove(to.cast(), from.cast(), bytes);
         }
+    }
+}
+
+/// The bytes of a C string. Not by the C library, whose function another library may have replaced.
+///
+/// # Safety
+/// The string stays as it is while the result is used.
+pub(crate) unsafe fn string<'a>(start: *const c_char) -> &'a [u8] {
+    let start = start.cast::<u8>();
+    // SAFETY: the string ends at its zero byte.
+    unsafe {
+        let length = (0..).find(|&nth| *start.add(nth) == 0).unwrap_or(0);
+        slice::from_raw_parts(start, length)
     }
 }
 

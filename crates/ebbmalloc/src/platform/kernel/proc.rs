@@ -13,45 +13,33 @@ pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> &'a [u8] {
     &buffer[..n]
 }
 
-/// Copies a variable of the environment that the process was started with into `buffer`, cut to
-/// fit. Returns its length there. Reads /proc/self/environ, for when the C library has not started
-/// yet.
+/// Passes each variable of the environment that the process was started with to `work`, if its name
+/// begins with `prefix`: without the prefix, cut to 500 bytes. Reads /proc/self/environ, for when
+/// the C library has not started yet.
 #[cold]
-pub(crate) fn initial_environment(name: &[u8], buffer: &mut [u8]) -> Option<usize> {
-    let mut chunk = [0; 512];
-    // Bytes of the current entry that match "NAME="; `None` after a mismatch.
-    let mut matched = Some(0);
-    let mut length = 0;
-    {
-        let file = file::open(c"/proc/self/environ")?;
-        let mut found = None;
-        'file: loop {
-            let n = file::read(file, &mut chunk);
-            if n == 0 {
-                break;
+pub(crate) fn for_each_initial_variable(prefix: &[u8], work: &mut dyn FnMut(&[u8])) {
+    let (mut chunk, mut entry, mut length) = ([0; 512], [0; 512], 0);
+    let Some(file) = file::open(c"/proc/self/environ") else { return };
+    loop {
+        let n = file::read(file, &mut chunk);
+        for &byte in &chunk[..n] {
+            if byte != 0 {
+                if let Some(end) = entry.get_mut(length) {
+                    *end = byte;
+                    length += 1;
+                }
+                continue;
             }
-            for &byte in &chunk[..n] {
-                matched = match matched {
-                    Some(at) if at > name.len() => {
-                        if byte == 0 {
-                            found = Some(length);
-                            break 'file;
-                        }
-                        if length < buffer.len() {
-                            buffer[length] = byte;
-                            length += 1;
-                        }
-                        matched
-                    }
-                    _ if byte == 0 => Some(0),
-                    Some(at) if byte == *name.get(at).unwrap_or(&b'=') => Some(at + 1),
-                    _ => None,
-                };
+            if let Some(rest) = entry[..length].strip_prefix(prefix) {
+                work(rest);
             }
+            length = 0;
         }
-        file::close(file);
-        found
+        if n == 0 {
+            break;
+        }
     }
+    file::close(file);
 }
 
 /// The unsigned decimal numbers in a text, in order.
@@ -72,6 +60,16 @@ pub(crate) fn highest_number(list: &[u8]) -> Option<usize> {
 pub(crate) fn status_pages(index: usize) -> usize {
     let mut text = [0; 128];
     numbers(read_file(c"/proc/self/statm", &mut text)).nth(index).unwrap_or(0)
+}
+
+/// The high-water mark of resident memory, in KiB. Unlike getrusage(2)'s it is that of this
+/// program, and not also of the one that started it by execve(2).
+pub(crate) fn peak_resident_kib() -> Option<usize> {
+    const NAME: &[u8] = b"\nVmHWM:";
+    let mut text = [0; 2048];
+    let text = read_file(c"/proc/self/status", &mut text);
+    let at = text.windows(NAME.len()).position(|window| window == NAME)?;
+    numbers(&text[at + NAME.len()..]).next()
 }
 
 /// The unit of times in /proc (`USER_HZ`), on all 64-bit machines that the engine runs on.
@@ -113,9 +111,11 @@ mod tests {
 
     #[test]
     fn the_environment_before_the_c_library_knows_it() {
-        let mut early = [0; 2];
-        assert_eq!(initial_environment(b"PATH", &mut early), Some(2));
-        assert_eq!(std::env::var("PATH").unwrap().as_bytes()[..2], early);
-        assert_eq!(initial_environment(b"PAT", &mut early), None);
+        let mut found = std::vec::Vec::new();
+        for_each_initial_variable(b"PAT", &mut |rest| found.push(rest.to_vec()));
+        let path = std::env::var("PATH").unwrap();
+        let path = std::format!("H={}", &path[..path.len().min(400)]);
+        assert!(found.iter().any(|rest| rest.starts_with(path.as_bytes())), "{found:?}");
+        assert!(found.iter().all(|rest| rest.len() <= 512 - 3));
     }
 }

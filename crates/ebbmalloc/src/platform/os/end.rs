@@ -1,4 +1,4 @@
-//! Ends the process by a signal.
+//! Ends the process by a signal, or with an exit code.
 
 use core::ffi::c_int;
 
@@ -16,9 +16,14 @@ pub(super) fn abort() -> ! {
     reset(libc::SIGABRT);
     change_mask(libc::SIG_UNBLOCK, only);
     raise(libc::SIGABRT);
+    exit(127)
+}
+
+/// Ends the process as _exit(2) does.
+pub(super) fn exit(code: c_int) -> ! {
     loop {
         // SAFETY: the process is meant to end.
-        let _ = unsafe { call!(libc::SYS_exit_group, 127) };
+        let _ = unsafe { call!(libc::SYS_exit_group, code) };
     }
 }
 

@@ -311,8 +311,28 @@ pub trait OsProcess: Sync {
     /// milliseconds.
     fn now_ms(&self) -> u64;
 
+    /// Passes each environment variable whose name begins with `prefix` to `work`, as "NAME=VALUE"
+    /// without the prefix, cut to 500 bytes. None in a set-user-ID program, whose caller may not
+    /// steer it.
+    fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8]));
+
     /// Copies the environment variable `name` into `buffer`, cut to fit. Returns its length there.
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize>;
+    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+        let mut found = None;
+        self.for_each_variable(name, &mut |rest| {
+            if let ([b'=', value @ ..], None) = (rest, found) {
+                let copied = buffer.iter_mut().zip(value);
+                found = Some(copied.map(|(to, from)| *to = *from).count());
+            }
+        });
+        found
+    }
+
+    /// The options that the program has in its symbol `ebb_options`: names and words, with commas
+    /// between. Empty without that symbol.
+    fn options_in_code(&self) -> &'static [u8] {
+        b""
+    }
 
     /// Sets `errno` to ENOMEM. Called before an allocation returns null for lack of memory.
     fn out_of_memory(&self);
@@ -359,6 +379,11 @@ pub trait OsReports: Sync {
     /// Passes the text of `/proc/self/maps` to `out`, piece by piece.
     fn mappings(&self, _out: &mut dyn FnMut(&[u8])) {}
 
+    /// The path by which this program was started; empty if it is unknown.
+    fn program(&self) -> &'static [u8] {
+        b""
+    }
+
     /// The number of this process.
     fn process_id(&self) -> u32 {
         0
@@ -371,6 +396,9 @@ pub trait OsReports: Sync {
     /// the instruction. Afterwards the previous action takes place. Programs may replace the
     /// handler.
     fn watch_faults(&self, call: extern "C" fn(usize, usize));
+
+    /// Ends the process with an exit code, and runs nothing of it any more.
+    fn exit(&self, code: i32) -> !;
 
     /// Ends the process abnormally (SIGABRT).
     fn abort(&self) -> !;

@@ -11,7 +11,8 @@ use super::{release, reports};
 use crate::platform::arch::IS_MALLOC;
 use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
-use crate::platform::kernel::proc::initial_environment;
+use crate::platform::kernel::bytes::string;
+use crate::platform::kernel::proc::for_each_initial_variable;
 use crate::platform::kernel::syscall::call;
 use crate::platform::kernel::{auxiliary, clock};
 
@@ -70,36 +71,41 @@ impl<P: Process> OsProcess for LinuxFor<P> {
         now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
-    #[inline(never)]
-    fn environment(&self, name: &str, buffer: &mut [u8]) -> Option<usize> {
+    fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8])) {
         unsafe extern "C" {
             static environ: *const *const c_char;
         }
-        // The caller of a set-user-ID program may not steer it.
         if auxiliary::value(libc::AT_SECURE) != 0 {
-            return None;
+            return;
         }
         // SAFETY: `environ` is null before the C library has started; then it is a list of C
         // strings that ends in a null pointer.
         unsafe {
             if environ.is_null() {
-                return initial_environment(name.as_bytes(), buffer);
+                return for_each_initial_variable(prefix.as_bytes(), work);
             }
             let mut entry = environ;
             while !(*entry).is_null() {
-                let byte_at = |nth: usize| *(*entry).cast::<u8>().add(nth);
-                // `name` has no zero byte, so a shorter entry differs at its terminator.
-                let is_equal = |(nth, &byte)| byte_at(nth) == byte;
-                let is_named = name.as_bytes().iter().enumerate().all(is_equal);
-                if is_named && byte_at(name.len()) == b'=' {
-                    let value = (name.len() + 1..).map(byte_at).take_while(|&byte| byte != 0);
-                    let copied = buffer.iter_mut().zip(value);
-                    return Some(copied.map(|(to, from)| *to = from).count());
+                let entry_bytes = string(*entry);
+                if let Some(rest) = entry_bytes.strip_prefix(prefix.as_bytes()) {
+                    work(rest);
                 }
                 entry = entry.add(1);
             }
         }
-        None
+    }
+
+    fn options_in_code(&self) -> &'static [u8] {
+        let pointer = if IS_MALLOC { weak!("ebb_options") } else { ptr::null() };
+        if pointer.is_null() {
+            return b"";
+        }
+        // SAFETY: ebbmalloc.h declares the symbol as a pointer, which is null or leads to a C
+        // string that the program does not change.
+        unsafe {
+            let options = *pointer.cast::<*const c_char>();
+            if options.is_null() { b"" } else { string(options) }
+        }
     }
 
     fn out_of_memory(&self) {

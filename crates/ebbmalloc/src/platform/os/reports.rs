@@ -1,7 +1,8 @@
 //! Reports to people: messages, stacks, symbols, faults and usage.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
+use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::interface::{OsReports, Usage, Writer};
@@ -9,10 +10,11 @@ use super::linux::{LinuxFor, Process};
 use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::{end, faults, roots, signal, stack, unwind};
-use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::auxiliary::{self, page_size};
+use crate::platform::kernel::bytes::string;
 use crate::platform::kernel::clock;
 use crate::platform::kernel::file::{close, create, duplicate, open, read, status, write_all};
-use crate::platform::kernel::proc::{start_us, status_pages};
+use crate::platform::kernel::proc::{peak_resident_kib, start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
@@ -68,6 +70,13 @@ impl<P: Process> OsReports for LinuxFor<P> {
         close(file);
     }
 
+    fn program(&self) -> &'static [u8] {
+        let path = ptr::with_exposed_provenance::<c_char>(auxiliary::value(libc::AT_EXECFN));
+        // SAFETY: the kernel put a string there. It lies behind arguments and environment, in
+        // memory that stays as long as the process lives.
+        if path.is_null() { b"" } else { unsafe { string(path) } }
+    }
+
     fn process_id(&self) -> u32 {
         // SAFETY: the call touches no memory.
         unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as u32
@@ -79,6 +88,10 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
         faults::watch(call);
+    }
+
+    fn exit(&self, code: i32) -> ! {
+        end::exit(code)
     }
 
     fn abort(&self) -> ! {
@@ -102,7 +115,7 @@ impl<P: Process> OsReports for LinuxFor<P> {
             minor_faults: usage.ru_minflt as u64,
             major_faults: usage.ru_majflt as u64,
             resident: (status_pages(1) * page_size()) as u64,
-            peak_resident: usage.ru_maxrss as u64 * 1024,
+            peak_resident: peak_resident_kib().unwrap_or(usage.ru_maxrss as usize) as u64 * 1024,
         }
     }
 }

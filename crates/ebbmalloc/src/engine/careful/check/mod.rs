@@ -226,7 +226,8 @@ impl<O: Os> Engine<O> {
         operation: &str,
     ) -> *mut u8 {
         let old = self.size_checked(block.address, operation);
-        let (new, _) = self.or_null(self.alloc_checked(block.heap, size, align, block.usable));
+        let granted = self.alloc_checked(block.heap, size, align, block.usable);
+        let (new, _) = self.or_null(granted, block.heap, size);
         if !new.is_null() {
             // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
             unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };

@@ -359,7 +359,8 @@ impl<O: Os> Engine<O> {
             return block.address;
         }
         drop(contents);
-        let (new, _) = self.or_null(self.alloc_hardened(block.heap, size, align, block.usable));
+        let granted = self.alloc_hardened(block.heap, size, align, block.usable);
+        let (new, _) = self.or_null(granted, block.heap, size);
         if new.is_null() || both_large && self.move_contents(block, old, new, size) {
             return new;
         }

@@ -6,6 +6,7 @@ use core::marker::PhantomData;
 use core::mem::offset_of;
 
 use crate::engine::mode::Choice;
+use crate::platform::message::ProcessName;
 use crate::size_class::CLASSES;
 
 /// Whether a number goes up and down (gauge), or only grows (counter).
@@ -123,6 +124,8 @@ statistics! {
         /// Memory limit of the control group, or memory of the machine, read at set-up. 0 if
         /// unknown.
         memory_bytes: Gauge Bytes,
+        /** Requests for memory that were refused since the start: by a limit, or for lack of it. */
+        refusals: Counter Count,
         /** Committed address space, in use or not, resident or not. */
         committed_bytes: Gauge Bytes,
         /** Committed address space of the tables that describe `committed_bytes`. */
@@ -169,6 +172,8 @@ statistics! {
     }
     /// The front end in force, and why.
     choice: Choice = Choice::UNSET;
+    /// The process.
+    process: ProcessName = ProcessName { program: "", id: 0 };
     /// By class index; index 0 stays empty.
     classes: [ClassStats; CLASSES] = [ClassStats::EMPTY; CLASSES];
 }

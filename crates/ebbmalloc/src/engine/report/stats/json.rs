@@ -4,6 +4,7 @@ use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Stats};
 use crate::engine::mode::Choice;
+use crate::platform::message::ProcessName;
 
 impl Stats {
     /// Writes the statistics as a JSON object, in one line: a member for each declared name, and
@@ -13,11 +14,13 @@ impl Stats {
     }
 
     fn json_to(&self, out: &mut dyn Write) -> fmt::Result {
-        let Choice { mode, id, why, others, no_percpu, care, kernel: [major, minor] } = self.choice;
+        let Choice { mode, id, why, others, no_percpu, care, kernel: [major, minor], .. } =
+            self.choice;
         let version = crate::platform::VERSION;
         write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}","#)?;
         write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","care":"{care}","#)?;
-        write!(out, r#""kernel":"{major}.{minor}""#)?;
+        let ProcessName { program, id } = self.process;
+        write!(out, r#""kernel":"{major}.{minor}","program":"{program}","pid":{id}"#)?;
         for statistic in Self::DECLARED {
             write!(out, ",\"{}\":{}", statistic.name, statistic.value(self))?;
         }

@@ -13,9 +13,10 @@ use crate::backend::tuning::HUGE_UNITS;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
 use crate::engine::mode::Choice;
-use crate::platform::message::Line;
-use crate::platform::options::StatsChoice;
-use crate::platform::os::Os;
+use crate::platform::message::{Line, Path, ProcessName};
+use crate::platform::options::{StatsChoice, TELLING};
+use crate::platform::os::{Os, Writer};
+use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::ledger::rounding_most;
 
@@ -28,6 +29,7 @@ impl<O: Os> Engine<O> {
             return stats; // Before set-up.
         }
         stats.choice.kernel = self.os.kernel();
+        stats.process = ProcessName::of(&self.os);
         let usage = self.os.usage();
         (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
         stats.system_us = usage.system_us;
@@ -84,6 +86,7 @@ impl<O: Os> Engine<O> {
         stats.peak_bytes = counters.peak;
         stats.allocated_bytes = counters.allocated;
         stats.freed_bytes = counters.freed;
+        stats.refusals = counters.refusals;
         stats.dug_bytes += counters.purged;
         {
             let slots = self.samples.slots.lock();
@@ -114,6 +117,7 @@ impl<O: Os> Engine<O> {
         stats.live_bytes += stats.sampled_bytes;
         stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
         stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
+        stats.choice.limit_bytes = stats.limit_bytes;
         let committed = self.region.committed();
         stats.committed_bytes = (counts.mapped(committed / UNIT) * UNIT) as u64;
         stats.table_bytes = Region::table_bytes(committed / UNIT) as u64;
@@ -160,12 +164,37 @@ impl<O: Os> Engine<O> {
         sums
     }
 
-    /// Prints the statistics to standard error, in the format that `EBB_STATS` names. As text,
+    /// Prints the statistics to standard error, in the format of those at exit. As text,
     /// which is the default, lines about resident memory follow.
     #[cold]
     pub fn print_stats(&self) {
-        let mut out = Stream { os: &self.os, prefix: "", buffer: [0; 512], length: 0 };
-        let choice = self.setup().options.stats;
+        self.tell_stats(&mut |text| self.os.print(text));
+    }
+
+    /// Prints the statistics at exit, or writes them to the file that `EBB_STATS_TO` names.
+    pub(crate) fn finish_stats(&self) {
+        if !TELLING || !self.is_ready() || self.stats_at_exit() == StatsChoice::Off {
+            return;
+        }
+        let mut path = Path::EMPTY;
+        self.setup().options.stats_to.write(&self.os, "EBB_STATS_TO", &mut path);
+        if path.is_empty() {
+            return self.print_stats();
+        }
+        let is_written = path
+            .c_str()
+            .is_some_and(|path| self.os.write_file(path, &mut |out| self.tell_stats(out)));
+        if !is_written {
+            let text = format_args!("cannot write statistics to {} (EBB_STATS_TO)", path.shown());
+            Line::print(&self.os, text);
+            self.print_stats();
+        }
+    }
+
+    #[inline(never)]
+    fn tell_stats(&self, out: Writer) {
+        let mut out = Stream { out, prefix: "", buffer: [0; 512], length: 0 };
+        let choice = self.stats_at_exit();
         if matches!(choice, StatsChoice::Text | StatsChoice::Off) {
             out.prefix = Line::START;
         }
@@ -176,30 +205,43 @@ impl<O: Os> Engine<O> {
         }
     }
 
+    /// The format in which statistics are printed at exit, if they are.
+    pub(crate) fn stats_at_exit(&self) -> StatsChoice {
+        match self.stats_at_exit.load(Ordering::Relaxed) {
+            0 => self.setup().options.stats,
+            1 => StatsChoice::Off,
+            2 => StatsChoice::Text,
+            3 => StatsChoice::Json,
+            4 => StatsChoice::OpenMetrics,
+            _ => StatsChoice::Prometheus,
+        }
+    }
+
     /// Not inlined: a thread with a small stack may end the program. Its stack cannot hold this
     /// frame and that of the ledger at once.
     #[inline(never)]
-    fn write_stats(&self, choice: StatsChoice, out: &mut Stream<O>) -> fmt::Result {
+    fn write_stats(&self, choice: StatsChoice, out: &mut Stream) -> fmt::Result {
         let stats = self.stats();
         match choice {
             StatsChoice::Json => stats.write_json(out),
             StatsChoice::OpenMetrics => stats.write_openmetrics(out),
+            StatsChoice::Prometheus => stats.write_prometheus(out),
             StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
         }
     }
 }
 
-/// Standard error with a small buffer, flushed after each line, so that other processes do not
-/// write into the middle of a short line.
-struct Stream<'a, O: Os> {
-    os: &'a O,
+/// Standard error or a file with a small buffer, flushed after each line, so that other processes
+/// do not write into the middle of a short line.
+struct Stream<'a> {
+    out: Writer<'a>,
     /// The start of every line.
     prefix: &'static str,
     buffer: [u8; 512],
     length: usize,
 }
 
-impl<O: Os> Stream<'_, O> {
+impl Stream<'_> {
     fn put(&mut self, byte: u8) {
         if self.length == self.buffer.len() {
             self.flush();
@@ -209,12 +251,12 @@ impl<O: Os> Stream<'_, O> {
     }
 
     fn flush(&mut self) {
-        self.os.print(&self.buffer[..self.length]);
+        (self.out)(&self.buffer[..self.length]);
         self.length = 0;
     }
 }
 
-impl<O: Os> Write for Stream<'_, O> {
+impl Write for Stream<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for byte in text.bytes() {
             if self.length == 0 {

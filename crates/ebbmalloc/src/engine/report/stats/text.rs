@@ -12,7 +12,7 @@ impl Stats {
     }
 
     fn text_to(&self, out: &mut dyn Write) -> fmt::Result {
-        writeln!(out, "{}", self.choice)?;
+        writeln!(out, "{}{}", self.choice, self.process)?;
         for statistic in Self::DECLARED {
             writeln!(
                 out,

@@ -1,0 +1,31 @@
+//! Holds the functions that the program wants called when memory is short.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+
+/// A function that is called when a request for this many bytes is refused.
+pub type OnRefusal = extern "C" fn(bytes: usize);
+/// A function that is called when this many bytes are held, and that many may be.
+pub type OnPressure = extern "C" fn(held_bytes: usize, limit_bytes: usize);
+
+/// The program's functions, and when to call them. All are zero at first.
+pub(crate) struct Calls {
+    /// An [`OnRefusal`]; 0 for none.
+    pub on_refusal: AtomicUsize,
+    /// An [`OnPressure`]; 0 for none.
+    pub on_pressure: AtomicUsize,
+    /// The percentage of the limit from which on it is called.
+    pub percent: AtomicU8,
+    /// Whether it was called, and less was never held since.
+    pub is_pressed: AtomicBool,
+}
+
+impl Calls {
+    pub const fn new() -> Self {
+        Self {
+            on_refusal: AtomicUsize::new(0),
+            on_pressure: AtomicUsize::new(0),
+            percent: AtomicU8::new(0),
+            is_pressed: AtomicBool::new(false),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Refuses requests for memory: counts them, tells the first, and calls the program's function.
+//! Calls another one when a share of the limit is in use.
+
+use core::mem::transmute;
+use core::num::NonZeroUsize;
+
+use crate::backend::region::Region;
+use crate::engine::Engine;
+use crate::engine::calls::{OnPressure, OnRefusal};
+use crate::platform::message::{Bytes, Line};
+use crate::platform::os::Os;
+use crate::platform::sync::Ordering;
+
+impl<O: Os> Engine<O> {
+    /// Calls this function when a request is refused, in the thread that makes it, with no lock
+    /// held. The function may allocate and free.
+    pub fn on_refusal(&self, call: Option<OnRefusal>) {
+        let call = call.map_or(0, |call| call as usize);
+        self.calls.on_refusal.store(call, Ordering::Relaxed);
+    }
+
+    /// Calls this function when `percent` percent of the limit are held, in a thread that allocates,
+    /// with no lock held; and again after a sixteenth less was held in between. Without a limit it
+    /// is that of the control group, or the machine's memory.
+    pub fn on_pressure(&self, percent: u8, call: Option<OnPressure>) {
+        self.calls.on_pressure.store(0, Ordering::Relaxed);
+        self.calls.percent.store(percent, Ordering::Relaxed);
+        self.calls.is_pressed.store(false, Ordering::Relaxed);
+        let call = call.map_or(0, |call| call as usize);
+        self.calls.on_pressure.store(call, Ordering::Release);
+    }
+
+    /// Calls the function of [`Engine::on_pressure`] if it is due. Called after memory was
+    /// allocated from spans or the page heap, with no lock held.
+    #[inline]
+    pub(crate) fn tell_pressure_if_due(&self) {
+        let call = self.calls.on_pressure.load(Ordering::Acquire);
+        if call != 0 {
+            self.tell_pressure(call);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell_pressure(&self, call: usize) {
+        let (held_units, limit_units) = self.held_and_limit();
+        let percent = self.calls.percent.load(Ordering::Relaxed) as u128;
+        let due_units = (limit_units as u128 * percent / 100) as usize;
+        if limit_units == 0 || held_units < due_units {
+            if held_units < due_units - due_units / 16 {
+                self.calls.is_pressed.store(false, Ordering::Relaxed);
+            }
+            return;
+        }
+        if self.calls.is_pressed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: only `on_pressure` stores this word, from a function of this type.
+        let call = unsafe { transmute::<usize, OnPressure>(call) };
+        call(held_units * Region::UNIT_COST, limit_units * Region::UNIT_COST);
+    }
+
+    /// The units that are held, and that may be: by the limit, or by the control group or machine.
+    pub(crate) fn held_and_limit(&self) -> (usize, usize) {
+        let pages = self.pages.lock();
+        let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
+        let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
+        (pages.counts.in_use + pages.counts.dirty, limit_units)
+    }
+
+    /// Refuses a request for `size` bytes, because memory is short or the limit is reached. The
+    /// first is told on standard error. One that no process could have is not: programs make such
+    /// requests on purpose. The caller holds no lock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn refuse(&self, size: usize) {
+        let is_possible = self.is_ready() && size <= self.os.address_space();
+        if is_possible && self.counters.is_first_told() {
+            let (held_units, limit_units) = {
+                let pages = self.pages.lock();
+                (pages.counts.in_use + pages.counts.dirty, pages.limit.map_or(0, NonZeroUsize::get))
+            };
+            let limit = limit_units * Region::UNIT_COST;
+            let by_limit = limit > 0 && held_units * Region::UNIT_COST + size > limit;
+            let told = |why: &str, bytes: Option<Bytes>| {
+                let text = format_args!("refused {size} bytes: {why}");
+                let rest = "; later ones are only counted (`refusals` in the statistics)";
+                match bytes {
+                    Some(bytes) => Line::print(&self.os, format_args!("{text}{bytes}{rest}")),
+                    None => Line::print(&self.os, format_args!("{text}{rest}")),
+                }
+            };
+            match by_limit {
+                true => told("EBB_LIMIT allows ", Some(Bytes(limit as u64))),
+                false => told("memory is short", None),
+            }
+        }
+        self.refuse_silently();
+        let call = self.calls.on_refusal.load(Ordering::Relaxed);
+        if call != 0 {
+            // SAFETY: only `on_refusal` stores this word, from a function of this type.
+            unsafe { transmute::<usize, OnRefusal>(call)(size) };
+            // The function may have changed `errno`.
+            self.os.out_of_memory();
+        }
+    }
+
+    /// Refuses a request that the program has forbidden itself, by the limit of a heap.
+    #[cold]
+    pub(crate) fn refuse_silently(&self) {
+        self.counters.count_refusal();
+        self.os.out_of_memory();
+    }
+}
