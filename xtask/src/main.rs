@@ -62,8 +62,8 @@ enum Task {
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
     Examples(examples::Args),
-    /// Make the Python wheel and print where it is
-    Wheel,
+    /// Make the Python wheel, also for other systems, and print where it is
+    Wheel(wheel::Args),
 }
 
 fn main() -> ExitCode {
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         Task::Misuse(args) => misuse::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),
-        Task::Wheel => wheel::make(),
+        Task::Wheel(args) => wheel::make(&args),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
