@@ -1,6 +1,9 @@
 """Builds the library and the command with cargo, and puts both into the package.
 
 Nothing in the wheel depends on the version of Python: the module calls the library by ctypes.
+
+`EBB_WHEEL_TARGET=TARGET` builds for that target by cargo-zigbuild: `x86_64-unknown-linux-gnu.2.17`
+for that glibc, or `aarch64-unknown-linux-musl`.
 """
 
 import json
@@ -25,20 +28,38 @@ class CustomBuildHook(BuildHookInterface):
         root = Path(self.root).parent
         cargo = [os.environ.get("CARGO", "cargo")]
         packages = [word for crate in FILES.values() for word in ("--package", crate)]
-        subprocess.run([*cargo, "build", "--release", "--locked", *packages], cwd=root, check=True)
+        target = os.environ.get("EBB_WHEEL_TARGET", "")
+        triple = target.partition(".")[0]
+        # The compiler strips what `strip` here may not know. A shared object needs libc's.
+        variables = {
+            "CARGO_PROFILE_RELEASE_STRIP": "symbols",
+            "RUSTFLAGS": "-C target-feature=-crt-static",
+        }
+        build = ["cargo-zigbuild", "zigbuild", "--target", target] if target else [*cargo, "build"]
+        subprocess.run(
+            [*build, "--release", "--locked", *packages],
+            cwd=root,
+            check=True,
+            env=os.environ | variables if target else None,
+        )
         metadata = [*cargo, "metadata", "--format-version=1", "--no-deps", "--offline"]
         metadata = json.loads(
             subprocess.run(metadata, cwd=root, check=True, stdout=subprocess.PIPE).stdout
         )
-        target = Path(metadata["target_directory"])
-        stripped = target / "wheel"
+        folder = Path(metadata["target_directory"])
+        built = folder / triple / "release"
+        stripped = built if target else folder / "wheel"
         stripped.mkdir(exist_ok=True)
         for name in FILES:
-            subprocess.run(["strip", "-o", stripped / name, target / "release" / name], check=True)
+            if not target:
+                subprocess.run(["strip", "-o", stripped / name, built / name], check=True)
             build_data["force_include"][str(stripped / name)] = f"ebbmalloc/{name}"
         build_data["force_include"][str(root / "LICENSE")] = "ebbmalloc/LICENSE"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-manylinux_2_{glibc(stripped)}_{platform.machine()}"
+        machine = triple.partition("-")[0] or platform.machine()
+        # Rust's musl is 1.2.
+        libc = "musllinux_1_2" if "musl" in triple else f"manylinux_2_{glibc(stripped)}"
+        build_data["tag"] = f"py3-none-{libc}_{machine}"
 
 
 def glibc(folder):

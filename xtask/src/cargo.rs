@@ -96,6 +96,7 @@ pub fn miri(context: &Context) -> Result<Tally> {
         tally.skip(name, "takes Miri a minute; with --long");
     }
     tally += test("miri", &mut programs)?;
+    tally += test("miri forward", &mut miri_forward(context))?;
     for mutant in MUTANTS {
         let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
         let output = output.context("cannot start cargo")?;
@@ -116,6 +117,18 @@ fn miri_test(context: &Context, file: &str) -> Command {
     command
 }
 
+/// Prepares the test of heaps of the system's allocator under Miri, which also finds leaks.
+fn miri_forward(context: &Context) -> Command {
+    let mut command = nightly(&context.root);
+    command
+        .args(["miri", "test", "--package", "ebbmalloc", "--features", "allocator-api2"])
+        .args(["--test", "anywhere", "--target-dir"])
+        .arg(context.target.join("miri-forward"))
+        .env("RUSTFLAGS", "--cfg ebbmalloc_forward")
+        .env("MIRIFLAGS", "-Zmiri-permissive-provenance");
+    command
+}
+
 fn install_miri() -> Result<()> {
     let has = Command::new("rustup")
         .args(["run", "nightly", "cargo", "miri", "--version"])
@@ -125,6 +138,19 @@ fn install_miri() -> Result<()> {
         return Ok(());
     }
     install_nightly("miri,rust-src")
+}
+
+/// Installs a toolchain if it is missing.
+pub fn install_toolchain(version: &str) -> Result<()> {
+    let there = Command::new("rustup").args(["run", version, "cargo", "--version"]).output();
+    if there.context("an older Rust needs rustup, which cannot be started")?.status.success() {
+        return Ok(());
+    }
+    println!("  Rust {version}: installing it with rustup");
+    let install = ["toolchain", "install", version, "--profile", "minimal"];
+    let done = Command::new("rustup").args(install).stdout(Stdio::null()).status()?;
+    ensure!(done.success(), "rustup could not install Rust {version}");
+    Ok(())
 }
 
 /// Installs the nightly toolchain and these components if they are missing.

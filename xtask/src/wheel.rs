@@ -6,7 +6,7 @@ use crate::install::Tree;
 use crate::process;
 use crate::tally::Tally;
 use crate::workspace;
-use crate::{packages, unittest};
+use crate::{cargo, packages, unittest};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::env;
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// Debian's Python, which the step `programs` uses too.
 const PYTHON: &str = "/usr/bin/python3";
-/// Packages of compiled code that the tests use if they can be installed; many programs use them.
-const USED: [&str; 3] = ["numpy", "pandas", "mypy"];
-const LIMIT: Duration = Duration::from_secs(300);
+/// Packages that the tests use if they can be installed; many programs use them.
+const USED: [&str; 4] = ["numpy", "pandas", "mypy", "gunicorn"];
+const LIMIT: Duration = Duration::from_secs(900);
 
 /// Returns the packages that the step needs, also for the program that contains Python and for an
 /// installed tree.
@@ -27,12 +27,41 @@ pub fn packages() -> BTreeSet<String> {
     ["python3-venv", "python3-dev", "gcc", "libc6-dev", "binutils"].map(str::to_string).into()
 }
 
-/// Makes the wheel and prints its path.
-pub fn make() -> Result<bool> {
+#[derive(clap::Args)]
+pub struct Args {
+    /// Make one for each target, by cargo-zigbuild from PyPI, such as x86_64-unknown-linux-gnu.2.17
+    /// (with the oldest glibc) or aarch64-unknown-linux-musl; `all` are these two on both machines
+    #[arg(long, value_delimiter = ',', value_name = "TARGETS")]
+    target: Vec<String>,
+}
+
+/// What `--target all` stands for: glibc 2.17 (manylinux2014) and musl.
+const ALL: [&str; 4] = [
+    "x86_64-unknown-linux-gnu.2.17",
+    "aarch64-unknown-linux-gnu.2.17",
+    "x86_64-unknown-linux-musl",
+    "aarch64-unknown-linux-musl",
+];
+
+/// Makes wheels and prints their paths.
+pub fn make(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let work = workspace::target(&root).join("wheel");
     let tools = Tools::new(Path::new("python3"), &work)?;
-    println!("{}", tools.wheel(&root)?.display());
+    let targets: Vec<&str> = match &args.target[..] {
+        [] => {
+            println!("{}", tools.wheel(&root, "")?.display());
+            return Ok(true);
+        }
+        [all] if all == "all" => ALL.to_vec(),
+        named => named.iter().map(String::as_str).collect(),
+    };
+    tools.0.pip(&["install", "cargo-zigbuild", "ziglang"])?;
+    for target in targets {
+        let (triple, _) = target.split_once('.').unwrap_or((target, ""));
+        cargo::add_target(triple)?;
+        println!("{}", tools.wheel(&root, target)?.display());
+    }
     Ok(true)
 }
 
@@ -54,7 +83,7 @@ pub fn test(context: &Context) -> Result<Tally> {
             return Ok(tally);
         }
     };
-    let wheel = tools.wheel(&context.root)?;
+    let wheel = tools.wheel(&context.root, "")?;
     let user = Environment::new(Path::new(PYTHON), &work.join("user"))?;
     user.pip(&["install", "--no-index", &wheel.to_string_lossy()])?;
     // If this fails, the tests that need these packages are skipped and say so.
@@ -86,21 +115,22 @@ impl Tools {
         Ok(Tools(tools))
     }
 
-    /// Builds the wheel, alone in a folder.
-    fn wheel(&self, root: &Path) -> Result<PathBuf> {
-        let folder = self.0.folder.with_file_name("dist");
+    /// Builds the wheel for a target, or for this machine, alone in a folder.
+    fn wheel(&self, root: &Path, target: &str) -> Result<PathBuf> {
+        let folder = self.0.folder.with_file_name(format!("dist{target}"));
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         let source = root.join("python");
-        self.0.pip(&[
+        let words = [
             "wheel",
             "--no-deps",
             "--no-build-isolation",
             "--wheel-dir",
             &folder.to_string_lossy(),
             &source.to_string_lossy(),
-        ])?;
+        ];
+        self.0.pip_for(target, &words)?;
         let mut made = fs::read_dir(&folder)?;
         let Some(wheel) = made.next() else { bail!("no wheel in {}", folder.display()) };
         Ok(wheel?.path())
@@ -131,9 +161,17 @@ impl Environment {
     }
 
     pub fn pip(&self, arguments: &[&str]) -> Result<()> {
+        self.pip_for("", arguments)
+    }
+
+    /// Runs pip, which builds wheels for a target of `python/hatch_build.py`.
+    fn pip_for(&self, target: &str, arguments: &[&str]) -> Result<()> {
         let mut command = self.command("python");
         command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]).args(arguments);
         command.env("CARGO", env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let path = env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}/bin:{path}", self.folder.display()));
+        command.env("EBB_WHEEL_TARGET", target);
         self.run(command).with_context(|| format!("pip {}", arguments.join(" ")))
     }
 

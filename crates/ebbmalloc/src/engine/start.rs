@@ -1,9 +1,10 @@
 //! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
 
 use crate::backend::region::Region;
-use crate::engine::mode::{Choice, Mode};
+use crate::engine::mode::Mode;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
+use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::platform::message::Line;

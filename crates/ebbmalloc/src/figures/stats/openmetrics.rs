@@ -7,7 +7,7 @@
 use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Kind, Statistic, Stats, Unit};
-use crate::engine::mode::Choice;
+use crate::figures::choice::Choice;
 
 impl Stats {
     /// Writes the statistics as OpenMetrics text, including the final `# EOF`.
@@ -16,7 +16,7 @@ impl Stats {
     }
 
     fn openmetrics_to(&self, out: &mut dyn Write) -> fmt::Result {
-        let (version, Choice { mode, why, id, care, .. }) = (crate::platform::VERSION, self.choice);
+        let (version, Choice { mode, why, id, care, .. }) = (crate::figures::VERSION, self.choice);
         writeln!(out, "# TYPE ebbmalloc info\n# HELP ebbmalloc The allocator, and its front end.")?;
         write!(out, r#"ebbmalloc_info{{version="{version}",mode="{mode}","#)?;
         writeln!(out, r#"why="{why}",id="{id}",care="{care}"}} 1"#)?;
