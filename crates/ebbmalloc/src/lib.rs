@@ -118,9 +118,9 @@ extern crate std;
 
 /// Chooses one of two lists of items. (rustfmt knows this name, and looks into the lists.)
 macro_rules! cfg_if {
-    (if #[cfg($($condition:tt)*)] { $($then:item)* } else { $($otherwise:item)* }) => {
-        $(#[cfg($($condition)*)] $then)*
-        $(#[cfg(not($($condition)*))] $otherwise)*
+    (if #[cfg($condition:meta)] { $($then:item)* } else { $($otherwise:item)* }) => {
+        $(#[cfg($condition)] $then)*
+        $(#[cfg(not($condition))] $otherwise)*
     };
 }
 

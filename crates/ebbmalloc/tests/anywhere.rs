@@ -20,7 +20,7 @@ fn layout(size: usize, align: usize) -> Layout {
 }
 
 fn fill(block: NonNull<u8>, bytes: usize, value: u8) {
-    // SAFETY: every caller passes a block of at least so many bytes.
+    // SAFETY: every caller passes a block of at least this length.
     unsafe { block.write_bytes(value, bytes) }
 }
 

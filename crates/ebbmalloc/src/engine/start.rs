@@ -39,10 +39,13 @@ impl<O: Os> Engine<O> {
             return true;
         }
         if let Some(sanitizer) = self.os.objection() {
-            let text = format_args!(
-                "{sanitizer} needs a malloc of its own; neither preload ebbmalloc here, nor link it"
+            Line::print(
+                &self.os,
+                format_args!(
+                    "{sanitizer} needs a malloc of its own; \
+                     neither preload ebbmalloc here, nor link it"
+                ),
             );
-            Line::print(&self.os, text);
             self.os.abort();
         }
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
@@ -105,8 +108,10 @@ impl<O: Os> Engine<O> {
         (setup.safety_mode, setup.default_heaps) = (safety_mode, default_heaps);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
-            let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
-            Line::print(&self.os, text);
+            Line::print(
+                &self.os,
+                format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}"),
+            );
         }
         match setup.safety_mode {
             SafetyMode::Off => self.set_up_samples(setup.options.sample),

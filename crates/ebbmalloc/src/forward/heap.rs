@@ -1,14 +1,11 @@
 //! Heaps of blocks of the system's allocator: each block has a header, by which a list of all
 //! blocks of its heap goes.
 
-extern crate std;
-
+use super::std::alloc::System;
+use super::std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::size_class::{SizeClass, UNIT};
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
-use std::alloc::System;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use crate::size_class::{SizeClass, UNIT};
 
 /// Identifies a heap, as long as it has an owner.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +14,7 @@ pub(crate) struct HeapId(NonNull<Mutex<Contents>>);
 // SAFETY: all access to a heap is by its lock, and any thread may free a block of the system's
 // allocator.
 unsafe impl Send for HeapId {}
-// SAFETY: as above.
+// SAFETY: the lock allows it, as for `Send`.
 unsafe impl Sync for HeapId {}
 
 /// The blocks and the limit of a heap.

@@ -30,8 +30,11 @@ impl Stats {
             let family = Family { prefix: "ebbmalloc_class", statistic };
             family.head(out)?;
             for class in self.used_classes() {
-                let label = format_args!("{{block_bytes=\"{}\"}}", class.block_bytes);
-                family.sample(out, label, class)?;
+                family.sample(
+                    out,
+                    format_args!("{{block_bytes=\"{}\"}}", class.block_bytes),
+                    class,
+                )?;
             }
         }
         out.write_str("# EOF\n")
