@@ -1,11 +1,14 @@
 //! Heaps of blocks of the system's allocator: each block has a header, by which a list of all
 //! blocks of its heap goes.
 
-use super::std::alloc::System;
-use super::std::sync::{Mutex, MutexGuard, PoisonError};
-use crate::size_class::{SizeClass, UNIT};
+extern crate std;
+
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
+use std::alloc::System;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::size_class::{SizeClass, UNIT};
 
 /// Identifies a heap, as long as it has an owner.
 #[derive(Clone, Copy, Debug)]
