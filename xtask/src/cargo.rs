@@ -99,6 +99,7 @@ pub fn miri(context: &Context) -> Result<Tally> {
     // What reads tables of other programs' bytes.
     let mut unwinding = miri_command(context, "ebbmalloc");
     tally += test("miri", unwinding.args(["--lib", "--", "unwind"]))?;
+    tally += test("miri forward", &mut miri_forward(context))?;
     for mutant in MUTANTS {
         let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
         let output = output.context("cannot start cargo")?;
@@ -126,6 +127,18 @@ fn miri_command(context: &Context, package: &str) -> Command {
     command
 }
 
+/// Prepares the test of heaps of the system's allocator under Miri, which also finds leaks.
+fn miri_forward(context: &Context) -> Command {
+    let mut command = nightly(&context.root);
+    command
+        .args(["miri", "test", "--package", "ebbmalloc", "--features", "allocator-api2"])
+        .args(["--test", "anywhere", "--target-dir"])
+        .arg(context.target.join("miri-forward"))
+        .env("RUSTFLAGS", "--cfg ebbmalloc_forward")
+        .env("MIRIFLAGS", "-Zmiri-permissive-provenance");
+    command
+}
+
 fn install_miri() -> Result<()> {
     let has = Command::new("rustup")
         .args(["run", "nightly", "cargo", "miri", "--version"])
@@ -135,6 +148,19 @@ fn install_miri() -> Result<()> {
         return Ok(());
     }
     install_nightly("miri,rust-src")
+}
+
+/// Installs a toolchain if it is missing.
+pub fn install_toolchain(version: &str) -> Result<()> {
+    let there = Command::new("rustup").args(["run", version, "cargo", "--version"]).output();
+    if there.context("an older Rust needs rustup, which cannot be started")?.status.success() {
+        return Ok(());
+    }
+    println!("  Rust {version}: installing it with rustup");
+    let install = ["toolchain", "install", version, "--profile", "minimal"];
+    let done = Command::new("rustup").args(install).stdout(Stdio::null()).status()?;
+    ensure!(done.success(), "rustup could not install Rust {version}");
+    Ok(())
 }
 
 /// Installs the nightly toolchain and these components if they are missing.

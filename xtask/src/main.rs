@@ -25,6 +25,7 @@ mod rust_crate;
 mod sanitize;
 mod soak;
 mod tally;
+mod targets;
 mod test;
 mod unittest;
 mod wheel;
@@ -62,6 +63,8 @@ enum Task {
     Install(install::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
     Examples(examples::Args),
+    /// Check that the crate builds for 38 targets, and run a test of it on some: ten minutes
+    Targets,
     /// Make the Python wheel, also for other systems, and print where it is
     Wheel(wheel::Args),
 }
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Misuse(args) => misuse::run(&args),
         Task::Install(args) => install::run(&args),
         Task::Examples(args) => examples::run(&args),
+        Task::Targets => targets::run(),
         Task::Wheel(args) => wheel::make(&args),
     };
     match outcome {

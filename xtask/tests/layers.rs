@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use proc_macro2::{Delimiter, TokenTree};
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{
@@ -52,6 +53,19 @@ fn files_of(item: &ItemMod) -> BTreeSet<String> {
     if named.is_empty() { [item.ident.to_string()].into() } else { named }
 }
 
+/// Returns the items of all lists between which the macro `cfg_if` chooses.
+fn items_to_choose_from(item: &Item) -> Vec<Item> {
+    let Item::Macro(item) = item else { return Vec::new() };
+    if !item.mac.path.is_ident("cfg_if") {
+        return Vec::new();
+    }
+    let lists = item.mac.tokens.clone().into_iter().filter_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.stream()),
+        _ => None,
+    });
+    lists.flat_map(|list| syn::parse2::<syn::File>(list).unwrap().items).collect()
+}
+
 /// Returns the name of a type without its parameters: `Engine` of `Engine<O>`.
 fn name_of(of: &Type) -> Option<String> {
     let Type::Path(path) = of else { return None };
@@ -92,10 +106,14 @@ impl Source {
     /// Adds a file. Returns the modules that it declares.
     fn note(&mut self, module: Module, file: syn::File) -> Vec<String> {
         let mut declared = Vec::new();
-        for item in &file.items {
+        let chosen = file.items.iter().flat_map(items_to_choose_from).collect::<Vec<_>>();
+        for item in chosen.iter().chain(&file.items) {
             match item {
                 Item::Mod(item) if item.content.is_none() && !is_for_tests(&item.attrs) => {
                     for name in files_of(item) {
+                        if declared.contains(&name) {
+                            continue;
+                        }
                         let path = [module.clone(), vec![name.clone()]].concat();
                         self.position.insert(path, declared.len());
                         declared.push(name);
@@ -329,6 +347,14 @@ fn upward_uses_are_seen() {
     assert_eq!(up("impl T { fn f(&self) { p!(1, self.g()) } }", "impl T { fn g(&self) {} }"), seen);
     assert!(up("impl T { fn f(&self) {} }", "impl T { fn g(&self) { self.f() } }").is_empty());
     assert!(up("#[cfg(test)] mod tests { use crate::high; }", "use crate::low::T;").is_empty());
+}
+
+#[test]
+fn modules_that_a_condition_chooses_are_seen() {
+    let root = "cfg_if! { if #[cfg(a)] { mod low; mod high; } else { mod low; mod other; } }";
+    let low = "use crate::high::Thing; use crate::other::Thing;";
+    let files = [("", root), ("low", low), ("high", ""), ("other", "")];
+    assert_eq!(Source::of_files(&files).upward_uses(), ["low uses high", "low uses other"]);
 }
 
 #[test]

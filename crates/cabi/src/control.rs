@@ -26,7 +26,7 @@ pub unsafe extern "C" fn ebb_ctl(name: *const c_char, value: *const c_char) -> c
     set_errno(match error {
         SetError::UnknownName => libc::ENOENT,
         SetError::UnknownValue => libc::EINVAL,
-        SetError::OnlyAtStart => libc::ENOTSUP,
+        SetError::OnlyAtStart | SetError::NotHere => libc::ENOTSUP,
         SetError::NotNow => libc::EPERM,
     });
     -1

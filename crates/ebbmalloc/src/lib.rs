@@ -1,5 +1,8 @@
 //! ebbmalloc: a fast memory allocator for Linux that returns free memory to the kernel.
 //!
+//! It builds on every target that has the standard library. Where the engine does not run, the
+//! system's allocator serves ([`EbbMalloc::is_active`]).
+//!
 //! # For a whole program
 //!
 //! Two lines, without a C compiler or a build script:
@@ -108,7 +111,9 @@
 //!
 //! - `size_class`: the block sizes that exist.
 //! - `tuning`: how each layer declares its constants of policy.
-//! - `platform`: the operating system, atomics and locks, options, messages.
+//! - `figures`: the statistics and heap profiles that programs read, and their formats.
+//! - `options`: what environment variables and the program's code may set.
+//! - `platform`: the operating system, atomics and locks, messages; it reads the options.
 //! - `frontend`: the per-CPU and per-thread caches, and transfer caches between them.
 //! - `backend`: the page heap: the region of addresses, runs and spans, and how much free memory
 //!   stays resident, and how long (`retention`).
@@ -116,6 +121,7 @@
 //! - `safety`: the state of check mode, harden mode and sampling.
 //! - `central`: the central free list of each size class, and the records of heaps.
 //! - `engine`: allocates and frees through all these layers, and returns memory.
+//! - `this_process`: the engine of this process. Elsewhere `forward`: the system's allocator.
 //! - `api`: the global allocator, [`Heap`], and the `Allocator` traits.
 //! - `model`: copies of protocols between threads, which loom explores; in no other build.
 
@@ -125,50 +131,61 @@
 // The loom models use only a part of the lower layers.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
-// The region needs 64-bit addresses. No big-endian machine has run this code yet.
-#[cfg(all(target_os = "linux", not(all(target_pointer_width = "64", target_endian = "little"))))]
-compile_error!(
-    "ebbmalloc supports 64-bit little-endian machines only so far; make it a dependency of those \
-     targets only, [target.'cfg(all(target_pointer_width = \"64\", \
-     target_endian = \"little\"))'.dependencies], and keep the system allocator elsewhere"
-);
-
-#[cfg(not(target_os = "linux"))]
-compile_error!(
-    "ebbmalloc supports Linux only so far; make it a dependency of Linux targets only, \
-     [target.'cfg(target_os = \"linux\")'.dependencies], and keep the system allocator elsewhere"
-);
-
-// Ends compilation here: a hundred more errors would follow, and users read the last one.
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
-macro_rules! see_the_error_above {
-    () => {
-        see_the_error_above!();
-    };
-}
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64", target_endian = "little")))]
-see_the_error_above!();
-
 #[cfg(any(test, loom))]
 extern crate std;
 
-// Lowest first: each uses only modules above it in this list.
-mod size_class;
-mod tuning;
-mod platform;
-mod frontend;
-mod backend;
-mod telemetry;
-mod safety;
-mod central;
-#[cfg(not(loom))]
-mod engine;
+/// Chooses one of two lists of items. (rustfmt knows this name, and looks into the lists.)
+macro_rules! cfg_if {
+    (if #[cfg($condition:meta)] { $($then:item)* } else { $($otherwise:item)* }) => {
+        $(#[cfg($condition)] $then)*
+        $(#[cfg(not($condition))] $otherwise)*
+    };
+}
+
+// Lowest first: each uses only modules above it in this list. The engine needs 64-bit addresses,
+// and no big-endian machine has run it yet. `--cfg ebbmalloc_forward` is for tests.
+cfg_if! {
+    if #[cfg(all(
+        target_os = "linux",
+        target_pointer_width = "64",
+        target_endian = "little",
+        not(ebbmalloc_forward)
+    ))] {
+        mod size_class;
+        mod tuning;
+        mod figures;
+        mod options;
+        mod platform;
+        mod frontend;
+        mod backend;
+        mod telemetry;
+        mod safety;
+        mod central;
+        #[cfg(not(loom))]
+        mod engine;
+        #[cfg(not(loom))]
+        mod this_process;
+
+        #[cfg(loom)]
+        #[doc(hidden)]
+        pub mod model;
+
+        #[doc(hidden)]
+        pub mod internals;
+    } else {
+        // The engine uses the rest of these.
+        #[allow(dead_code)]
+        mod size_class;
+        #[allow(dead_code)]
+        mod figures;
+        #[allow(dead_code)]
+        mod options;
+        mod forward;
+        use forward as this_process;
+    }
+}
 #[cfg(not(loom))]
 mod api;
-
-#[cfg(loom)]
-#[doc(hidden)]
-pub mod model;
 
 #[cfg(not(loom))]
 pub use api::global_alloc::{EbbMalloc, Global};
@@ -176,62 +193,9 @@ pub use api::global_alloc::{EbbMalloc, Global};
 pub use api::heap::Heap;
 #[cfg(all(feature = "profile", not(loom)))]
 pub use api::profile;
-pub use engine::calls::{OnPressure, OnRefusal};
-#[cfg(not(loom))]
-pub use engine::mode::Choice;
-#[cfg(not(loom))]
-pub use engine::report::stats::{ClassStats, Stats};
-pub use platform::VERSION;
-pub use platform::options::read::SetError;
-pub use platform::options::{HugeChoice, ModeChoice, ProfileAtChoice, StatsChoice};
-
-/// Items for the other crates of this repository: the C library, the command, tests.
-///
-/// They are outside of semantic versioning: any release may change them.
-#[doc(hidden)]
-pub mod internals {
-    #[cfg(not(loom))]
-    pub use crate::api::global_alloc::ENGINE;
-    #[cfg(not(loom))]
-    pub use crate::central::heap_record::HeapId;
-    #[cfg(not(loom))]
-    pub use crate::engine::Engine;
-    #[cfg(not(loom))]
-    pub use crate::engine::report::why::Conclusion;
-    pub use crate::platform::options::{
-        CheckChoice, ExplainChoice, HardenChoice, LimitChoice, Options, PathChoice, ProfileChoice,
-        SampleChoice, ScavengerChoice,
-    };
-    pub use crate::platform::os::{
-        Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads,
-        Process, Refusal, RseqArea, Symbol, ThreadWords, Usage, Writer, unwinder_is_missing,
-        use_unwinder,
-    };
-    pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes};
-    #[cfg(not(loom))]
-    pub use crate::telemetry::beacon::{Beacon, OtherVersion};
-    #[cfg(not(loom))]
-    pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
-    #[cfg(not(loom))]
-    pub use crate::telemetry::profile_walk::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
-    #[cfg(not(loom))]
-    pub use crate::telemetry::remote_ledger::Memory;
-    pub use crate::tuning::Tunable;
-
-    /// The constants of policy, by layer, lowest first.
-    #[cfg(not(loom))]
-    pub const TUNABLES: [(&str, &[Tunable]); 6] = [
-        ("Front end", crate::frontend::tuning::ALL),
-        ("Back end", crate::backend::tuning::ALL),
-        ("Telemetry", crate::telemetry::tuning::ALL),
-        ("Safety", crate::safety::tuning::ALL),
-        ("Central free lists", crate::central::tuning::ALL),
-        ("Engine", crate::engine::tuning::ALL),
-    ];
-    #[cfg(not(loom))]
-    pub use crate::telemetry::remote_profile::{RemoteProfile, WritableMemory};
-    /// The most calls kept of a stack. See `docs/tuning.md`.
-    pub const PROFILE_CALLS_MAX: usize = crate::telemetry::tuning::PROFILE_CALLS_MAX;
-    /// The usual mean number of bytes between samples. See `docs/tuning.md`.
-    pub const PROFILE_MEAN_BYTES: u64 = crate::telemetry::tuning::PROFILE_MEAN_BYTES;
-}
+pub use figures::VERSION;
+pub use figures::choice::Choice;
+pub use figures::stats::{ClassStats, Stats};
+pub use options::{
+    HugeChoice, ModeChoice, OnPressure, OnRefusal, ProfileAtChoice, SetError, StatsChoice,
+};

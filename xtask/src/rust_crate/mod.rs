@@ -1,6 +1,6 @@
 //! Step `crate`: tests what users of the Rust crate get, in the form in which they get it.
 //! They see the package as crates.io would have it, unpacked elsewhere. It is tested in programs,
-//! for each target, and on unsupported systems.
+//! for each target, and where the system's allocator serves.
 
 mod programs;
 
@@ -10,6 +10,7 @@ use crate::linking;
 use crate::on_disk;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
+use crate::targets;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::env;
 use std::fs;
@@ -22,7 +23,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LIMIT: Duration = Duration::from_secs(300);
 const FEATURES: [&str; 2] = ["--features", "allocator-api2"];
 
-/// The supported targets.
+/// The targets on which the engine is tested.
 const TARGETS: [&str; 4] = [
     "x86_64-unknown-linux-gnu",
     "x86_64-unknown-linux-musl",
@@ -30,13 +31,11 @@ const TARGETS: [&str; 4] = [
     "aarch64-unknown-linux-musl",
 ];
 
-/// Unsupported targets, and what the message says is supported.
-const OTHERS: [(&str, &str); 4] = [
-    ("x86_64-pc-windows-gnu", "Linux"),
-    ("wasm32-unknown-unknown", "Linux"),
-    ("i686-unknown-linux-gnu", "64-bit little-endian machines"),
-    ("s390x-unknown-linux-gnu", "64-bit little-endian machines"),
-];
+/// Makes the crate forward to the system's allocator where the engine would run.
+const FORWARD: &str = "--cfg ebbmalloc_forward";
+
+/// A target without a system's allocator.
+const BARE: &str = "thumbv7em-none-eabi";
 
 /// The README's two lines, before the program that `cargo new` writes.
 const HELLO: &str = r#"#[global_allocator]
@@ -110,9 +109,12 @@ pub fn run(context: &Context) -> Result<Tally> {
     for target in TARGETS {
         check(target, &|| user.builds_without_c(target));
     }
-    for (target, supported) in OTHERS {
-        check(target, &|| user.refuses(target, supported));
+    for target in targets::QUICK {
+        check(target, &|| user.forwards(target));
     }
+    check("forward", &|| user.forwards_here(context));
+    check(BARE, &|| user.refuses(BARE));
+    check("oldest Rust", &|| user.builds_with_the_oldest_rust());
     check("doc", &|| user.doc());
     if "crate tests".contains(&context.filter) {
         if context.long {
@@ -324,32 +326,66 @@ impl User {
         Ok(format!("{}:{}/bin", dir.display(), asked(&["--print", "sysroot"])?))
     }
 
-    /// Checks that on an unsupported target the compiler says so, with few other errors, and that
-    /// its advice helps.
-    fn refuses(&self, target: &str, supported: &str) -> Result<Outcome> {
+    /// Checks that a program with the README's two lines builds for a target where the system's
+    /// allocator serves.
+    fn forwards(&self, target: &str) -> Result<Outcome> {
+        if let Err(why) = cargo::add_target(target) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
+        }
+        let project = self.program("hello", &dependency(""), HELLO)?;
+        self.run(target, self.cargo(&project, "check").args(["--target", target]))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Tests on this machine the code that forwards to the system's allocator on others.
+    fn forwards_here(&self, context: &Context) -> Result<Outcome> {
+        let mut test = cargo::cargo(&context.root);
+        test.args(["test", "--package", "ebbmalloc", "--test", "anywhere"]).args(FEATURES);
+        test.env("CARGO_TARGET_DIR", self.target.with_file_name("forward"));
+        self.run("forward", test.env("RUSTFLAGS", FORWARD))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Checks that the package builds with the oldest Rust that its manifest names.
+    fn builds_with_the_oldest_rust(&self) -> Result<Outcome> {
+        let manifest = fs::read_to_string(self.package.join("Cargo.toml"))?;
+        let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = \""));
+        let version = line.context("the manifest names no Rust")?.trim_end_matches('"');
+        if let Err(why) = cargo::install_toolchain(version) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
+        }
+        for features in [&["--no-default-features"][..], &FEATURES] {
+            let mut check = Command::new("rustup");
+            check.args(["run", version, "cargo", "check", "--lib"]).args(features);
+            check.current_dir(&self.package).env("CARGO_TARGET_DIR", self.target.join(version));
+            self.run("oldest", &mut check)?;
+        }
+        Ok(Outcome::Passed)
+    }
+
+    /// Checks that on a target without a system's allocator the compiler says so, with few other
+    /// errors, and that its advice helps.
+    fn refuses(&self, target: &str) -> Result<Outcome> {
         if let Err(why) = cargo::add_target(target) {
             return Ok(Outcome::Skipped(format!("{why:#}")));
         }
         let mut check = self.cargo(&self.package, "check");
         let run = self.try_run(target, check.args(["--lib", "--target", target]))?;
-        let message =
-            format!("error: ebbmalloc supports {supported} only so far; make it a dependency of");
-        let told = run.stderr.lines().find(|line| line.starts_with("error"));
-        ensure!(
-            !run.success() && told.is_some_and(|line| line.starts_with(&message)),
-            "expected `{message}`: {}",
-            run.describe()
-        );
+        let message = "error: this target has no system's allocator";
+        let told = run.stderr.lines().find(|line| line.starts_with(message));
+        ensure!(!run.success() && told.is_some(), "expected `{message}`: {}", run.describe());
         let errors = run.stderr.lines().filter(|line| line.starts_with("error")).count();
-        ensure!(errors <= 3, "{errors} errors, among which the one is not seen");
+        ensure!(errors <= 4, "{errors} errors, among which the one is not seen");
 
         let condition = told.and_then(advice).context("no way out is told")?;
         let from = format!(
             "[target.'cfg({condition})'.dependencies]\n\
              ebbmalloc = {{ path = \"../ebbmalloc-{VERSION}\" }}\n"
         );
-        let main = format!("#[cfg({condition})]\n{HELLO}");
-        let project = self.program(&format!("elsewhere-{target}"), &from, &main)?;
+        // Without a standard library, a library alone needs nothing else.
+        let project = self.program(&format!("elsewhere-{target}"), &from, HELLO)?;
+        fs::rename(project.join("src/main.rs"), project.join("src/lib.rs"))?;
+        fs::write(project.join("src/lib.rs"), "#![no_std]\n")?;
         self.run(target, self.cargo(&project, "check").args(["--target", target]))?;
         Ok(Outcome::Passed)
     }

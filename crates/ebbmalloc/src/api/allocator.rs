@@ -8,8 +8,8 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{self, NonNull};
 
-use crate::api::global_alloc::ENGINE;
 use crate::api::heap::Heap;
+use crate::this_process::ENGINE;
 
 // SAFETY: as for `EbbMalloc`; a block is as large and as aligned as its layout says. For the
 // functions below.

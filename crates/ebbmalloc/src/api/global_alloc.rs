@@ -1,97 +1,14 @@
-//! The engine of this process, its hooks, and [`EbbMalloc`], the global allocator for Rust.
+//! [`EbbMalloc`], the global allocator for Rust.
 
 use core::alloc::{GlobalAlloc, Layout};
-use core::ops::Deref;
 
-use crate::engine::Engine;
-use crate::engine::calls::{OnPressure, OnRefusal};
-use crate::engine::report::stats::Stats;
-use crate::engine::start::Caller;
-use crate::platform::options::read::SetError;
-use crate::platform::options::{
+use crate::figures::stats::Stats;
+use crate::options::{
     CheckChoice, DelayChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
-    PathChoice, Place, ProfileAtChoice, ProfileChoice, SampleChoice, ScavengerChoice, Settings,
-    StatsChoice, methods_of_options,
+    OnPressure, OnRefusal, PathChoice, Place, ProfileAtChoice, ProfileChoice, SampleChoice,
+    ScavengerChoice, SetError, Settings, StatsChoice, methods_of_options,
 };
-use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
-
-/// The engine behind [`EbbMalloc`] and behind the C library. Sets itself up on first use.
-pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);
-
-/// This process, which gives the engine its hooks.
-#[derive(Clone, Copy, Debug)]
-pub struct This;
-
-impl Process for This {
-    const HOOKS: Option<&'static Hooks> = Some(&Hooks {
-        before_fork,
-        after_fork,
-        after_fork_in_child,
-        at_thread_exit,
-        at_exit,
-        at_fault,
-        at_profile_signal,
-        scavenge,
-    });
-}
-
-extern "C" fn before_fork() {
-    ENGINE.before_fork();
-}
-
-extern "C" fn after_fork() {
-    ENGINE.after_fork();
-}
-
-extern "C" fn after_fork_in_child() {
-    ENGINE.after_fork_in_child();
-}
-
-extern "C" fn at_thread_exit(is_last: bool) {
-    ENGINE.uncount_thread();
-    if is_last {
-        ENGINE.leave_thread();
-        ENGINE.wake_scavenger();
-    }
-}
-
-extern "C" fn at_exit() {
-    ENGINE.finish();
-}
-
-extern "C" fn at_fault(address: usize, instruction: usize) {
-    ENGINE.explain_fault(address, instruction);
-}
-
-extern "C" fn at_profile_signal() {
-    ENGINE.ask_for_profile();
-}
-
-/// Starts sampling when constructors run. Before that, an unwinder may not be ready.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGIN: extern "C" fn() = {
-    extern "C" fn begin() {
-        constructors_run();
-        ENGINE.begin_sampling();
-        ENGINE.begin_profile();
-    }
-    begin
-};
-
-/// Stops use of the unwinder of a fully static program when destructors run.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = {
-    extern "C" fn end() {
-        destructors_run();
-    }
-    end
-};
-
-extern "C" fn scavenge() {
-    ENGINE.scavenge();
-}
+use crate::this_process::{self, ENGINE, IS_ACTIVE};
 
 /// The allocator, for `#[global_allocator]`:
 ///
@@ -103,6 +20,9 @@ extern "C" fn scavenge() {
 /// ```
 ///
 /// Environment variables configure it (`docs/options.md`). It serves any alignment.
+///
+/// It builds on every target that has the standard library. Where the engine does not run, all
+/// calls go to the system's allocator ([`EbbMalloc::is_active`]).
 ///
 /// A program may set options in its code. Their names are those of the environment variables, which
 /// have the last word unless the code says [`fixed`](EbbMalloc::fixed):
@@ -138,25 +58,6 @@ impl Default for EbbMalloc {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Global;
 
-/// An `EbbMalloc` that allocates.
-#[derive(Clone, Copy)]
-struct WithSettings<'a>(&'a Settings);
-
-impl Deref for WithSettings<'_> {
-    type Target = Engine<LinuxFor<This>>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Self::Target {
-        &ENGINE
-    }
-}
-
-impl Caller<LinuxFor<This>> for WithSettings<'_> {
-    fn settings(&self) -> &Settings {
-        self.0
-    }
-}
-
 /// Sets options in code.
 impl EbbMalloc {
     /// The allocator with all options at their defaults.
@@ -175,6 +76,15 @@ impl EbbMalloc {
 }
 
 impl EbbMalloc {
+    /// Returns whether the engine runs on this target: 64-bit little-endian Linux, so far.
+    ///
+    /// Elsewhere, the system's allocator serves `EbbMalloc` and [`Heap`](crate::Heap). Then
+    /// statistics are zero, there are no heap profiles, options have no effect, functions for
+    /// refusals and pressure are not called, and wrong use is not noticed.
+    pub const fn is_active() -> bool {
+        IS_ACTIVE
+    }
+
     /// Returns statistics of this process's memory at this moment. Does not allocate.
     ///
     /// ```
@@ -302,8 +212,7 @@ impl EbbMalloc {
     }
 }
 
-// SAFETY: the engine hands out each block once until it is freed. Blocks are at least as large and
-// as aligned as the layout says. The engine never unwinds.
+// SAFETY: that of `ENGINE`, to which all calls go.
 //
 // With link-time optimization and the feature `inline`, `alloc` and `dealloc` are inlined, and the
 // size class is mostly a constant. The other two functions would take more space than that is
@@ -312,26 +221,27 @@ unsafe impl GlobalAlloc for EbbMalloc {
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Engine::alloc_aligned_for(WithSettings(&self.settings), layout.size(), layout.align())
+        // SAFETY: the caller keeps to the same contract. For the functions below too.
+        unsafe { this_process::alloc_with(&self.settings, layout) }
     }
 
     #[cfg_attr(feature = "inline", inline)]
     #[cfg_attr(not(feature = "inline"), inline(never))]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller guarantees that the block is in use and has this layout.
-        unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
+        // SAFETY: as for `alloc`.
+        unsafe { GlobalAlloc::dealloc(&ENGINE, block, layout) }
     }
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        let caller = WithSettings(&self.settings);
-        Engine::alloc_aligned_zeroed_for(caller, layout.size(), layout.align())
+        // SAFETY: as for `alloc`.
+        unsafe { this_process::alloc_zeroed_with(&self.settings, layout) }
     }
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller guarantees that the block is in use and has this layout.
-        unsafe { ENGINE.realloc(block, size, layout.align()) }
+        // SAFETY: as for `alloc`.
+        unsafe { GlobalAlloc::realloc(&ENGINE, block, layout, size) }
     }
 }
 
@@ -340,21 +250,23 @@ unsafe impl GlobalAlloc for EbbMalloc {
 unsafe impl GlobalAlloc for Global {
     #[cfg_attr(feature = "inline", inline)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ENGINE.alloc_aligned(layout.size(), layout.align())
+        // SAFETY: the caller keeps to the same contract. For the functions below too.
+        unsafe { GlobalAlloc::alloc(&ENGINE, layout) }
     }
 
     #[cfg_attr(feature = "inline", inline)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller guarantees that the block is in use and has this layout.
-        unsafe { ENGINE.free_sized(block, layout.size(), layout.align()) }
+        // SAFETY: as for `alloc`.
+        unsafe { GlobalAlloc::dealloc(&ENGINE, block, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        ENGINE.alloc_aligned_zeroed(layout.size(), layout.align())
+        // SAFETY: as for `alloc`.
+        unsafe { GlobalAlloc::alloc_zeroed(&ENGINE, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller guarantees that the block is in use and has this layout.
-        unsafe { ENGINE.realloc(block, size, layout.align()) }
+        // SAFETY: as for `alloc`.
+        unsafe { GlobalAlloc::realloc(&ENGINE, block, layout, size) }
     }
 }

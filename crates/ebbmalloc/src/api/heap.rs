@@ -4,8 +4,7 @@ use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
 
-use crate::api::global_alloc::ENGINE;
-use crate::central::heap_record::HeapId;
+use crate::this_process::{ENGINE, HeapId};
 
 /// A heap of its own: dropping it frees all its blocks at once, and a limit may bound it.
 ///
@@ -135,7 +134,8 @@ impl Heap {
         })
     }
 
-    /// Frees a block of this heap. The program stops if no block of this heap begins there.
+    /// Frees a block of this heap. The program stops if no block of this heap begins there, unless
+    /// the system's allocator serves ([`EbbMalloc::is_active`](crate::EbbMalloc::is_active)).
     ///
     /// # Safety
     /// The block is one of this heap, and is not used any more.

@@ -2,13 +2,12 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod global_alloc;
-#[cfg(not(loom))]
 pub(crate) mod heap;
-#[cfg(all(feature = "profile", not(loom)))]
+#[cfg(feature = "profile")]
 pub mod profile;
-#[cfg(all(any(feature = "allocator-api2", feature = "allocator-api"), not(loom)))]
+#[cfg(any(feature = "allocator-api2", feature = "allocator-api"))]
 pub(crate) mod allocator;
-#[cfg(all(feature = "allocator-api2", not(loom)))]
+#[cfg(feature = "allocator-api2")]
 pub(crate) mod allocator_api2;
-#[cfg(all(feature = "allocator-api", not(loom)))]
+#[cfg(feature = "allocator-api")]
 pub(crate) mod allocator_api;

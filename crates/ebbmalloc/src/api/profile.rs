@@ -26,16 +26,17 @@
 use core::ffi::CStr;
 use core::time::Duration;
 
-use crate::api::global_alloc::ENGINE;
-pub use crate::telemetry::profile_walk::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
+pub use crate::figures::profile::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
+use crate::this_process::ENGINE;
 
 /// The mean number of bytes between samples that suits programs in production: 512 KiB.
-pub const MEAN_BYTES: u64 = crate::telemetry::tuning::PROFILE_MEAN_BYTES;
+pub const MEAN_BYTES: u64 = crate::figures::profile::MEAN_BYTES;
 
 /// Switches the profile on: a block is sampled each `mean_bytes` bytes, on average.
 ///
 /// A profile that is on with this mean goes on. With another mean, or after a stop, a new one
-/// begins. Returns false if memory is short, or the mean is 0.
+/// begins. Returns false if memory is short, the mean is 0, or the engine does not run on this
+/// target ([`EbbMalloc::is_active`](crate::EbbMalloc::is_active)).
 pub fn start(mean_bytes: u64) -> bool {
     ENGINE.start_profile(mean_bytes)
 }

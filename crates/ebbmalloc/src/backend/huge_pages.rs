@@ -19,7 +19,7 @@ use crate::backend::tuning::{
     HUGE_CREDIT_NS_MAX, HUGE_IN_USE_UNITS_MIN, HUGE_SKIPS_LOG_MAX, HUGE_TIME_DIVISOR, HUGE_UNITS,
     SMALL_NS,
 };
-use crate::platform::options::HugeChoice;
+use crate::options::HugeChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 

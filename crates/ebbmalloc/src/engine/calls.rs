@@ -2,16 +2,11 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
-/// A function that is called when a request for this many bytes is refused.
-pub type OnRefusal = extern "C" fn(bytes: usize);
-/// A function that is called when this many bytes are held, and that many may be.
-pub type OnPressure = extern "C" fn(held_bytes: usize, limit_bytes: usize);
-
 /// The program's functions, and when to call them. All are zero at first.
 pub(crate) struct Calls {
-    /// An [`OnRefusal`]; 0 for none.
+    /// An `OnRefusal`; 0 for none.
     pub on_refusal: AtomicUsize,
-    /// An [`OnPressure`]; 0 for none.
+    /// An `OnPressure`; 0 for none.
     pub on_pressure: AtomicUsize,
     /// The percentage of the limit from which on it is called.
     pub percent: AtomicU8,

@@ -14,7 +14,7 @@ use crate::engine::tuning::BURYING_BLOCKS;
 use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq::{self, PerCpuBase};
 use crate::frontend::slab::OwnedStack;
-use crate::platform::options::PROFILING;
+use crate::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
 use crate::telemetry::profile_gate::FAST;

@@ -5,8 +5,8 @@ use core::num::NonZeroUsize;
 
 use crate::backend::region::Region;
 use crate::engine::{Engine, SafetyMode};
-use crate::platform::options::read::SetError;
-use crate::platform::options::{DelayChoice, LimitChoice, Options, Place, ScavengerChoice};
+use crate::options::SetError;
+use crate::options::{DelayChoice, LimitChoice, Options, Place, ScavengerChoice};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 

@@ -24,7 +24,7 @@ pub(crate) mod report;
 pub(crate) mod lifecycle;
 pub(crate) mod control;
 
-use crate::platform::options::CAREFUL;
+use crate::options::CAREFUL;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicUsize};
 
@@ -35,12 +35,13 @@ use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
 use crate::engine::calls::Calls;
-use crate::engine::mode::{Choice, Mode};
+use crate::engine::mode::Mode;
+use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
+use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::Line;
-use crate::platform::options::{Options, StatsChoice, TELLING};
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicU32, Lock, Ordering};
 use crate::safety::check_table::CheckTable;

@@ -6,8 +6,9 @@ use core::num::NonZeroUsize;
 
 use crate::backend::region::Region;
 use crate::engine::Engine;
-use crate::engine::calls::{OnPressure, OnRefusal};
-use crate::platform::message::{Bytes, Line};
+use crate::figures::numbers::Bytes;
+use crate::options::{OnPressure, OnRefusal};
+use crate::platform::message::Line;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 

@@ -1,19 +1,20 @@
 //! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
 
 use crate::backend::region::Region;
-use crate::engine::mode::{Choice, Mode};
+use crate::engine::mode::Mode;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
+use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
-use crate::platform::message::Line;
-use crate::platform::options::read::BAD_OPTION;
-use crate::platform::options::{
+use crate::options::{
     CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
     Options, PROFILING, PathChoice, ProfileChoice, SampleChoice, ScavengerChoice, Settings,
     StatsChoice, TELLING,
 };
+use crate::platform::message::Line;
 use crate::platform::os::{Os, RseqArea};
+use crate::platform::read_options::BAD_OPTION;
 use crate::platform::sync::Ordering;
 use crate::safety::seal::Secret;
 use crate::telemetry::beacon::{Beacon, CarefulAddresses, ProfileAddresses};
@@ -65,10 +66,13 @@ impl<O: Os> Engine<O> {
             return true;
         }
         if let Some(sanitizer) = self.os.objection() {
-            let text = format_args!(
-                "{sanitizer} needs a malloc of its own; neither preload ebbmalloc here, nor link it"
+            Line::print(
+                &self.os,
+                format_args!(
+                    "{sanitizer} needs a malloc of its own; \
+                     neither preload ebbmalloc here, nor link it"
+                ),
             );
-            Line::print(&self.os, text);
             self.os.abort();
         }
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
@@ -136,8 +140,10 @@ impl<O: Os> Engine<O> {
         (setup.safety_mode, setup.default_heaps) = (safety_mode, default_heaps);
         if let Some(asked) = refused {
             let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
-            let text = format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}");
-            Line::print(&self.os, text);
+            Line::print(
+                &self.os,
+                format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}"),
+            );
         }
         self.tell_conflicts(&setup.options);
         match setup.safety_mode {

@@ -9,7 +9,4 @@ pub(crate) mod os;
 pub(crate) mod random;
 pub(crate) mod message;
 pub(crate) mod demangle;
-pub(crate) mod options;
-
-/// The version of this crate.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) mod read_options;

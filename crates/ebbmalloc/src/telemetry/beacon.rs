@@ -141,7 +141,7 @@ impl Beacon {
         profile: ProfileAddresses,
     ) -> Self {
         let page = os.page_size();
-        let (mode, version) = (padded(mode), padded(crate::platform::VERSION));
+        let (mode, version) = (padded(mode), padded(crate::figures::VERSION));
         Self {
             magic: MAGIC,
             shape: Shape::OURS,

@@ -3,7 +3,7 @@
 use core::ptr;
 
 use crate::backend::arena::hash_of_address;
-use crate::platform::options::PROFILING;
+use crate::options::PROFILING;
 use crate::platform::os::{Os, choose};
 use crate::platform::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering,

@@ -12,13 +12,12 @@ use core::mem::offset_of;
 
 use crate::backend::arena::Ref;
 use crate::backend::chunks::{Chunks, FIRST, GRAIN, chunk_of};
-use crate::platform::options::read::SetError;
+use crate::figures::profile::{ProfileHeader, ProfileSamples, ProfileStack};
+use crate::options::SetError;
 use crate::telemetry::beacon::Beacon;
 use crate::telemetry::profile_gate::REQUEST;
 use crate::telemetry::profile_table::{Shown, Site, Stack};
-use crate::telemetry::profile_walk::{
-    ProfileHeader, ProfileSamples, ProfileStack, Source, for_each_samples, for_each_stack,
-};
+use crate::telemetry::profile_walk::{Source, for_each_samples, for_each_stack};
 use crate::telemetry::remote_ledger::Memory;
 use crate::telemetry::remote_setting::RemoteSetting;
 

@@ -1,5 +1,6 @@
 //! Tunables of the counters and of the heap profile.
 
+use crate::figures::profile::MEAN_BYTES;
 use crate::tuning::tunables;
 
 tunables! {
@@ -9,7 +10,7 @@ tunables! {
     SHARD_SLACK_BYTES: u64 = 16 << 10, "bytes", 19;
     /// Heap profile: mean number of bytes between samples, by default. That of the profilers of
     /// other allocators.
-    PROFILE_MEAN_BYTES: u64 = 512 << 10, "bytes", 38;
+    PROFILE_MEAN_BYTES: u64 = MEAN_BYTES, "bytes", 38;
     /// Heap profile: the most calls kept of a stack.
     PROFILE_CALLS_MAX: usize = 128, "calls", 38;
     /// Heap profile: the most memory for distinct stacks. Blocks of further stacks count as those

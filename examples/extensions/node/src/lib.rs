@@ -1,14 +1,9 @@
 //! The words of a text, for Node.
 
-#[cfg(all(
-    feature = "ebbmalloc",
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod allocator;
-
 use napi_derive::napi;
+
+#[global_allocator]
+static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
 /// A word with its count and its most frequent follower.
 #[napi(object)]

@@ -1,14 +1,9 @@
 //! The words of a text, for Python.
 
-#[cfg(all(
-    feature = "ebbmalloc",
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod allocator;
-
 use pyo3::prelude::*;
+
+#[global_allocator]
+static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
 /// Words of a text with count and most frequent follower.
 #[pymodule]

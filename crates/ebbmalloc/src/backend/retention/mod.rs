@@ -20,7 +20,7 @@ use crate::backend::tuning::{
     RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
     USUAL_DELAY_MS,
 };
-use crate::platform::options::DelayChoice;
+use crate::options::DelayChoice;
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 

@@ -8,8 +8,8 @@ use core::ffi::CStr;
 use core::fmt::{self, Write};
 
 use crate::engine::Engine;
+use crate::figures::profile::{ProfileHeader, ProfileSamples};
 use crate::platform::os::Os;
-use crate::telemetry::profile_walk::{ProfileHeader, ProfileSamples};
 
 impl<O: Os> Engine<O> {
     /// Writes the heap profile to a file, which is replaced if it exists. Does not allocate.

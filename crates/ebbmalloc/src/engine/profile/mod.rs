@@ -22,7 +22,7 @@ pub(crate) mod when;
 
 use crate::backend::region::UnitIndex;
 use crate::engine::Engine;
-use crate::platform::options::PROFILING;
+use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_gate::REQUEST;

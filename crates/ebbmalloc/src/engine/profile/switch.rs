@@ -6,7 +6,7 @@ use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::mode::Mode;
-use crate::platform::options::PROFILING;
+use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_gate::{HotPaths, REQUEST};

@@ -3,13 +3,12 @@
 
 use crate::backend::arena::Ref;
 use crate::engine::Engine;
-use crate::platform::options::PROFILING;
+use crate::figures::profile::{ProfileHeader, ProfileSamples, ProfileStack};
+use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::profile_table::{Site, Stack};
-use crate::telemetry::profile_walk::{
-    ProfileHeader, ProfileSamples, ProfileStack, Source, for_each_samples, for_each_stack,
-};
+use crate::telemetry::profile_walk::{Source, for_each_samples, for_each_stack};
 
 impl<O: Os> Engine<O> {
     /// The state of the heap profile; `None` if there never was one.

@@ -6,8 +6,8 @@ use core::num::NonZeroUsize;
 
 use crate::engine::Engine;
 use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_SHARE};
+use crate::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::message::Line;
-use crate::platform::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::tuning::PROFILE_MEAN_BYTES;

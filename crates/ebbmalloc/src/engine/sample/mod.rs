@@ -12,8 +12,8 @@ mod report;
 use core::ptr;
 
 use crate::engine::Engine;
+use crate::options::{CAREFUL, SampleChoice};
 use crate::platform::message::Line;
-use crate::platform::options::{CAREFUL, SampleChoice};
 use crate::platform::os::Os;
 use crate::safety::guarded_slots::{Fault, Record, Trace};
 use crate::size_class::SizeClass;

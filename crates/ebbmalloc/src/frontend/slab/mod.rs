@@ -89,7 +89,7 @@ impl Slab {
     /// `None`.
     pub fn change(self, class: SizeClass, to: impl Fn(Header) -> Option<Header>) -> bool {
         let to = |bits| to(Header::from_bits(bits)).map(Header::to_bits);
-        self.header_word(class).try_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
+        self.header_word(class).fetch_update(Ordering::AcqRel, Ordering::Acquire, to).is_ok()
     }
 
     pub fn lock<'a>(self) -> &'a Lock<()> {

@@ -8,7 +8,7 @@
 mod record;
 mod slots;
 
-use crate::platform::options::CAREFUL;
+use crate::options::CAREFUL;
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
 pub(crate) use record::{Fault, Record, State, Trace};

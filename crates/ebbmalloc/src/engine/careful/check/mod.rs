@@ -11,7 +11,7 @@ use crate::engine::tuning::{
     CANARY_BYTES_MAX, CANARY_BYTES_MIN, CHECK_QUARANTINE_BYTES, CHECK_QUARANTINED_BLOCK_BYTES_MAX,
     LEAKS_LISTED_MAX,
 };
-use crate::platform::options::CheckChoice;
+use crate::options::CheckChoice;
 use crate::safety::tuning::STACK_CALLS_MAX;
 use core::ptr;
 

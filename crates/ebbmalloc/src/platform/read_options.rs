@@ -6,9 +6,10 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use super::words::{nearest, position};
-use super::{Options, PathChoice, Place, Settings};
-use crate::platform::message::{Line, Path, ProcessName};
+use crate::figures::process::ProcessName;
+use crate::options::words::{nearest, position};
+use crate::options::{Options, PathChoice, Place, SetError, Settings};
+use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;
 
 /// The start of the name of every variable.
@@ -46,41 +47,6 @@ impl Options {
             reader.take(Source::Environment, name, word);
         });
         reader.settings.options
-    }
-}
-
-/// Why an option does not change while the program runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SetError {
-    /// No option has this name.
-    UnknownName = 1,
-    /// The option does not understand this value.
-    UnknownValue,
-    /// This option can be set at start only.
-    OnlyAtStart,
-    /// It cannot be changed in this process now: memory is short, or another option forbids it.
-    NotNow,
-}
-
-impl Display for SetError {
-    fn fmt(&self, f: &mut Formatter) -> Written {
-        f.write_str(match self {
-            Self::UnknownName => "no option has this name; docs/options.md has all",
-            Self::UnknownValue => "the option does not understand this value; see docs/options.md",
-            Self::OnlyAtStart => "this option can be set at start only",
-            Self::NotNow => "memory is short, or another option forbids it",
-        })
-    }
-}
-
-impl core::error::Error for SetError {}
-
-impl SetError {
-    /// The error with this number, as another process has it.
-    #[doc(hidden)]
-    pub fn of_number(number: u32) -> Option<Self> {
-        let all = [Self::UnknownName, Self::UnknownValue, Self::OnlyAtStart, Self::NotNow];
-        all.into_iter().find(|&error| error as u32 == number)
     }
 }
 

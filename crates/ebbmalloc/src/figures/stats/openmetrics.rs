@@ -8,7 +8,7 @@
 use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Kind, Statistic, Stats, Unit};
-use crate::engine::mode::Choice;
+use crate::figures::choice::Choice;
 
 impl Stats {
     /// Writes the statistics as OpenMetrics text, including the final `# EOF`.
@@ -23,7 +23,7 @@ impl Stats {
     }
 
     fn metrics_to(&self, out: &mut dyn Write, is_open: bool) -> fmt::Result {
-        let (version, Choice { mode, why, id, care, .. }) = (crate::platform::VERSION, self.choice);
+        let (version, Choice { mode, why, id, care, .. }) = (crate::figures::VERSION, self.choice);
         let (name, kind) = if is_open { ("", "info") } else { ("_info", "gauge") };
         writeln!(out, "# TYPE ebbmalloc{name} {kind}")?;
         writeln!(out, "# HELP ebbmalloc{name} The allocator, and its front end.")?;
@@ -40,8 +40,11 @@ impl Stats {
             let family = Family { prefix: "ebbmalloc_class", statistic, is_open };
             family.head(out)?;
             for class in self.used_classes() {
-                let label = format_args!("{{block_bytes=\"{}\"}}", class.block_bytes);
-                family.sample(out, label, class)?;
+                family.sample(
+                    out,
+                    format_args!("{{block_bytes=\"{}\"}}", class.block_bytes),
+                    class,
+                )?;
             }
         }
         if is_open { out.write_str("# EOF\n") } else { Ok(()) }

@@ -1,10 +1,4 @@
-//! Gathers statistics and prints them. `declaration` declares them, and the formats use it.
-
-mod declaration;
-mod json;
-mod openmetrics;
-mod text;
-pub use declaration::{ClassStats, Stats};
+//! Gathers statistics and prints them. `figures/stats` declares them, and has their formats.
 
 use core::fmt::{self, Write};
 
@@ -12,9 +6,11 @@ use crate::backend::region::Region;
 use crate::backend::tuning::HUGE_UNITS;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
-use crate::engine::mode::Choice;
-use crate::platform::message::{Line, Path, ProcessName};
-use crate::platform::options::{StatsChoice, TELLING};
+use crate::figures::choice::Choice;
+use crate::figures::process::ProcessName;
+use crate::figures::stats::{ClassStats, Stats};
+use crate::options::{StatsChoice, TELLING};
+use crate::platform::message::{Line, Path};
 use crate::platform::os::{Os, Writer};
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};

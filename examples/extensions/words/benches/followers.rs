@@ -1,16 +1,11 @@
 //! Prints milliseconds of the fastest of three rounds, then peak resident and virtual memory in
 //! KiB.
 
-#[cfg(all(
-    feature = "ebbmalloc",
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod allocator;
-
 use std::hint::black_box;
 use std::time::Instant;
+
+#[global_allocator]
+static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
 
 fn main() {
     let text = words::sample(300_000);

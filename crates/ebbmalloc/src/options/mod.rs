@@ -1,11 +1,13 @@
 //! Declares the options: environment variables, which a program may also set in its code. Parsing,
 //! messages, the methods by which Rust code sets them, and `docs/options.md` all come from the
 //! declarations below.
+//!
+//! They are the same on every target. Where the engine does not run, they have no effect.
 
 // Lowest first: each uses only modules above it in this list.
-mod words;
-pub(crate) mod read;
+pub(crate) mod words;
 
+use core::fmt::{Display, Formatter, Result as Written};
 use core::num::NonZeroU32;
 
 use self::words::{bytes, is_off, is_on, number, percentage, position};
@@ -419,13 +421,13 @@ macro_rules! options {
             pub const VARIABLES: &str = concat!($("|", $variable),+);
 
             /// The place of the option with this variable.
-            fn place(variable: &[u8]) -> Option<Place> {
+            pub(crate) fn place(variable: &[u8]) -> Option<Place> {
                 const PLACES: &[Place] = &[$(Place::$field),+];
                 PLACES.get(position(Self::VARIABLES, variable)?).copied()
             }
 
             /// Sets an option. False if the word is not understood.
-            fn set(&mut self, place: Place, word: &[u8]) -> bool {
+            pub(crate) fn set(&mut self, place: Place, word: &[u8]) -> bool {
                 match place {
                     $(Place::$field => {
                         $kind::parse(word).map(|value| self.$field = value).is_some()
@@ -434,7 +436,7 @@ macro_rules! options {
             }
 
             /// The words that are understood, and whether the program stops for others.
-            fn expected(place: Place) -> (&'static str, bool) {
+            pub(crate) fn expected(place: Place) -> (&'static str, bool) {
                 match place {
                     $(Place::$field => ($kind::EXPECTED, is_strict!($($strict)?)),)+
                 }
@@ -571,3 +573,46 @@ impl Settings {
     /// Sets nothing.
     pub const NONE: Self = Self { options: Options::DEFAULT, given: 0, is_fixed: false };
 }
+
+/// Why an option does not change while the program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetError {
+    /// No option has this name.
+    UnknownName = 1,
+    /// The option does not understand this value.
+    UnknownValue,
+    /// This option can be set at start only.
+    OnlyAtStart,
+    /// It cannot be changed in this process now: memory is short, or another option forbids it.
+    NotNow,
+    /// The system's allocator serves, which has no options.
+    NotHere,
+}
+
+impl Display for SetError {
+    fn fmt(&self, f: &mut Formatter) -> Written {
+        f.write_str(match self {
+            Self::UnknownName => "no option has this name; docs/options.md has all",
+            Self::UnknownValue => "the option does not understand this value; see docs/options.md",
+            Self::OnlyAtStart => "this option can be set at start only",
+            Self::NotHere => "the system's allocator serves, which has no options",
+            Self::NotNow => "memory is short, or another option forbids it",
+        })
+    }
+}
+
+impl core::error::Error for SetError {}
+
+impl SetError {
+    /// The error with this number, as another process has it.
+    #[doc(hidden)]
+    pub fn of_number(number: u32) -> Option<Self> {
+        let all = [Self::UnknownName, Self::UnknownValue, Self::OnlyAtStart, Self::NotNow];
+        all.into_iter().find(|&error| error as u32 == number)
+    }
+}
+
+/// A function that is called when a request for this many bytes is refused.
+pub type OnRefusal = extern "C" fn(bytes: usize);
+/// A function that is called when this many bytes are held, and that many may be.
+pub type OnPressure = extern "C" fn(held_bytes: usize, limit_bytes: usize);

@@ -3,8 +3,8 @@
 use core::fmt::{self, Write};
 
 use super::declaration::{ClassStats, Stats};
-use crate::engine::mode::Choice;
-use crate::platform::message::ProcessName;
+use crate::figures::choice::Choice;
+use crate::figures::process::ProcessName;
 
 impl Stats {
     /// Writes the statistics as a JSON object, in one line: a member for each declared name, and
@@ -16,7 +16,7 @@ impl Stats {
     fn json_to(&self, out: &mut dyn Write) -> fmt::Result {
         let Choice { mode, id, why, others, no_percpu, care, kernel: [major, minor], .. } =
             self.choice;
-        let version = crate::platform::VERSION;
+        let version = crate::figures::VERSION;
         write!(out, r#"{{"version":"{version}","mode":"{mode}","why":"{why}","id":"{id}","#)?;
         write!(out, r#""others":"{others}","no_percpu":"{no_percpu}","care":"{care}","#)?;
         let ProcessName { program, id } = self.process;

@@ -23,7 +23,7 @@ pub(super) fn each_of(words: &str) -> impl Iterator<Item = &[u8]> {
 /// The index of `word` in a list, in which `0` stands for all words that switch off, and `1` for
 /// those that switch on.
 #[inline(never)]
-pub(super) fn position(words: &str, word: &[u8]) -> Option<usize> {
+pub(crate) fn position(words: &str, word: &[u8]) -> Option<usize> {
     each_of(words).position(|candidate| match candidate {
         b"0" => is_off(word),
         b"1" => is_on(word),
@@ -80,7 +80,7 @@ fn bytes_of_unit(unit: &[u8]) -> Option<u64> {
 /// replace. Names of the list are shorter than 32 bytes.
 #[cold]
 #[inline(never)]
-pub(super) fn nearest<'a>(names: &'a str, name: &[u8]) -> &'a str {
+pub(crate) fn nearest<'a>(names: &'a str, name: &[u8]) -> &'a str {
     let nearest = each_of(names).min_by_key(|candidate| distance(name, candidate));
     nearest.and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
 }

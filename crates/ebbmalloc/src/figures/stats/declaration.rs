@@ -1,12 +1,13 @@
 //! Declares each statistic once: its meaning, kind and unit. The structs, the formats, Python's
-//! types and `docs/stats.md` are made from these declarations. `stats/mod.rs` fills the values.
+//! types and `docs/stats.md` are made from these declarations. `engine/report/stats.rs` fills the
+//! values.
 
 use core::fmt::{self, Write};
 use core::marker::PhantomData;
 use core::mem::offset_of;
 
-use crate::engine::mode::Choice;
-use crate::platform::message::ProcessName;
+use crate::figures::choice::Choice;
+use crate::figures::process::ProcessName;
 use crate::size_class::CLASSES;
 
 /// Whether a number goes up and down (gauge), or only grows (counter).
@@ -51,7 +52,7 @@ macro_rules! statistics {
         }
 
         impl $struct {
-            pub(super) const EMPTY: Self = Self { $($other: $empty,)* $($name: 0,)+ };
+            pub(crate) const EMPTY: Self = Self { $($other: $empty,)* $($name: 0,)+ };
 
             pub(super) const DECLARED: &[Statistic<Self>] = &[$(Statistic {
                 name: stringify!($name),

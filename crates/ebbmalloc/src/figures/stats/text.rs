@@ -3,7 +3,7 @@
 use core::fmt::{self, Display, Write};
 
 use super::declaration::{ClassStats, Stats, Unit};
-use crate::platform::message::{Bytes, Decimal};
+use crate::figures::numbers::{Bytes, Decimal};
 
 impl Stats {
     /// Writes the statistics as text: one line each, and a table of the size classes in use.

@@ -1,2 +1,0 @@
-#[global_allocator]
-static GLOBAL: ebbmalloc::EbbMalloc = ebbmalloc::EbbMalloc;
