@@ -129,7 +129,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_ext))]
 #![warn(missing_docs)]
 // The loom models use only a part of the lower layers.
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(loom, allow(dead_code, unused_imports, unused_macros))]
 
 #[cfg(any(test, loom))]
 extern crate std;

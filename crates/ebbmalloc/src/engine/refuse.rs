@@ -1,6 +1,7 @@
 //! Refuses requests for memory: counts them, tells the first, and calls the program's function.
 //! Calls another one when a share of the limit is in use.
 
+use core::fmt::Arguments;
 use core::mem::transmute;
 use core::num::NonZeroUsize;
 
@@ -20,9 +21,9 @@ impl<O: Os> Engine<O> {
         self.calls.on_refusal.store(call, Ordering::Relaxed);
     }
 
-    /// Calls this function when `percent` percent of the limit are held, in a thread that allocates,
-    /// with no lock held; and again after a sixteenth less was held in between. Without a limit it
-    /// is that of the control group, or the machine's memory.
+    /// Calls this function when `percent` percent of the limit are held, in a thread that
+    /// allocates, with no lock held; and again after a sixteenth less was held in between. Without
+    /// a limit it is that of the control group, or the machine's memory.
     pub fn on_pressure(&self, percent: u8, call: Option<OnPressure>) {
         self.calls.on_pressure.store(0, Ordering::Relaxed);
         self.calls.percent.store(percent, Ordering::Relaxed);
@@ -83,17 +84,13 @@ impl<O: Os> Engine<O> {
             };
             let limit = limit_units * Region::UNIT_COST;
             let by_limit = limit > 0 && held_units * Region::UNIT_COST + size > limit;
-            let told = |why: &str, bytes: Option<Bytes>| {
-                let text = format_args!("refused {size} bytes: {why}");
-                let rest = "; later ones are only counted (`refusals` in the statistics)";
-                match bytes {
-                    Some(bytes) => Line::print(&self.os, format_args!("{text}{bytes}{rest}")),
-                    None => Line::print(&self.os, format_args!("{text}{rest}")),
-                }
+            let tell = |why: Arguments| {
+                let rest = "later ones are only counted (`refusals` in the statistics)";
+                Line::print(&self.os, format_args!("refused {size} bytes: {why}; {rest}"));
             };
             match by_limit {
-                true => told("EBB_LIMIT allows ", Some(Bytes(limit as u64))),
-                false => told("memory is short", None),
+                true => tell(format_args!("EBB_LIMIT allows {}", Bytes(limit as u64))),
+                false => tell(format_args!("memory is short")),
             }
         }
         self.refuse_silently();

@@ -335,8 +335,10 @@ impl<O: Os> Engine<O> {
     /// Tells which options have no effect because of others.
     fn tell_conflicts(&self, options: &Options) {
         let tell = |ignored: &str, because: &str| {
-            let text = format_args!("{ignored} is ignored because {because} is set; unset one");
-            Line::print(&self.os, text);
+            Line::print(
+                &self.os,
+                format_args!("{ignored} is ignored because {because} is set; unset one"),
+            );
         };
         let is_checked = CAREFUL && options.check != CheckChoice::Off;
         let is_hardened = CAREFUL && options.harden != HardenChoice::Off;

@@ -98,8 +98,10 @@ impl<O: Os> Reader<'_, O> {
         self.found |= bit;
         let (said, settings) = (Said { source, name, word }, &mut self.settings);
         if source == Source::Environment && settings.is_fixed && settings.given & bit != 0 {
-            let text = format_args!("{said} is ignored: the program has fixed this option");
-            return Line::print(self.os, text);
+            return Line::print(
+                self.os,
+                format_args!("{said} is ignored: the program has fixed this option"),
+            );
         }
         if settings.options.set(place, word) {
             return;
@@ -107,8 +109,7 @@ impl<O: Os> Reader<'_, O> {
         let (expected, is_strict) = Options::expected(place);
         let expected = expected.strip_prefix('|').unwrap_or(expected);
         let what = if is_strict { ", so the program does not start" } else { " and ignored" };
-        let text = format_args!("{said} is not understood{what}; use {expected}");
-        Line::print(self.os, text);
+        Line::print(self.os, format_args!("{said} is not understood{what}; use {expected}"));
         if is_strict {
             self.os.exit(BAD_OPTION);
         }
@@ -124,10 +125,12 @@ impl<O: Os> Reader<'_, O> {
         let nearest = nearest(Options::VARIABLES, variable);
         let nearest = Name(source, nearest.strip_prefix(PREFIX).unwrap_or(nearest).as_bytes());
         let name = Name(source, name);
-        let text = format_args!(
-            "{name} is no option and ignored; the nearest is {nearest}; docs/options.md has all"
+        Line::print(
+            self.os,
+            format_args!(
+                "{name} is no option and ignored; the nearest is {nearest}; docs/options.md has all"
+            ),
         );
-        Line::print(self.os, text);
     }
 }
 

@@ -181,8 +181,8 @@ impl<O: Os> Engine<O> {
             .c_str()
             .is_some_and(|path| self.os.write_file(path, &mut |out| self.tell_stats(out)));
         if !is_written {
-            let text = format_args!("cannot write statistics to {} (EBB_STATS_TO)", path.shown());
-            Line::print(&self.os, text);
+            let path = path.shown();
+            Line::print(&self.os, format_args!("cannot write statistics to {path} (EBB_STATS_TO)"));
             self.print_stats();
         }
     }
