@@ -245,9 +245,19 @@ impl Region {
     }
 
     fn commit_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
+        let before = self.mapped[UNITS].load(Ordering::Relaxed);
         // Map units before their entries: if units are refused, entries are not needed.
         self.map(os, UNITS, units * UNIT)?;
-        self.map_entries(os, units, 0..UNITS)?;
+        if let Err(refusal) = self.map_entries(os, units, 0..UNITS) {
+            // Else the units would count against the process's limit, and serve no block.
+            let (start, added) =
+                (self.part(UNITS).wrapping_add(before), (units * UNIT).saturating_sub(before));
+            // SAFETY: `map` has just committed these units, and no code uses them yet.
+            if added > 0 && unsafe { os.decommit(start, added) } {
+                self.mapped[UNITS].store(before, Ordering::Relaxed);
+            }
+            return Err(refusal);
+        }
         self.committed.store(units * UNIT, Ordering::Release);
         Ok(())
     }

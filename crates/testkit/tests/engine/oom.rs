@@ -184,6 +184,30 @@ pub fn each_call_is_refused(
     }
 }
 
+/// A limit may allow the units of a block, but not their table entries. Then the units must go back:
+/// they count against the limit, and serve no block.
+#[test]
+fn a_refused_block_takes_nothing() {
+    const DATA: usize = 16 << 20;
+    const SIZE: usize = 64 << 10;
+    let os = FakeOs::default().cpus(1).still().space(8 * DATA).data(DATA);
+    let engine = Engine::new(os);
+    let largest =
+        |_| (0..DATA / SIZE).map(|n| engine.alloc(DATA - n * SIZE)).find(|b| !b.is_null());
+    let fill =
+        || std::iter::repeat_with(|| engine.alloc(SIZE)).take_while(|b| !b.is_null()).count();
+    for turn in 0..3 {
+        let block = largest(turn).expect("a block");
+        // SAFETY: a live block.
+        unsafe { engine.free(block) };
+        engine.trim();
+        engine.check();
+    }
+    let filled = fill() * SIZE;
+    assert!(filled > DATA / 8 * 7, "{filled} bytes of {DATA}");
+    engine.check();
+}
+
 /// A kernel that refuses to unmap may leave anything behind.
 #[test]
 fn what_was_not_unmapped_reads_as_zero_when_zeros_are_asked_for() {
