@@ -1,11 +1,11 @@
 //! Tests what holds on every target: where the engine runs, and where the system's allocator
 //! serves. `cargo xtask targets` runs it on those for which a machine or an emulator is there.
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
+use std::alloc::{GlobalAlloc, Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::fs;
 use std::ptr::NonNull;
 
-use ebbmalloc::{EbbMalloc, Heap, profile};
+use ebbmalloc::{EbbMalloc, Global, Heap, ModeChoice, SetError, profile};
 
 #[global_allocator]
 static GLOBAL: EbbMalloc = EbbMalloc;
@@ -56,7 +56,11 @@ fn statistics_say_who_serves() {
     assert_eq!(stats.choice.mode == "system", !is_ours, "{text}");
     let first = text.lines().next().unwrap();
     assert_eq!(first.contains("the system's allocator serves"), !is_ours, "{first}");
-    for format in [ebbmalloc::Stats::write_json, ebbmalloc::Stats::write_openmetrics] {
+    for format in [
+        ebbmalloc::Stats::write_json,
+        ebbmalloc::Stats::write_openmetrics,
+        ebbmalloc::Stats::write_prometheus,
+    ] {
         let mut text = String::new();
         format(&stats, &mut text).unwrap();
         assert!(text.contains(stats.choice.why), "{text}");
@@ -64,6 +68,30 @@ fn statistics_say_who_serves() {
     drop(kept);
     EbbMalloc::trim();
     EbbMalloc::idle();
+}
+
+/// Where the engine runs, it has its options already when this allocator is used.
+#[test]
+fn options_have_an_effect_where_the_engine_runs() {
+    const OTHER: EbbMalloc = EbbMalloc::new().mode(ModeChoice::Slot).limit(1 << 20).fixed();
+    for allocator in [&OTHER as &dyn GlobalAlloc, &EbbMalloc::default(), &Global] {
+        let large = layout(4 << 20, 8);
+        // SAFETY: the block is used as its layout says, and freed once.
+        unsafe {
+            let block = NonNull::new(allocator.alloc_zeroed(large)).unwrap();
+            assert!(holds(block, 100, 0));
+            allocator.dealloc(block.as_ptr(), large);
+        }
+    }
+    let (known, unknown) = match EbbMalloc::is_active() {
+        true => (Ok(()), Err(SetError::UnknownName)),
+        false => (Err(SetError::NotHere), Err(SetError::NotHere)),
+    };
+    assert_eq!(EbbMalloc::set("limit", "off"), known);
+    assert_eq!(EbbMalloc::set("limits", "off"), unknown);
+    assert!(SetError::NotHere.to_string().contains("the system's allocator serves"));
+    EbbMalloc::on_refusal(None);
+    EbbMalloc::on_pressure(90, None);
 }
 
 #[test]
@@ -238,7 +266,7 @@ fn containers_live_in_a_heap() {
     drop(boxed);
     // What is not dropped is freed with the heap.
     std::mem::forget(numbers);
-    let mut words = Vec::new_in(EbbMalloc);
+    let mut words = Vec::new_in(Global);
     words.resize(1000, "ebb");
     assert_eq!(words.concat().len(), 3000);
 }
