@@ -184,8 +184,8 @@ pub fn each_call_is_refused(
     }
 }
 
-/// A limit may allow the units of a block, but not their table entries. Then the units must go back:
-/// they count against the limit, and serve no block.
+/// A limit may allow the units of a block, but not their table entries. Then the units must go
+/// back: they count against the limit, and serve no block.
 #[test]
 fn a_refused_block_takes_nothing() {
     const DATA: usize = 16 << 20;
