@@ -19,6 +19,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,6 +34,7 @@ enum {
     CALLS_MAX = 400
 };
 #define KEPT (20 << 20)
+#define REFUSED ((size_t)3 << 30)
 #define ERRNO(error) (SECCOMP_RET_ERRNO | (error))
 
 /* What allocators need, and what ends a thread or a process. */
@@ -179,6 +181,9 @@ static void run(enum when when, unsigned otherwise) {
     CHECK(kept != NULL);
     memset(kept, 1, KEPT);
     work(99);
+    /* A request that is refused says nothing, by no call. */
+    struct rlimit space = {REFUSED - 1, REFUSED - 1};
+    CHECK(setrlimit(RLIMIT_AS, &space) == 0);
     switch (when) {
     case ALONE:
         install(OWN, otherwise, 0);
@@ -219,6 +224,7 @@ static void run(enum when when, unsigned otherwise) {
     free(kept);
     pause_ms(PAUSE_MS);
     work(3);
+    CHECK(OPAQUE(malloc(REFUSED)) == NULL);
     malloc_trim(0);
     CHECK(mallinfo2().uordblks > 0);
     end(0);

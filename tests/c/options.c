@@ -32,7 +32,7 @@ static int error_of(const char *name, const char *value) {
 static volatile int refusals, pressures;
 
 static void on_refusal(size_t bytes) {
-    CHECK(bytes == 80 * MIB);
+    CHECK(bytes == 80 * MIB && refused(80 * MIB));
     free(OPAQUE(malloc(100)));
     refusals++;
 }

@@ -45,9 +45,9 @@ int ebb_ctl(const char *name, const char *value);
 /* Functions of the program that are called when memory is short, so that it can shed load: in the
  * thread that allocates, with no lock held. They may allocate and free. NULL calls none.
  *
- * ebb_on_refusal: a request for these bytes is refused. ebb_on_pressure: this percentage of the
- * limit is held, or, without a limit, of the control group's or the machine's memory; it is called
- * again after a sixteenth less was held in between. */
+ * ebb_on_refusal: a request for these bytes is refused. Refusals while it runs do not call it.
+ * ebb_on_pressure: this percentage of the limit is held, or, without a limit, of the control group's
+ * or the machine's memory; it is called again after a sixteenth less was held in between. */
 void ebb_on_refusal(void (*call)(size_t bytes));
 void ebb_on_pressure(int percent, void (*call)(size_t held_bytes, size_t limit_bytes));
 

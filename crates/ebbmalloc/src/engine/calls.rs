@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 pub(crate) struct Calls {
     /// An `OnRefusal`; 0 for none.
     pub on_refusal: AtomicUsize,
+    /// Whether a thread is in that function.
+    pub is_refusing: AtomicBool,
     /// An `OnPressure`; 0 for none.
     pub on_pressure: AtomicUsize,
     /// The percentage of the limit from which on it is called.
@@ -18,6 +20,7 @@ impl Calls {
     pub const fn new() -> Self {
         Self {
             on_refusal: AtomicUsize::new(0),
+            is_refusing: AtomicBool::new(false),
             on_pressure: AtomicUsize::new(0),
             percent: AtomicU8::new(0),
             is_pressed: AtomicBool::new(false),

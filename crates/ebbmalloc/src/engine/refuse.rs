@@ -1,4 +1,4 @@
-//! Refuses requests for memory: counts them, tells the first, and calls the program's function.
+//! Refuses requests for memory: counts them, may tell the first, and calls the program's function.
 //! Calls another one when a share of the limit is in use.
 
 use core::fmt::Arguments;
@@ -8,6 +8,7 @@ use core::num::NonZeroUsize;
 use crate::backend::region::Region;
 use crate::engine::Engine;
 use crate::figures::numbers::Bytes;
+use crate::options::TELLING;
 use crate::options::{OnPressure, OnRefusal};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -15,7 +16,7 @@ use crate::platform::sync::Ordering;
 
 impl<O: Os> Engine<O> {
     /// Calls this function when a request is refused, in the thread that makes it, with no lock
-    /// held. The function may allocate and free.
+    /// held. The function may allocate and free. Refusals meanwhile do not call it.
     pub fn on_refusal(&self, call: Option<OnRefusal>) {
         let call = call.map_or(0, |call| call as usize);
         self.calls.on_refusal.store(call, Ordering::Relaxed);
@@ -71,35 +72,51 @@ impl<O: Os> Engine<O> {
     }
 
     /// Refuses a request for `size` bytes, because memory is short or the limit is reached. The
-    /// first is told on standard error. One that no process could have is not: programs make such
-    /// requests on purpose. The caller holds no lock.
+    /// caller holds no lock.
     #[cold]
     #[inline(never)]
     pub(crate) fn refuse(&self, size: usize) {
-        let is_possible = self.is_ready() && size <= self.os.address_space();
-        if is_possible && self.counters.is_first_told() {
-            let (held_units, limit_units) = {
-                let pages = self.pages.lock();
-                (pages.counts.in_use + pages.counts.dirty, pages.limit.map_or(0, NonZeroUsize::get))
-            };
-            let limit = limit_units * Region::UNIT_COST;
-            let by_limit = limit > 0 && held_units * Region::UNIT_COST + size > limit;
-            let tell = |why: Arguments| {
-                let rest = "later ones are only counted (`refusals` in the statistics)";
-                Line::print(&self.os, format_args!("refused {size} bytes: {why}; {rest}"));
-            };
-            match by_limit {
-                true => tell(format_args!("EBB_LIMIT allows {}", Bytes(limit as u64))),
-                false => tell(format_args!("memory is short")),
-            }
-        }
+        self.tell_refusal(size);
         self.refuse_silently();
         let call = self.calls.on_refusal.load(Ordering::Relaxed);
-        if call != 0 {
+        // Where the function's own request is refused, it is not called again.
+        if call != 0 && !self.calls.is_refusing.swap(true, Ordering::Relaxed) {
             // SAFETY: only `on_refusal` stores this word, from a function of this type.
             unsafe { transmute::<usize, OnRefusal>(call)(size) };
+            self.calls.is_refusing.store(false, Ordering::Relaxed);
             // The function may have changed `errno`.
             self.os.out_of_memory();
+        }
+    }
+
+    /// Tells the first refusal on standard error, where a limit, `EBB_STATS` or `EBB_EXPLAIN` is
+    /// in force. Other programs may probe for memory, forbid write(2), or use descriptor 2 for a
+    /// file. A size beyond all memory is not told: programs ask for it on purpose.
+    fn tell_refusal(&self, size: usize) {
+        if !self.is_ready() {
+            return;
+        }
+        let (limit_bytes, held_bytes, memory_bytes) = {
+            let pages = self.pages.lock();
+            let held_units = pages.counts.in_use + pages.counts.dirty;
+            let limit_units = pages.limit.map_or(0, NonZeroUsize::get);
+            let memory_bytes = pages.retention.limit_bytes;
+            (limit_units * Region::UNIT_COST, held_units * Region::UNIT_COST, memory_bytes)
+        };
+        let is_asked = limit_bytes > 0 || TELLING && self.setup().options.is_telling();
+        let space_bytes = self.os.address_space();
+        let is_possible = size <= if memory_bytes > 0 { memory_bytes } else { space_bytes };
+        if !is_asked || !is_possible || !self.counters.is_first_told() {
+            return;
+        }
+        let tell = |why: Arguments| {
+            let rest = "later ones are only counted (`refusals` in the statistics)";
+            Line::print(&self.os, format_args!("refused {size} bytes: {why}; {rest}"));
+        };
+        if limit_bytes == 0 || held_bytes + size <= limit_bytes {
+            tell(format_args!("memory is short"));
+        } else {
+            tell(format_args!("EBB_LIMIT allows {}", Bytes(limit_bytes as u64)));
         }
     }
 

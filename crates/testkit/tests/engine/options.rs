@@ -171,9 +171,18 @@ fn a_heap_refuses_in_silence() {
 }
 
 #[test]
-fn memory_that_is_short_is_told() {
-    let engine = started(FakeOs::default().cpus(1).space(12 << 20));
-    while !engine.alloc(1 << 20).is_null() {}
-    let said = engine.os().printed();
-    assert!(said.contains("refused 1048576 bytes: memory is short"), "{said}");
+fn memory_that_is_short_is_told_where_the_user_asked_for_texts() {
+    let short = || FakeOs::default().cpus(1).space(12 << 20);
+    for (os, is_told) in [
+        (short(), false),
+        (short().environment("EBB_HUGE", "never"), false),
+        (short().environment("EBB_EXPLAIN", "1"), true),
+        (short().environment("EBB_STATS", "1"), true),
+    ] {
+        let engine = started(os);
+        while !engine.alloc(1 << 20).is_null() {}
+        let said = engine.os().printed();
+        assert_eq!(said.contains("refused 1048576 bytes: memory is short"), is_told, "{said}");
+        assert_eq!(engine.stats().refusals, 1);
+    }
 }
