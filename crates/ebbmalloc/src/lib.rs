@@ -123,7 +123,7 @@
 #![cfg_attr(feature = "nightly", feature(allocator_ext))]
 #![warn(missing_docs)]
 // The loom models use only a part of the lower layers.
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(loom, allow(dead_code, unused_imports, unused_macros))]
 
 // The region needs 64-bit addresses. No big-endian machine has run this code yet.
 #[cfg(all(target_os = "linux", not(all(target_pointer_width = "64", target_endian = "little"))))]
@@ -176,6 +176,7 @@ pub use api::global_alloc::{EbbMalloc, Global};
 pub use api::heap::Heap;
 #[cfg(all(feature = "profile", not(loom)))]
 pub use api::profile;
+#[cfg(not(loom))]
 pub use engine::calls::{OnPressure, OnRefusal};
 #[cfg(not(loom))]
 pub use engine::mode::Choice;
