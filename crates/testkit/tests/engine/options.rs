@@ -148,7 +148,8 @@ fn options_that_exclude_each_other_are_told() {
 fn the_first_refusal_is_told_and_all_are_counted() {
     for care in ["EBB_MODE", "EBB_CHECK", "EBB_HARDEN"] {
         let value = if care == "EBB_MODE" { "slot" } else { "1" };
-        let engine = started(set("EBB_LIMIT", "32M").environment(care, value));
+        let os = set("EBB_LIMIT", "32M").environment(care, value).space(64 << 20);
+        let engine = started(os);
         // No process can have that, so the program expects the refusal.
         assert!(engine.alloc(usize::MAX >> 1).is_null());
         assert_eq!((engine.stats().refusals, engine.os().printed()), (1, String::new()));
