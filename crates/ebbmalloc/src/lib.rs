@@ -93,8 +93,8 @@
 //!
 //! # Size
 //!
-//! A program becomes larger on disk by up to 350 KiB, or 150 KiB with `default-features = false`;
-//! one that counts its arguments, by 277 and 134 KiB. The default features are:
+//! A program becomes larger on disk by some 380 KiB, or 170 KiB with `default-features = false`.
+//! The default features are:
 //!
 //! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.
 //! - `profile`: heap profiles, by `ebb profile`, `EBB_PROFILE` and the module `profile`.
