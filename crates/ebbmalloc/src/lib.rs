@@ -16,7 +16,7 @@
 //! # Options
 //!
 //! Environment variables set options (`docs/options.md`). So does the program itself, by methods of
-//! [`EbbMalloc`]:
+//! [`EbbMalloc`](struct@EbbMalloc):
 //!
 //! ```
 //! use ebbmalloc::EbbMalloc;

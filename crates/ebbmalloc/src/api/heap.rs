@@ -10,7 +10,7 @@ use crate::this_process::{ENGINE, HeapId};
 ///
 /// Containers choose it through the `Allocator` traits, which `&Heap` and `Heap` implement with
 /// the features `allocator-api2` and `allocator-api`. Threads may share a heap. But each call
-/// takes the heap's lock, and a heap has no caches. So [`EbbMalloc`](crate::EbbMalloc) is faster
+/// takes the heap's lock, and a heap has no caches. So [`EbbMalloc`](struct@crate::EbbMalloc) is faster
 /// if many threads allocate all the time.
 ///
 #[cfg_attr(feature = "allocator-api2", doc = "```")]
