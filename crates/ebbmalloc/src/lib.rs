@@ -16,7 +16,7 @@
 //! # Options
 //!
 //! Environment variables set options (`docs/options.md`). So does the program itself, by methods of
-//! [`EbbMalloc`]:
+//! [`EbbMalloc`](struct@EbbMalloc):
 //!
 //! ```
 //! use ebbmalloc::EbbMalloc;
@@ -93,7 +93,7 @@
 //!
 //! # Size
 //!
-//! A program becomes larger on disk by up to 378 KiB, or 169 KiB with `default-features = false`.
+//! A program becomes larger on disk by some 380 KiB, or 170 KiB with `default-features = false`.
 //! The default features are:
 //!
 //! - `careful`: `EBB_CHECK`, `EBB_SAMPLE` and `EBB_HARDEN`.

@@ -109,10 +109,10 @@ fn blocks_keep_their_bytes_and_alignment() {
             // SAFETY: each block is used as its layout says, and freed once.
             unsafe {
                 let block = NonNull::new(alloc_zeroed(old)).unwrap();
-                assert!(holds(block, size, 0) && block.addr().get() % align == 0);
+                assert!(holds(block, size, 0) && block.addr().get().is_multiple_of(align));
                 fill(block, size, 7);
                 let block = NonNull::new(realloc(block.as_ptr(), old, new.size())).unwrap();
-                assert!(holds(block, size, 7) && block.addr().get() % align == 0);
+                assert!(holds(block, size, 7) && block.addr().get().is_multiple_of(align));
                 dealloc(block.as_ptr(), new);
                 let block = alloc(old);
                 assert!(!block.is_null());
@@ -129,7 +129,7 @@ fn blocks_of_a_heap_keep_their_bytes_and_alignment() {
     for (nth, size) in SIZES.into_iter().cycle().take(3 * SIZES.len()).enumerate() {
         let align = [1, 16, 128, 4096][nth % 4];
         let block = heap.alloc_zeroed(layout(size, align)).unwrap();
-        assert!(holds(block, size, 0) && block.addr().get() % align == 0);
+        assert!(holds(block, size, 0) && block.addr().get().is_multiple_of(align));
         fill(block, size, nth as u8);
         blocks.push((block, size));
     }
@@ -141,7 +141,7 @@ fn blocks_of_a_heap_keep_their_bytes_and_alignment() {
         let align = [1, 64, 8192][nth / 3 % 3];
         // SAFETY: the block is the heap's, and only the new address is used.
         *block = unsafe { heap.realloc(*block, layout(new, align)) }.unwrap();
-        assert!(block.addr().get() % align == 0);
+        assert!(block.addr().get().is_multiple_of(align));
         *size = new.min(*size);
     }
     for (nth, &(block, size)) in blocks.iter().enumerate() {

@@ -49,8 +49,8 @@ fn main() {
 /// Maximum in KiB by which a program that allocates grows on disk, stripped, with cargo's release
 /// profile: a tenth above the last measurement, on x86-64 (docs/extensions.md). `GROWTH_LEAN` is
 /// for a program without the default features.
-const GROWTH: u64 = 415;
-const GROWTH_LEAN: u64 = 185;
+const GROWTH: u64 = 420;
+const GROWTH_LEAN: u64 = 188;
 /// Checks that run only with `--long`: the others build the same code in other ways.
 const LONG: [&str; 3] = ["without stats", "without inline", "ripgrep"];
 const LEAN: &str = ", default-features = false";
@@ -283,8 +283,8 @@ impl User {
             let run = self.run(name, program.env(variable, "1"))?;
             ensure!(run.stdout == "Hello, world!\n", "it printed {:?}", run.stdout);
             let why =
-                format!("are ignored: build the program with ebbmalloc's feature `{feature}`\n");
-            ensure!(run.stderr.ends_with(&why), "{variable}: {}", run.describe());
+                format!("are ignored: build the program with ebbmalloc's feature `{feature}` (");
+            ensure!(run.stderr.contains(&why), "{variable}: {}", run.describe());
             ensure!(run.stderr.lines().count() == 1, "{variable}: {}", run.describe());
         }
         Ok(Outcome::Passed)

@@ -10,8 +10,8 @@ use crate::this_process::{ENGINE, HeapId};
 ///
 /// Containers choose it through the `Allocator` traits, which `&Heap` and `Heap` implement with
 /// the features `allocator-api2` and `allocator-api`. Threads may share a heap. But each call
-/// takes the heap's lock, and a heap has no caches. So [`EbbMalloc`](crate::EbbMalloc) is faster
-/// if many threads allocate all the time.
+/// takes the heap's lock, and a heap has no caches. So [`EbbMalloc`](struct@crate::EbbMalloc) is
+/// faster if many threads allocate all the time.
 ///
 #[cfg_attr(feature = "allocator-api2", doc = "```")]
 #[cfg_attr(not(feature = "allocator-api2"), doc = "```ignore (needs the feature allocator-api2)")]

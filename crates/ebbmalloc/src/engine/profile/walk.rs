@@ -26,6 +26,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Milliseconds since the heap profile was switched on.
+    #[cfg_attr(not(feature = "profile"), expect(dead_code))]
     pub(crate) fn profile_age_ms(&self) -> u64 {
         self.os.now_ms().saturating_sub(self.profile.shown.started_ms.load(Ordering::Relaxed))
     }
