@@ -396,8 +396,8 @@ fn statistics_meanwhile() {
     finish(&engine);
 }
 
-/// A heap profile: two threads with sampled blocks of all kinds, which are freed during the session,
-/// after it, and in the next one.
+/// A heap profile: two threads with sampled blocks of all kinds, which are freed during the
+/// session, after it, and in the next one.
 #[test]
 fn sampled_for_a_heap_profile() {
     let engine = engine();

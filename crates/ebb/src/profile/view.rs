@@ -147,9 +147,9 @@ impl View {
         sum
     }
 
-    /// The stacks without frames of standard libraries and interpreters, unless there are no others.
-    /// The ones with
-    /// the largest numbers come first; with an earlier profile, those with the largest growth.
+    /// The stacks without frames of standard libraries and interpreters, unless all have them. The
+    /// ones with the largest numbers come first; with an earlier profile, those with the largest
+    /// growth.
     pub fn user_stacks(&self, measure: Measure) -> Vec<ViewStack> {
         let is_user = |frame: &Frame| !is_library(&frame.name, &frame.file);
         let is_user: Vec<_> = self.frames.iter().map(is_user).collect();

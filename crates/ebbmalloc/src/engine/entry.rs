@@ -440,8 +440,8 @@ impl<O: Os> Engine<O> {
         Self::alloc_small_slow::<ALIGNED>(this, size, class)
     }
 
-    /// Allocates a block while a profile counts allocations. `gate` is what the caller saw. It calls
-    /// other functions only as its last step, so it need not save registers.
+    /// Allocates a block while a profile counts allocations. `gate` is what the caller saw. It
+    /// calls other functions only as its last step, so it need not save registers.
     #[inline(never)]
     fn alloc_small_counted<const ALIGNED: bool>(
         this: impl Caller<O>,

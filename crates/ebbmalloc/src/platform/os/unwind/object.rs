@@ -104,8 +104,8 @@ fn of_glibc(find: Find, code: usize) -> Option<Object> {
 }
 
 impl Object {
-    /// Whether the range includes the tables. Where a program's segments lie apart, glibc tells only
-    /// of the one with the code.
+    /// Whether the range includes the tables. Where a program's segments lie apart, glibc tells
+    /// only of the one with the code.
     pub fn has_tables(&self) -> bool {
         self.range.contains(&self.header)
     }
