@@ -22,8 +22,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Calls this function when `percent` percent of the limit are held, in a thread that
-    /// allocates, with no lock held; and again after a sixteenth less was held in between. Without a
-    /// limit it is that of the control group, or the machine's memory.
+    /// allocates, with no lock held; and again after a sixteenth less was held in between. Without
+    /// a limit it is that of the control group, or the machine's memory.
     pub fn on_pressure(&self, percent: u8, call: Option<OnPressure>) {
         self.calls.on_pressure.store(0, Ordering::Relaxed);
         self.calls.percent.store(percent, Ordering::Relaxed);
