@@ -181,9 +181,6 @@ static void run(enum when when, unsigned otherwise) {
     CHECK(kept != NULL);
     memset(kept, 1, KEPT);
     work(99);
-    /* A request that is refused says nothing, by no call. */
-    struct rlimit space = {REFUSED - 1, REFUSED - 1};
-    CHECK(setrlimit(RLIMIT_AS, &space) == 0);
     switch (when) {
     case ALONE:
         install(OWN, otherwise, 0);
@@ -224,7 +221,6 @@ static void run(enum when when, unsigned otherwise) {
     free(kept);
     pause_ms(PAUSE_MS);
     work(3);
-    CHECK(OPAQUE(malloc(REFUSED)) == NULL);
     malloc_trim(0);
     CHECK(mallinfo2().uordblks > 0);
     end(0);
@@ -242,6 +238,27 @@ static const struct {
     {"ENOSYS", ERRNO(ENOSYS), AFTER_THREADS},
 };
 enum { ACTIONS = sizeof actions / sizeof *actions };
+
+/* A refused request makes no further call, to write a message. */
+static void run_refused(void) {
+    struct rlimit space = {REFUSED - 1, REFUSED - 1};
+    work(1);
+    CHECK(setrlimit(RLIMIT_AS, &space) == 0);
+    install(OWN, SECCOMP_RET_KILL_PROCESS, 0);
+    CHECK(OPAQUE(malloc(REFUSED)) == NULL);
+    end(0);
+}
+
+/* Runs this program anew in a child, without statistics, which would make further calls. */
+static pid_t start_anew(char *self, char *part) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child != 0) return child;
+    unsetenv("EBB_STATS");
+    unsetenv("EBB_EXPLAIN");
+    execl("/proc/self/exe", self, part, (char *)NULL);
+    _exit(3);
+}
 
 /* Runs this part in a child. */
 static pid_t start(enum when when, unsigned otherwise, char *self) {
@@ -266,6 +283,7 @@ static void wait_for(pid_t child, const char *name, unsigned when) {
 }
 
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "refused") == 0) run_refused();
     if (argc > 1) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, work_now, NULL) == 0 &&
@@ -276,10 +294,12 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_sigaction = told, .sa_flags = SA_SIGINFO};
     CHECK(sigaction(SIGSYS, &action, NULL) == 0);
     pid_t children[ACTIONS][WHENS], service_child = start(WHENS, SECCOMP_RET_KILL_PROCESS, argv[0]);
+    pid_t refused_child = start_anew(argv[0], "refused");
     for (int i = 0; i < ACTIONS; i++)
         for (unsigned when = 0; when < actions[i].whens; when++)
             children[i][when] = start(when, actions[i].otherwise, NULL);
     wait_for(service_child, "as a service", WHENS);
+    wait_for(refused_child, "refused", WHENS);
     for (int i = 0; i < ACTIONS; i++)
         for (unsigned when = 0; when < actions[i].whens; when++)
             wait_for(children[i][when], actions[i].name, when);

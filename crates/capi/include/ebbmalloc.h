@@ -46,8 +46,8 @@ int ebb_ctl(const char *name, const char *value);
  * thread that allocates, with no lock held. They may allocate and free. NULL calls none.
  *
  * ebb_on_refusal: a request for these bytes is refused. Refusals while it runs do not call it.
- * ebb_on_pressure: this percentage of the limit is held, or, without a limit, of the control group's
- * or the machine's memory; it is called again after a sixteenth less was held in between. */
+ * ebb_on_pressure: this percentage of the limit is held, or, without a limit, of the control
+ * group's or the machine's memory; called again after a sixteenth less was held in between. */
 void ebb_on_refusal(void (*call)(size_t bytes));
 void ebb_on_pressure(int percent, void (*call)(size_t held_bytes, size_t limit_bytes));
 

@@ -344,10 +344,6 @@ impl OsReports for LinuxIn {
         Linux.mappings(out);
     }
 
-    fn noted_process_id(&self) -> u32 {
-        Linux.noted_process_id()
-    }
-
     fn process_id(&self) -> u32 {
         Linux.process_id()
     }

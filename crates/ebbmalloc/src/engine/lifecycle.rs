@@ -83,7 +83,6 @@ impl<O: Os> Engine<O> {
         }
         self.profile.written_units.store(0, Ordering::Relaxed);
         self.profile.is_writing.store(false, Ordering::Relaxed);
-        self.os.forget_process_id();
         self.calls.is_refusing.store(false, Ordering::Relaxed);
         self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.fork_is_single_threaded.load(Ordering::Relaxed);

@@ -182,9 +182,8 @@ impl<O: Os> Engine<O> {
             self.note_first_thread(self.os.thread_words());
         }
         // The first reading of the clock looks its function up in a file, which a filter may forbid
-        // later; likewise the call for the number of the process.
+        // later.
         self.os.now_ms();
-        self.os.noted_process_id();
         // Before the engine is ready: from then on a heap profile may close the hot paths.
         self.store_hot_areas(area, (true, true));
         self.state.store(READY, Ordering::Release);

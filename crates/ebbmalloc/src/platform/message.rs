@@ -31,8 +31,7 @@ impl Line {
         line.end = Self::CAPACITY - 1;
         // Lines after the first of a report are indented.
         if !line.buffer[Self::START.len()..].starts_with(b"  ") {
-            let process = ProcessName { program: program_of(os), id: os.noted_process_id() };
-            let _ = write!(line, "{process}");
+            let _ = write!(line, "{}", ProcessName::of(os));
         }
         line.buffer[line.length] = b'\n';
         os.print(&line.buffer[..line.length + 1]);
@@ -116,17 +115,14 @@ impl Write for Path {
 
 impl ProcessName {
     pub(crate) fn of(os: &impl OsReports) -> Self {
-        Self { program: program_of(os), id: os.process_id() }
+        let path = os.program();
+        let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
+        let length = name.iter().take(16).take_while(|byte| is_plain(byte)).count();
+        Self { program: str::from_utf8(&name[..length]).unwrap_or(""), id: os.process_id() }
     }
 }
 
-/// The name of the program's file, as far as its letters are plain ones.
-fn program_of(os: &impl OsReports) -> &'static str {
-    let path = os.program();
-    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._+-".contains(byte);
-    let length = name.iter().take(16).take_while(|byte| is_plain(byte)).count();
-    str::from_utf8(&name[..length]).unwrap_or("")
 }
 
 #[cfg(test)]

@@ -389,15 +389,6 @@ pub trait OsReports: Sync {
         0
     }
 
-    /// [`OsReports::process_id`] for messages: the answer of the first call, as a filter may forbid
-    /// the system call later.
-    fn noted_process_id(&self) -> u32 {
-        self.process_id()
-    }
-
-    /// Forgets the number of the process, in the child of a fork.
-    fn forget_process_id(&self) {}
-
     /// Calls `call` in a handler of this signal.
     fn watch_signal(&self, _signal: i32, _call: extern "C" fn()) {}
 

@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use super::interface::{OsReports, Usage, Writer};
 use super::linux::{LinuxFor, Process};
@@ -23,8 +23,6 @@ static COPY: AtomicI32 = AtomicI32::new(-1);
 /// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
-/// The number of the process; 0 if it is not known yet.
-static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
@@ -82,21 +80,6 @@ impl<P: Process> OsReports for LinuxFor<P> {
     fn process_id(&self) -> u32 {
         // SAFETY: the call touches no memory.
         unsafe { call!(libc::SYS_getpid) }.unwrap_or(0) as u32
-    }
-
-    fn noted_process_id(&self) -> u32 {
-        match PROCESS_ID.load(Ordering::Relaxed) {
-            0 => {
-                let id = self.process_id();
-                PROCESS_ID.store(id, Ordering::Relaxed);
-                id
-            }
-            id => id,
-        }
-    }
-
-    fn forget_process_id(&self) {
-        PROCESS_ID.store(0, Ordering::Relaxed);
     }
 
     fn watch_signal(&self, signal: i32, call: extern "C" fn()) {
