@@ -123,8 +123,6 @@ impl ProcessName {
     }
 }
 
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
