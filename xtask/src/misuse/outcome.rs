@@ -11,7 +11,7 @@ const LEAK: i32 = 43;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// Stopped on purpose, by SIGABRT, SIGILL or SIGTRAP; the first line of its message, with
-    /// numbers replaced by N.
+    /// numbers replaced by N, and without the process at its end.
     Abort(String),
     /// Killed by SIGSEGV or SIGBUS.
     Segv,
@@ -32,7 +32,8 @@ impl Outcome {
         };
         Ok(match (run.signal(), status.code()) {
             (Some(libc::SIGABRT | libc::SIGILL | libc::SIGTRAP), _) => {
-                Outcome::Abort(without_numbers(run.stderr.lines().next().unwrap_or_default()))
+                let line = run.stderr.lines().next().unwrap_or_default();
+                Outcome::Abort(without_process(&without_numbers(line)).to_string())
             }
             (Some(libc::SIGSEGV | libc::SIGBUS), _) => Outcome::Segv,
             (None, Some(0)) => Outcome::Silent,
@@ -100,9 +101,23 @@ fn without_numbers(line: &str) -> String {
     text + rest
 }
 
+/// The line without " (NAME, pid N)" at its end.
+fn without_process(line: &str) -> &str {
+    match line.rfind(" (") {
+        Some(at) if line.ends_with(", pid N)") => &line[..at],
+        _ => line,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_process_is_taken_off_messages() {
+        assert_eq!(without_process("a (b) (sort, pid N)"), "a (b)");
+        assert_eq!(without_process("a (b)"), "a (b)");
+    }
 
     #[test]
     fn numbers_are_taken_out_of_messages() {

@@ -36,9 +36,9 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
 /// The string stays as it is while the result is used.
 pub(crate) unsafe fn string<'a>(start: *const c_char) -> &'a [u8] {
     let start = start.cast::<u8>();
-    // SAFETY: the string ends at its zero byte.
+    // SAFETY: the string ends at its zero byte. Volatile, as compilers make strlen of such loops.
     unsafe {
-        let length = (0..).find(|&nth| *start.add(nth) == 0).unwrap_or(0);
+        let length = (0..).find(|&nth| start.add(nth).read_volatile() == 0).unwrap_or(0);
         slice::from_raw_parts(start, length)
     }
 }
