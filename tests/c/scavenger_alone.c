@@ -7,7 +7,7 @@
 #include "company.h"
 #include <sys/syscall.h>
 
-enum { SMALL = 100 << 10, END_MS = 5000 };
+enum { SMALL = 100 << 10, END_MS = 15000 };
 
 static void *end(void *unused) {
     return unused;
