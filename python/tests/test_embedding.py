@@ -10,7 +10,7 @@ from on import command, exit_statistics, succeed
 
 SOURCE = Path(__file__).parents[2] / "examples/embed.c"
 # The prefix of `cargo xtask install --prefix`.
-PREFIX = os.environ.get("EBB_PREFIX")
+PREFIX = os.environ.get("EBB_TEST_PREFIX")
 # The embedded Python finds the module there.
 PACKAGES = next(path for path in sys.path if path.endswith("site-packages"))
 HOARD = """
@@ -21,7 +21,7 @@ assert ebbmalloc.is_active() and ebbmalloc.stats()["live_bytes"] > len(kept)
 
 
 # The commands of docs/python.md.
-@unittest.skipIf(PREFIX is None, "EBB_PREFIX names no installed tree")
+@unittest.skipIf(PREFIX is None, "EBB_TEST_PREFIX names no installed tree")
 class Embedding(unittest.TestCase):
     def test_one_object_linked_first(self):
         self.link("-rdynamic", SOURCE, f"{PREFIX}/lib/ebbmalloc.o")

@@ -46,5 +46,7 @@ get "/word[1-300]" --compressed | digest
 get "/other/[1-300]" -H 'X-Long: 0123456789' | digest
 kill -USR2 "$(cat pid)"
 get "/word[1-50]" --retry 5 --retry-all-errors | digest
+# The file is empty for a moment while the new process writes it.
+until [ -s pid ]; do sleep 0.1; done
 kill -TERM "$(cat pid)"
 wait || true

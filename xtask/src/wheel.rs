@@ -99,7 +99,7 @@ pub fn test(context: &Context) -> Result<Tally> {
         .args(["-m", "unittest", "-v"])
         .current_dir(context.root.join("python/tests"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("EBB_PREFIX", &tree.prefix);
+        .env("EBB_TEST_PREFIX", &tree.prefix);
     let run = process::run(&mut command, LIMIT, &work.join("tests"), None)?;
     unittest::count(&run, &mut tally);
     Ok(tally)

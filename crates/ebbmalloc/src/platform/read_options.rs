@@ -19,7 +19,7 @@ const FIXED: &[u8] = b"fixed";
 /// The exit code of a program that does not start because of an option: EX_CONFIG of sysexits.h.
 pub(crate) const BAD_OPTION: i32 = 78;
 /// Variables that only the command `ebb` and tests read.
-const OTHERS: &str = "|EBB_LIBRARY|EBB_BLESS";
+const OTHERS: &str = "|EBB_LIBRARY|EBB_BLESS|EBB_WHEEL_TARGET";
 const PREFIXES_OF_OTHERS: [&[u8]; 2] = [b"EBB_TEST_", b"EBB_FUZZ_"];
 
 /// Where a word comes from.
