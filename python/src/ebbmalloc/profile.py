@@ -57,7 +57,7 @@ def stop() -> bool:
         return False
     _library.loaded.ebb_profile_stop()
     global _names
-    if _names:
+    if sys.version_info >= (3, 12) and _names:
         sys.deactivate_stack_trampoline()
         _names = False
     return True
