@@ -63,6 +63,6 @@ int main(int count, char **arguments) {
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
           WEXITSTATUS(status) == 0);
     if (write(STDERR_FILENO, text, length) < 0) return 3;
-    CHECK(strstr(text, "still held at exit: 30 bytes in 1 blocks") != NULL);
+    CHECK(strstr(text, "still held at exit: 30 bytes in 1 blocks (") != NULL);
     return 0;
 }

@@ -14,10 +14,8 @@ use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 /// Mean number of bytes between samples.
 const MEAN: u64 = 4096;
 const SEEDS: u64 = 20;
-/// Standard deviations that an estimate may be off. With threads, each mode has some 2,000
-/// estimates that differ from run to run: of these, one in a few dozen runs is off by more than
-/// four.
-const SIGMAS: f64 = 5.0;
+/// Standard deviations that an estimate may be off.
+const SIGMAS: f64 = 4.0;
 
 /// Sums over blocks, and the variances of their estimates.
 #[derive(Clone, Copy, Default, Debug)]
