@@ -310,7 +310,7 @@ impl<O: Os> Pages<'_, O> {
         }
         let grown = units - self.count_dirty_if_free(first, end)?;
         // Not if memory must be purged first: that may purge this very run.
-        let resident = self.heap.counts.in_use + self.heap.counts.dirty + grown as usize;
+        let resident = self.heap.counts.held() + grown as usize;
         if resident > self.resident_units_max() || !self.take_free_units(first, end) {
             return None;
         }

@@ -1,8 +1,7 @@
 //! Changes options while the program runs.
 
 use crate::engine::Engine;
-use crate::options::SetError;
-use crate::options::{PROFILING, Place, ProfileChoice, StatsChoice, TELLING};
+use crate::options::{PROFILING, Place, ProfileChoice, SetError, StatsChoice, TELLING};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 use crate::telemetry::tuning::PROFILE_MEAN_BYTES;

@@ -5,8 +5,7 @@ use core::num::NonZeroUsize;
 
 use crate::backend::region::Region;
 use crate::engine::{Engine, SafetyMode};
-use crate::options::SetError;
-use crate::options::{DelayChoice, LimitChoice, Options, Place, ScavengerChoice};
+use crate::options::{DelayChoice, LimitChoice, Options, Place, ScavengerChoice, SetError};
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
 

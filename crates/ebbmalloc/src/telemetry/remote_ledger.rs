@@ -203,11 +203,8 @@ impl<M: Memory> Tables for Remote<'_, M> {
                 }
             }
         }
-        let mut word = [0; size_of::<usize>()];
-        if self.memory.read(self.beacon.profile.filter_at, &mut word)
-            && word != [0; size_of::<usize>()]
-        {
-            let start = usize::from_ne_bytes(word);
+        let start = word(self.memory, self.beacon.profile.filter_at);
+        if start != 0 {
             for_each_resident(self, start, FILTER_BYTES, |_| resident += page);
         }
         resident

@@ -48,6 +48,11 @@ pub(crate) struct PageCounts {
 }
 
 impl PageCounts {
+    /// Units that are handed out, or free and resident.
+    pub fn held(&self) -> usize {
+        self.in_use + self.dirty
+    }
+
     /// An empty page heap.
     pub const NONE: Self = Self {
         in_use: 0,
