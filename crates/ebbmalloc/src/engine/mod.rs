@@ -41,7 +41,7 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::options::{Options, StatsChoice, TELLING};
-use crate::platform::message::Line;
+use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicU32, Lock, Ordering};
 use crate::safety::check_table::CheckTable;
@@ -137,6 +137,10 @@ pub(crate) struct Setup {
     pub default_heaps: DefaultHeaps,
     /// The secret in the seals of hardened blocks.
     pub secret: Secret,
+    /// `EBB_STATS_TO` and `EBB_PROFILE_TO` as they were given: the program may change its
+    /// environment later. [`Path::of_process`] makes paths of them.
+    pub stats_to: Path,
+    pub profile_to: Path,
 }
 
 /// Whether the engine checks or hardens each block.
@@ -202,6 +206,8 @@ impl<O: Os> Engine<O> {
                 safety_mode: SafetyMode::Off,
                 default_heaps: DefaultHeaps::NONE,
                 secret: Secret::NONE,
+                stats_to: Path::EMPTY,
+                profile_to: Path::EMPTY,
             }),
             centrals: [const { Central::new() }; CLASSES],
             counters: Counters::new(),

@@ -8,8 +8,7 @@ use core::num::NonZeroUsize;
 use crate::backend::region::Region;
 use crate::engine::Engine;
 use crate::figures::numbers::Bytes;
-use crate::options::TELLING;
-use crate::options::{OnPressure, OnRefusal};
+use crate::options::{OnPressure, OnRefusal, TELLING};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
@@ -68,7 +67,7 @@ impl<O: Os> Engine<O> {
         let pages = self.pages.lock();
         let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
         let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
-        (pages.counts.in_use + pages.counts.dirty, limit_units)
+        (pages.counts.held(), limit_units)
     }
 
     /// Refuses a request for `size` bytes, because memory is short or the limit is reached. The
@@ -98,7 +97,7 @@ impl<O: Os> Engine<O> {
         }
         let (limit_bytes, held_bytes, memory_bytes) = {
             let pages = self.pages.lock();
-            let held_units = pages.counts.in_use + pages.counts.dirty;
+            let held_units = pages.counts.held();
             let limit_units = pages.limit.map_or(0, NonZeroUsize::get);
             let memory_bytes = pages.retention.limit_bytes;
             (limit_units * Region::UNIT_COST, held_units * Region::UNIT_COST, memory_bytes)

@@ -9,8 +9,8 @@ use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::options::{
     CAREFUL, CheckChoice, ExplainChoice, HardenChoice, HugeChoice, LimitChoice, ModeChoice,
-    Options, PROFILING, PathChoice, ProfileChoice, SampleChoice, ScavengerChoice, Settings,
-    StatsChoice, TELLING,
+    Options, PROFILING, ProfileChoice, SampleChoice, ScavengerChoice, Settings, StatsChoice,
+    TELLING,
 };
 use crate::platform::message::Line;
 use crate::platform::os::{Os, RseqArea};
@@ -78,10 +78,8 @@ impl<O: Os> Engine<O> {
         // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
         let setup = unsafe { &mut *self.setup.get() };
         setup.options = Options::read(&self.os, settings);
-        if setup.options.profile_to != PathChoice::Unset {
-            let directory = &mut self.profile.table.lock().directory;
-            setup.options.profile_to.write(&self.os, "EBB_PROFILE_TO", directory);
-        }
+        setup.stats_to = setup.options.stats_to.read(&self.os, "EBB_STATS_TO");
+        setup.profile_to = setup.options.profile_to.read(&self.os, "EBB_PROFILE_TO");
         if !PROFILING && setup.options.profile != ProfileChoice::Off {
             let text = format_args!(
                 "EBB_PROFILE is ignored: build the program with ebbmalloc's feature `profile`"

@@ -70,26 +70,26 @@ impl Path {
         self.length += length;
     }
 
-    /// Adds a pattern, in which `%p` stands for the number of the process and `%n` for the name of
-    /// its program.
-    pub fn add_pattern(&mut self, pattern: &[u8], process: ProcessName) {
-        let mut rest = pattern;
+    /// The path of this process: in it, `%p` stands for the number of the process and `%n` for the
+    /// name of its program.
+    pub fn of_process(&self, process: ProcessName) -> Self {
+        let (mut path, mut rest) = (Self::EMPTY, &self.bytes[..self.length]);
         loop {
             rest = match rest {
                 // Writing to a path never fails: it cuts.
                 [b'%', b'p', rest @ ..] => {
-                    let _ = write!(self, "{}", process.id);
+                    let _ = write!(path, "{}", process.id);
                     rest
                 }
                 [b'%', b'n', rest @ ..] => {
-                    self.add(process.program.as_bytes());
+                    path.add(process.program.as_bytes());
                     rest
                 }
                 [byte, rest @ ..] => {
-                    self.add(&[*byte]);
+                    path.add(&[*byte]);
                     rest
                 }
-                [] => return,
+                [] => return path,
             }
         }
     }
@@ -131,7 +131,8 @@ mod tests {
     fn paths_name_the_process() {
         let mut path = Path::EMPTY;
         let process = ProcessName { program: "sort", id: 1234 };
-        path.add_pattern(b"/var/%n/%p.%%.json%", process);
+        path.add(b"/var/%n/%p.%%.json%");
+        let mut path = path.of_process(process);
         assert_eq!(path.c_str(), Some(c"/var/sort/1234.%%.json%"));
         path.add(&[b'x'; 600]);
         assert_eq!(path.c_str(), None);

@@ -6,7 +6,6 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use crate::figures::process::ProcessName;
 use crate::options::words::{nearest, position};
 use crate::options::{Options, PathChoice, Place, SetError, Settings};
 use crate::platform::message::{Line, Path};
@@ -181,9 +180,11 @@ impl Display for Said<'_> {
 }
 
 impl PathChoice {
-    /// Adds the path to `out`, `variable` being the option's. `%p` and `%n` in it name the process.
-    pub(crate) fn write(self, os: &impl Os, variable: &str, out: &mut Path) {
-        let mut add = |path: &[u8]| out.add_pattern(path, ProcessName::of(os));
+    /// The path as it is given, `variable` being the option's. For set-up only: the program may
+    /// change its environment later.
+    pub(crate) fn read(self, os: &impl Os, variable: &str) -> Path {
+        let mut given = Path::EMPTY;
+        let mut add = |path: &[u8]| given.add(path);
         match self {
             Self::Unset => {}
             Self::Path(path) => add(path.as_bytes()),
@@ -202,5 +203,6 @@ impl PathChoice {
                 }
             }
         }
+        given
     }
 }

@@ -11,7 +11,6 @@ use core::{ptr, slice};
 
 use crate::backend::arena::{Arena, Buckets, Chained, Ref, hash, hash_of_address};
 use crate::backend::chunks::Chunks;
-use crate::platform::message::Path;
 use crate::platform::os::Os;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -167,9 +166,6 @@ impl Chained for Record {
 
 /// All state of the heap profile that needs a lock.
 pub(crate) struct ProfileTable {
-    /// The directory of files that the process writes by itself. Read once, at set-up: the program
-    /// may change its environment later.
-    pub directory: Path,
     pub session: Session,
     pub random: Random,
     stacks_memory: Arena,
@@ -189,7 +185,6 @@ unsafe impl Send for ProfileTable {}
 impl ProfileTable {
     pub const fn new() -> Self {
         Self {
-            directory: Path::EMPTY,
             session: Session::new(),
             random: Random::new(0),
             stacks_memory: Arena::new(),

@@ -6,6 +6,7 @@ use core::num::NonZeroUsize;
 
 use crate::engine::Engine;
 use crate::engine::tuning::{PROFILE_LIMIT_LOOK_MS, PROFILE_PEAK_SHARE};
+use crate::figures::process::ProcessName;
 use crate::options::{PROFILING, PathChoice, ProfileAtChoice, ProfileChoice};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -104,7 +105,7 @@ impl<O: Os> Engine<O> {
         let before = written.load(Ordering::Relaxed);
         let (held_units, limit) = {
             let pages = self.pages.lock();
-            (pages.counts.in_use + pages.counts.dirty, pages.limit)
+            (pages.counts.held(), pages.limit)
         };
         let is_due = match at {
             ProfileAtChoice::Limit(percent) => {
@@ -152,7 +153,7 @@ impl<O: Os> Engine<O> {
     /// Writes the profile to a file whose name has the process and the occasion.
     #[inline(never)]
     fn write_profile_of(&self, occasion: fmt::Arguments) {
-        let mut path = self.profile.table.lock().directory;
+        let mut path = self.setup().profile_to.of_process(ProcessName::of(&self.os));
         let separator = if path.is_empty() { "./" } else { "/" };
         let process = self.os.process_id();
         // Writing to a path never fails: it cuts.

@@ -10,7 +10,7 @@ use crate::figures::choice::Choice;
 use crate::figures::process::ProcessName;
 use crate::figures::stats::{ClassStats, Stats};
 use crate::options::{StatsChoice, TELLING};
-use crate::platform::message::{Line, Path};
+use crate::platform::message::Line;
 use crate::platform::os::{Os, Writer};
 use crate::platform::sync::Ordering;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
@@ -111,7 +111,7 @@ impl<O: Os> Engine<O> {
             stats.live_bytes + stats.cached_bytes + stats.pinned_bytes + stats.hole_bytes;
         stats.end_bytes = ((counts.in_use * UNIT) as u64).saturating_sub(in_blocks);
         stats.live_bytes += stats.sampled_bytes;
-        stats.held_bytes = ((counts.in_use + counts.dirty) * Region::UNIT_COST) as u64;
+        stats.held_bytes = (counts.held() * Region::UNIT_COST) as u64;
         stats.limit_bytes = limit.map_or(0, |units| units.get() * Region::UNIT_COST) as u64;
         stats.choice.limit_bytes = stats.limit_bytes;
         let committed = self.region.committed();
@@ -172,8 +172,7 @@ impl<O: Os> Engine<O> {
         if !TELLING || !self.is_ready() || self.stats_at_exit() == StatsChoice::Off {
             return;
         }
-        let mut path = Path::EMPTY;
-        self.setup().options.stats_to.write(&self.os, "EBB_STATS_TO", &mut path);
+        let path = self.setup().stats_to.of_process(ProcessName::of(&self.os));
         if path.is_empty() {
             return self.print_stats();
         }
