@@ -14,8 +14,9 @@ use ebbmalloc_testkit::{FakeOs, LinuxIn, is_possible};
 /// Mean number of bytes between samples.
 const MEAN: u64 = 4096;
 const SEEDS: u64 = 20;
-/// Standard deviations that an estimate may be off.
-const SIGMAS: f64 = 4.0;
+/// An estimate is wrong if chance alone gets so far off more rarely than this. A run compares some
+/// 10,000 estimates.
+const CHANCE: f64 = 1e-7;
 
 /// Sums over blocks, and the variances of their estimates.
 #[derive(Clone, Copy, Default, Debug)]
@@ -59,10 +60,11 @@ impl Truth {
         self.0.lock().unwrap().get_mut(&at).unwrap()[0].add(size, -1.0);
     }
 
-    /// Compares estimates with the truth. Returns the estimates that are too far off.
-    fn wrong(&self, found: &BTreeMap<usize, [Counts; 2]>) -> Vec<String> {
-        let mut wrong = Vec::new();
-        for (at, sums) in &*self.0.lock().unwrap() {
+    /// Compares estimates with the truth.
+    fn compare(&self, found: &BTreeMap<usize, [Counts; 2]>) -> Comparison {
+        let mut comparison = Comparison::default();
+        let truth = self.0.lock().unwrap();
+        for (at, sums) in &*truth {
             let found = found.get(at).copied().unwrap_or_default();
             for (name, sum, counts) in [("live", sums[0], found[0]), ("all", sums[1], found[1])] {
                 let (objects, bytes) = (sum.objects_variance, sum.bytes_variance);
@@ -70,23 +72,43 @@ impl Truth {
                     ("objects", sum.objects, objects, sum.objects_most, counts.objects),
                     ("bytes", sum.bytes, bytes, sum.bytes_most, counts.bytes),
                 ] {
-                    // Few samples are not distributed normally: two more are allowed. Buckets of
-                    // sizes are a little wide, and sums of floats not exact.
-                    let slack = SIGMAS * variance.max(0.0).sqrt()
-                        + if variance > 1e-9 { 2.0 * most } else { 0.0 }
-                        + truth * 0.002
-                        + 0.01;
-                    if (estimate - truth).abs() > slack {
-                        wrong.push(format!("{at:#x} {name} {unit}: {estimate:.0}, not {truth:.0}"));
+                    // Buckets of sizes are a little wide, and sums of floats not exact.
+                    let off = ((estimate - truth).abs() - truth * 0.002 - 0.01).max(0.0);
+                    if chance_of(off, variance, most) < CHANCE {
+                        let text = format!("{at:#x} {name} {unit}: {estimate:.0}, not {truth:.0}");
+                        comparison.wrong.push(text);
                     }
                 }
             }
+            let [_, all] = sums;
+            if all.objects_variance > 1e-9 {
+                let off = found[1].objects - all.objects;
+                comparison.deviations.push(off / all.objects_variance.sqrt());
+            }
         }
-        let known = self.0.lock().unwrap();
-        wrong
-            .extend(found.keys().filter(|at| !known.contains_key(at)).map(|at| format!("{at:#x}")));
-        wrong
+        let unknown = found.keys().filter(|at| !truth.contains_key(at));
+        comparison.wrong.extend(unknown.map(|at| format!("{at:#x} allocated nothing")));
+        comparison
     }
+}
+
+/// The estimates of a profile beside the truth.
+#[derive(Default)]
+struct Comparison {
+    /// What is too far off.
+    wrong: Vec<String>,
+    /// How far off the number of allocated objects is, in standard deviations, for each call.
+    deviations: Vec<f64>,
+}
+
+/// The most that the probability can be that a sum of independent terms, with this variance and
+/// none larger than `most`, is `off` more than it should be: Bennett's inequality.
+fn chance_of(off: f64, variance: f64, most: f64) -> f64 {
+    if variance < 1e-9 {
+        return (off == 0.0) as u8 as f64;
+    }
+    let ratio = off * most / variance;
+    (-(variance / (most * most)) * ((1.0 + ratio) * ratio.ln_1p() - ratio)).exp()
 }
 
 /// The estimates of a profile, by the innermost call.
@@ -296,15 +318,15 @@ fn all_sorts(program: &Program) {
     }
 }
 
-/// The stacks for which a program's profile is wrong.
-fn wrong(engine: &Engine<LinuxIn>, work: fn(&Program)) -> Vec<String> {
+/// Runs a program, and compares its profile with what it did.
+fn compare(engine: &Engine<LinuxIn>, work: fn(&Program)) -> Comparison {
     assert!(engine.start_profile(MEAN));
     let program = Program { engine, truth: Truth::default() };
     work(&program);
-    let wrong = program.truth.wrong(&estimates(engine));
+    let comparison = program.truth.compare(&estimates(engine));
     // What is freed after the end is still subtracted.
     engine.stop_profile();
-    wrong
+    comparison
 }
 
 type Scenario = (&'static str, fn(&Program));
@@ -319,19 +341,27 @@ const SCENARIOS: [Scenario; 7] = [
     ("all_sorts", all_sorts),
 ];
 
-/// Runs all scenarios with these seeds, and asserts that none is wrong.
+/// Runs all scenarios with these seeds. Asserts that no estimate is wrong, and that all together
+/// are neither too high nor too low, which tells a small error from chance.
 fn is_true(os: impl Fn() -> LinuxIn, mode: &str, seeds: u64) {
+    let mut deviations = Vec::new();
     for (name, work) in SCENARIOS {
         for seed in 0..seeds {
             let engine = Engine::new(os().seed(seed * 7919 + 1));
             if !is_possible(&engine, mode) {
                 return;
             }
-            let wrong = wrong(&engine, work);
+            let comparison = compare(&engine, work);
+            let wrong = &comparison.wrong;
             assert!(wrong.is_empty(), "{name}, seed {seed}: {wrong:#?}");
+            deviations.extend(comparison.deviations);
             engine.check();
         }
     }
+    // The mean of so many has the standard deviation 1 / sqrt(len).
+    let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
+    let off = mean * (deviations.len() as f64).sqrt();
+    assert!(off.abs() < 5.0, "{mode}: {off:.1} standard deviations off in the mean");
 }
 
 #[test]
@@ -395,7 +425,7 @@ fn samples_at_misses_would_fail() {
                 }
             }
         }
-        noticed += !truth.wrong(&found).is_empty() as u64;
+        noticed += !truth.compare(&found).wrong.is_empty() as u64;
     }
     assert_eq!(noticed, SEEDS);
 }
