@@ -394,6 +394,16 @@ impl ClassSpans {
         (filled != 0).then(|| self.heads[filled.trailing_zeros() as usize])
     }
 
+    /// Whether a new block would come from another span than this block's, and one that is at least
+    /// as full.
+    pub fn would_pack(&self, region: &Region, class: SizeClass, block: *mut u8) -> bool {
+        let (Some(own), Some(next)) = (self.span_unit(region, class, block), self.fullest()) else {
+            return false;
+        };
+        // SAFETY: both units head spans of this class, whose lock we hold.
+        own != next && unsafe { (*region.span(own)).free >= (*region.span(next)).free }
+    }
+
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
