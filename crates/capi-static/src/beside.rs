@@ -6,7 +6,7 @@ use core::ffi::{c_char, c_void};
 
 use cabi::Cut;
 use engine::Stats;
-use engine::internals::{ENGINE, OsMemory, UNIT, class_bytes, span_units};
+use engine::internals::{ENGINE, UNIT, class_bytes, span_units};
 
 /// Whether this engine handed the block out.
 #[unsafe(no_mangle)]

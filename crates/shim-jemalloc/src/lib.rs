@@ -187,7 +187,7 @@ export! {
 
     /// Whether the program should replace this block by one of `mallocx` with
     /// `MALLOCX_TCACHE_NONE`, against fragmentation. It is an addition of redis to jemalloc.
-    fn je_get_defrag_hint get_defrag_hint = (block: *mut c_void) -> c_int {
+    fn je_get_defrag_hint = (block: *mut c_void) -> c_int {
         shim::would_pack(block) as c_int
     }
 

@@ -1,6 +1,6 @@
 //! Lists the nodes of `mallctl`. What ebbmalloc does not know, or does not have, has no node.
 
-use core::ffi::{CStr, c_char, c_int, c_uint};
+use core::ffi::{CStr, c_int, c_uint};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use shim::figures;

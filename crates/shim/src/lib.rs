@@ -206,7 +206,8 @@ pub fn scavenges() -> Option<bool> {
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    const LINE: &str = "ebbmalloc: bug in a shim for another allocator's functions, please report\n";
+    const LINE: &str =
+        "ebbmalloc: bug in a shim for another allocator's functions, please report\n";
     // SAFETY: both are valid calls of the C library.
     unsafe {
         libc::write(libc::STDERR_FILENO, LINE.as_ptr().cast(), LINE.len());

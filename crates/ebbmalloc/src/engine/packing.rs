@@ -36,11 +36,9 @@ impl<O: Os> Engine<O> {
         !self.scavenger.is_off() && !self.scavenger.is_paused.load(Ordering::Relaxed)
     }
 
-    /// Whether a block of [`Engine::alloc_packed`] of this block's class would lie in another span,
-    /// and one that is at least as full. False for large blocks, those of heaps, sampled ones, and
-    /// addresses of no block.
-    ///
-    /// Each move that follows makes spans less equally filled, so moves come to an end.
+    /// Whether the program should replace this block by one of [`Engine::alloc_packed`], so that
+    /// its span becomes idle. False for large blocks, those of heaps, sampled ones, and addresses
+    /// of no block. Moves come to an end.
     pub fn would_pack(&self, block: *mut u8) -> bool {
         self.class_at(block).is_some_and(|class| {
             let spans = self.centrals[class.index()].spans().lock();

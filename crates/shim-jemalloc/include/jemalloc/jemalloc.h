@@ -56,7 +56,9 @@ extern "C" {
 #define JEMALLOC_RESTRICT_RETURN
 #define JEMALLOC_ALLOCATOR
 #define JEMALLOC_USABLE_SIZE_CONST
-#ifdef __cplusplus
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define JEMALLOC_CXX_THROW noexcept
+#elif defined(__cplusplus)
 #define JEMALLOC_CXX_THROW throw()
 #else
 #define JEMALLOC_CXX_THROW
