@@ -52,6 +52,14 @@ pub fn refresh() -> bool {
     })
 }
 
+/// Reads these statistics now, also of the process; 0 for those that are unknown, and all if memory
+/// is short.
+pub fn read<const N: usize>(names: [&str; N]) -> [u64; N] {
+    let mut values = [0; N];
+    print(true, |text| values = names.map(|name| number_of(text, name).unwrap_or(0)));
+    values
+}
+
 /// Passes the statistics to `read`, as text or JSON, with a zero byte at the end that is not
 /// counted. False if memory is short.
 pub fn print(json: bool, read: impl FnOnce(&[u8])) -> bool {

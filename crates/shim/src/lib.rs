@@ -40,9 +40,11 @@ unsafe extern "C" {
     pub fn ebb_malloc_trim(keep: usize) -> c_int;
     pub fn ebb_idle() -> c_int;
     pub fn ebb_ctl(name: *const c_char, value: *const c_char) -> c_int;
+    pub fn ebb_on_refusal(call: Option<extern "C" fn(usize)>);
     pub fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: usize) -> usize;
     pub fn ebb_heap_new(limit: usize) -> *mut Heap;
     pub fn ebb_heap_delete(heap: *mut Heap);
+    pub fn ebb_heap_used(heap: *mut Heap) -> usize;
     pub fn ebb_heap_malloc(heap: *mut Heap, size: usize) -> *mut c_void;
     pub fn ebb_heap_calloc(heap: *mut Heap, count: usize, size: usize) -> *mut c_void;
     pub fn ebb_heap_aligned_alloc(heap: *mut Heap, align: usize, size: usize) -> *mut c_void;
@@ -202,15 +204,21 @@ pub fn scavenges() -> Option<bool> {
     is_beside().then(|| unsafe { ebb_beside_scavenges() })
 }
 
+/// Ends the process with a line on standard error.
+#[cold]
+pub fn fail(why: &str) -> ! {
+    // SAFETY: both are valid calls of the C library.
+    unsafe {
+        for part in ["ebbmalloc: ", why, "\n"] {
+            libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len());
+        }
+        libc::abort()
+    }
+}
+
 /// Handles a panic: it is a bug in a shim, and ends the process.
 #[cfg(not(test))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo) -> ! {
-    const LINE: &str =
-        "ebbmalloc: bug in a shim for another allocator's functions, please report\n";
-    // SAFETY: both are valid calls of the C library.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, LINE.as_ptr().cast(), LINE.len());
-        libc::abort()
-    }
+    fail("bug in a shim for another allocator's functions, please report")
 }
