@@ -165,8 +165,8 @@ impl<O: Os> Engine<O> {
             Line::print(
                 &self.os,
                 format_args!(
-                    "cannot write the heap profile to {name}; EBB_PROFILE_TO must be a directory with \
-                     room"
+                    "cannot write the heap profile to {name}; \
+                     EBB_PROFILE_TO must be a directory with room"
                 ),
             );
         }
