@@ -52,7 +52,9 @@ static void blocks(void) {
         CHECK(is_zero(block, before, sallocx(block, 0)));
         dallocx(block, 0);
     }
-    CHECK(mallocx(0, 0) != NULL);
+    void *empty = mallocx(0, 0);
+    CHECK(empty != NULL);
+    dallocx(empty, 0);
     // All functions of malloc.h, by their other names.
     void *block = je_malloc(10);
     CHECK((block = je_realloc(block, 100)) != NULL && je_malloc_usable_size(block) >= 100);
@@ -101,7 +103,10 @@ static void absurd(void) {
             dallocx(block, 0);
         }
     CHECK(mallocx(100, MALLOCX_LG_ALIGN(60)) == NULL && nallocx(100, MALLOCX_LG_ALIGN(60)) == 0);
-    CHECK(rallocx(NULL, 0, 0) != NULL && sallocx(NULL, 0) == 0 && xallocx(NULL, 1, 1, 0) == 0);
+    void *block = rallocx(NULL, 0, 0);
+    CHECK(block != NULL);
+    free(block);
+    CHECK(sallocx(NULL, 0) == 0 && xallocx(NULL, 1, 1, 0) == 0);
     CHECK(je_get_defrag_hint(NULL) == 0 && je_get_defrag_hint((void *)16) == 0);
 }
 
@@ -308,7 +313,9 @@ int main(int count, char **arguments) {
     if (count > 1) {
         CHECK(strcmp(arguments[1], "elsewhere") == 0);
         CHECK(mallctl("background_thread", NULL, NULL, NULL, 0) == ENOENT);
-        CHECK(!je_get_defrag_hint(malloc(10)));
+        void *block = malloc(10);
+        CHECK(!je_get_defrag_hint(block));
+        free(block);
     } else {
         nodes();
         defragment();
