@@ -1,5 +1,5 @@
-//! Makes the shims, by which programs call ebbmalloc by the names of other allocators' functions: of
-//! each an object with all of ebbmalloc, and a shared library of that object.
+//! Makes the shims, by which programs call ebbmalloc by the names of other allocators' functions:
+//! of each an object with all of ebbmalloc, and a shared library of that object.
 
 use crate::{cargo, object};
 use anyhow::{Context as _, Result, ensure};
