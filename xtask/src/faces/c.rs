@@ -219,6 +219,23 @@ END
         ..SHORT
     },
     Check {
+        name: "mimalloc's functions",
+        packages: &["gcc", "g++", "pkg-config"],
+        script: concat!(
+            "SHIM=mimalloc HEADER=mimalloc.h\n",
+            include_str!("../../../tests/shims/contract.sh")
+        ),
+        programs: 9,
+        ..SHORT
+    },
+    Check {
+        name: "mimalloc's functions in C++",
+        packages: &["g++", "pkg-config"],
+        script: include_str!("../../../tests/shims/mimalloc.sh"),
+        programs: 2,
+        ..SHORT
+    },
+    Check {
         name: "jemalloc's functions in redis",
         packages: &["gcc", "make", "pkg-config", "tcl", "procps"],
         script: include_str!("../../../tests/shims/redis.sh"),
