@@ -74,6 +74,18 @@ fn succeed(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Builds packages into the release directory.
+pub fn build_packages(root: &Path, packages: &[String]) -> Result<()> {
+    let mut command = cargo(root);
+    command.args(["build", "--release"]);
+    packages.iter().for_each(|package| {
+        command.args(["--package", package]);
+    });
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(status.success(), "cargo build --release of {} failed", packages.join(", "));
+    Ok(())
+}
+
 /// Links the shared library once more, into a directory of its own, with the soname that installed
 /// programs look for. Returns its path. (The library in the release directory has no soname, so
 /// that programs find it by its path.)

@@ -1,6 +1,7 @@
 //! `cargo xtask install`: installs everything that users of C and C++ need below one directory,
 //! which may be moved.
 
+use crate::shims::{self, SHIMS};
 use crate::{cargo, object};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::env;
@@ -14,6 +15,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SONAME: &str = "libebbmalloc.so.0";
 
 const PKG_CONFIG: &str = include_str!("../../crates/capi/install/ebbmalloc.pc.in");
+const SHIM_PKG_CONFIG: &str = include_str!("../../crates/shim/install/shim.pc.in");
 const CMAKE: &str = include_str!("../../crates/capi/install/ebbmallocConfig.cmake.in");
 const CMAKE_VERSION: &str =
     include_str!("../../crates/capi/install/ebbmallocConfigVersion.cmake.in");
@@ -109,10 +111,32 @@ impl Tree {
             let from = root.join("crates/capi/include").join(header);
             copy(&from, &self.prefix.join("include").join(header), 0o644)?;
         }
+        self.install_shims(root, target, &versioned)?;
         self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
         self.copy_documents(root)?;
+        Ok(())
+    }
+
+    /// Builds the shims, and copies them with their headers. `shared` is the shared library.
+    fn install_shims(&self, root: &Path, target: &Path, shared: &Path) -> Result<()> {
+        let work = target.join("install/shims");
+        shims::build(root, &target.join("release"), shared, &work)?;
+        for shim in SHIMS {
+            let (name, lib) = (format!("ebbmalloc_{}", shim.name), self.lib());
+            let (object, library) = (format!("{name}.o"), format!("lib{name}.so"));
+            let versioned = format!("{library}.{VERSION}");
+            copy(&work.join(&object), &lib.join(&object), 0o644)?;
+            copy(&work.join(&library), &lib.join(&versioned), 0o755)?;
+            link(&versioned, &lib.join(format!("{library}.0")))?;
+            link(&format!("{library}.0"), &lib.join(&library))?;
+            let header = self.prefix.join("include").join(&name).join(shim.header);
+            make_directory(header.parent().context("a header's directory")?)?;
+            copy(&shim.include(root).join(shim.header), &header, 0o644)?;
+            let text = SHIM_PKG_CONFIG.replace("@SHIM@", shim.name);
+            self.fill(&text, &format!("pkgconfig/{name}.pc"), 1)?;
+        }
         Ok(())
     }
 

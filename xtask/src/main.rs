@@ -23,6 +23,7 @@ mod process;
 mod programs;
 mod rust_crate;
 mod sanitize;
+mod shims;
 mod soak;
 mod tally;
 mod targets;
