@@ -7,9 +7,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How names begin that only shims use of the engine: its functions for them, its `operator new`
-/// (and the aligned one), and what lets exceptions pass.
-const BESIDE: [&str; 3] = ["ebb_beside_", "ebb_own_Znwm", "rust_eh_personality"];
+/// How names begin that only shims use of the engine: its functions for them, and its
+/// `operator new`, also the aligned one.
+const BESIDE: [&str; 2] = ["ebb_beside_", "ebb_own_Znwm"];
+/// What lets exceptions pass. The second is the first's address, which linkers keep once: it must
+/// be global until the objects are joined.
+const PERSONALITY: [&str; 2] = ["rust_eh_personality", "DW.ref.rust_eh_personality"];
 
 /// A shim: the crate `crates/shim-NAME`.
 pub struct Shim {
@@ -60,13 +63,16 @@ pub fn build(root: &Path, release: &Path, shared: &Path, work: &Path) -> Result<
     let archive = release.join("libebbmalloc.a");
     let mut beside = object::defined(&archive)?;
     beside.retain(|name| BESIDE.iter().any(|start| name.starts_with(start)));
+    let personality = PERSONALITY.map(str::to_string);
+    beside.extend(personality.clone());
     let engine = work.join("engine.o");
     object::make_with(&archive, &exported.union(&beside).cloned().collect(), &engine)?;
     for shim in SHIMS {
         let archive = release.join(format!("libshim_{}.a", shim.name));
         let functions = shim.functions(&archive)?;
         let own = work.join(format!("{}.o", shim.name));
-        object::make_with(&archive, &functions, &own)?;
+        let names = functions.iter().cloned().chain(personality.clone()).collect();
+        object::make_with(&archive, &names, &own)?;
         let whole = work.join(format!("ebbmalloc_{}.o", shim.name));
         object::join(&[&own, &engine], &functions.union(&exported).cloned().collect(), &whole)?;
         let library = format!("libebbmalloc_{}.so", shim.name);

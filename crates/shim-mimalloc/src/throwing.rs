@@ -13,22 +13,29 @@ unsafe extern "C-unwind" {
     fn own_new_aligned(size: usize, align: usize) -> Block;
 }
 
-/// Returns the block; for null, has `operator new` try again or throw.
-#[inline(always)]
-unsafe fn or_throw(block: Block, size: usize, align: usize) -> Block {
-    if !block.is_null() {
-        return block;
-    }
+/// Ends the program where the engine beside the shim does not serve: its operators would return
+/// blocks that the other engine does not know.
+fn check() {
     if !shim::is_beside() {
         shim::fail("no memory for mi_new, and libebbmalloc.so was loaded before");
     }
-    // SAFETY: the caller lets exceptions pass.
-    unsafe {
-        match align <= shim::MIN_ALIGN {
-            true => own_new(size),
-            false => own_new_aligned(size, align),
+}
+
+/// The block; for null, has `operator new` try again or throw. A macro, since exceptions may not
+/// pass functions of Rust's own kind.
+macro_rules! or_throw {
+    ($block:expr, $size:expr, $align:expr) => {{
+        let block: Block = $block;
+        if block.is_null() {
+            check();
+            match $align <= shim::MIN_ALIGN {
+                true => own_new($size),
+                false => own_new_aligned($size, $align),
+            }
+        } else {
+            block
         }
-    }
+    }};
 }
 
 macro_rules! export_throwing {
@@ -43,12 +50,12 @@ macro_rules! export_throwing {
 
 export_throwing! {
     fn mi_new(size: usize) {
-        unsafe { or_throw(shim::ebb_malloc(size), size, 1) }
+        unsafe { or_throw!(shim::ebb_malloc(size), size, 1) }
     }
 
     fn mi_new_aligned(size: usize, align: usize) {
         let align = align.checked_next_power_of_two().unwrap_or(1 << (usize::BITS - 1));
-        unsafe { or_throw(shim::alloc(align, size, false), size, align) }
+        unsafe { or_throw!(shim::alloc(align, size, false), size, align) }
     }
 
     fn mi_new_n(count: usize, size: usize) {
@@ -69,13 +76,13 @@ export_throwing! {
                     return new;
                 }
                 // It throws, or there is memory now.
-                shim::ebb_free(or_throw(core::ptr::null_mut(), bytes, 1));
+                shim::ebb_free(or_throw!(core::ptr::null_mut(), bytes, 1));
             }
         }
     }
 
     fn mi_heap_alloc_new(heap: *mut shim::Heap, size: usize) {
-        unsafe { or_throw(crate::heaps::alloc(heap, size, 1, false), usize::MAX, 1) }
+        unsafe { or_throw!(crate::heaps::alloc(heap, size, 1, false), usize::MAX, 1) }
     }
 
     fn mi_heap_alloc_new_n(heap: *mut shim::Heap, count: usize, size: usize) {
