@@ -12,8 +12,9 @@ ldd src/redis-server | grep -q libebbmalloc_jemalloc.so
 
 # Its own tests; memefficiency has those of active defragmentation. One of them expects more
 # fragmentation before than there is.
-./runtest --clients 2 --no-latency --skiptest 'Active defrag big list' --single unit/memefficiency --single unit/other --single unit/type/hash \
-    --single unit/dump --single unit/introspection
+./runtest --clients 2 --no-latency --skiptest 'Active defrag big list' \
+    --single unit/memefficiency --single unit/other --single unit/type/hash --single unit/dump \
+    --single unit/introspection
 
 # Half a million values, of which an eighth stay.
 src/redis-server --port 0 --unixsocket "$PWD/redis.sock" --save '' --daemonize yes \
