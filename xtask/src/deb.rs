@@ -96,7 +96,10 @@ fn make(root: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     shell(&tree.prefix, include_str!("deb/stage.sh"), &[("LIB", &lib)])?;
 
     let version = format!("{VERSION}-{REVISION}");
-    fs::write(work.join("debian/control"), "Source: ebbmalloc\n\nPackage: any\n")?;
+    fs::write(
+        work.join("debian/control"),
+        "Source: ebbmalloc\n\nPackage: ebbmalloc\nArchitecture: any\n",
+    )?;
     let mut made = Vec::new();
     for package in &PACKAGES {
         let files = package.files.join(" ").replace("LIB", &lib);

@@ -28,16 +28,17 @@ pub struct Options {
 }
 
 pub fn generate(options: &Options, mut command: Command) -> anyhow::Result<()> {
+    // Building it, as completions do, would add a subcommand that needs no page.
+    let mut pages = command.clone().disable_help_subcommand(true);
+    pages.build();
     for (shell, path) in COMPLETIONS {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut command, "ebb", &mut text);
         write(&options.share.join(path), &text)?;
     }
-    let mut command = command.disable_help_subcommand(true);
-    command.build();
     // The page of `ebb` itself names the exit codes, as every page does.
-    let whole = command.clone().after_help(Resettable::Reset);
-    let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
+    let whole = pages.clone().after_help(Resettable::Reset);
+    let parts = pages.get_subcommands().filter(|part| !part.is_hide_set());
     for part in iter::once(&whole).chain(parts) {
         let name = part.get_display_name().unwrap_or(part.get_name());
         write(&options.share.join(format!("man/man1/{name}.1")), &page(name, part)?)?;

@@ -69,7 +69,7 @@ fn shells_load_the_completions() {
     let ask = |words: &str| {
         let script = format!(
             "source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             _ebb ebb \"${{COMP_WORDS[-1]}}\" ebb; echo \"${{COMPREPLY[@]}}\"",
+             _ebb ebb \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\"",
             share.path().join("bash-completion/completions/ebb").display()
         );
         said(Command::new("bash").args(["--norc", "-c", &script]))

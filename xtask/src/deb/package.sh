@@ -28,8 +28,8 @@ doc=$tree/usr/share/doc/$NAME
 depends=$NEEDS
 for file in "$tree"/usr/bin/* "$tree"/usr/lib/*/lib*.so.*.*; do
     [ -f "$file" ] || continue
-    found=$(dpkg-shlibdeps -O "$file" | sed 's/^shlibs:Depends=//')
-    depends="${depends:+$depends, }$found"
+    found=$(dpkg-shlibdeps -O "$file")
+    depends="${depends:+$depends, }${found#shlibs:Depends=}"
 done
 if [ "$NAME" = libebbmalloc0 ]; then
     printf '%s' "$SYMBOLS" > "$tree/DEBIAN/symbols"
@@ -39,7 +39,7 @@ fi
 {
     printf '%s' "$CONTROL" | sed '/^Description:/,$ d'
     printf 'Depends: %s\n' "$depends"
-    printf 'Installed-Size: %s\n' "$(du -sk --apparent-size "$tree/usr" | cut -f 1)"
+    printf 'Installed-Size: %s\n' "$(find "$tree/usr" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')"
     printf '%s' "$CONTROL" | sed -n '/^Description:/,$ p'
 } > "$tree/DEBIAN/control"
 (cd "$tree" && find usr -type f | LC_ALL=C sort | xargs md5sum) > "$tree/DEBIAN/md5sums"
