@@ -41,8 +41,9 @@ const PACKAGES: [Package; 3] = [
         section: "libs",
         needs: &[],
         about: "memory allocator that is fast and gives memory back\n \
-                ebbmalloc replaces malloc in any program, by LD_PRELOAD or by linking. It is fast\n \
-                with little memory, and returns free memory to the kernel while a program is idle.\n \
+                ebbmalloc replaces malloc in any program, by LD_PRELOAD or by linking. It is\n \
+                fast with little memory, and returns free memory to the kernel while a\n \
+                program is idle.\n \
                 .\n This package has the shared library.",
         files: &["LIB/libebbmalloc.so.*"],
     },

@@ -4,3 +4,4 @@ strip --strip-unneeded --remove-section=.comment --remove-section=.note bin/ebb 
 gzip -9n share/man/man1/*
 rm share/doc/ebbmalloc/LICENSE
 mv share/zsh/site-functions share/zsh/vendor-completions
+chmod 644 "$LIB"/libebbmalloc.so.*.*
