@@ -53,8 +53,8 @@ const PACKAGES: [Package; 3] = [
         needs: &["libebbmalloc0"],
         about: "memory allocator that is fast and gives memory back (development)\n \
                 ebbmalloc replaces malloc in any program, by LD_PRELOAD or by linking.\n \
-                .\n This package has headers, the static library, all of it as one object, and what\n \
-                pkg-config and CMake need.",
+                .\n This package has headers, the static library, all of it as one object, and\n \
+                what pkg-config and CMake need.",
         files: &["include", "LIB"],
     },
     Package {
@@ -62,9 +62,10 @@ const PACKAGES: [Package; 3] = [
         section: "utils",
         needs: &["libebbmalloc0"],
         about: "run programs on ebbmalloc, and see who holds their memory\n \
-                The command ebb runs programs on ebbmalloc, compares allocators on them, and shows\n \
-                where the memory of a running process is, and which code holds it.\n \
-                .\n Prometheus' alert rules, a dashboard for Grafana and documents are included.",
+                The command ebb runs programs on ebbmalloc, compares allocators on them, and\n \
+                shows where the memory of a running process is, and which code holds it.\n \
+                .\n Alert rules for Prometheus, a dashboard for Grafana and documents are\n \
+                included.",
         files: &["bin", "share"],
     },
 ];
