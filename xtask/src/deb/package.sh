@@ -39,7 +39,8 @@ fi
 {
     printf '%s' "$CONTROL" | sed '/^Description:/,$ d'
     printf 'Depends: %s\n' "$depends"
-    printf 'Installed-Size: %s\n' "$(find "$tree/usr" -type f -printf '%s\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }')"
+    find "$tree/usr" -type f -printf '%s\n' |
+        awk '{ kib += int(($1 + 1023) / 1024) } END { print "Installed-Size: " kib }'
     printf '%s' "$CONTROL" | sed -n '/^Description:/,$ p'
 } > "$tree/DEBIAN/control"
 (cd "$tree" && find usr -type f | LC_ALL=C sort | xargs md5sum) > "$tree/DEBIAN/md5sums"
