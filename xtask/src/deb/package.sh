@@ -20,7 +20,7 @@ doc=$tree/usr/share/doc/$NAME
 } > "$doc/copyright"
 {
     printf 'ebbmalloc (%s) unstable; urgency=medium\n\n' "$VERSION"
-    printf '  * %s/blob/main/CHANGELOG.md says what is new.\n\n' "$HOMEPAGE"
+    printf '  * What is new: CHANGELOG.md in\n    %s\n\n' "$HOMEPAGE"
     printf ' -- %s  %s\n' "$MAINTAINER" "$(date -u -R -d "@$SOURCE_DATE_EPOCH")"
 } | gzip -9n > "$doc/changelog.Debian.gz"
 
