@@ -6,7 +6,7 @@ use crate::install::{SONAME, Tree, VERSION};
 use crate::object;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::{packages, workspace};
+use crate::{cargo, packages, workspace};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::env;
@@ -45,7 +45,7 @@ const PACKAGES: [Package; 3] = [
                 fast with little memory, and returns free memory to the kernel while a\n \
                 program is idle.\n \
                 .\n This package has the shared library.",
-        files: &["LIB/libebbmalloc.so.*"],
+        files: &["LIB/libebbmalloc*.so.*"],
     },
     Package {
         name: "libebbmalloc-dev",
@@ -93,7 +93,8 @@ fn make(root: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     };
     let lib = format!("lib/{triplet}");
     let tree = Tree::new("/usr".as_ref(), lib.as_ref(), Some(&work.join("stage")))?;
-    tree.install(root, target)?;
+    cargo::build_release(root)?;
+    tree.install(root, target, &target.join("release/ebb"))?;
     let exported = object::exported(&tree.lib().join(SONAME))?;
     shell(&tree.prefix, include_str!("deb/stage.sh"), &[("LIB", &lib)])?;
 

@@ -1,6 +1,7 @@
 //! `cargo xtask install`: installs everything that users of C and C++ need below one directory,
 //! which may be moved.
 
+use crate::shims::{self, SHIMS};
 use crate::{cargo, object};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::env;
@@ -15,6 +16,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const SONAME: &str = "libebbmalloc.so.0";
 
 const PKG_CONFIG: &str = include_str!("../../crates/capi/install/ebbmalloc.pc.in");
+const SHIM_PKG_CONFIG: &str = include_str!("../../crates/shim/install/shim.pc.in");
 const CMAKE: &str = include_str!("../../crates/capi/install/ebbmallocConfig.cmake.in");
 const CMAKE_VERSION: &str =
     include_str!("../../crates/capi/install/ebbmallocConfigVersion.cmake.in");
@@ -37,7 +39,10 @@ pub fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |dir| root.join(dir));
     let tree = Tree::new(&args.prefix, &args.libdir, args.destdir.as_deref())?;
-    tree.install(root, &target)?;
+    // First make the directories: where that fails, nothing needs to be built.
+    tree.make()?;
+    cargo::build_release(root)?;
+    tree.install(root, &target, &target.join("release/ebb"))?;
     println!("installed ebbmalloc {VERSION} below {}", tree.prefix.display());
     Ok(true)
 }
@@ -71,9 +76,8 @@ impl Tree {
         self.prefix.join(&self.libdir)
     }
 
-    /// Builds what is not built, and copies all files. None of them names the prefix.
-    pub fn install(&self, root: &Path, target: &Path) -> Result<()> {
-        // First make the directories: where that fails, nothing needs to be built.
+    /// Makes the directories.
+    fn make(&self) -> Result<()> {
         for folder in ["bin", "include", "share/doc/ebbmalloc"] {
             make_directory(&self.prefix.join(folder))?;
         }
@@ -81,11 +85,18 @@ impl Tree {
         for folder in ["pkgconfig", "cmake/ebbmalloc"] {
             make_directory(&lib.join(folder))?;
         }
-        cargo::build_release(root)?;
+        Ok(())
+    }
+
+    /// Copies all files: the command, and the libraries from the release directory. None of them
+    /// names the prefix.
+    pub fn install(&self, root: &Path, target: &Path, command: &Path) -> Result<()> {
+        self.make()?;
+        let lib = self.lib();
         let versioned = cargo::build_shared(root, &target.join("install"), SONAME)?;
 
         let release = target.join("release");
-        copy(&release.join("ebb"), &self.prefix.join("bin/ebb"), 0o755)?;
+        copy(command, &self.prefix.join("bin/ebb"), 0o755)?;
         let name = format!("libebbmalloc.so.{VERSION}");
         copy(&versioned, &lib.join(&name), 0o755)?;
         link(&name, &lib.join(SONAME))?;
@@ -101,6 +112,7 @@ impl Tree {
             let from = root.join("crates/capi/include").join(header);
             copy(&from, &self.prefix.join("include").join(header), 0o644)?;
         }
+        self.install_shims(root, target, &versioned)?;
         self.fill(PKG_CONFIG, "pkgconfig/ebbmalloc.pc", 1)?;
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
@@ -119,6 +131,27 @@ impl Tree {
         let mut command = Command::new(ebb);
         let done = command.arg("generate").arg(self.prefix.join("share")).status();
         ensure!(done.context("cannot start ebb")?.success(), "ebb generate failed");
+        Ok(())
+    }
+
+    /// Builds the shims, and copies them with their headers. `shared` is the shared library.
+    fn install_shims(&self, root: &Path, target: &Path, shared: &Path) -> Result<()> {
+        let work = target.join("install/shims");
+        shims::build(root, &target.join("release"), shared, &work)?;
+        for shim in SHIMS {
+            let (name, lib) = (format!("ebbmalloc_{}", shim.name), self.lib());
+            let (object, library) = (format!("{name}.o"), format!("lib{name}.so"));
+            let versioned = format!("{library}.{VERSION}");
+            copy(&work.join(&object), &lib.join(&object), 0o644)?;
+            copy(&work.join(&library), &lib.join(&versioned), 0o755)?;
+            link(&versioned, &lib.join(format!("{library}.0")))?;
+            link(&format!("{library}.0"), &lib.join(&library))?;
+            let header = self.prefix.join("include").join(&name).join(shim.header);
+            make_directory(header.parent().context("a header's directory")?)?;
+            copy(&shim.include(root).join(shim.header), &header, 0o644)?;
+            let text = SHIM_PKG_CONFIG.replace("@SHIM@", shim.name);
+            self.fill(&text, &format!("pkgconfig/{name}.pc"), 1)?;
+        }
         Ok(())
     }
 
@@ -201,7 +234,7 @@ mod tests {
             assert!(tree(prefix, libdir, destdir).is_err(), "{prefix} {libdir}");
         }
         let nowhere = tree("/proc/none", "lib", None).unwrap();
-        let error = nowhere.install(Path::new("/"), Path::new("/")).unwrap_err();
+        let error = nowhere.make().unwrap_err();
         assert!(
             format!("{error:#}").starts_with("cannot make directory /proc/none/bin: "),
             "{error:#}"

@@ -25,6 +25,7 @@ mod programs;
 mod release;
 mod rust_crate;
 mod sanitize;
+mod shims;
 mod soak;
 mod tally;
 mod targets;
@@ -45,7 +46,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run the tests, installing what they need: some 20 minutes; with --long all there are
+    /// Run the tests, installing what they need: some 15 minutes; with --long all there are
     Test(test::Args),
     /// Boot real kernels in virtual machines and test restartable sequences there: an hour
     Kernels(kernels::Args),

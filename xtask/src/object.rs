@@ -13,20 +13,46 @@ use std::process::Command;
 pub fn make(archive: &Path, shared: &Path, object: &Path) -> Result<()> {
     let names = exported(shared)?;
     ensure!(names.contains("malloc"), "{} exports no malloc", shared.display());
+    make_with(archive, &names, object)
+}
+
+/// Writes `object`: the parts of the archive that these names need. They alone stay global.
+pub fn make_with(archive: &Path, names: &BTreeSet<String>, object: &Path) -> Result<()> {
     let whole = object.with_extension("whole.o");
     let mut ld = Command::new("ld");
     ld.args(["-r", "--gc-sections", "--strip-debug", "-o"]).arg(&whole);
     // The exports are the roots. The code that runs at start is kept too, although no code names
     // it.
-    for name in &names {
+    for name in names {
         ld.arg(format!("--undefined={name}"));
     }
     output(ld.arg(archive))?;
+    keep_global(&whole, names, object)
+}
+
+/// Writes `joined`: these objects as one, in which only these names stay global.
+pub fn join(objects: &[&Path], names: &BTreeSet<String>, joined: &Path) -> Result<()> {
+    let whole = joined.with_extension("whole.o");
+    output(Command::new("ld").args(["-r", "-o"]).arg(&whole).args(objects))?;
+    keep_global(&whole, names, joined)
+}
+
+/// Writes `shared`: a shared library that exports what is global in the object.
+pub fn share(object: &Path, soname: &str, shared: &Path) -> Result<()> {
+    let mut cc = Command::new("cc");
+    // As crates/capi/build.rs says, it is never unloaded.
+    cc.args(["-shared", "-Wl,-z,nodelete,-z,relro,-z,now,--gc-sections"]);
+    cc.arg(format!("-Wl,-soname,{soname}")).arg("-o").arg(shared).arg(object);
+    output(&mut cc)?;
+    Ok(())
+}
+
+fn keep_global(whole: &Path, names: &BTreeSet<String>, object: &Path) -> Result<()> {
     let list = object.with_extension("names");
     fs::write(&list, names.iter().map(|name| format!("{name}\n")).collect::<String>())
         .with_context(|| format!("cannot write {}", list.display()))?;
     let mut objcopy = Command::new("objcopy");
-    objcopy.args(NO_BITCODE).arg("--keep-global-symbols").arg(&list).arg(&whole).arg(object);
+    objcopy.args(NO_BITCODE).arg("--keep-global-symbols").arg(&list).arg(whole).arg(object);
     output(&mut objcopy)?;
     Ok(())
 }
@@ -47,6 +73,12 @@ pub fn archive(object: &Path, archive: &Path) -> Result<()> {
 /// Returns the functions that a shared library exports.
 pub fn exported(shared: &Path) -> Result<BTreeSet<String>> {
     let table = output(Command::new("nm").args(["-D", "--defined-only", "-P"]).arg(shared))?;
+    Ok(functions(&table))
+}
+
+/// Returns the functions that an archive defines.
+pub fn defined(archive: &Path) -> Result<BTreeSet<String>> {
+    let table = output(Command::new("nm").args(["-g", "--defined-only", "-P"]).arg(archive))?;
     Ok(functions(&table))
 }
 

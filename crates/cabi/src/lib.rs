@@ -29,6 +29,8 @@ mod profile;
 mod report;
 mod unwinder;
 
+pub use report::Cut;
+
 /// Defines C functions under their libc name, and under that name with the prefix `ebb_`.
 macro_rules! export {
     ($($(#[$meta:meta])* fn $name:ident / $prefixed:ident

@@ -138,8 +138,6 @@ const PROMETHEUS: c_int = 4;
 /// EINVAL. Does not allocate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: usize) -> usize {
-    // SAFETY: the caller's buffer has room for `bytes` bytes, or for the text and its zero byte.
-    let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
     let write = match format {
         TEXT => Stats::write_text,
         JSON => Stats::write_json,
@@ -150,13 +148,12 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
             return 0;
         }
     };
-    // Writing to a buffer never fails: it cuts.
-    let _ = write(&ENGINE.stats(), &mut out);
-    out.length
+    // SAFETY: the caller's buffer has room for `bytes` bytes, or for the text and its zero byte.
+    unsafe { Cut::print(&ENGINE.stats(), write, buffer, bytes) }
 }
 
 /// A buffer that keeps the text that fits, and counts the rest.
-struct Cut {
+pub struct Cut {
     start: *mut u8,
     /// Bytes of the buffer, with the zero byte at the end. Nothing is written after the text: as
     /// with snprintf(3), the memory may be smaller than stated, if the text fits.
@@ -166,6 +163,23 @@ struct Cut {
 }
 
 impl Cut {
+    /// Writes statistics as snprintf(3) writes. Returns the whole length.
+    ///
+    /// # Safety
+    /// As for [`Cut::new`].
+    pub unsafe fn print(
+        stats: &Stats,
+        write: fn(&Stats, &mut Cut) -> fmt::Result,
+        buffer: *mut c_char,
+        bytes: usize,
+    ) -> usize {
+        // SAFETY: the caller guarantees the same.
+        let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
+        // Writing to a buffer never fails: it cuts.
+        let _ = write(stats, &mut out);
+        out.length
+    }
+
     /// # Safety
     /// Memory for the part of the text that fits into `capacity` bytes, and its zero byte, is valid
     /// from `start` on. For a capacity of 0, any address will do.

@@ -4,6 +4,8 @@
 
 #![no_std]
 
+mod beside;
+
 /// Defines a weak symbol that jumps to a function. The definition also gets a hidden name, with the
 /// prefix `ebb_own`, which no program can replace.
 macro_rules! export_weak {

@@ -166,6 +166,11 @@ pub fn class_bytes(index: usize) -> usize {
     SizeClass::from_index(index).map_or(0, SizeClass::size)
 }
 
+/// Units in a span of the class with this index; 0 if there is no such class.
+pub fn span_units(index: usize) -> usize {
+    SizeClass::from_index(index).map_or(0, |class| class.span_units() as usize)
+}
+
 static SIZE: [u32; CLASSES] = {
     let mut table = [0; CLASSES];
     let mut i = 1;

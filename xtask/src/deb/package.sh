@@ -33,7 +33,10 @@ for file in "$tree"/usr/bin/* "$tree"/usr/lib/*/lib*.so.*.*; do
 done
 if [ "$NAME" = libebbmalloc0 ]; then
     printf '%s' "$SYMBOLS" > "$tree/DEBIAN/symbols"
-    printf 'libebbmalloc 0 libebbmalloc0 (>= %s)\n' "${VERSION%-*}" > "$tree/DEBIAN/shlibs"
+    for file in "$tree"/usr/lib/*/*.so.0; do
+        name=$(basename "$file" .so.0)
+        printf '%s 0 libebbmalloc0 (>= %s)\n' "$name" "${VERSION%-*}"
+    done > "$tree/DEBIAN/shlibs"
     printf 'activate-noawait ldconfig\n' > "$tree/DEBIAN/triggers"
 fi
 {

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::install::Tree;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::{deb, object, packages, pool};
+use crate::{cargo, deb, object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,17 +15,23 @@ use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
+const LONG_LIMIT: Duration = Duration::from_secs(1800);
 
 pub struct Check {
     pub name: &'static str,
     /// Debian packages.
     pub packages: &'static [&'static str],
     /// A script for `sh -e` in an empty directory. `$P` is the installed tree, `$E` has the
-    /// examples, `$L` is `tests/linking`.
+    /// examples, `$L` is `tests/linking`, `$S` is `tests/shims`.
     script: &'static str,
     /// Number of programs that print which allocator serves them.
     programs: usize,
+    /// Whether only `--long` runs it.
+    pub long: bool,
 }
+
+/// A check for every run.
+const SHORT: Check = Check { name: "", packages: &[], script: "", programs: 0, long: false };
 
 pub const CHECKS: &[Check] = &[
     Check {
@@ -36,6 +42,7 @@ pub const CHECKS: &[Check] = &[
                 LD_PRELOAD="$P/lib/libebbmalloc.so" $program; "$P/bin/ebb" run -- $program
             done"#,
         programs: 4,
+        ..SHORT
     },
     Check {
         name: "link",
@@ -47,6 +54,7 @@ pub const CHECKS: &[Check] = &[
             # By the soname, which stays the same until the next incompatible version.
             ldd shared | grep -q "libebbmalloc.so.0 => $P/lib/""#,
         programs: 3,
+        ..SHORT
     },
     Check {
         name: "object",
@@ -56,6 +64,7 @@ pub const CHECKS: &[Check] = &[
             c++ -o movable -static-pie "$P/lib/ebbmalloc.o" "$E/hello.cpp"
             ./plain; ./whole; ./movable"#,
         programs: 3,
+        ..SHORT
     },
     Check {
         name: "pkg-config",
@@ -68,6 +77,7 @@ pub const CHECKS: &[Check] = &[
             cc -Wl,--as-needed empty.c -o empty $(pkg-config --libs ebbmalloc) -Wl,-rpath,"$P/lib"
             EBB_STATS=1 ./empty 2>&1 | grep '^ebbmalloc: 0.1.0 mode '"#,
         programs: 4,
+        ..SHORT
     },
     Check {
         name: "cmake",
@@ -78,6 +88,7 @@ pub const CHECKS: &[Check] = &[
             sed 's/ebbmalloc 0.1/ebbmalloc 0.2/' "$E/CMakeLists.txt" > "$PWD/CMakeLists.txt"
             if cmake -S . -B other -DCMAKE_PREFIX_PATH="$P"; then exit 1; fi"#,
         programs: 5,
+        ..SHORT
     },
     Check {
         name: "cmake by static libraries",
@@ -94,24 +105,28 @@ pub const CHECKS: &[Check] = &[
                 done
             done"#,
         programs: 20,
+        ..SHORT
     },
     Check {
         name: "link-time optimization",
         packages: &["gcc", "clang"],
         script: concat!("LINKERS='bfd gold'\n", include_str!("../../../tests/linking/linkers.sh")),
         programs: 2,
+        ..SHORT
     },
     Check {
         name: "link-time optimization by lld",
         packages: &["gcc", "clang", "lld"],
         script: concat!("LINKERS=lld\n", include_str!("../../../tests/linking/linkers.sh")),
         programs: 1,
+        ..SHORT
     },
     Check {
         name: "link-time optimization by mold",
         packages: &["gcc", "clang", "mold"],
         script: concat!("LINKERS=mold\n", include_str!("../../../tests/linking/linkers.sh")),
         programs: 1,
+        ..SHORT
     },
     Check {
         name: "sanitizers of gcc",
@@ -121,6 +136,7 @@ pub const CHECKS: &[Check] = &[
             include_str!("../../../tests/linking/sanitizers.sh")
         ),
         programs: 1,
+        ..SHORT
     },
     Check {
         name: "sanitizers of clang",
@@ -130,6 +146,7 @@ pub const CHECKS: &[Check] = &[
             include_str!("../../../tests/linking/sanitizers.sh")
         ),
         programs: 1,
+        ..SHORT
     },
     Check {
         name: "sized delete",
@@ -178,6 +195,7 @@ END
                 grep '^ebbmalloc: wrong size: ' said
             done"#,
         programs: 6,
+        ..SHORT
     },
     Check {
         name: "embedded in Lua and SQLite",
@@ -188,6 +206,24 @@ END
             grep -qx 'Lua: 1088889 bytes of words' printed
             grep -qx 'SQLite: 10000 words, 20000 in all' printed"#,
         programs: 1,
+        ..SHORT
+    },
+    Check {
+        name: "jemalloc's functions",
+        packages: &["gcc", "g++", "pkg-config"],
+        script: concat!(
+            "SHIM=jemalloc HEADER=jemalloc/jemalloc.h\n",
+            include_str!("../../../tests/shims/contract.sh")
+        ),
+        programs: 9,
+        ..SHORT
+    },
+    Check {
+        name: "jemalloc's functions in redis",
+        packages: &["gcc", "make", "pkg-config", "tcl", "procps"],
+        script: include_str!("../../../tests/shims/redis.sh"),
+        programs: 1,
+        long: true,
     },
 ];
 
@@ -200,7 +236,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     let dir = fresh(context, "c")?;
     let prefix = dir.join("moved");
     let first = Tree::new(&dir.join("usr"), Path::new("lib"), None)?;
-    first.install(&context.root, &context.target)?;
+    first.install(&context.root, &context.target, &cargo::build_command(context)?)?;
     // No file of the tree may name the place that it was installed to.
     fs::rename(&first.prefix, &prefix)?;
 
@@ -208,6 +244,11 @@ pub fn run(context: &Context) -> Result<Tally> {
     tally.count("faces/c imports", imports(&prefix));
     let checks: Vec<&Check> =
         CHECKS.iter().filter(|check| check.name.contains(&context.filter)).collect();
+    let (later, checks): (Vec<_>, Vec<_>) =
+        checks.into_iter().partition(|check| check.long && !context.long);
+    for check in later {
+        tally.skip(&format!("faces/c {}", check.name), "takes minutes; with --long");
+    }
     tally += pool::for_each(&checks, |check| {
         let mut tally = Tally::default();
         let title = format!("faces/c {}", check.name);
@@ -238,8 +279,10 @@ impl Check {
             .env("LC_ALL", "C.UTF-8")
             .env("P", prefix)
             .env("E", context.root.join("examples/c"))
-            .env("L", context.root.join("tests/linking"));
-        let run = process::run(&mut command, LIMIT, &work.with_extension("log"), None)?;
+            .env("L", context.root.join("tests/linking"))
+            .env("S", context.root.join("tests/shims"));
+        let limit = if self.long { LONG_LIMIT } else { LIMIT };
+        let run = process::run(&mut command, limit, &work.with_extension("log"), None)?;
         ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
         ensure!(
             served(&run.stdout, self.programs),

@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 pub fn packages(context: &Context) -> Result<BTreeSet<String>> {
-    let c = c::CHECKS.iter().filter(|check| check.name.contains(&context.filter));
+    let c = c::CHECKS
+        .iter()
+        .filter(|check| check.name.contains(&context.filter) && (context.long || !check.long));
     let mut packages: BTreeSet<String> =
         c.flat_map(|check| check.packages).map(|name| name.to_string()).collect();
     packages.extend(["binutils", "python3", "python3-venv"].map(str::to_string));

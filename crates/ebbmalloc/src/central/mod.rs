@@ -394,6 +394,21 @@ impl ClassSpans {
         (filled != 0).then(|| self.heads[filled.trailing_zeros() as usize])
     }
 
+    /// Whether a new block would come from another span than this block's, which is at least as
+    /// empty as the others are on average.
+    ///
+    /// Blocks come from one span until it is full. So a program that moves all such blocks moves
+    /// each at most once, and moves some as long as two spans have free blocks.
+    pub fn would_pack(&self, region: &Region, class: SizeClass, block: *mut u8) -> bool {
+        let (Some(own), Some(next)) = (self.span_unit(region, class, block), self.fullest()) else {
+            return false;
+        };
+        // SAFETY: both units head spans of this class, whose lock we hold.
+        let free_in = |unit| unsafe { (*region.span(unit)).free as usize };
+        let (others, free_in_others) = (self.counts.spans - 1, self.counts.free() - free_in(next));
+        own != next && free_in(own) > 0 && free_in(own) * others >= free_in_others
+    }
+
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]

@@ -366,7 +366,7 @@ impl<O: Os> Engine<O> {
     }
 
     #[inline(never)]
-    fn is_cached_slow(&self, block: *mut u8, class: SizeClass) -> bool {
+    pub(crate) fn is_cached_slow(&self, block: *mut u8, class: SizeClass) -> bool {
         self.front().holds(class, block)
     }
 

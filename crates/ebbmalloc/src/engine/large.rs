@@ -8,8 +8,8 @@ use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
-use crate::engine::tuning::MOVED_BLOCK_UNITS;
-use crate::platform::os::{Os, clear};
+use crate::engine::tuning::{MOVED_BLOCK_UNITS, SPARSE_BLOCK_UNITS_MIN};
+use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
 
 /// The outcome of a page move.
@@ -124,11 +124,14 @@ impl<O: Os> Engine<O> {
         self.counters.remove_large(units);
         self.count_free(units as usize * UNIT);
         let mut pages = self.pages();
-        if !pages.is_marked_zeroed(first) {
+        if !pages.is_marked_zeroed(first) && (units as usize) < SPARSE_BLOCK_UNITS_MIN {
             return pages.free(first, units);
         }
         drop(pages);
-        let untouched = self.purge_if_untouched(first, units);
+        // Only up to the block's end: the pages behind it may have been purged before.
+        let used = self.large_size(first);
+        // SAFETY: the run is in use, and the program has given up its block.
+        let untouched = unsafe { self.purge_if_untouched(first, units, used) };
         let mut pages = self.pages();
         match untouched {
             true => {
@@ -138,15 +141,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Purges a run that was handed out as zeros, if the program seems not to have touched it. True
-    /// if it was purged. Without the purge, pages that are resident after all would count as clean.
-    fn purge_if_untouched(&self, first: UnitIndex, units: u32) -> bool {
+    /// Purges these units of a large block, if the program seems not to have touched their first
+    /// `used` bytes. True if they were purged. Without the purge, pages that are resident after
+    /// all would count as clean.
+    ///
+    /// # Safety
+    /// The units are in use and committed, and the program has given them up.
+    unsafe fn purge_if_untouched(&self, first: UnitIndex, units: u32, used: usize) -> bool {
         let (start, bytes) = (self.region.address(first), units as usize * UNIT);
-        // SAFETY: the run is in use and committed, and the program has given up its block.
-        unsafe {
-            // Only up to the block's end: the pages behind it may have been purged before.
-            self.bytes_to_write(start, self.large_size(first)) == 0 && self.os.purge(start, bytes)
-        }
+        // SAFETY: the caller guarantees that the memory is committed and its own.
+        unsafe { self.bytes_to_write(start, used) == 0 && self.os.purge(start, bytes) }
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if the units behind it are not
@@ -157,10 +161,16 @@ impl<O: Os> Engine<O> {
         else {
             return false;
         };
+        let is_tail_clean = run.behind(needed).is_some_and(|tail| {
+            let length = tail.length();
+            // SAFETY: the run is in use, and the program gives up its end.
+            length.get() as usize >= SPARSE_BLOCK_UNITS_MIN
+                && unsafe { self.purge_if_untouched(tail.first(), length.get(), length.bytes()) }
+        });
         let mut pages = self.pages();
         let heap = pages.heap_of(first);
         if needed < run.length() {
-            pages.shrink(run, needed);
+            pages.shrink(run, needed, is_tail_clean);
         } else if needed > run.length() && !pages.extend(run, needed) {
             return false;
         }
@@ -248,7 +258,7 @@ impl<O: Os> Engine<O> {
                         return Moved::No;
                     }
                     // Earlier pages have moved for good, so the others are copied.
-                    ptr::copy_nonoverlapping(source, block, bytes - done);
+                    copy(source, block, bytes - done);
                     unmapped = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
                     break;
                 }

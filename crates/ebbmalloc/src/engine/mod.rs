@@ -20,6 +20,7 @@ pub(crate) mod careful;
 pub(crate) mod start;
 pub(crate) mod user_heaps;
 pub(crate) mod entry;
+pub(crate) mod packing;
 pub(crate) mod report;
 pub(crate) mod lifecycle;
 pub(crate) mod control;

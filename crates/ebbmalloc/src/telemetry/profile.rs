@@ -32,6 +32,8 @@ pub(crate) struct Profile {
     pub is_file_wanted: AtomicBool,
     /// Files written because of a signal.
     pub files: AtomicUsize,
+    /// Whether the last file could not be written: a full disk is told once, not at each peak.
+    pub has_failed: AtomicBool,
     /// Units that were in use when the last file was written, for peaks and limits.
     pub written_units: AtomicUsize,
     /// Whether a thread writes a file of a peak or limit.
@@ -50,6 +52,7 @@ impl Profile {
             filter: AtomicPtr::new(ptr::null_mut()),
             has_begun: AtomicBool::new(false),
             is_file_wanted: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             files: AtomicUsize::new(0),
             written_units: AtomicUsize::new(0),
             is_writing: AtomicBool::new(false),

@@ -17,6 +17,7 @@ mod misuse;
 mod model;
 mod oom;
 mod options;
+mod packing;
 mod profile;
 mod purge;
 mod room;

@@ -358,7 +358,7 @@ fn is_true(os: impl Fn() -> LinuxIn, mode: &str, seeds: u64) {
             engine.check();
         }
     }
-    // The mean has the standard deviation 1 / sqrt(len).
+    // Their mean has the standard deviation 1 / sqrt(len).
     let mean = deviations.iter().sum::<f64>() / deviations.len() as f64;
     let off = mean * (deviations.len() as f64).sqrt();
     assert!(off.abs() < 5.0, "{mode}: {off:.1} standard deviations off in the mean");

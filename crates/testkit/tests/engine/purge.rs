@@ -6,6 +6,15 @@ use ebbmalloc_testkit::FakeOs;
 
 const MIB: usize = 1 << 20;
 
+/// Allocates a block of these MiB, and writes to each page.
+fn used(engine: &Engine<FakeOs>, mib: usize) -> *mut u8 {
+    let block = engine.alloc(mib * MIB);
+    assert!(!block.is_null());
+    // SAFETY: each lies in the block.
+    (0..mib * MIB).step_by(4096).for_each(|at| unsafe { block.add(at).write(1) });
+    block
+}
+
 /// Grows a buffer to 8 MiB by doubling and frees it. Returns its addresses on the way.
 fn grow(engine: &Engine<FakeOs>) -> [*mut u8; 6] {
     let mut block = engine.alloc(MIB / 8);
@@ -58,7 +67,7 @@ fn purged_in_turn(pause: u32) -> (Vec<usize>, usize) {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     let mut before = 0;
     let mut turn = |_| {
-        let blocks = [(); 2].map(|()| engine.alloc(40 * MIB));
+        let blocks = [(); 2].map(|()| used(&engine, 40));
         // SAFETY: each is freed once.
         blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
         engine.os().sleep_ms(pause);
@@ -91,7 +100,7 @@ fn what_is_wanted_back_after_long_goes_each_time() {
 fn given_by_a_round(turns: usize) -> (usize, usize) {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     for _ in 0..turns {
-        let blocks = [(); 2].map(|()| engine.alloc(40 * MIB));
+        let blocks = [(); 2].map(|()| used(&engine, 40));
         // SAFETY: each is freed once.
         blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
         engine.os().sleep_ms(40);
@@ -121,14 +130,14 @@ fn a_long_block_begins_with_what_is_resident() {
         // SAFETY: each is freed once.
         unsafe { engine.free(block) }
     };
-    let first = engine.alloc(80 * MIB);
+    let first = used(&engine, 80);
     free(first);
     assert_eq!(engine.stats().dirty_bytes as usize, 28 * MIB);
-    let block = engine.alloc(40 * MIB);
+    let block = used(&engine, 30);
     assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
     free(block);
     // The same holds at the end of all addresses ever used.
-    let block = engine.alloc(56 * MIB);
+    let block = used(&engine, 56);
     assert_eq!((block, engine.stats().dirty_bytes), (first, 0));
     engine.check();
     free(block);
@@ -417,24 +426,47 @@ fn zeros_that_nobody_used_do_not_stay() {
     }
 }
 
+/// The addresses of a long block count in the host, so what was never used of it goes at once.
+#[test]
+fn of_a_long_block_that_nobody_used_nothing_stays() {
+    let engine = Engine::new(FakeOs::default().cpus(1).still().space(320 * MIB));
+    let dirty_mib = || engine.stats().dirty_bytes as usize / MIB;
+    // SAFETY: live blocks, resized in place, each freed once.
+    unsafe {
+        engine.free(engine.alloc(100 * MIB));
+        assert_eq!(dirty_mib(), 0);
+        let block = engine.alloc(100 * MIB);
+        assert_eq!(engine.realloc(block, 30 * MIB, 1), block);
+        assert_eq!(dirty_mib(), 0);
+        engine.free(block);
+        // What was used stays, as it is wanted back soon.
+        let block = used(&engine, 30);
+        assert_eq!(engine.realloc(block, 12 * MIB, 1), block);
+        assert_eq!(dirty_mib(), 18);
+        engine.free(block);
+        assert_eq!(dirty_mib(), 30);
+    }
+    engine.check();
+}
+
 #[test]
 fn zeros_where_nothing_was_used_are_not_written() {
     let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
     // The engine takes it to be resident.
     // SAFETY: freed once.
-    unsafe { engine.free(engine.alloc(20 * MIB)) };
+    unsafe { engine.free(engine.alloc(12 * MIB)) };
     let purged = |engine: &Engine<FakeOs>| engine.stats().purged_bytes as usize;
     let before = purged(&engine);
-    let block = engine.alloc_zeroed(20 * MIB);
-    assert_eq!(purged(&engine) - before, 20 * MIB);
+    let block = engine.alloc_zeroed(12 * MIB);
+    assert_eq!(purged(&engine) - before, 12 * MIB);
     // SAFETY: a live block of that size, freed once.
     unsafe {
-        block.write_bytes(1, 20 * MIB);
+        block.write_bytes(1, 12 * MIB);
         engine.free(block);
     }
     // The engine writes zeros to used memory and does not purge it: it is resident already.
     let before = purged(&engine);
-    let block = engine.alloc_zeroed(20 * MIB);
+    let block = engine.alloc_zeroed(12 * MIB);
     assert_eq!(purged(&engine), before);
     // SAFETY: a live block, freed once.
     unsafe { engine.free(block) }

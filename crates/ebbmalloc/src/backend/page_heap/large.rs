@@ -39,11 +39,15 @@ impl<O: Os> Pages<'_, O> {
         taken
     }
 
-    /// Frees the end of a run, if it is longer than `keep` units.
-    pub fn shrink(&mut self, run: UnitRange, keep: Units) {
+    /// Frees the end of a run, if it is longer than `keep` units: as dirty, or as clean if it was
+    /// purged.
+    pub fn shrink(&mut self, run: UnitRange, keep: Units, is_purged: bool) {
         if let Some(tail) = run.behind(keep) {
             self.mark_in_use(run.first(), keep.get());
-            self.free(tail.first(), tail.length().get());
+            match is_purged {
+                true => self.free_as(tail.first(), tail.length().get(), State::Clean, false),
+                false => self.free(tail.first(), tail.length().get()),
+            }
         }
     }
 

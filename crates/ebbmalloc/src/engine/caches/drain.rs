@@ -233,6 +233,13 @@ impl<O: Os> Engine<O> {
         self.drain(DrainScope::All);
     }
 
+    /// Empties the calling thread's cache.
+    pub fn flush_cache(&self) {
+        if self.is_ready() {
+            self.flush_own(DrainScope::All);
+        }
+    }
+
     /// As [`Engine::flush_all`] for the stacks in `scope`, but skips [`Engine::drain`] if another
     /// thread runs a round. Caches of ended threads lose the blocks of all classes.
     pub(crate) fn try_drain(&self, scope: DrainScope) {

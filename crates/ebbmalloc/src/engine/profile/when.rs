@@ -159,12 +159,14 @@ impl<O: Os> Engine<O> {
         // Writing to a path never fails: it cuts.
         let _ = write!(path, "{separator}ebb.{process}.{occasion}.heap");
         let is_written = path.c_str().is_some_and(|path| self.write_profile(path));
-        if !is_written {
+        let had_failed = self.profile.has_failed.swap(!is_written, Ordering::Relaxed);
+        if !is_written && !had_failed {
             let name = path.shown();
             Line::print(
                 &self.os,
                 format_args!(
-                    "cannot write the heap profile to {name}; set EBB_PROFILE_TO to a directory"
+                    "cannot write the heap profile to {name}; \
+                     EBB_PROFILE_TO must be a directory with room"
                 ),
             );
         }

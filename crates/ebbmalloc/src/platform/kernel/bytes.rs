@@ -13,13 +13,32 @@ unsafe extern "C" {
     fn bzero(start: *mut c_void, bytes: usize);
 }
 
-/// Copies `bytes` bytes from one block to another.
+/// From this length on, a copy writes no zeros where there are zeros. Shorter blocks mostly lie in
+/// memory that is resident.
+const SPARSE_BYTES_MIN: usize = 64 << 10;
+
+/// The part that such a copy looks at: the smallest OS page.
+const PART_BYTES: usize = 4096;
+
+/// Copies `bytes` bytes from one block to another. Pages that were never touched stay so.
 ///
 /// # Safety
-/// `bytes` bytes at `from` may be read, and as many at `to` written.
+/// `bytes` bytes at `from` may be read, and as many at `to` read and written. They do not overlap.
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: the caller guarantees that both ranges are accessible; they may overlap.
+    // SAFETY: the caller guarantees the same.
+    unsafe {
+        match bytes < SPARSE_BYTES_MIN || cfg!(miri) {
+            true => copy_all(from, to, bytes),
+            false => copy_sparse(from, to, bytes),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`copy`].
+unsafe fn copy_all(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: the caller guarantees that both ranges are accessible.
     unsafe {
         // Miri does not run the C library's functions.
         if cfg!(miri) {
@@ -27,6 +46,41 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
         } else {
             libc::memmove(to.cast(), from.cast(), bytes);
         }
+    }
+}
+
+/// Copies page by page of the second block, except where both hold zeros: a write would make the
+/// page resident, and a read does not.
+///
+/// # Safety
+/// As for [`copy`].
+#[inline(never)]
+unsafe fn copy_sparse(from: *const u8, to: *mut u8, bytes: usize) {
+    let mut at = 0;
+    while at < bytes {
+        let part = (PART_BYTES - (to.addr() + at) % PART_BYTES).min(bytes - at);
+        // SAFETY: the part lies in both blocks, which the caller guarantees are accessible.
+        unsafe {
+            let (from, to) = (from.add(at), to.add(at));
+            if has_data(from, part) || has_data(to, part) {
+                copy_all(from, to, part);
+            }
+        }
+        at += part;
+    }
+}
+
+/// Whether any of these bytes is not zero.
+///
+/// # Safety
+/// `bytes` bytes at `start` may be read.
+pub(crate) unsafe fn has_data(start: *const u8, bytes: usize) -> bool {
+    const WORD: usize = size_of::<u64>();
+    let (words, rest) = (bytes / WORD, bytes / WORD * WORD..bytes);
+    // SAFETY: the words and bytes lie in the range that the caller guarantees.
+    unsafe {
+        (0..words).any(|nth| start.cast::<u64>().add(nth).read_unaligned() != 0)
+            || rest.into_iter().any(|nth| start.add(nth).read() != 0)
     }
 }
 
@@ -55,6 +109,55 @@ pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
             start.write_bytes(0, bytes);
         } else {
             bzero(start.cast(), bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// Copies between blocks at these offsets from a page, and compares all bytes.
+    #[test]
+    fn all_bytes_are_copied_whatever_was_there() {
+        let pages = 20;
+        for (from_offset, to_offset) in [(0, 0), (16, 0), (0, 16), (48, 4080), (5, 11)] {
+            for pattern in 0..8_usize {
+                let fill = |of: usize| -> Vec<u8> {
+                    let byte = |nth: usize| match (nth / PART_BYTES + of) * pattern % 3 {
+                        0 => 0,
+                        1 => (nth % PART_BYTES == PART_BYTES - 1) as u8,
+                        _ => nth as u8,
+                    };
+                    (0..(pages + 2) * PART_BYTES).map(byte).collect()
+                };
+                let (from, mut to) = (fill(1), fill(2));
+                let mut expected = to.clone();
+                for bytes in [SPARSE_BYTES_MIN, SPARSE_BYTES_MIN + 7, pages * PART_BYTES] {
+                    expected[to_offset..to_offset + bytes]
+                        .copy_from_slice(&from[from_offset..from_offset + bytes]);
+                    // SAFETY: both vectors are that long, and distinct.
+                    unsafe {
+                        copy(from[from_offset..].as_ptr(), to[to_offset..].as_mut_ptr(), bytes);
+                    }
+                    assert!(to == expected, "{from_offset} {to_offset} {pattern} {bytes}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_byte_is_data() {
+        let mut bytes = vec![0_u8; 100];
+        for nth in 0..100 {
+            bytes[nth] = 1;
+            // SAFETY: the vector is that long.
+            assert!(unsafe { has_data(bytes.as_ptr(), 100) });
+            assert!(!unsafe { has_data(bytes[nth + 1..].as_ptr(), 99 - nth) });
+            bytes[nth] = 0;
         }
     }
 }

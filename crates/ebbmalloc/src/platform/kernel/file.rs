@@ -27,6 +27,29 @@ pub(crate) fn create(path: &CStr) -> Option<c_int> {
     file.ok().map(|file| file as c_int)
 }
 
+/// Whether a file may take the place of what is at this path: nothing, or a file that is neither a
+/// device nor a pipe nor a link.
+pub(crate) fn is_replaceable(path: &CStr) -> bool {
+    match status_of(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW) {
+        Ok(status) => status.stx_mode as u32 & libc::S_IFMT == libc::S_IFREG,
+        Err(error) => error == libc::ENOENT,
+    }
+}
+
+/// Gives a file another name, in place of the file that has it. False if that is not possible.
+pub(crate) fn rename(from: &CStr, to: &CStr) -> bool {
+    let here = libc::AT_FDCWD;
+    let (from, to) = (from.as_ptr(), to.as_ptr());
+    // SAFETY: the kernel reads the paths, which end in a zero byte.
+    unsafe { call!(libc::SYS_renameat2, here, from, here, to, 0) }.is_ok()
+}
+
+/// Removes a file.
+pub(crate) fn remove(path: &CStr) {
+    // SAFETY: the kernel reads the path, which ends in a zero byte.
+    let _ = unsafe { call!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
+}
+
 /// Reads the next bytes into `buffer`; returns their number. 0 at the end of the file, or on an
 /// error.
 pub(crate) fn read(file: c_int, buffer: &mut [u8]) -> usize {
@@ -97,13 +120,16 @@ pub(crate) fn duplicate(file: c_int, min: c_int) -> Option<c_int> {
 
 /// Status of the file at `path`, or if that is empty, of the open file of descriptor `file`.
 pub(crate) fn status(file: c_int, path: &CStr) -> Option<libc::statx> {
+    status_of(file, path, if path.is_empty() { libc::AT_EMPTY_PATH } else { 0 }).ok()
+}
+
+fn status_of(file: c_int, path: &CStr, flags: c_int) -> Result<libc::statx, c_int> {
     let mut status = MaybeUninit::<libc::statx>::zeroed();
     let (out, fields) = (status.as_mut_ptr(), libc::STATX_BASIC_STATS);
-    let flags = if path.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
     // SAFETY: the path ends in a zero byte. The kernel fills the struct, for which all-zero bytes
     // are valid too.
     unsafe {
-        call!(libc::SYS_statx, file, path.as_ptr(), flags, fields, out).ok()?;
-        Some(status.assume_init())
+        call!(libc::SYS_statx, file, path.as_ptr(), flags, fields, out)?;
+        Ok(status.assume_init())
     }
 }

@@ -11,6 +11,7 @@ use super::linux::Hooks;
 use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::words::ThreadWords;
+use crate::platform::kernel::bytes::has_data;
 
 /// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
 pub use core::sync::atomic::AtomicU32 as Bell;
@@ -156,9 +157,8 @@ pub trait OsMemory: Sync {
     /// # Safety
     /// The page is committed, and no other code uses it.
     unsafe fn has_data(&self, page: *const u8) -> bool {
-        let words = page.cast::<u64>();
         // SAFETY: the caller guarantees that the whole page is readable and unused.
-        (0..self.page_size() / size_of::<u64>()).any(|word| unsafe { words.add(word).read() } != 0)
+        unsafe { has_data(page, self.page_size()) }
     }
 
     /// Asks the kernel to back a committed range by a huge page of that size. It reads as zero

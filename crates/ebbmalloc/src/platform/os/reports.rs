@@ -13,7 +13,9 @@ use super::{end, faults, roots, signal, stack, unwind};
 use crate::platform::kernel::auxiliary::{self, page_size};
 use crate::platform::kernel::bytes::string;
 use crate::platform::kernel::clock;
-use crate::platform::kernel::file::{close, create, duplicate, open, read, status, write_all};
+use crate::platform::kernel::file::{
+    close, create, duplicate, is_replaceable, open, read, remove, rename, status, write_all,
+};
 use crate::platform::kernel::proc::{peak_resident_kib, start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
@@ -51,10 +53,22 @@ impl<P: Process> OsReports for LinuxFor<P> {
     }
 
     fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
-        let Some(file) = create(path) else { return false };
+        // Not whole yet: until then, the file of an earlier call stays.
+        let mut name = [0; 600];
+        let part = part_of(path, &mut name).filter(|_| is_replaceable(path));
+        let (file, part) = match part.and_then(create) {
+            Some(file) => (Some(file), part),
+            None => (create(path), None),
+        };
+        let Some(file) = file else { return false };
         let mut is_whole = true;
         work(&mut |text| is_whole &= text.is_empty() || write_all(file, text) == text.len());
         close(file);
+        let Some(part) = part else { return is_whole };
+        is_whole = is_whole && rename(part, path);
+        if !is_whole {
+            remove(part);
+        }
         is_whole
     }
 
@@ -118,6 +132,15 @@ impl<P: Process> OsReports for LinuxFor<P> {
             peak_resident: peak_resident_kib().unwrap_or(usage.ru_maxrss as usize) as u64 * 1024,
         }
     }
+}
+
+/// The path of a file that is to take the place of the one at `path`. `None` if it is too long.
+fn part_of<'a>(path: &CStr, name: &'a mut [u8]) -> Option<&'a CStr> {
+    let (path, end) = (path.to_bytes(), b".part\0");
+    let (start, rest) = name.split_at_mut_checked(path.len())?;
+    start.copy_from_slice(path);
+    rest.get_mut(..end.len())?.copy_from_slice(end);
+    CStr::from_bytes_until_nul(name).ok()
 }
 
 /// Keeps a duplicate of standard error, at a high number: some programs expect the low ones free.

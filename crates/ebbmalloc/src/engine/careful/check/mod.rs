@@ -13,7 +13,6 @@ use crate::engine::tuning::{
 };
 use crate::options::CheckChoice;
 use crate::safety::tuning::STACK_CALLS_MAX;
-use core::ptr;
 
 use report::Fault;
 
@@ -23,7 +22,7 @@ use crate::backend::units::Units;
 use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
-use crate::platform::os::Os;
+use crate::platform::os::{Os, copy};
 use crate::safety::check_table::{CANARY, Event, FREED, Record, Ref, State, damage};
 use crate::size_class::SizeClass;
 
@@ -230,7 +229,7 @@ impl<O: Os> Engine<O> {
         let (new, _) = self.or_null(granted, block.heap, size);
         if !new.is_null() {
             // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
-            unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
+            unsafe { copy(block.address, new, old.min(size)) };
             self.free_checked(block.address, None, operation);
             // The limit did not count the old block. It counts now, in quarantine.
             let contents = self.lock_heap(block.heap);

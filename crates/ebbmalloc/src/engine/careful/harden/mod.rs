@@ -9,8 +9,6 @@
 mod report;
 mod large;
 
-use core::ptr;
-
 use crate::backend::page_heap::Granted;
 use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
@@ -20,7 +18,7 @@ use crate::engine::careful::heap_blocks::AllocError;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
-use crate::platform::os::Os;
+use crate::platform::os::{Os, copy};
 use crate::platform::sync::Guard;
 use crate::safety::quarantine::{RING_BYTES, RING_UNITS};
 use crate::safety::seal::{SEAL, first_written, open, seal, sealed_size};
@@ -365,7 +363,7 @@ impl<O: Os> Engine<O> {
             return new;
         }
         // SAFETY: two distinct blocks. The old one has `old` bytes, the new one `size`.
-        unsafe { ptr::copy_nonoverlapping(block.address, new, old.min(size)) };
+        unsafe { copy(block.address, new, old.min(size)) };
         self.free_hardened(*block, None, operation);
         new
     }
