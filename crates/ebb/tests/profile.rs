@@ -466,7 +466,8 @@ fn the_ledger_adds_up() {
     assert!((sum - resident).abs() <= 0.03 * resident, "{sum} of {resident}");
 }
 
-/// Each command ends without a word when its output is closed, at once or after a byte.
+/// Each command ends without a word when its output is closed, at once or after a byte; also one
+/// that has nothing to print, as the process that it looks at is idle.
 #[test]
 fn closed_outputs() {
     let running = Running::on_ebbmalloc(&["pinned", "2"]);
@@ -493,6 +494,10 @@ fn closed_outputs() {
         &["--version"],
     ];
     for (arguments, bytes) in commands.into_iter().flat_map(|each| [(each, 0), (each, 1)]) {
+        let prints_nothing = arguments.contains(&"--every") || arguments[0] == "set";
+        if prints_nothing && bytes > 0 {
+            continue;
+        }
         let mut command = Command::new(executable());
         command.args(arguments).env("EBB_LIBRARY", library());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
