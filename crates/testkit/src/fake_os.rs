@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    WakeFlag, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
     ThreadWords, Usage,
 };
 
@@ -697,11 +697,11 @@ impl OsThreads for FakeOs {
         self.now_ms.fetch_add(ms as u64, Ordering::Relaxed);
     }
 
-    fn doze_ms(&self, _: &Bell, ms: u32) {
+    fn wait_ms(&self, _: &WakeFlag, ms: u32) {
         self.sleep_ms(ms);
     }
 
-    fn ring(&self, _: &Bell) {}
+    fn wake(&self, _: &WakeFlag) {}
 }
 
 impl OsProcess for FakeOs {

@@ -11,7 +11,7 @@
 //! - `check.rs`, `harden.rs`, `sample.rs`: the safety modes
 //! - `heaps.rs`: several heaps, used by several threads, at limits, short of memory, misused
 //! - `threads.rs`: caches of threads are handed on, orphaned and shared
-//! - `room.rs`: the capacity of caches is bounded, and goes to the classes that need it
+//! - `capacity.rs`: the capacity of caches is bounded, and goes to the classes that need it
 //! - `streak.rs`, `transfer.rs`: sizes of batches; transfer caches
 //! - `spans.rs`, `growth.rs`: a first span begins with few resident pages; reclaim before the heap
 //!   grows

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    WakeFlag, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
     ThreadWords, Usage, Writer,
 };
 
@@ -285,12 +285,12 @@ impl OsThreads for LinuxIn {
         Linux.sleep_ms(ms);
     }
 
-    fn doze_ms(&self, bell: &Bell, ms: u32) {
-        Linux.doze_ms(bell, ms);
+    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
+        Linux.wait_ms(flag, ms);
     }
 
-    fn ring(&self, bell: &Bell) {
-        Linux.ring(bell);
+    fn wake(&self, flag: &WakeFlag) {
+        Linux.wake(flag);
     }
 }
 

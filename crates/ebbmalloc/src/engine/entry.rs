@@ -231,7 +231,7 @@ impl<O: Os> Engine<O> {
         let resized_block = if resized { block } else { ptr::null_mut() };
         self.profile_resized(taken, block, resized_block, size, 0);
         if resized {
-            self.wake_scavenger();
+            self.notify_scavenger();
         }
         resized
     }
@@ -313,7 +313,7 @@ impl<O: Os> Engine<O> {
         let taken = self.profile_free(block);
         let new = match self.resize_large(first, units, size) {
             true => {
-                self.wake_scavenger();
+                self.notify_scavenger();
                 block
             }
             false => self.move_large((first, units), size, align),
@@ -638,7 +638,7 @@ impl<O: Os> Engine<O> {
         self.profile_free(block);
         let (first, units) = self.large_units(block, operation);
         self.free_large_run(first, units);
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 
     /// Frees a block for which the program gave the size of a large one.
@@ -719,7 +719,7 @@ impl<O: Os> Engine<O> {
         if others > 0 && class.shares_lines() && self.bury(class, others) {
             self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
         }
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 
     /// Aborts the program if a block has another size than the one that it is freed with.

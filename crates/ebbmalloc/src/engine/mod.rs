@@ -5,11 +5,10 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
-pub(crate) mod mode;
-pub(crate) mod calls;
+pub(crate) mod callbacks;
 pub(crate) mod lookup;
 pub(crate) mod refuse;
-pub(crate) mod live;
+pub(crate) mod change_options;
 pub(crate) mod misuse;
 pub(crate) mod sample;
 pub(crate) mod profile;
@@ -23,7 +22,6 @@ pub(crate) mod entry;
 pub(crate) mod packing;
 pub(crate) mod report;
 pub(crate) mod lifecycle;
-pub(crate) mod control;
 
 use crate::options::CAREFUL;
 use core::cell::UnsafeCell;
@@ -35,12 +33,11 @@ use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
-use crate::engine::calls::Calls;
-use crate::engine::mode::Mode;
+use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
-use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
+use crate::frontend::{Mode, Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;
@@ -105,7 +102,7 @@ pub struct Engine<O: Os> {
     pub(crate) published_safety_mode: AtomicUsize,
     pub(crate) profile: Profile,
     /// The program's functions for when memory is short.
-    pub(crate) calls: Calls,
+    pub(crate) callbacks: Callbacks,
     /// The format of the statistics at exit, if it was changed: a [`StatsChoice`] plus 1.
     pub(crate) stats_at_exit: AtomicU8,
     /// Whether [`Engine::finish`] is called at exit.
@@ -218,7 +215,7 @@ impl<O: Os> Engine<O> {
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
             profile: Profile::new(),
-            calls: Calls::new(),
+            callbacks: Callbacks::new(),
             stats_at_exit: AtomicU8::new(0),
             has_exit_hook: AtomicBool::new(false),
         }

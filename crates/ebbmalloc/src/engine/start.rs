@@ -2,9 +2,9 @@
 //! as ready.
 
 use crate::backend::region::Region;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
+use crate::frontend::Mode;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;

@@ -259,6 +259,7 @@ fn idling_does_nothing_before_its_time() {
     assert_eq!(engine.os().purges(), before);
     assert!(!kept.is_empty());
 }
+
 /// Allocates `mib` MiB in halves and frees four of them, half by half. Returns the maximum of dirty
 /// memory.
 fn most_dirty(os: FakeOs, mib: usize) -> usize {

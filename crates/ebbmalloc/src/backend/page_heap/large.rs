@@ -71,6 +71,7 @@ impl<O: Os> Pages<'_, O> {
         self.count_use(units.get());
         Some(granted)
     }
+
     /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
     /// nothing of it is resident, and whether it is handed out as zeros.
     pub fn mark_large(&mut self, first: UnitIndex, clean: bool, zeros: bool) {

@@ -10,13 +10,12 @@ use core::ptr;
 use crate::backend::span::Order;
 use crate::central::{BadBlock, Batch, ClassSpans};
 use crate::engine::caches::cpu_slabs::reopen;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::{
     BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
     MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
-use crate::frontend::Observed;
+use crate::frontend::{Mode, Observed};
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;

@@ -156,7 +156,7 @@ impl<O: Os> Engine<O> {
         // A round of the scavenger takes the lock of each heap.
         drop(contents);
         if frees_run {
-            self.wake_scavenger();
+            self.notify_scavenger();
         }
     }
 
@@ -179,7 +179,7 @@ impl<O: Os> Engine<O> {
         if class.is_none() && block.class.is_none() && aligned {
             let resized = self.resize_in_heap(block, size, align);
             if !resized.is_null() {
-                self.wake_scavenger();
+                self.notify_scavenger();
                 return resized;
             }
         }

@@ -5,7 +5,7 @@
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::engine::Engine;
-use crate::engine::mode::Mode;
+use crate::frontend::Mode;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
