@@ -14,8 +14,9 @@ pub use crate::options::{
     SampleChoice, ScavengerChoice,
 };
 pub use crate::platform::os::{
-    WakeFlag, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
-    Refusal, RseqArea, Symbol, ThreadWords, Usage, Writer, unwinder_is_missing, use_unwinder,
+    CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
+    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer, unwinder_is_missing,
+    use_unwinder,
 };
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]

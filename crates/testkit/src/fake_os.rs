@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ebbmalloc::internals::{
-    WakeFlag, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
-    ThreadWords, Usage,
+    CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol, ThreadWords,
+    Usage, WakeFlag,
 };
 
 use crate::watch::Watch;

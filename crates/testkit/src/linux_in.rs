@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    WakeFlag, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
-    ThreadWords, Usage, Writer,
+    Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage, WakeFlag, Writer,
 };
 
 use crate::words::Words;

@@ -17,7 +17,7 @@
 use crate::backend::region::UnitIndex;
 use crate::backend::retention::bursts::Burst;
 use crate::backend::tuning::SCAVENGER_REQUESTS_IGNORED;
-use crate::platform::os::{WakeFlag, ThreadWords};
+use crate::platform::os::{ThreadWords, WakeFlag};
 use crate::platform::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
 };

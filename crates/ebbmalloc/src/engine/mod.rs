@@ -37,7 +37,7 @@ use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
-use crate::frontend::{Mode, Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
+use crate::frontend::{Front, Mode, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;

@@ -4,8 +4,8 @@
 use crate::backend::region::Region;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
-use crate::frontend::Mode;
 use crate::figures::choice::Choice;
+use crate::frontend::Mode;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::options::{

@@ -17,9 +17,9 @@ use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
-    AT_ONCE_DIVISOR,     DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN,
-    RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
-    USUAL_DELAY_MS,
+    AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR,
+    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;

@@ -15,7 +15,6 @@ use crate::engine::tuning::{
     MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
-use crate::frontend::{Mode, Observed};
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
@@ -23,6 +22,7 @@ use crate::frontend::tuning::{
     FLOW_BATCH_BYTES_MIN, FLOW_MISSES, OWN_FLOW_BATCH_BYTES_MIN, OWN_FLOW_BLOCK_BYTES_MIN,
     STREAK_MISSES, TRANSFER_CACHES_MANY,
 };
+use crate::frontend::{Mode, Observed};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};

@@ -12,6 +12,7 @@ use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::words::ThreadWords;
 use crate::platform::kernel::bytes::has_data;
+use crate::platform::tuning::RANGE_ATTEMPTS_MAX;
 
 /// The word on which a thread waits: 0 until another wakes it ([`OsThreads::wait_ms`]).
 pub use core::sync::atomic::AtomicU32 as WakeFlag;

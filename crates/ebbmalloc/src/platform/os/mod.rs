@@ -26,7 +26,7 @@ mod process;
 pub(crate) use crate::platform::kernel::bytes::{clear, copy};
 pub(crate) use interface::choose;
 pub use interface::{
-    WakeFlag, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, Writer,
+    Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, WakeFlag, Writer,
 };
 pub use linux::{Hooks, Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
-use super::interface::{WakeFlag, OsThreads, RseqArea};
+use super::interface::{OsThreads, RseqArea, WakeFlag};
 use super::linux::{LinuxFor, Process};
 use super::words::{self, ThreadWords};
 use super::{own_area, rseq_area};
