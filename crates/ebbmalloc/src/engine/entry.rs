@@ -17,7 +17,7 @@ use crate::frontend::slab::OwnedStack;
 use crate::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
-use crate::telemetry::profile_gate::FAST;
+use crate::telemetry::profile::gate::FAST;
 
 impl<O: Os> Engine<O> {
     /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if

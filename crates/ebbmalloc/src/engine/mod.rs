@@ -15,6 +15,8 @@ pub(crate) mod profile;
 pub(crate) mod caches;
 pub(crate) mod large;
 pub(crate) mod scavenge;
+pub(crate) mod heap_blocks;
+pub(crate) mod profiled_blocks;
 pub(crate) mod careful;
 pub(crate) mod start;
 pub(crate) mod user_heaps;
@@ -47,7 +49,7 @@ use crate::safety::guarded_slots::Samples;
 use crate::safety::seal::Secret;
 use crate::size_class::CLASSES;
 use crate::telemetry::counters::Counters;
-use crate::telemetry::profile::Profile;
+use crate::telemetry::profile::state::Profile;
 
 /// [`Engine::state`] before set-up.
 const COLD: u32 = 0;

@@ -361,7 +361,7 @@ impl<O: Os> Engine<O> {
         let careful = {
             let table = self.check_table.lock();
             CarefulAddresses {
-                care_at: (&raw const self.published_safety_mode).addr(),
+                safety_mode_at: (&raw const self.published_safety_mode).addr(),
                 chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
                 held_back_at: (&raw const *table.held_back()).addr(),
                 sampled_at: (&raw const *self.samples.reserved()).addr(),

@@ -4,8 +4,6 @@
 //! mode only calls on blocks of heaps that the program made do.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod heap_blocks;
-pub(crate) mod profiled;
 pub(crate) mod check;
 pub(crate) mod harden;
 

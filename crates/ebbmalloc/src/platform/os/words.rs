@@ -51,7 +51,7 @@ impl ThreadWords {
     /// mapped.
     ///
     /// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
-    pub fn say(&self, state: u32) -> bool {
+    pub fn is_in(&self, state: u32) -> bool {
         self.state.load(Ordering::Acquire) == state
     }
 }

@@ -10,7 +10,7 @@ use crate::backend::run::State;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
-use crate::engine::careful::heap_blocks::AllocError;
+use crate::engine::heap_blocks::AllocError;
 use crate::engine::large::Moved;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::{HARDENED_PURGE_BYTES_MIN, MOVED_BLOCK_UNITS};

@@ -14,7 +14,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId, record};
-use crate::engine::careful::heap_blocks::AllocError;
+use crate::engine::heap_blocks::AllocError;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
