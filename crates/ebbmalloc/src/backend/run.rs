@@ -1,4 +1,5 @@
-//! The page heap's record of a run. The region has a table of them; `page_heap/mod.rs` maintains them.
+//! The page heap's record of a run. The region has a table of them, which `page_heap/mod.rs`
+//! maintains.
 
 /// The page heap's record of a unit. Those of a run's first and last unit are current. The records
 /// between them may hold anything.

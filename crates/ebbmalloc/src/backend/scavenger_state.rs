@@ -41,8 +41,8 @@ const NEVER: u32 = 6;
 const STATE_MASK: u32 = 7;
 const ONE_THREAD: u32 = 8;
 
-/// Values of [`ThreadWords::counted_as`]: a new thread; the first of the process; a counted thread; a
-/// thread that no longer counts, or never will.
+/// Values of [`ThreadWords::counted_as`]: a new thread; the first of the process; a counted thread;
+/// a thread that no longer counts, or never will.
 const NEW: u16 = 0;
 const FIRST: u16 = 1;
 const COUNTED: u16 = 2;
@@ -131,8 +131,8 @@ impl Scavenger {
         matches!(self.state(), STARTING | AWAKE | NOTIFIED)
     }
 
-    /// Notifies the scavenger, after memory was freed under a lock that the scavenger takes. Returns
-    /// false if there is no scavenger.
+    /// Notifies the scavenger, after memory was freed under a lock that the scavenger takes. False
+    /// if there is no scavenger.
     #[inline]
     pub fn notify(&self) -> bool {
         match self.state() {

@@ -21,8 +21,8 @@ tunables! {
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
     /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
-    /// From this length on, a free run's entries of the span table are purged with it: they are by far
-    /// the largest.
+    /// From this length on, a free run's entries of the span table are purged with it: they are by
+    /// far the largest.
     SPAN_ENTRIES_PURGED_UNITS_MIN: u32 = 64, "units", 31;
     /// Clean memory (free, mapped, not resident) up to this stays mapped. Beyond the limit, clean
     /// runs are unmapped down to half of it.

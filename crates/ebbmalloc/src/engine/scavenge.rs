@@ -262,8 +262,8 @@ impl<O: Os> Engine<O> {
             if rounds.quiet < QUIET_CYCLES {
                 (wait_ms, watch_rounds) = (round_ms, 0);
             } else if rounds.caches_used && !is_for_first {
-                // Threads that miss no cache do not notify the scavenger, but will leave full caches
-                // behind.
+                // Threads that miss no cache do not notify the scavenger, but will leave full
+                // caches behind.
                 wait_ms = IDLE_ROUND_MS.max(round_ms);
             } else if watch_rounds < WATCH_ROUNDS_MAX && !is_for_first && self.is_worth_watching() {
                 // The program may free all of that at any time and then do nothing more, and frees
