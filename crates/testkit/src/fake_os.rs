@@ -640,14 +640,14 @@ impl OsThreads for FakeOs {
 
     fn leave_rseq(&self) {}
 
-    fn thread_key(&self) -> usize {
+    fn thread_token(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
         KEY.with(|key| *key)
     }
 
     fn thread_id(&self) -> u32 {
-        self.thread_key() as u32
+        self.thread_token() as u32
     }
 
     fn thread_words(&self) -> &ThreadWords {

@@ -226,8 +226,8 @@ impl OsThreads for LinuxIn {
         Linux.leave_rseq();
     }
 
-    fn thread_key(&self) -> usize {
-        Linux.thread_key()
+    fn thread_token(&self) -> usize {
+        Linux.thread_token()
     }
 
     fn thread_id(&self) -> u32 {

@@ -271,7 +271,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn count_alloc(&self, bytes: usize) {
         if self.counting() {
-            self.counters.count(self.os.thread_key(), bytes, 0);
+            self.counters.count(self.os.thread_token(), bytes, 0);
         }
     }
 
@@ -279,7 +279,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn count_free(&self, bytes: usize) {
         if self.counting() {
-            self.counters.count(self.os.thread_key(), 0, bytes);
+            self.counters.count(self.os.thread_token(), 0, bytes);
         }
     }
 
@@ -303,7 +303,7 @@ impl<O: Os> Engine<O> {
                 slabs: self.region.slabs(),
                 count: setup.cpu_cache_count,
                 preferred: &self.preferred_slots,
-                key: os.thread_key(),
+                token: os.thread_token(),
             }),
         }
     }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::mappings::marks;
+use crate::backend::mappings::flags;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -78,8 +78,8 @@ impl<O: Os> Pages<'_, O> {
         let tail = if clean { Tail::NotResident } else { Tail::New };
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
         unsafe {
-            (*self.region.run(first)).marks =
-                (*self.region.run(first)).marks.with_tail(tail).with_zeros(zeros)
+            (*self.region.run(first)).flags =
+                (*self.region.run(first)).flags.with_tail(tail).with_zeros(zeros)
         }
     }
 
@@ -90,7 +90,7 @@ impl<O: Os> Pages<'_, O> {
         let run = self.region.run(first);
         // SAFETY: the block's run is in use, so its record is committed and current.
         let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, self.os.page_size())) };
+            unsafe { ((*run).units, (*run).flags.tail(), Run::usable(run, self.os.page_size())) };
         let next_tail = match tail {
             Tail::NotResident => return 0,
             Tail::New if only_quiet => Tail::Seen,
@@ -98,7 +98,7 @@ impl<O: Os> Pages<'_, O> {
         };
         // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
         // record without the lock, but not its flags.
-        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
+        unsafe { (*run).flags = (*run).flags.with_tail(next_tail) };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
         if next_tail == Tail::Seen || bytes == 0 {
             return 0;
@@ -113,7 +113,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Whether a run in use was handed out as zeros.
     pub fn is_marked_zeroed(&self, first: UnitIndex) -> bool {
-        marks(self.region, first).zeros()
+        flags(self.region, first).zeros()
     }
 
     /// The heap of the run that begins at this committed unit; 0 for none.

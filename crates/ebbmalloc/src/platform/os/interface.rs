@@ -212,7 +212,7 @@ pub trait OsThreads: Sync {
     fn leave_rseq(&self);
 
     /// A number that differs from those of all other living threads. Cheap; not necessarily dense.
-    fn thread_key(&self) -> usize;
+    fn thread_token(&self) -> usize;
 
     /// The kernel's number of the calling thread.
     fn thread_id(&self) -> u32;

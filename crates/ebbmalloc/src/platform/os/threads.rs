@@ -54,7 +54,7 @@ impl<P: Process> OsThreads for LinuxFor<P> {
         own_area::unregister();
     }
 
-    fn thread_key(&self) -> usize {
+    fn thread_token(&self) -> usize {
         // The C library's descriptors of threads lie at least a page apart.
         thread_pointer() >> 12
     }
