@@ -20,6 +20,7 @@
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
 //! - `options.rs`: options, from the environment and from code
 //! - `profile.rs`: the heap profile is as exact as it claims
+//! - `packing.rs`: blocks that the program moves against fragmentation
 //! - `addresses.rs`: address space is taken on demand, among other mappings
 //! - `audit.rs`: the audit of the whole heap finds inconsistencies
 //! - `watch.rs`: the watch notices an engine that reads or writes free memory
