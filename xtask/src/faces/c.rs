@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::install::Tree;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::{cargo, object, packages, pool};
+use crate::{cargo, deb, object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -260,6 +260,9 @@ pub fn run(context: &Context) -> Result<Tally> {
         tally.count(&title, check.run(context, &dir, &prefix));
         tally
     });
+    if "debian packages".contains(&context.filter) {
+        tally += deb::test(context, &dir)?;
+    }
     Ok(tally)
 }
 
@@ -291,7 +294,12 @@ impl Check {
     }
 }
 
-/// Checks that the header declares exactly the functions that the library and the object export.
+/// The functions and the version that each came with: what programs built against an older library
+/// rely upon.
+const SYMBOLS: &str = include_str!("../../../crates/capi/install/symbols");
+
+/// Checks that the header declares exactly the functions that the library exports, and that none of
+/// the promised ones is gone.
 fn header(prefix: &Path) -> Result<()> {
     let path = prefix.join("include/ebbmalloc.h");
     let declared = declared(&fs::read_to_string(&path).context(text(&path))?);
@@ -303,6 +311,14 @@ fn header(prefix: &Path) -> Result<()> {
         "only declared: {:?}; only exported: {:?}",
         declared.difference(&own).collect::<Vec<_>>(),
         own.difference(&declared).collect::<Vec<_>>()
+    );
+    let promised: BTreeSet<String> =
+        SYMBOLS.lines().filter_map(|line| Some(line.split_once(' ')?.0.into())).collect();
+    ensure!(
+        promised == own,
+        "crates/capi/install/symbols lists {:?}, which are gone, and not {:?}, which are new",
+        promised.difference(&own).collect::<Vec<_>>(),
+        own.difference(&promised).collect::<Vec<_>>()
     );
     Ok(())
 }
