@@ -3,8 +3,8 @@
 //! A thread starts at the cache that a thread of its token used last. It moves on from a busy cache
 //! to the next, and stays there. This works on every system, and needs no notice of a thread's end.
 //!
-//! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread token remembers the
-//! cache, rather than thread-local storage.
+//! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread token remembers
+//! the cache, rather than thread-local storage.
 
 use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
