@@ -80,9 +80,10 @@ core::arch::global_asm!(
 unsafe extern "C" {}
 
 /// Sets the engine up, unless an earlier allocation has. So a program that allocates nothing prints
-/// its statistics, too.
+/// its statistics, too. In a program with the static library this runs before the program's own
+/// constructors, whose priorities begin at 101.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00090")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
         malloc::keep_together();

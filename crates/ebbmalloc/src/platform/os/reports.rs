@@ -20,8 +20,10 @@ use crate::platform::kernel::proc::{peak_resident_kib, start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
-/// printed; -1 for none.
-static COPY: AtomicI32 = AtomicI32::new(-1);
+/// printed; [`NO_COPY`], or [`CLOSED`] if there was no standard error to duplicate.
+static COPY: AtomicI32 = AtomicI32::new(NO_COPY);
+const NO_COPY: i32 = -1;
+const CLOSED: i32 = -2;
 /// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
@@ -29,9 +31,15 @@ static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
-        if write_all(libc::STDERR_FILENO, text) == 0
-            && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
-        {
+        let is_same = |file| file_of(file).map(|file| file == COPY_FILE.load(Ordering::Relaxed));
+        // By now, another file of the program may have the number of standard error.
+        let may_write = match copy {
+            NO_COPY => true,
+            CLOSED => false,
+            _ => is_same(libc::STDERR_FILENO) != Some(false),
+        };
+        let is_written = may_write && write_all(libc::STDERR_FILENO, text) > 0;
+        if !is_written && copy >= 0 && is_same(copy) == Some(true) {
             write_all(copy, text);
         }
     }
@@ -150,6 +158,8 @@ pub(super) fn keep_stderr() {
     {
         COPY_FILE.store(file, Ordering::Relaxed);
         COPY.store(copy, Ordering::Relaxed);
+    } else if file_of(libc::STDERR_FILENO).is_none() {
+        COPY.store(CLOSED, Ordering::Relaxed);
     }
 }
 
