@@ -3,7 +3,8 @@
 Nothing in the wheel depends on the version of Python: the module calls the library by ctypes.
 
 `EBB_WHEEL_TARGET=TARGET` builds for that target by cargo-zigbuild: `x86_64-unknown-linux-gnu.2.17`
-for that glibc, or `aarch64-unknown-linux-musl`.
+for that glibc, or `aarch64-unknown-linux-musl`. `EBB_WHEEL_COMMAND=PATH` names a command that was
+built before.
 """
 
 import json
@@ -27,7 +28,9 @@ class CustomBuildHook(BuildHookInterface):
             )
         root = Path(self.root).parent
         cargo = [os.environ.get("CARGO", "cargo")]
-        packages = [word for crate in FILES.values() for word in ("--package", crate)]
+        command = os.environ.get("EBB_WHEEL_COMMAND")
+        crates = [crate for name, crate in FILES.items() if not (command and name == "ebb")]
+        packages = [word for crate in crates for word in ("--package", crate)]
         target = os.environ.get("EBB_WHEEL_TARGET", "")
         triple = target.partition(".")[0]
         # The compiler strips what `strip` here may not know. A shared object needs libc's.
@@ -52,7 +55,8 @@ class CustomBuildHook(BuildHookInterface):
         stripped.mkdir(exist_ok=True)
         for name in FILES:
             if not target:
-                subprocess.run(["strip", "-o", stripped / name, built / name], check=True)
+                file = command if command and name == "ebb" else built / name
+                subprocess.run(["strip", "-o", stripped / name, file], check=True)
             build_data["force_include"][str(stripped / name)] = f"ebbmalloc/{name}"
         build_data["force_include"][str(root / "LICENSE")] = "ebbmalloc/LICENSE"
         build_data["pure_python"] = False

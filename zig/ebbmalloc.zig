@@ -39,8 +39,8 @@ pub fn trim() bool {
 }
 
 /// For programs without threads: an event loop calls it before it waits. Returns some memory that
-/// was not needed recently. True if another call is worthwhile after a fifth of a second; false if
-/// there is nothing more to return, or the scavenger does it.
+/// was not needed recently. True if another call is worthwhile after the purge delay
+/// (`EBB_PURGE_DELAY`, 200 ms); false if there is nothing more to return, or the scavenger does it.
 pub fn idle() bool {
     return ebb_idle() != 0;
 }

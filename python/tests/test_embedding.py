@@ -8,7 +8,7 @@ from pathlib import Path
 
 from on import command, exit_statistics, succeed
 
-SOURCE = Path(__file__).parents[2] / "examples/embed.c"
+SOURCE = Path(__file__).parents[2] / "examples/embed_python.c"
 # The prefix of `cargo xtask install --prefix`.
 PREFIX = os.environ.get("EBB_TEST_PREFIX")
 # The embedded Python finds the module there.

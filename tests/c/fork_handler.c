@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-enum { BLOCKS = 400, CHILDREN = 100, IN_CHILD = 1000 };
+enum { BLOCKS = 400, CHILDREN = 40, IN_CHILD = 1000 };
 
 static volatile sig_atomic_t children, left = -1;
 

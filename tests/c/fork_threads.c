@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { THREADS = 8, FORKS = 100, LONG_FORKS = 10000, KEPT = 64 };
+enum { THREADS = 8, FORKS = 40, LONG_FORKS = 10000, KEPT = 64 };
 static int stop;
 
 static void churn(uint32_t seed, int steps) {

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { WORKERS = 3, TRIMMERS = 2, FORKS = 25, KEPT = 400 };
+enum { WORKERS = 3, TRIMMERS = 2, FORKS = 12, KEPT = 400 };
 
 static int over;
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { THREADS = 4, FORKS = 25, KEPT = 100 };
+enum { THREADS = 4, FORKS = 12, KEPT = 100 };
 static int stop;
 
 static void use(ebb_heap *heap, uint32_t seed) {

@@ -17,8 +17,8 @@ struct alignas(256) Wide {
 static void check(void *block, std::size_t size, std::size_t alignment) {
     CHECK(block != nullptr);
     CHECK(aligned_to(block, alignment));
-    fill(block, size, 11);
-    CHECK(intact(block, size, 11));
+    fill_sample(block, size, 11);
+    CHECK(intact_sample(block, size, size, 11));
 }
 
 int main() {

@@ -54,7 +54,7 @@ int main(void) {
     int stop = 0;
     pthread_t threads[4];
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, churn, &stop) == 0);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 15; i++) {
         CHECK(ebb_profile_start(500 + i) == 0);
         pid_t child = fork();
         CHECK(child >= 0);

@@ -1,5 +1,5 @@
-// A heap profile switched on and off a thousand times while 100 threads allocate, and 200 children
-// are forked meanwhile.
+// A heap profile switched on and off hundreds of times while 100 threads allocate, and 50 children
+// are forked meanwhile; with LONG, four times as often.
 // expect: exit 0
 // ways: dynamic
 // check: no it is slow there
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { THREADS = 100, SWITCHES = 1000, CHILDREN = 200, AT_A_TIME = 8, KEPT = 32 };
-static int stop;
+enum { THREADS = 100, SWITCHES = 250, CHILDREN = 50, AT_A_TIME = 8, KEPT = 32 };
+static int stop, times = 1;
 
 struct kept {
     unsigned char *bytes;
@@ -75,7 +75,7 @@ static void child(int number, const char *path) {
 
 static void *forks(void *path) {
     int running = 0;
-    for (int number = 1; number <= CHILDREN; number++) {
+    for (int number = 1; number <= times * CHILDREN; number++) {
         if (running == AT_A_TIME) wait_for_one(), running--;
         pid_t pid = fork();
         CHECK(pid >= 0);
@@ -87,13 +87,14 @@ static void *forks(void *path) {
 }
 
 int main(void) {
+    if (getenv("LONG")) times = 4;
     char path[100];
     snprintf(path, sizeof path, "/tmp/ebb-profile-stress-%d.heap", (int)getpid());
     pthread_t threads[THREADS], forker;
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, forever, (void *)(i + 1)) == 0);
     CHECK(pthread_create(&forker, NULL, forks, path) == 0);
-    for (size_t i = 0; i < SWITCHES; i++) {
+    for (int i = 0; i < times * SWITCHES; i++) {
         CHECK(ebb_profile_start(100 << i % 12) == 0);
         if (i % 16 == 0) usleep(2000);
         // Another thread never begins a profile, so this one is whole.

@@ -26,7 +26,7 @@ int main(void) {
     pthread_t threads[3];
     for (int i = 0; i < 3; i++) CHECK(pthread_create(&threads[i], NULL, churn, NULL) == 0);
     char *arguments[] = {"true", NULL};
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 15; i++) {
         pid_t pid = vfork();
         if (pid == 0) {
             execve("/bin/true", arguments, environ);

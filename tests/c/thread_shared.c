@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-enum { MOST = 200, FORKS = 20, KEPT = 64, STEPS = 200 };
+enum { MOST = 200, FORKS = 6, KEPT = 64, STEPS = 200 };
 static int stop;
 
 static void churn(uint32_t seed, int steps) {

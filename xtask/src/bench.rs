@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> Result<bool> {
     let mut options = args.options.clone();
     let only_tells = |option: &OsString| ["--list", "--help", "-h"].iter().any(|o| option == o);
     if !options.iter().any(only_tells) {
-        cargo::build_release(root)?;
+        cargo::build_libraries(root)?;
     }
     // The suite starts in another directory.
     for at in 1..options.len() {

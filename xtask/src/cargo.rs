@@ -26,6 +26,12 @@ const SLOW: [&str; 12] = [
     "two_threads_with_caches_hand_over",
     "two_threads_with_sampled_blocks",
 ];
+/// The program whose borrows Miri checks also without `--long`.
+const BORROWED: &str = "one_of_every_kind";
+const NO_BORROWS: &str = "-Zmiri-disable-stacked-borrows";
+/// What shortens the engine's tests: the distance between refused calls, of which one test refuses
+/// five in a row; seconds for random programs.
+const SHORT: [(&str, &str); 2] = [("EBB_TEST_STEP", "3"), ("EBB_FUZZ_SECONDS", "1")];
 /// Tests that Miri must stop, because they read memory that has no owner.
 const MUTANTS: [&str; 2] = ["a_freed_block_is_read", "purged_memory_is_read"];
 
@@ -42,8 +48,29 @@ pub fn add_target(target: &str) -> Result<()> {
 
 /// Builds the command and the libraries into the release directory.
 pub fn build_release(root: &Path) -> Result<()> {
-    let status = cargo(root).args(["build", "--release"]).status().context("cannot start cargo")?;
-    ensure!(status.success(), "cargo build --release failed");
+    succeed(cargo(root).args(["build", "--release"]))
+}
+
+/// Builds the C libraries into the release directory.
+pub fn build_libraries(root: &Path) -> Result<()> {
+    let packages = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static"];
+    succeed(cargo(root).args(["build", "--release"]).args(packages))
+}
+
+/// Builds the command and returns its path. Without `--long` it is the one that the step `unit`
+/// tests: link-time optimization of all that it consists of takes minutes.
+pub fn build_command(context: &Context) -> Result<PathBuf> {
+    if context.long {
+        build_release(&context.root)?;
+        return Ok(context.target.join("release/ebb"));
+    }
+    succeed(test_workspace(&context.root).args(["--no-run", "--test", "run"]))?;
+    Ok(context.target.join("debug/ebb"))
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let status = command.status().context("cannot start cargo")?;
+    ensure!(status.success(), "{command:?} failed");
     Ok(())
 }
 
@@ -73,10 +100,25 @@ pub fn build_shared(root: &Path, target: &Path, soname: &str) -> Result<PathBuf>
     Ok(target.join("release/libebbmalloc.so"))
 }
 
+pub fn build_unit(context: &Context) -> Result<()> {
+    succeed(test_workspace(&context.root).arg("--no-run"))
+}
+
 pub fn unit(context: &Context) -> Result<Tally> {
-    let features = ["--features", "ebbmalloc/allocator-api2"];
-    let mut command = cargo(&context.root);
-    test("unit", command.args(["test", "--workspace", "--no-fail-fast"]).args(features))
+    let mut tally = Tally::default();
+    let mut tests = test_workspace(&context.root);
+    if !context.long {
+        tests.envs(SHORT);
+        tally.skip("unit: two of three calls that a test refuses one by one", "with --long");
+    }
+    tally += test("unit", tests.arg("--no-fail-fast"))?;
+    Ok(tally)
+}
+
+fn test_workspace(root: &Path) -> Command {
+    let mut command = cargo(root);
+    command.args(["test", "--workspace", "--features", "ebbmalloc/allocator-api2"]);
+    command
 }
 
 pub fn loom(context: &Context) -> Result<Tally> {
@@ -103,9 +145,16 @@ pub fn miri(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut programs = miri_test(context, "miri");
     programs.arg("--");
-    for &name in SLOW.iter().filter(|_| !context.long) {
-        programs.args(["--skip", name]);
-        tally.skip(name, "takes Miri a minute; with --long");
+    if !context.long {
+        for name in SLOW {
+            programs.args(["--skip", name]);
+            tally.skip(name, "takes Miri a minute; with --long");
+        }
+        // Most of the time goes into borrows of the whole engine.
+        programs.args(["--skip", BORROWED]).env("MIRIFLAGS", NO_BORROWS);
+        tally.skip(&format!("miri: borrows, except in {BORROWED}"), "with --long");
+        let mut borrowed = miri_test(context, "miri");
+        tally += test("miri", borrowed.args(["--", "--exact", BORROWED]))?;
     }
     tally += test("miri", &mut programs)?;
     // What reads tables of other programs' bytes.
@@ -113,8 +162,9 @@ pub fn miri(context: &Context) -> Result<Tally> {
     tally += test("miri", unwinding.args(["--lib", "--", "unwind"]))?;
     tally += test("miri forward", &mut miri_forward(context))?;
     for mutant in MUTANTS {
-        let output = miri_test(context, "miri_mutants").args(["--", "--exact", mutant]).output();
-        let output = output.context("cannot start cargo")?;
+        let mut run = miri_test(context, "miri_mutants");
+        run.args(["--", "--exact", mutant]).env("MIRIFLAGS", NO_BORROWS);
+        let output = run.output().context("cannot start cargo")?;
         let said = String::from_utf8_lossy(&output.stderr);
         let stopped = !output.status.success() && said.contains("uninitialized");
         let why = || anyhow!("Miri does not stop it:\n{}", last_lines(&said, 15));

@@ -38,7 +38,10 @@ pub fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("the workspace's root")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), |dir| root.join(dir));
     let tree = Tree::new(&args.prefix, &args.libdir, args.destdir.as_deref())?;
-    tree.install(root, &target)?;
+    // First make the directories: where that fails, nothing needs to be built.
+    tree.make()?;
+    cargo::build_release(root)?;
+    tree.install(root, &target, &target.join("release/ebb"))?;
     println!("installed ebbmalloc {VERSION} below {}", tree.prefix.display());
     Ok(true)
 }
@@ -72,9 +75,8 @@ impl Tree {
         self.prefix.join(&self.libdir)
     }
 
-    /// Builds what is not built, and copies all files. None of them names the prefix.
-    pub fn install(&self, root: &Path, target: &Path) -> Result<()> {
-        // First make the directories: where that fails, nothing needs to be built.
+    /// Makes the directories.
+    fn make(&self) -> Result<()> {
         for folder in ["bin", "include", "share/doc/ebbmalloc"] {
             make_directory(&self.prefix.join(folder))?;
         }
@@ -82,11 +84,18 @@ impl Tree {
         for folder in ["pkgconfig", "cmake/ebbmalloc"] {
             make_directory(&lib.join(folder))?;
         }
-        cargo::build_release(root)?;
+        Ok(())
+    }
+
+    /// Copies all files: the command, and the libraries from the release directory. None of them
+    /// names the prefix.
+    pub fn install(&self, root: &Path, target: &Path, command: &Path) -> Result<()> {
+        self.make()?;
+        let lib = self.lib();
         let versioned = cargo::build_shared(root, &target.join("install"), SONAME)?;
 
         let release = target.join("release");
-        copy(&release.join("ebb"), &self.prefix.join("bin/ebb"), 0o755)?;
+        copy(command, &self.prefix.join("bin/ebb"), 0o755)?;
         let name = format!("libebbmalloc.so.{VERSION}");
         copy(&versioned, &lib.join(&name), 0o755)?;
         link(&name, &lib.join(SONAME))?;
@@ -210,7 +219,7 @@ mod tests {
             assert!(tree(prefix, libdir, destdir).is_err(), "{prefix} {libdir}");
         }
         let nowhere = tree("/proc/none", "lib", None).unwrap();
-        let error = nowhere.install(Path::new("/"), Path::new("/")).unwrap_err();
+        let error = nowhere.make().unwrap_err();
         assert!(
             format!("{error:#}").starts_with("cannot make directory /proc/none/bin: "),
             "{error:#}"

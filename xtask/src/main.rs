@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run the tests, installing what they need: some 20 minutes; with --long all there are
+    /// Run the tests, installing what they need: some 15 minutes; with --long all there are
     Test(test::Args),
     /// Boot real kernels in virtual machines and test restartable sequences there: an hour
     Kernels(kernels::Args),

@@ -31,36 +31,46 @@ struct Step {
     about: &'static str,
     run: fn(&Context) -> Result<Tally>,
     packages: fn(&Context) -> Result<BTreeSet<String>>,
-    /// Needs the libraries and the command in the release directory.
+    /// Builds the step's tests, which use packages of other steps, while these are being installed.
+    early: Option<fn(&Context) -> Result<()>>,
+    /// Needs the C libraries in the release directory.
     release: bool,
     /// Runs beside the others: it keeps one CPU busy, and disturbs no other step.
     aside: bool,
 }
+
+/// A step that needs nothing.
+const PLAIN: Step = Step {
+    name: "",
+    about: "",
+    run: |_| Ok(Tally::default()),
+    packages: |_| Ok(BTreeSet::new()),
+    early: None,
+    release: false,
+    aside: false,
+};
 
 const STEPS: &[Step] = &[
     Step {
         name: "unit",
         about: "cargo test of the whole workspace",
         run: cargo::unit,
-        packages: none,
-        release: false,
-        aside: false,
+        early: Some(cargo::build_unit),
+        ..PLAIN
     },
     Step {
         name: "loom",
         about: "every interleaving of the lock-free parts, with mutants that must fail",
         run: cargo::loom,
-        packages: none,
-        release: false,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "miri",
         about: "the engine on a fake operating system under Miri",
         run: cargo::miri,
-        packages: none,
-        release: false,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "c",
@@ -68,7 +78,7 @@ const STEPS: &[Step] = &[
         run: c::run,
         packages: |context| Ok(c::packages_of(&c::programs(&context.root, &context.filter)?)),
         release: true,
-        aside: false,
+        ..PLAIN
     },
     Step {
         name: "misuse",
@@ -76,23 +86,23 @@ const STEPS: &[Step] = &[
         run: misuse::step::run,
         packages: misuse::step::needed,
         release: true,
-        aside: false,
+        ..PLAIN
     },
     Step {
         name: "musl",
         about: "Rust and C programs on another C library, static and dynamic",
         run: cross::musl,
         packages: cross::musl_packages,
-        release: false,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "aarch64",
         about: "the library's tests, Rust and C programs on another architecture, under qemu",
         run: cross::arm,
         packages: cross::arm_packages,
-        release: false,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "gvisor",
@@ -101,14 +111,14 @@ const STEPS: &[Step] = &[
         packages: cross::gvisor_packages,
         release: true,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "crate",
         about: "ebbmalloc as users of Rust get it: from the package, for each target",
         run: rust_crate::run,
-        packages: none,
-        release: false,
         aside: true,
+        ..PLAIN
     },
     Step {
         name: "faces",
@@ -116,7 +126,7 @@ const STEPS: &[Step] = &[
         run: faces::run,
         packages: faces::packages,
         release: true,
-        aside: false,
+        ..PLAIN
     },
     Step {
         name: "programs",
@@ -127,7 +137,7 @@ const STEPS: &[Step] = &[
             Ok(programs::packages_of(&scripts, context))
         },
         release: true,
-        aside: false,
+        ..PLAIN
     },
     Step {
         name: "wheel",
@@ -136,6 +146,7 @@ const STEPS: &[Step] = &[
         packages: |_| Ok(wheel::packages()),
         release: true,
         aside: true,
+        ..PLAIN
     },
 ];
 
@@ -155,16 +166,24 @@ pub fn run(args: &Args) -> Result<bool> {
     for step in &steps {
         wanted.extend((step.packages)(&context)?);
     }
-    packages::install(&wanted);
+    let installed = LazyLock::new(|| packages::install(&wanted));
     // Built when the first step needs it: the end of the build keeps one CPU busy.
     let release = LazyLock::new(|| match context.library.is_ours() {
-        true => cargo::build_release(&context.root).map_err(|error| format!("{error:#}")),
+        true => cargo::build_libraries(&context.root).map_err(|error| format!("{error:#}")),
         false => Ok(()),
     });
 
     let (aside, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.aside);
-    let run_all = |steps: &[&&Step]| run_each(steps, &context, &|| (*release).clone());
+    let ready = |step: &Step| -> Result<()> {
+        step.early.map_or(Ok(()), |early| early(&context))?;
+        if step.early.is_some() || !(step.packages)(&context)?.is_empty() {
+            LazyLock::force(&installed);
+        }
+        if step.release { (*release).clone().map_err(Error::msg) } else { Ok(()) }
+    };
+    let run_all = |steps: &[&&Step]| run_each(steps, &context, &ready);
     let (aside, others) = thread::scope(|scope| {
+        scope.spawn(|| LazyLock::force(&installed));
         let aside = scope.spawn(|| run_all(&aside));
         let others = run_all(&others);
         (aside.join().expect("a step panicked"), others)
@@ -182,17 +201,16 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(total.failed == 0)
 }
 
-/// Runs steps one after the other. Returns the result of each, in words and as counts.
+/// Makes each step ready and runs it. Returns the result of each, in words and as counts.
 fn run_each(
     steps: &[&&Step],
     context: &Context,
-    release: &dyn Fn() -> Result<(), String>,
+    ready: &dyn Fn(&Step) -> Result<()>,
 ) -> Vec<(String, Tally)> {
     let run = |step: &&&Step| {
         println!("{}: {}", step.name, step.about);
         let start = Instant::now();
-        let built = if step.release { release().map_err(Error::msg) } else { Ok(()) };
-        let tally = built.and_then(|()| (step.run)(context)).unwrap_or_else(|error| {
+        let tally = ready(step).and_then(|()| (step.run)(context)).unwrap_or_else(|error| {
             let mut tally = Tally::default();
             tally.fail(step.name, format!("{error:#}"));
             tally
@@ -214,10 +232,6 @@ fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
         .iter()
         .filter(|step| only.is_empty() || only.iter().any(|name| name == step.name))
         .collect())
-}
-
-fn none(_: &Context) -> Result<BTreeSet<String>> {
-    Ok(BTreeSet::new())
 }
 
 #[cfg(test)]

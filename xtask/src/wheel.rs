@@ -10,6 +10,7 @@ use crate::{cargo, packages, unittest};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -50,7 +51,7 @@ pub fn make(args: &Args) -> Result<bool> {
     let tools = Tools::new(Path::new("python3"), &work)?;
     let targets: Vec<&str> = match &args.target[..] {
         [] => {
-            println!("{}", tools.wheel(&root, "")?.display());
+            println!("{}", tools.wheel(&root, "", Path::new(""))?.display());
             return Ok(true);
         }
         [all] if all == "all" => ALL.to_vec(),
@@ -60,7 +61,7 @@ pub fn make(args: &Args) -> Result<bool> {
     for target in targets {
         let (triple, _) = target.split_once('.').unwrap_or((target, ""));
         cargo::add_target(triple)?;
-        println!("{}", tools.wheel(&root, target)?.display());
+        println!("{}", tools.wheel(&root, target, Path::new(""))?.display());
     }
     Ok(true)
 }
@@ -83,7 +84,11 @@ pub fn test(context: &Context) -> Result<Tally> {
             return Ok(tally);
         }
     };
-    let wheel = tools.wheel(&context.root, "")?;
+    let command = cargo::build_command(context)?;
+    if !context.long {
+        tally.skip("wheel: the command with all optimizations", "takes minutes; with --long");
+    }
+    let wheel = tools.wheel(&context.root, "", &command)?;
     let user = Environment::new(Path::new(PYTHON), &work.join("user"))?;
     user.pip(&["install", "--no-index", &wheel.to_string_lossy()])?;
     // If this fails, the tests that need these packages are skipped and say so.
@@ -93,7 +98,7 @@ pub fn test(context: &Context) -> Result<Tally> {
     }
     // The program that contains Python is linked against a tree that `cargo xtask install` makes.
     let tree = Tree::new(&work.join("prefix"), Path::new("lib"), None)?;
-    tree.install(&context.root, &context.target)?;
+    tree.install(&context.root, &context.target, &command)?;
     let mut command = user.command("python");
     command
         .args(["-m", "unittest", "-v"])
@@ -115,8 +120,9 @@ impl Tools {
         Ok(Tools(tools))
     }
 
-    /// Builds the wheel for a target, or for this machine, alone in a folder.
-    fn wheel(&self, root: &Path, target: &str) -> Result<PathBuf> {
+    /// Builds the wheel for a target, or for this machine, alone in a folder. It builds the command
+    /// too, unless the path of one is given.
+    fn wheel(&self, root: &Path, target: &str, command: &Path) -> Result<PathBuf> {
         let folder = self.0.folder.with_file_name(format!("dist{target}"));
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -130,7 +136,9 @@ impl Tools {
             &folder.to_string_lossy(),
             &source.to_string_lossy(),
         ];
-        self.0.pip_for(target, &words)?;
+        let settings =
+            [("EBB_WHEEL_TARGET", OsStr::new(target)), ("EBB_WHEEL_COMMAND", command.as_os_str())];
+        self.0.pip_with(&settings, &words)?;
         let mut made = fs::read_dir(&folder)?;
         let Some(wheel) = made.next() else { bail!("no wheel in {}", folder.display()) };
         Ok(wheel?.path())
@@ -161,17 +169,17 @@ impl Environment {
     }
 
     pub fn pip(&self, arguments: &[&str]) -> Result<()> {
-        self.pip_for("", arguments)
+        self.pip_with(&[], arguments)
     }
 
-    /// Runs pip, which builds wheels for a target of `python/hatch_build.py`.
-    fn pip_for(&self, target: &str, arguments: &[&str]) -> Result<()> {
+    /// Runs pip, with settings of `python/hatch_build.py`, by which it builds wheels.
+    fn pip_with(&self, settings: &[(&str, &OsStr)], arguments: &[&str]) -> Result<()> {
         let mut command = self.command("python");
         command.args(["-m", "pip", "--disable-pip-version-check", "--quiet"]).args(arguments);
         command.env("CARGO", env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let path = env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}/bin:{path}", self.folder.display()));
-        command.env("EBB_WHEEL_TARGET", target);
+        command.envs(settings.iter().copied());
         self.run(command).with_context(|| format!("pip {}", arguments.join(" ")))
     }
 

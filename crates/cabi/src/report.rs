@@ -120,7 +120,7 @@ pub unsafe extern "C" fn ebb_why(stream: *mut c_void) -> c_int {
 }
 
 /// Returns memory to the kernel that the program has not needed recently: for programs without
-/// threads, when they are idle. Returns 1 if another call after a fifth of a second may return
+/// threads, when they are idle. Returns 1 if another call after the purge delay (200 ms) may return
 /// more.
 #[unsafe(no_mangle)]
 pub extern "C" fn ebb_idle() -> c_int {

@@ -120,9 +120,9 @@ size_t ebb_malloc_usable_size(void *block);
 int ebb_malloc_trim(size_t keep);
 /* Returns memory to the kernel that the program has not needed recently. It is for programs without
  * threads, in which the library starts none. Call it when there is nothing else to do, such as in
- * an event loop before it waits. Returns 1 if a call after a fifth of a second may return more: use
- * that as the timeout of the wait. An earlier call does nothing. Returns 0 if there is no more to
- * return, or if a thread of the library returns it. */
+ * an event loop before it waits. Returns 1 if a call after the purge delay (EBB_PURGE_DELAY, 200
+ * ms) may return more: use that as the timeout of the wait. An earlier call does nothing. Returns 0
+ * if there is no more to return, or if a thread of the library returns it. */
 int ebb_idle(void);
 /* Writes all statistics (docs/stats.md), as snprintf writes: as much as fits into the buffer of the
  * given bytes, with a zero byte at the end. Returns the whole length without that byte. Returns 0

@@ -89,7 +89,9 @@ fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
         .args(["build", "-p", "ebbmalloc-capi", "--manifest-path"])
         .arg(manifest)
         .arg("--profile")
-        .arg(profile);
+        .arg(profile)
+        // It has no unwinder, whatever the settings of the cargo that started this.
+        .env_remove("CARGO_PROFILE_DEV_PANIC");
     command.arg("--target-dir").arg(folder.parent().unwrap_or(folder)).stdout(Stdio::null());
     if folder.join(NAME).exists() {
         command.arg("--quiet");

@@ -13,9 +13,13 @@
 //! - `threads.rs`: caches of threads are handed on, orphaned and shared
 //! - `room.rs`: the capacity of caches is bounded, and goes to the classes that need it
 //! - `streak.rs`, `transfer.rs`: sizes of batches; transfer caches
-//! - `spans.rs`, `growth.rs`: lengths of spans; reclaim before the heap grows
+//! - `spans.rs`, `growth.rs`: a first span begins with few resident pages; reclaim before the heap
+//!   grows
+//! - `huge.rs`: huge pages
 //! - `purge.rs`: free memory is purged, earlier under memory pressure, but not what refaults
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
+//! - `options.rs`: options, from the environment and from code
+//! - `profile.rs`: the heap profile is as exact as it claims
 //! - `addresses.rs`: address space is taken on demand, among other mappings
 //! - `audit.rs`: the audit of the whole heap finds inconsistencies
 //! - `watch.rs`: the watch notices an engine that reads or writes free memory

@@ -134,8 +134,9 @@ def trim() -> bool:
 def idle() -> bool:
     """For programs without threads: an event loop calls it before it waits.
 
-    Returns some memory that was not needed recently. True if another call is worthwhile after a
-    fifth of a second; False if there is nothing more to return, or the library's scavenger does it.
+    Returns some memory that was not needed recently. True if another call is worthwhile after the
+    purge delay (`EBB_PURGE_DELAY`, 200 ms); False if there is nothing more to return, or the
+    library's scavenger does it.
     """
     return _library.loaded is not None and bool(_library.loaded.ebb_idle())
 

@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::install::Tree;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::{object, packages, pool};
+use crate::{cargo, object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
@@ -236,7 +236,7 @@ pub fn run(context: &Context) -> Result<Tally> {
     let dir = fresh(context, "c")?;
     let prefix = dir.join("moved");
     let first = Tree::new(&dir.join("usr"), Path::new("lib"), None)?;
-    first.install(&context.root, &context.target)?;
+    first.install(&context.root, &context.target, &cargo::build_command(context)?)?;
     // No file of the tree may name the place that it was installed to.
     fs::rename(&first.prefix, &prefix)?;
 

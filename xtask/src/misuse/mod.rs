@@ -45,7 +45,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<bool> {
     let context = Context::find(&args.matching)?;
     packages::install(&BTreeSet::from(["gcc".to_string()]));
-    cargo::build_release(&context.root)?;
+    cargo::build_libraries(&context.root)?;
     let mut cases = case::cases(&context.root, &args.matching)?;
     let work = context.work.join("misuse");
     fs::create_dir_all(&work)?;

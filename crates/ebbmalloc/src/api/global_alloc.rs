@@ -189,9 +189,9 @@ impl EbbMalloc {
     /// threads, when they have nothing else to do.
     ///
     /// An event loop calls it before it waits. It returns true if the program should call it again
-    /// after a fifth of a second; before then, a call does nothing. It returns false if there is
-    /// nothing more to return, or if the engine's scavenger thread does this. Only processes
-    /// that have or had several threads have one.
+    /// after the purge delay (`EBB_PURGE_DELAY`, 200 ms); before then, a call does nothing. It
+    /// returns false if there is nothing more to return, or if the engine's scavenger thread does
+    /// this. Only processes that have or had several threads have one.
     ///
     /// ```
     /// use std::time::Duration;

@@ -49,10 +49,10 @@ tunables! {
     /// memory in use, and with refaults. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
     /// Dirty memory times the interval between two purges, without a scavenger. 10 MiB stay for 96
-    /// ms, 100 MiB for 9 ms. Refaults lengthen the interval.
+    /// ms, 100 MiB for 9 ms. Refaults lengthen the interval, and `EBB_PURGE_DELAY` scales it.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;
-    /// The value of `EBB_PURGE_DELAY` with which `PURGE_MIB_MS` holds; also the time between two
-    /// rounds of a scavenger.
+    /// The purge delay if `EBB_PURGE_DELAY` sets none: the time between two rounds of a scavenger.
+    /// With another delay, intervals between purges are longer or shorter in proportion.
     USUAL_DELAY_MS: u64 = 200, "ms", 3;
     /// What the recorded peak of use, and the recorded refaults, drop by each time.
     DECAY_DIVISOR: usize = 8, "of the record", 3;

@@ -128,8 +128,8 @@ impl<O: Os> Engine<O> {
     /// Runs a round of the scavenger if one is due and no scavenger thread exists. For programs
     /// with nothing else to do, such as an event loop before it waits.
     ///
-    /// True if a later call may return more memory to the kernel. Calls within a fifth of a second
-    /// of the last round do nothing.
+    /// True if a later call may return more memory to the kernel. A call does nothing until a
+    /// purge delay (`EBB_PURGE_DELAY`, 200 ms) has passed since the last round.
     pub fn idle(&self) -> bool {
         if !self.ready() || self.scavenger.call() {
             return false;

@@ -1,5 +1,5 @@
-//! Changes the options that another process may change too (`ebb set`): none that allocates, or
-//! takes a lock below that of the page heap.
+//! Changes the options that another process may change too (`ebb set`). To change them takes no
+//! lock but that of the page heap, and allocates nothing.
 
 use core::num::NonZeroUsize;
 

@@ -1,4 +1,5 @@
-//! Set-up: reads the options, chooses the mode, reserves memory, and publishes the engine as ready.
+//! Set-up: reads the options, chooses the mode and the region's addresses, and publishes the engine
+//! as ready.
 
 use crate::backend::region::Region;
 use crate::engine::mode::Mode;
@@ -97,7 +98,7 @@ impl<O: Os> Engine<O> {
         let cpu_caches = self.os.cpus();
         let transfer_caches = transfer::count(cpu_caches);
         let slab_count = cpu_caches + transfer_caches;
-        let reserved = self.region.set_up(&self.os, slab_count);
+        let has_region = self.region.set_up(&self.os, slab_count);
         if let Some(area) = area {
             setup.percpu_base = PerCpuBase::new(area, self.region.slabs(), cpu_caches);
             setup.registers_threads = area.ours;
@@ -109,7 +110,7 @@ impl<O: Os> Engine<O> {
             let open = mode == Mode::PerCpu && !counted;
             *self.hot_base.get() = if open { setup.percpu_base } else { PerCpuBase::UNSET };
         }
-        let published = reserved && self.publish_beacon(mode.name(), slab_count);
+        let published = has_region && self.publish_beacon(mode.name(), slab_count);
         let safety = if published {
             let memory_bytes = self.os.memory_limit();
             // Guard pages would break huge ones.

@@ -99,12 +99,11 @@ choices! {
     }
 }
 
-/// How long free memory that is not needed stays resident.
+/// The purge delay: after it, half of the free memory that was not needed meanwhile is purged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DelayChoice {
-    /// Some fifths of a second.
+    /// 200 ms (`USUAL_DELAY_MS`).
     Usual,
-    /// This many milliseconds stand for a fifth of a second.
     Ms(u32),
 }
 
@@ -126,7 +125,7 @@ impl DelayChoice {
     const MS_MAX: u64 = 86_400_000;
     const EXPECTED: &str = "|auto|200ms|10s, 86400s at most";
     const HELP: &[(&str, &str)] = &[
-        ("|auto|200ms", "Half of what was not needed for a fifth of a second goes, and so on."),
+        ("|auto|200ms", "Half of what was not needed for 200 ms goes, and so on."),
         ("|500|500ms|10s", "The same for another time; milliseconds without a unit."),
         ("|0ms", "It goes as soon as it is free."),
     ];

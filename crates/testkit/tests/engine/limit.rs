@@ -39,7 +39,8 @@ fn the_edge_is_exact() {
         let stats = engine.stats();
         assert_eq!(stats.limit_bytes as usize, bytes / UNIT_COST * UNIT_COST);
         assert_eq!(stats.held_bytes as usize, 2 * blocks * UNIT_COST);
-        // The limit covers small blocks too; a span has two units, so an odd unit stays unused.
+        // The limit covers small blocks too: their span of one unit takes the odd unit, if there is
+        // one.
         let spans = fill(&engine, 64);
         assert_eq!(spans.is_empty(), (bytes / UNIT_COST).is_multiple_of(2));
         holds_what_it_may(&engine);

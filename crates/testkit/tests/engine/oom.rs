@@ -57,8 +57,7 @@ fn run_refusing(mode: &'static str, calls: Range<usize>, seed: u64) -> usize {
     made
 }
 
-/// The distance from one refused call to the next: 1, or `EBB_TEST_STEP`, which CI sets higher
-/// under emulation.
+/// The distance from one refused call to the next: 1, or `EBB_TEST_STEP`, which CI sets higher.
 pub fn step() -> usize {
     variable("EBB_TEST_STEP").unwrap_or(1)
 }

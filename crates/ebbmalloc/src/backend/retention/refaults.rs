@@ -9,8 +9,8 @@ use crate::backend::tuning::{DECAY_DIVISOR, REFAULT_LEVELS, REFAULT_MS, SMALL_UN
 
 /// The refaults seen so far, in units of the page heap.
 pub(crate) struct Refaults {
-    /// How often purged memory refaulted, up to [`REFAULT_LEVELS`]; falls while none does. A round
-    /// of the scavenger halves the part of a surplus that it purges as often.
+    /// How often purged memory refaulted, up to [`REFAULT_LEVELS`]; falls while none does. At each
+    /// level, a round purges half as much of a surplus as at the level below.
     pub level: u32,
     /// When the level last rose or decayed, by the clock of `Os`.
     changed_ms: Option<u64>,

@@ -1,5 +1,5 @@
-//! The restartable sequences for x86-64. `docs/rseq.md` explains them, shows `pop` abridged, and
-//! lists what to run after a change.
+//! The restartable sequences for x86-64. `docs/rseq.md` explains them, and lists what to run after
+//! a change.
 //!
 //! Each sequence names itself to the kernel (`rseq_cs` in the thread's area), finds the virtual
 //! CPU's slab, works, and commits by one store, the last instruction. After preemption, migration

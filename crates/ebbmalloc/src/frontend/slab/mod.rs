@@ -128,9 +128,9 @@ impl Slab {
         self.word(mark_at(block))
     }
 
-    /// Records that a block comes from here, though it was not in a stack. The record, or another,
-    /// may be lost if a user of the slab sets the mark at the same time, or if a newer block later
-    /// takes the mark over.
+    /// Records that a block comes from here, though it was not in a stack. If a user of
+    /// the slab sets the same mark meanwhile, one of both records is lost. A newer block with this
+    /// mark takes it over.
     ///
     /// # Safety
     /// The slab has marks.

@@ -143,7 +143,7 @@ fn rows_are_those_that_the_instructions_build() {
 
 #[test]
 fn mistakes_end_the_search() {
-    let rounds = if cfg!(miri) { 300 } else { 100_000 };
+    let rounds = if cfg!(miri) { 100 } else { 100_000 };
     let mut random = Random(0x1234_5678_9abc_def1);
     let right = image(&PROGRAMS);
     let mut found = 0;
@@ -169,7 +169,7 @@ fn mistakes_end_the_search() {
 /// Random bytes in place of a program.
 #[test]
 fn random_instructions_end() {
-    let rounds = if cfg!(miri) { 200 } else { 50_000 };
+    let rounds = if cfg!(miri) { 60 } else { 50_000 };
     let mut random = Random(0xfeed_5678_9abc_def1);
     for _ in 0..rounds {
         let program: Vec<u8> = (0..random.below(60)).map(|_| random.next() as u8).collect();

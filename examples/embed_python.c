@@ -1,6 +1,7 @@
 /* A program that embeds Python and runs on ebbmalloc.
-   * Link libebbmalloc.so or libebbmalloc.a first: then it is the malloc of the program, of Python
-   and of * all extensions (docs/python.md). */
+ *
+ * Link libebbmalloc.so or libebbmalloc.a first: then it is the malloc of the program, of Python and
+ * of all extensions (docs/python.md). */
 #include <Python.h>
 
 int main(int count, char **arguments) {
