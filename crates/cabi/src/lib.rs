@@ -6,7 +6,6 @@
 //! - `control`: options that change while the program runs
 //! - `heap`: heaps that a program makes and deletes
 //! - `profile`: heap profiles
-//! - `unwinder`: stacks of calls for check mode and heap profiles
 //! - `cxx`: every form of C++ operator new and delete
 //! - `bytes`: memcpy, memset and bcmp for the engine itself
 //!
@@ -27,7 +26,6 @@ mod heap;
 mod malloc;
 mod profile;
 mod report;
-mod unwinder;
 
 pub use report::Cut;
 
@@ -94,7 +92,6 @@ static START: extern "C" fn() = {
         }
         ENGINE.start();
         if ENGINE.wants_stacks() {
-            unwinder::load();
             ENGINE.begin_check();
         }
     }

@@ -30,18 +30,17 @@ static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
-        let copy = COPY.load(Ordering::Relaxed);
-        let is_same = |file| file_of(file).map(|file| file == COPY_FILE.load(Ordering::Relaxed));
-        // By now, another file of the program may have the number of standard error.
-        let may_write = match copy {
-            NO_COPY => true,
-            CLOSED => false,
-            _ => is_same(libc::STDERR_FILENO) != Some(false),
-        };
-        let is_written = may_write && write_all(libc::STDERR_FILENO, text) > 0;
-        if !is_written && copy >= 0 && is_same(copy) == Some(true) {
-            write_all(copy, text);
+        if write_all(libc::STDERR_FILENO, text) == 0 {
+            write_to_copy(text);
         }
+    }
+
+    fn print_at_exit(&self, text: &[u8]) {
+        let copy = COPY.load(Ordering::Relaxed);
+        if copy == NO_COPY || copy >= 0 && is_kept_file(libc::STDERR_FILENO) != Some(false) {
+            return self.print(text);
+        }
+        write_to_copy(text);
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -160,6 +159,18 @@ pub(super) fn keep_stderr() {
         COPY.store(copy, Ordering::Relaxed);
     } else if file_of(libc::STDERR_FILENO).is_none() {
         COPY.store(CLOSED, Ordering::Relaxed);
+    }
+}
+
+/// Whether a descriptor's file is the one that was standard error. `None` if it is not known.
+fn is_kept_file(descriptor: c_int) -> Option<bool> {
+    file_of(descriptor).map(|file| file == COPY_FILE.load(Ordering::Relaxed))
+}
+
+fn write_to_copy(text: &[u8]) {
+    let copy = COPY.load(Ordering::Relaxed);
+    if copy >= 0 && is_kept_file(copy) == Some(true) {
+        write_all(copy, text);
     }
 }
 
