@@ -8,11 +8,12 @@ use std::env;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Changes with each version that is not compatible with the one before. Below 1.0 no version
 /// promises compatibility.
-const SONAME: &str = "libebbmalloc.so.0";
+pub const SONAME: &str = "libebbmalloc.so.0";
 
 const PKG_CONFIG: &str = include_str!("../../crates/capi/install/ebbmalloc.pc.in");
 const SHIM_PKG_CONFIG: &str = include_str!("../../crates/shim/install/shim.pc.in");
@@ -116,6 +117,20 @@ impl Tree {
         self.fill(CMAKE, "cmake/ebbmalloc/ebbmallocConfig.cmake", 2)?;
         self.fill(CMAKE_VERSION, "cmake/ebbmalloc/ebbmallocConfigVersion.cmake", 2)?;
         self.copy_documents(root)?;
+        self.generate(&self.prefix.join("bin/ebb"))?;
+        let watching = self.prefix.join("share/ebbmalloc");
+        make_directory(&watching)?;
+        for name in ["alerts.yml", "dashboard.json"] {
+            copy(&root.join("share/ebbmalloc").join(name), &watching.join(name), 0o644)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the command write its man pages and completions.
+    fn generate(&self, ebb: &Path) -> Result<()> {
+        let mut command = Command::new(ebb);
+        let done = command.arg("generate").arg(self.prefix.join("share")).status();
+        ensure!(done.context("cannot start ebb")?.success(), "ebb generate failed");
         Ok(())
     }
 
@@ -131,9 +146,11 @@ impl Tree {
             copy(&work.join(&library), &lib.join(&versioned), 0o755)?;
             link(&versioned, &lib.join(format!("{library}.0")))?;
             link(&format!("{library}.0"), &lib.join(&library))?;
-            let header = self.prefix.join("include").join(&name).join(shim.header);
-            make_directory(header.parent().context("a header's directory")?)?;
-            copy(&shim.include(root).join(shim.header), &header, 0o644)?;
+            for header in shim.headers {
+                let to = self.prefix.join("include").join(&name).join(header);
+                make_directory(to.parent().context("a header's directory")?)?;
+                copy(&shim.include(root).join(header), &to, 0o644)?;
+            }
             let text = SHIM_PKG_CONFIG.replace("@SHIM@", shim.name);
             self.fill(&text, &format!("pkgconfig/{name}.pc"), 1)?;
         }

@@ -6,6 +6,7 @@ mod cargo;
 mod compiler;
 mod context;
 mod cross;
+mod deb;
 mod examples;
 mod faces;
 mod fuzz;
@@ -21,6 +22,7 @@ mod packages;
 mod pool;
 mod process;
 mod programs;
+mod release;
 mod rust_crate;
 mod sanitize;
 mod shims;
@@ -62,6 +64,10 @@ enum Task {
     /// Install the command, the libraries, the header and what pkg-config and CMake need below a
     /// directory
     Install(install::Args),
+    /// Make Debian packages, and print where they are
+    Deb,
+    /// Make all that a release consists of, from the last commit, in target/release-artefacts
+    Release(release::Args),
     /// Build the examples of extensions, and test that copies of ebbmalloc live together
     Examples(examples::Args),
     /// Check that the crate builds for 38 targets, and run a test of it on some: ten minutes
@@ -80,6 +86,8 @@ fn main() -> ExitCode {
         Task::Soak(args) => soak::run(&args),
         Task::Misuse(args) => misuse::run(&args),
         Task::Install(args) => install::run(&args),
+        Task::Deb => deb::run(),
+        Task::Release(args) => release::run(&args),
         Task::Examples(args) => examples::run(&args),
         Task::Targets => targets::run(),
         Task::Wheel(args) => wheel::make(&args),

@@ -122,6 +122,17 @@ fn documents_are_short() {
     assert!((10_000..=WORDS_MAX).contains(&total), "{} documents: {total} words", all.len());
 }
 
+/// The pages that registries show: there, relative links lead nowhere.
+#[test]
+fn pages_of_packages_have_absolute_links() {
+    for page in ["crates/ebbmalloc", "crates/ebbmalloc-pprof", "python"] {
+        let text = fs::read_to_string(root().join(page).join("README.md")).unwrap();
+        for link in text.split("](").skip(1) {
+            assert!(link.starts_with("https://"), "{page}/README.md: {link}");
+        }
+    }
+}
+
 #[test]
 fn faults_are_seen() {
     let long = "x".repeat(101);

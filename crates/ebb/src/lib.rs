@@ -5,6 +5,7 @@
 
 pub mod compare;
 mod contender;
+pub mod generate;
 mod inspect;
 pub mod interrupt;
 mod library;

@@ -13,6 +13,8 @@ use crate::output;
 use crate::stop::Stop;
 
 const NAME: &str = "libebbmalloc.so";
+/// The name without which packages need no development files.
+const SONAME: &str = "libebbmalloc.so.0";
 const BUILD: &str = "cargo build --release -p ebbmalloc-capi";
 
 #[derive(Args)]
@@ -59,7 +61,8 @@ impl LibraryOption {
         }
         let multiarch = format!("../lib/{}-linux-gnu", env::consts::ARCH);
         let places = ["", "../lib", &multiarch].map(|place| folder.join(place).join(NAME));
-        match places.iter().find(|path| path.exists()) {
+        let sonames = places.each_ref().map(|path| path.with_file_name(SONAME));
+        match places.iter().chain(&sonames).find(|path| path.exists()) {
             Some(path) => Library::open(path),
             None => Err(Stop::usage(format!(
                 "{NAME} was not found. ebb looked for\n  {}\nBuild it with `{BUILD}`, or give its \

@@ -3,14 +3,15 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use ebb::{compare, output, profile, run, set, stop, why};
+use clap::{CommandFactory, Parser, Subcommand};
+use ebb::{compare, generate, output, profile, run, set, stop, why};
 
 #[derive(Parser)]
 #[command(
     name = "ebb",
     version,
-    about = "Run programs on ebbmalloc, compare allocators on them, and see where memory is"
+    about = "Run programs on ebbmalloc, compare allocators on them, and see where memory is",
+    after_help = stop::exit_codes()
 )]
 struct Cli {
     #[command(subcommand)]
@@ -29,6 +30,9 @@ enum Command {
     Why(why::Options),
     /// Show who holds a process's memory, by call stack
     Profile(profile::Options),
+    /// Write the man pages and the completions of shells, for packages
+    #[command(hide = true)]
+    Generate(generate::Options),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +42,7 @@ fn main() -> ExitCode {
         Command::Set(options) => set::set(&options),
         Command::Why(options) => why::why(options),
         Command::Profile(options) => profile::profile(options),
+        Command::Generate(options) => generate::generate(&options, Cli::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

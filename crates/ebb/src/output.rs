@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::stop::Stop;
 
 /// Prints to standard output. If its reader is gone (`ebb … | head`), the error ends `ebb` without
@@ -17,6 +19,14 @@ pub fn print(text: impl fmt::Display) -> anyhow::Result<()> {
 /// Prints a line to standard output, as [`print`] does.
 pub fn print_line(text: impl fmt::Display) -> anyhow::Result<()> {
     print(format_args!("{text}\n"))
+}
+
+/// Whether the reader of standard output is gone. Only a pipe tells.
+pub fn is_closed() -> bool {
+    let output = io::stdout();
+    let mut polled = [PollFd::new(&output, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut polled, Some(&at_once)).is_ok() && polled[0].revents().contains(PollFlags::ERR)
 }
 
 /// Prints a line to standard error. Nothing can be said about its failure.

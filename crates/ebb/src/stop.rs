@@ -2,6 +2,23 @@
 
 use std::fmt;
 
+/// Exit codes, and what they mean. `ebb run` becomes its program, whose exit code is its own.
+pub const EXIT_CODES: [(&str, &str); 7] = [
+    ("0", "done; of ebb run, the program's own"),
+    ("1", "it failed; there is no such process; or the program of ebb compare failed"),
+    ("2", "wrong options, or options that cannot be carried out"),
+    ("126", "the program cannot be executed"),
+    ("127", "the program does not exist"),
+    ("130", "interrupted: 128 and the number of the signal"),
+    ("141", "the reader of the output is gone, as in ebb why PID | head"),
+];
+
+/// The exit codes as a part of a help text.
+pub fn exit_codes() -> String {
+    let lines = EXIT_CODES.map(|(code, meaning)| format!("  {code:5} {meaning}"));
+    format!("Exit codes:\n{}", lines.join("\n"))
+}
+
 /// Wrong options, or options that cannot be carried out.
 const USAGE: u8 = 2;
 /// The exit code of shells for a program that exists but cannot be executed.

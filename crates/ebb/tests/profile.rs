@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -466,35 +466,55 @@ fn the_ledger_adds_up() {
     assert!((sum - resident).abs() <= 0.03 * resident, "{sum} of {resident}");
 }
 
-/// Each command ends without a word when its output is closed.
+/// Each command ends without a word when its output is closed, at once or after a byte; also one
+/// that has nothing to print, as the process that it looks at is idle.
 #[test]
 fn closed_outputs() {
     let running = Running::on_ebbmalloc(&["pinned", "2"]);
     let pid = running.pid();
     let file = server();
-    let commands: [&[&str]; 8] = [
+    let file = file.to_str().unwrap();
+    let commands: [&[&str]; 17] = [
         &["why", "--json", &pid],
         &["why", &pid],
         &["why", "--json", "--watch=0.05", &pid],
         &["why", "--watch=0.05", &pid],
         &["why", "--", "true"],
-        &["profile", file.to_str().unwrap()],
+        &["profile", file],
+        &["profile", "--diff", file, file],
+        &["profile", "--seconds", "0.05", &pid],
+        &["profile", "--every", "0.1", &pid],
+        &["profile", "--", "true"],
         &["compare", "-n", "1", "--warmup", "0", "--json", "--", "true"],
+        &["compare", "-n", "1", "--warmup", "0", "--", "true"],
+        &["run", "--", "yes"],
+        &["set", &pid, "purge_delay=1s"],
         &["--help"],
+        &["why", "--help"],
+        &["--version"],
     ];
-    for arguments in commands {
+    for (arguments, bytes) in commands.into_iter().flat_map(|each| [(each, 0), (each, 1)]) {
+        let prints_nothing = arguments.contains(&"--every") || arguments[0] == "set";
+        if prints_nothing && bytes > 0 {
+            continue;
+        }
         let mut command = Command::new(executable());
         command.args(arguments).env("EBB_LIBRARY", library());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        drop(child.stdout.take());
+        let _ = child.stdout.take().unwrap().take(bytes).read_to_end(&mut Vec::new());
         let mut errors = String::new();
         child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
         let status = child.wait().unwrap();
-        let remarks = errors.lines().filter(|line| !line.starts_with("ebb: round"));
-        let remarks: Vec<_> = remarks.filter(|line| !line.starts_with("ebb: run")).collect();
+        let progress = ["ebb: round", "ebb: run", "ebb: profiling"];
+        let is_progress = |line: &&str| progress.iter().any(|start| line.starts_with(start));
+        let remarks: Vec<_> = errors.lines().filter(|line| !is_progress(line)).collect();
         assert!(!errors.contains("panicked"), "{arguments:?}: {errors}");
-        assert!(status.code().is_some_and(|code| [0, 141].contains(&code)), "{arguments:?}");
+        // `yes` itself is what SIGPIPE ends.
+        let is_quiet = status.code().is_some_and(|code| [0, 1, 141].contains(&code))
+            || status.signal() == Some(libc::SIGPIPE);
+        assert!(is_quiet, "{arguments:?}: {status}");
         assert!(remarks.len() <= 1, "{arguments:?}: {errors}");
+        assert!(!errors.contains("roken pipe"), "{arguments:?}: {errors}");
     }
 }
 
@@ -519,4 +539,10 @@ fn watching_uses_the_alternate_screen() {
     let drawn = text.split("\x1b[?1049h").nth(1).unwrap();
     let drawn = drawn.split("\x1b[?1049l").next().unwrap();
     assert!(drawn.contains("Ctrl-C ends") && !drawn.contains('\n'), "{drawn:?}");
+    // Each line begins with a move of the cursor to its row, and keeps to the 80 columns.
+    let lines: Vec<_> = drawn.split("\x1b[").filter_map(|part| part.split_once(";1H")).collect();
+    assert!(lines.len() > 10, "{drawn:?}");
+    for (row, line) in lines {
+        assert!(row.parse::<usize>().unwrap() <= 24 && line.chars().count() <= 80, "{row}: {line}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Checks that the tables in `docs/` and Python's types say what the code declares; `EBB_BLESS=1`
-//! rewrites them.
+//! rewrites them. What watches the statistics may name declared ones only.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::process::Command;
 use std::{env, fs};
 
 use ebbmalloc::internals::{Options, TUNABLES, UNIT};
-use ebbmalloc::{ClassStats, Stats};
+use ebbmalloc::{ClassStats, EbbMalloc, Stats};
 
 fn check(file: &str, text: &str) {
     let path = format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"));
@@ -164,4 +166,45 @@ fn types_for_python() {
         writeln!(text, "    #: {help}\n    {field}: {kind}").unwrap();
     }
     check("python/src/ebbmalloc/_statistics.py", &text);
+}
+
+/// The names of metrics in a text.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|word| word.starts_with("ebbmalloc_"))
+        .collect()
+}
+
+#[test]
+fn dashboard_and_alerts_name_metrics_that_exist() {
+    let mut page = String::new();
+    EbbMalloc::stats().write_prometheus(&mut page).unwrap();
+    let declared: BTreeSet<_> =
+        page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    assert!(declared.contains("ebbmalloc_live_bytes"), "{declared:?}");
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    for (file, least) in [
+        ("share/ebbmalloc/dashboard.json", 20),
+        ("share/ebbmalloc/alerts.yml", 6),
+        ("tests/prometheus/alerts.test.yml", 6),
+    ] {
+        let text = fs::read_to_string(format!("{root}/{file}")).unwrap();
+        let named = metrics(&text);
+        assert!(named.len() >= least, "{file}: {named:?}");
+        let unknown: Vec<_> = named.difference(&declared).collect();
+        assert!(unknown.is_empty(), "{file} names {unknown:?}, which no page has");
+    }
+    // A renamed metric is seen.
+    assert!(!declared.is_superset(&metrics("sum(ebbmalloc_lives_bytes{job=~\"a\"})")));
+
+    let check = ["check", "rules", "share/ebbmalloc/alerts.yml"];
+    let test = ["test", "rules", "tests/prometheus/alerts.test.yml"];
+    for arguments in [check, test] {
+        let mut promtool = Command::new("promtool");
+        let Ok(output) = promtool.args(arguments).current_dir(root).output() else {
+            eprintln!("SKIPPED: promtool (Debian's package prometheus) is not installed");
+            return;
+        };
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
 }

@@ -6,9 +6,10 @@ use crate::context::Context;
 use crate::install::Tree;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
-use crate::{cargo, object, packages, pool};
+use crate::{cargo, deb, object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,8 @@ pub struct Check {
     /// Debian packages.
     pub packages: &'static [&'static str],
     /// A script for `sh -e` in an empty directory. `$P` is the installed tree, `$E` has the
-    /// examples, `$L` is `tests/linking`, `$S` is `tests/shims`.
+    /// examples, `$L` is `tests/linking`, `$S` is `tests/shims`,
+    /// `$CARGO` is cargo.
     script: &'static str,
     /// Number of programs that print which allocator serves them.
     programs: usize,
@@ -219,6 +221,37 @@ END
         ..SHORT
     },
     Check {
+        name: "mimalloc's functions",
+        packages: &["gcc", "g++", "pkg-config"],
+        script: concat!(
+            "SHIM=mimalloc HEADER=mimalloc.h\n",
+            include_str!("../../../tests/shims/contract.sh")
+        ),
+        programs: 9,
+        ..SHORT
+    },
+    Check {
+        name: "mimalloc's functions in C++",
+        packages: &["g++", "pkg-config"],
+        script: include_str!("../../../tests/shims/mimalloc.sh"),
+        programs: 2,
+        ..SHORT
+    },
+    Check {
+        name: "mimalloc's functions in its own tests",
+        packages: &["gcc", "pkg-config"],
+        script: include_str!("../../../tests/shims/mimalloc-own.sh"),
+        programs: 1,
+        long: true,
+    },
+    Check {
+        name: "other allocators' functions in Rust",
+        packages: &["gcc"],
+        script: include_str!("../../../tests/shims/rust.sh"),
+        programs: 2,
+        long: true,
+    },
+    Check {
         name: "jemalloc's functions in redis",
         packages: &["gcc", "make", "pkg-config", "tcl", "procps"],
         script: include_str!("../../../tests/shims/redis.sh"),
@@ -260,6 +293,9 @@ pub fn run(context: &Context) -> Result<Tally> {
         tally.count(&title, check.run(context, &dir, &prefix));
         tally
     });
+    if "debian packages".contains(&context.filter) {
+        tally += deb::test(context, &dir)?;
+    }
     Ok(tally)
 }
 
@@ -277,7 +313,13 @@ impl Check {
             .env("P", prefix)
             .env("E", context.root.join("examples/c"))
             .env("L", context.root.join("tests/linking"))
-            .env("S", context.root.join("tests/shims"));
+            .env("S", context.root.join("tests/shims"))
+            .envs(
+                ["CARGO", "CARGO_HOME", "RUSTUP_HOME", "HOME"]
+                    .map(|name| (name, env::var_os(name).unwrap_or_default()))
+                    .into_iter()
+                    .filter(|(_, value)| !value.is_empty()),
+            );
         let limit = if self.long { LONG_LIMIT } else { LIMIT };
         let run = process::run(&mut command, limit, &work.with_extension("log"), None)?;
         ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));
@@ -291,7 +333,12 @@ impl Check {
     }
 }
 
-/// Checks that the header declares exactly the functions that the library and the object export.
+/// The functions and the version that each came with: what programs built against an older library
+/// rely upon.
+const SYMBOLS: &str = include_str!("../../../crates/capi/install/symbols");
+
+/// Checks that the header declares exactly the functions that the library exports, and that none of
+/// the promised ones is gone.
 fn header(prefix: &Path) -> Result<()> {
     let path = prefix.join("include/ebbmalloc.h");
     let declared = declared(&fs::read_to_string(&path).context(text(&path))?);
@@ -303,6 +350,14 @@ fn header(prefix: &Path) -> Result<()> {
         "only declared: {:?}; only exported: {:?}",
         declared.difference(&own).collect::<Vec<_>>(),
         own.difference(&declared).collect::<Vec<_>>()
+    );
+    let promised: BTreeSet<String> =
+        SYMBOLS.lines().filter_map(|line| Some(line.split_once(' ')?.0.into())).collect();
+    ensure!(
+        promised == own,
+        "crates/capi/install/symbols lists {:?}, which are gone, and not {:?}, which are new",
+        promised.difference(&own).collect::<Vec<_>>(),
+        own.difference(&promised).collect::<Vec<_>>()
     );
     Ok(())
 }

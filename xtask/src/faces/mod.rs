@@ -8,6 +8,7 @@ mod c;
 mod zig;
 
 use crate::context::Context;
+use crate::deb;
 use crate::tally::Tally;
 use anyhow::Result;
 use std::collections::BTreeSet;
@@ -20,6 +21,9 @@ pub fn packages(context: &Context) -> Result<BTreeSet<String>> {
     let mut packages: BTreeSet<String> =
         c.flat_map(|check| check.packages).map(|name| name.to_string()).collect();
     packages.extend(["binutils", "python3", "python3-venv"].map(str::to_string));
+    if context.long {
+        packages.extend(deb::needed());
+    }
     Ok(packages)
 }
 

@@ -69,7 +69,7 @@ pub fn run(pid: pid_t, options: &Options, before: Option<Profile>) -> anyhow::Re
         (None, None) if options.off => Duration::ZERO,
         (None, None) => USUAL,
     };
-    let last = wait(&mut switched.target, pid, seconds)?;
+    let last = wait(&mut switched.target, pid, seconds, options)?;
     drop(switched);
     let Some(look) = last else {
         return match (options.off, is_alive(pid)) {
@@ -99,7 +99,7 @@ fn repeat(
 ) -> anyhow::Result<()> {
     let mut nth = 0;
     loop {
-        let look = wait(target, pid, every)?;
+        let look = wait(target, pid, every, options)?;
         let is_over = interrupt::asked().is_some();
         let Some(look) = look else {
             match (nth, is_alive(pid)) {
@@ -130,11 +130,13 @@ fn ended_too_soon(pid: pid_t) -> anyhow::Error {
     Stop::with(1, format!("process {pid} ended before it could be looked at"))
 }
 
-/// Waits, and looks. If the process ends meanwhile, returns the last look. Ctrl-C ends the waiting.
+/// Waits, and looks. If the process ends meanwhile, returns the last look. Ctrl-C ends the waiting,
+/// and so does a reader who leaves.
 fn wait(
     target: &mut Target,
     pid: pid_t,
     time: Duration,
+    options: &Options,
 ) -> anyhow::Result<Option<WithLedger<Raw>>> {
     let started = Instant::now();
     let progress = Progress::new(pid, time);
@@ -142,6 +144,10 @@ fn wait(
     let mut next_look = LOOKS;
     while started.elapsed() < time && interrupt::asked().is_none() {
         thread::sleep(STEP.min(time.saturating_sub(started.elapsed())));
+        // An idle process has nothing to print, by which that would be seen.
+        if options.output.is_none() && output::is_closed() {
+            return Err(Stop::silent());
+        }
         target.has_followed();
         if started.elapsed() >= next_look {
             let looking = Instant::now();
