@@ -146,9 +146,11 @@ impl Tree {
             copy(&work.join(&library), &lib.join(&versioned), 0o755)?;
             link(&versioned, &lib.join(format!("{library}.0")))?;
             link(&format!("{library}.0"), &lib.join(&library))?;
-            let header = self.prefix.join("include").join(&name).join(shim.header);
-            make_directory(header.parent().context("a header's directory")?)?;
-            copy(&shim.include(root).join(shim.header), &header, 0o644)?;
+            for header in shim.headers {
+                let to = self.prefix.join("include").join(&name).join(header);
+                make_directory(to.parent().context("a header's directory")?)?;
+                copy(&shim.include(root).join(header), &to, 0o644)?;
+            }
             let text = SHIM_PKG_CONFIG.replace("@SHIM@", shim.name);
             self.fill(&text, &format!("pkgconfig/{name}.pc"), 1)?;
         }

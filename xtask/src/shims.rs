@@ -7,8 +7,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Begins the names of the functions that the engine has for shims.
-const BESIDE: &str = "ebb_beside_";
+/// How names begin that only shims use of the engine: its functions for them, and its
+/// `operator new`, also the aligned one.
+const BESIDE: [&str; 2] = ["ebb_beside_", "ebb_own_Znwm"];
+/// What lets exceptions pass. The second is the first's address, which linkers keep once: it must
+/// be global until the objects are joined.
+const PERSONALITY: [&str; 2] = ["rust_eh_personality", "DW.ref.rust_eh_personality"];
 
 /// A shim: the crate `crates/shim-NAME`.
 pub struct Shim {
@@ -16,12 +20,18 @@ pub struct Shim {
     /// How the names of its functions begin. Without the first, they are its functions too, if it
     /// defines them.
     prefixes: &'static [&'static str],
-    /// The header, below the crate's `include`.
-    pub header: &'static str,
+    /// The headers, below the crate's `include`.
+    pub headers: &'static [&'static str],
 }
 
-pub const SHIMS: [Shim; 1] =
-    [Shim { name: "jemalloc", prefixes: &["je_", "_rjem_"], header: "jemalloc/jemalloc.h" }];
+pub const SHIMS: [Shim; 2] = [
+    Shim { name: "jemalloc", prefixes: &["je_", "_rjem_"], headers: &["jemalloc/jemalloc.h"] },
+    Shim {
+        name: "mimalloc",
+        prefixes: &["mi_"],
+        headers: &["mimalloc.h", "mimalloc-new-delete.h", "mimalloc-override.h"],
+    },
+];
 
 impl Shim {
     /// The folder of headers in the crate.
@@ -51,14 +61,18 @@ pub fn build(root: &Path, release: &Path, shared: &Path, work: &Path) -> Result<
 
     let exported = object::exported(shared)?;
     let archive = release.join("libebbmalloc.a");
-    let beside = object::defined(&archive)?.into_iter().filter(|name| name.starts_with(BESIDE));
+    let mut beside = object::defined(&archive)?;
+    beside.retain(|name| BESIDE.iter().any(|start| name.starts_with(start)));
+    let personality = PERSONALITY.map(str::to_string);
+    beside.extend(personality.clone());
     let engine = work.join("engine.o");
-    object::make_with(&archive, &exported.iter().cloned().chain(beside).collect(), &engine)?;
+    object::make_with(&archive, &exported.union(&beside).cloned().collect(), &engine)?;
     for shim in SHIMS {
         let archive = release.join(format!("libshim_{}.a", shim.name));
         let functions = shim.functions(&archive)?;
         let own = work.join(format!("{}.o", shim.name));
-        object::make_with(&archive, &functions, &own)?;
+        let names = functions.iter().cloned().chain(personality.clone()).collect();
+        object::make_with(&archive, &names, &own)?;
         let whole = work.join(format!("ebbmalloc_{}.o", shim.name));
         object::join(&[&own, &engine], &functions.union(&exported).cloned().collect(), &whole)?;
         let library = format!("libebbmalloc_{}.so", shim.name);

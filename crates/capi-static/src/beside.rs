@@ -3,6 +3,7 @@
 //! The shared library does not have them, and installed objects have them under no global name.
 
 use core::ffi::{c_char, c_void};
+use core::ptr;
 
 use cabi::Cut;
 use engine::Stats;
@@ -37,6 +38,13 @@ unsafe extern "C" fn ebb_beside_class(
         }
     }
     size > 0
+}
+
+/// The heap of the program that owns a block, as `ebb_heap_new` returned it; null for none.
+#[unsafe(no_mangle)]
+extern "C" fn ebb_beside_heap_of(block: *mut c_void) -> *mut c_void {
+    let id = ENGINE.heap_of(block.cast());
+    id.map_or(ptr::null_mut(), |id| ptr::without_provenance_mut(id.to_bits() as usize))
 }
 
 #[unsafe(no_mangle)]

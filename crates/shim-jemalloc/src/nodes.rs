@@ -217,9 +217,14 @@ fn small() -> u64 {
     allocated().saturating_sub(large())
 }
 
-/// Blocks, and free ones that keep their pages resident.
+/// Blocks, and free ones beside them in spans: what moves of blocks can reduce. Free blocks in
+/// caches are none of these.
 fn active() -> u64 {
-    allocated() + figures::value("cached_bytes") + figures::value("pinned_bytes")
+    allocated() + figures::value("pinned_bytes")
+}
+
+fn cached() -> u64 {
+    figures::value("cached_bytes")
 }
 
 fn dirty() -> u64 {
@@ -231,12 +236,13 @@ fn metadata() -> u64 {
 }
 
 fn resident() -> u64 {
-    active() + dirty() + metadata()
+    active() + cached() + dirty() + metadata()
 }
 
 /// Addresses in use, or free and resident.
 fn mapped() -> u64 {
-    active() + figures::value("hole_bytes") + figures::value("end_bytes") + dirty()
+    let unused = figures::value("hole_bytes") + figures::value("end_bytes");
+    active() + cached() + unused + dirty()
 }
 
 /// Addresses that are kept, but hold nothing.

@@ -54,6 +54,7 @@ unsafe extern "C" {
 // local to the object, so no other library replaces them.
 unsafe extern "C" {
     fn ebb_beside_knows(block: *mut c_void) -> bool;
+    fn ebb_beside_heap_of(block: *mut c_void) -> *mut Heap;
     fn ebb_beside_usable(align: usize, size: usize) -> usize;
     fn ebb_beside_class(nth: usize, bytes: *mut usize, span_bytes: *mut usize) -> bool;
     fn ebb_beside_would_pack(block: *mut c_void) -> bool;
@@ -162,6 +163,18 @@ pub fn class(nth: usize) -> Option<(usize, usize)> {
     let (mut bytes, mut span_bytes) = (0, 0);
     // SAFETY: both are valid for writes.
     unsafe { ebb_beside_class(nth, &mut bytes, &mut span_bytes) }.then_some((bytes, span_bytes))
+}
+
+/// Whether an address lies in ebbmalloc's memory; false where another engine serves.
+pub fn knows(address: *mut c_void) -> bool {
+    // SAFETY: it looks at the address only.
+    is_beside() && unsafe { ebb_beside_knows(address) }
+}
+
+/// The heap that owns a block of the program, null for none; `None` where another engine serves.
+pub unsafe fn heap_of(block: *mut c_void) -> Option<*mut Heap> {
+    // SAFETY: the caller owns the block.
+    is_beside().then(|| unsafe { ebb_beside_heap_of(block) })
 }
 
 /// Whether a block of [`alloc_packed`] would lie in a fuller span than this one.

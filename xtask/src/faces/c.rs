@@ -9,6 +9,7 @@ use crate::tally::Tally;
 use crate::{cargo, deb, object, packages, pool};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,8 @@ pub struct Check {
     /// Debian packages.
     pub packages: &'static [&'static str],
     /// A script for `sh -e` in an empty directory. `$P` is the installed tree, `$E` has the
-    /// examples, `$L` is `tests/linking`, `$S` is `tests/shims`.
+    /// examples, `$L` is `tests/linking`, `$S` is `tests/shims`,
+    /// `$CARGO` is cargo.
     script: &'static str,
     /// Number of programs that print which allocator serves them.
     programs: usize,
@@ -219,6 +221,37 @@ END
         ..SHORT
     },
     Check {
+        name: "mimalloc's functions",
+        packages: &["gcc", "g++", "pkg-config"],
+        script: concat!(
+            "SHIM=mimalloc HEADER=mimalloc.h\n",
+            include_str!("../../../tests/shims/contract.sh")
+        ),
+        programs: 9,
+        ..SHORT
+    },
+    Check {
+        name: "mimalloc's functions in C++",
+        packages: &["g++", "pkg-config"],
+        script: include_str!("../../../tests/shims/mimalloc.sh"),
+        programs: 2,
+        ..SHORT
+    },
+    Check {
+        name: "mimalloc's functions in its own tests",
+        packages: &["gcc", "pkg-config"],
+        script: include_str!("../../../tests/shims/mimalloc-own.sh"),
+        programs: 1,
+        long: true,
+    },
+    Check {
+        name: "other allocators' functions in Rust",
+        packages: &["gcc"],
+        script: include_str!("../../../tests/shims/rust.sh"),
+        programs: 2,
+        long: true,
+    },
+    Check {
         name: "jemalloc's functions in redis",
         packages: &["gcc", "make", "pkg-config", "tcl", "procps"],
         script: include_str!("../../../tests/shims/redis.sh"),
@@ -280,7 +313,13 @@ impl Check {
             .env("P", prefix)
             .env("E", context.root.join("examples/c"))
             .env("L", context.root.join("tests/linking"))
-            .env("S", context.root.join("tests/shims"));
+            .env("S", context.root.join("tests/shims"))
+            .envs(
+                ["CARGO", "CARGO_HOME", "RUSTUP_HOME", "HOME"]
+                    .map(|name| (name, env::var_os(name).unwrap_or_default()))
+                    .into_iter()
+                    .filter(|(_, value)| !value.is_empty()),
+            );
         let limit = if self.long { LONG_LIMIT } else { LIMIT };
         let run = process::run(&mut command, limit, &work.with_extension("log"), None)?;
         ensure!(run.success(), "{}\n{}", run.describe(), last_lines(&run.stdout, 12));

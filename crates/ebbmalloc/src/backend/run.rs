@@ -109,14 +109,12 @@ pub(crate) struct Marks(u8);
 impl Marks {
     /// In the first record of a run in use: its [`Tail`].
     const TAIL: u8 = 0b11;
-    /// In the first record of a run in use: it was handed out as zeros.
-    const ZEROS: u8 = 1 << 2;
     /// Pages moved to this unit, so it lies in a mapping of its own and not in that of the region.
-    const MOVED: u8 = 1 << 3;
+    const MOVED: u8 = 1 << 2;
     /// Such a unit is the first of its mapping.
-    const BEGINS: u8 = 1 << 4;
+    const BEGINS: u8 = 1 << 3;
     /// A huge page begins at this unit.
-    const HUGE: u8 = 1 << 5;
+    const HUGE: u8 = 1 << 4;
 
     /// Keeps only the flags that outlast runs.
     fn of_memory(self) -> Self {
@@ -137,14 +135,6 @@ impl Marks {
 
     pub fn with_tail(self, tail: Tail) -> Self {
         Self(self.0 & !Self::TAIL | tail as u8)
-    }
-
-    pub fn zeros(self) -> bool {
-        self.0 & Self::ZEROS != 0
-    }
-
-    pub fn with_zeros(self, zeros: bool) -> Self {
-        self.with(Self::ZEROS, zeros)
     }
 
     pub fn moved(self) -> bool {

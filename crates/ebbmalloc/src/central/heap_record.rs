@@ -103,6 +103,11 @@ impl HeapRecord {
         &self.profiled
     }
 
+    /// The heap's id, while it is not deleted.
+    pub fn id(&self) -> HeapId {
+        HeapId::new(self.number.load(Ordering::Relaxed), self.unit)
+    }
+
     /// The unit where the record lies.
     pub fn unit(&self) -> UnitIndex {
         self.unit

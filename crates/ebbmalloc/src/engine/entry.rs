@@ -32,7 +32,7 @@ impl<O: Os> Engine<O> {
     fn alloc_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
             Some(class) => Self::alloc_small::<false>(this, size, class),
-            None => Self::alloc_large_slow(this, size, 1, false).0,
+            None => Self::alloc_large_slow(this, size, 1).0,
         }
     }
 
@@ -48,7 +48,7 @@ impl<O: Os> Engine<O> {
         let class = SizeClass::of(size);
         let new = match class {
             Some(class) => (Self::alloc_small::<false>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, 1, true),
+            None => Self::alloc_large_slow(this, size, 1),
         };
         let exact = this.knows_size_of(new.0);
         this.clear_new(new, if exact { size } else { this.usable_for(size, class) })
@@ -77,7 +77,7 @@ impl<O: Os> Engine<O> {
     fn alloc_over_aligned(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
             Some(class) => Self::alloc_small::<true>(this, size, class),
-            None => Self::alloc_large_slow(this, size, align, false).0,
+            None => Self::alloc_large_slow(this, size, align).0,
         }
     }
 
@@ -97,7 +97,7 @@ impl<O: Os> Engine<O> {
         }
         let new = match SizeClass::of_aligned(size, align) {
             Some(class) => (Self::alloc_small::<true>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, align, true),
+            None => Self::alloc_large_slow(this, size, align),
         };
         this.clear_new(new, size)
     }
@@ -583,25 +583,19 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Allocates a large block, which `zeros` says will be handed out as zeros; also whether it
-    /// reads as zero. If memory is short, it empties caches and tries again: cached blocks may keep
-    /// spans that are otherwise free.
+    /// Allocates a large block; also whether it reads as zero. If memory is short, it empties
+    /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(
-        this: impl Caller<O>,
-        size: usize,
-        align: usize,
-        zeros: bool,
-    ) -> (*mut u8, bool) {
+    fn alloc_large_slow(this: impl Caller<O>, size: usize, align: usize) -> (*mut u8, bool) {
         if Self::ready_for(this) && this.all_in_heaps() {
             return this.alloc_in_default_heap(size, align);
         }
         this.reclaim_if_due(size, align);
-        let mut granted = this.large_run(size, align, 0, zeros);
+        let mut granted = this.large_run(size, align, 0);
         if granted.is_none() && Self::ready_for(this) && this.could_hold(size, align) {
             this.flush_all();
-            granted = this.large_run(size, align, 0, zeros);
+            granted = this.large_run(size, align, 0);
         }
         let Some(Granted { first, zeroed, .. }) = granted else {
             this.refuse(size);

@@ -142,8 +142,8 @@ impl<O: Os> Engine<O> {
         rounds.quiet < QUIET_CYCLES
     }
 
-    /// Empties the caches that can be emptied, and returns all free memory to the kernel. True if
-    /// it returned any.
+    /// Empties the caches that can be emptied, and returns all free memory and its addresses to the
+    /// kernel. True if it returned memory.
     pub fn trim(&self) -> bool {
         if !self.ready() {
             return false;
@@ -160,6 +160,7 @@ impl<O: Os> Engine<O> {
         let mut pages = self.pages();
         let before = pages.counts.purged;
         pages.purge(0);
+        pages.unmap_all();
         purged > 0 || pages.counts.purged > before
     }
 }

@@ -201,7 +201,9 @@ impl<O: Os> Engine<O> {
                 // closed its standard error. Not in harden mode: programs in production get the
                 // usual descriptors.
                 self.has_exit_hook.store(true, Ordering::Relaxed);
-                self.os.at_exit(hooks.at_exit, counted || setup.safety_mode == SafetyMode::Checked);
+                let prints_stats = counted && setup.stats_to.is_empty();
+                let lasting = prints_stats || setup.safety_mode == SafetyMode::Checked;
+                self.os.at_exit(hooks.at_exit, lasting);
             } else if self.profiles_exit() {
                 self.has_exit_hook.store(true, Ordering::Relaxed);
                 self.os.at_exit(hooks.at_exit, false);

@@ -4,8 +4,8 @@
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::central::heap_record::{HeapId, HeapRecord, find};
-use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
+use crate::engine::{DefaultHeaps, Engine};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
 use crate::size_class::{SizeClass, UNIT};
@@ -129,6 +129,15 @@ impl<O: Os> Engine<O> {
         let found = self.block_of(id, block, operation);
         // SAFETY: the caller guarantees what `Engine::realloc` demands.
         unsafe { self.realloc_in_heap(found, size, align, operation) }
+    }
+
+    /// The program's heap that owns a block of the program; `None` if no such heap does.
+    pub fn heap_of(&self, block: *mut u8) -> Option<HeapId> {
+        let heap = self.heap_block(block)?.heap;
+        let DefaultHeaps { first, count, units } = self.setup().default_heaps;
+        let is_default = (first..first + count * units).contains(&heap);
+        let is_own = is_default || self.profile.is_heap(heap);
+        (!is_own).then(|| self.record_of(heap).id())
     }
 
     /// Usable bytes of all blocks of the heap.

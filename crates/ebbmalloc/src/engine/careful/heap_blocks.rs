@@ -122,7 +122,7 @@ impl<O: Os> Engine<O> {
     ) -> Result<(*mut u8, bool), AllocError> {
         let bytes = Units::for_bytes(size).ok_or(AllocError::OutOfMemory)?.bytes();
         let mut contents = self.contents_for(heap, bytes, replaced)?;
-        let granted = self.large_run(size, align, heap, false).ok_or(AllocError::OutOfMemory)?;
+        let granted = self.large_run(size, align, heap).ok_or(AllocError::OutOfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
         drop(contents);

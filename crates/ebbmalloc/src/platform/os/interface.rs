@@ -351,6 +351,12 @@ pub trait OsReports: Sync {
     /// Writes to standard error, as much as possible.
     fn print(&self, text: &[u8]);
 
+    /// As [`OsReports::print`], but to what was standard error at the start, whatever file of the
+    /// program has its number now.
+    fn print_at_exit(&self, text: &[u8]) {
+        self.print(text);
+    }
+
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
     /// Returns their number: 0 if the stack cannot be read.
     fn calls(&self, out: &mut [usize]) -> usize;

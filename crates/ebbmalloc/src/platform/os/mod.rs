@@ -7,7 +7,6 @@ mod thread_variable;
 mod words;
 mod symtab;
 pub(crate) mod unwind;
-mod recent;
 mod stack;
 mod roots;
 mod interface;
@@ -32,7 +31,7 @@ pub use linux::{Hooks, Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
-pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
+pub use stack::Symbol;
 pub(crate) use stack::{constructors_run, destructors_run};
 #[cfg(loom)]
 pub use unwind::sequence_lock::SequenceLock;

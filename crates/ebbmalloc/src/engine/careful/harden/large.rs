@@ -65,7 +65,7 @@ impl<O: Os> Engine<O> {
         let run_bytes = units.bytes();
         let guard_bytes = run_bytes - accessible_bytes;
         let mut contents = self.contents_for(heap, run_bytes, replaced)?;
-        let granted = self.large_run(padded_bytes, align, heap, false);
+        let granted = self.large_run(padded_bytes, align, heap);
         let granted = granted.ok_or(AllocError::OutOfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));
         // SAFETY: the run was just granted, with its records. No program has the block yet.
