@@ -6,7 +6,6 @@
 //! - `control`: options that change while the program runs
 //! - `heap`: heaps that a program makes and deletes
 //! - `profile`: heap profiles
-//! - `unwinder`: stacks of calls for check mode and heap profiles
 //! - `cxx`: every form of C++ operator new and delete
 //! - `bytes`: memcpy, memset and bcmp for the engine itself
 //!
@@ -27,7 +26,6 @@ mod heap;
 mod malloc;
 mod profile;
 mod report;
-mod unwinder;
 
 pub use report::Cut;
 
@@ -80,9 +78,10 @@ core::arch::global_asm!(
 unsafe extern "C" {}
 
 /// Sets the engine up, unless an earlier allocation has. So a program that allocates nothing prints
-/// its statistics, too.
+/// its statistics, too. In a program with the static library this runs before the program's own
+/// constructors, whose priorities begin at 101.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[unsafe(link_section = ".init_array.00090")]
 static START: extern "C" fn() = {
     extern "C" fn start() {
         malloc::keep_together();
@@ -93,7 +92,6 @@ static START: extern "C" fn() = {
         }
         ENGINE.start();
         if ENGINE.wants_stacks() {
-            unwinder::load();
             ENGINE.begin_check();
         }
     }

@@ -56,8 +56,8 @@ impl LibraryOption {
         }
         let exe = env::current_exe().context("cannot find the path of ebb's own executable")?;
         let folder = exe.parent().unwrap_or(Path::new("/"));
-        if let Some(cargo) = started_by_cargo() {
-            build(&cargo, folder)?;
+        if let Some((cargo, source)) = started_by_cargo() {
+            build(&cargo, &source, folder)?;
         }
         let multiarch = format!("../lib/{}-linux-gnu", env::consts::ARCH);
         let places = ["", "../lib", &multiarch].map(|place| folder.join(place).join(NAME));
@@ -73,15 +73,17 @@ impl LibraryOption {
     }
 }
 
-/// The path of cargo, if `cargo run` (or a test) started `ebb`.
-fn started_by_cargo() -> Option<OsString> {
-    let ours = env::var_os("CARGO_MANIFEST_DIR")? == env!("CARGO_MANIFEST_DIR");
-    env::var_os("CARGO").filter(|_| ours)
+/// The path of cargo and the folder of this crate, if `cargo run` (or a test) started `ebb`. The
+/// folder is not built in: a release is the same wherever it was built.
+fn started_by_cargo() -> Option<(OsString, PathBuf)> {
+    let ours = env::var_os("CARGO_PKG_NAME")? == env!("CARGO_PKG_NAME");
+    let cargo = env::var_os("CARGO").filter(|_| ours)?;
+    Some((cargo, env::var_os("CARGO_MANIFEST_DIR")?.into()))
 }
 
 /// Builds the library beside the executable: `cargo run` builds nothing but the executable itself.
-fn build(cargo: &OsStr, folder: &Path) -> anyhow::Result<()> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+fn build(cargo: &OsStr, source: &Path, folder: &Path) -> anyhow::Result<()> {
+    let manifest = source.join("../../Cargo.toml");
     let profile = match folder.file_name() {
         Some(name) if name == "debug" => OsStr::new("dev"),
         Some(name) => name,

@@ -14,8 +14,8 @@ pub use crate::options::{
     SampleChoice, ScavengerChoice,
 };
 pub use crate::platform::os::{
-    Bell, CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
-    Refusal, RseqArea, Symbol, ThreadWords, Usage, Writer, unwinder_is_missing, use_unwinder,
+    CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
+    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
 };
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]
@@ -30,7 +30,8 @@ pub use crate::tuning::Tunable;
 
 /// The constants of policy, by layer, lowest first.
 #[cfg(not(loom))]
-pub const TUNABLES: [(&str, &[Tunable]); 6] = [
+pub const TUNABLES: [(&str, &[Tunable]); 7] = [
+    ("Platform", crate::platform::tuning::ALL),
     ("Front end", crate::frontend::tuning::ALL),
     ("Back end", crate::backend::tuning::ALL),
     ("Telemetry", crate::telemetry::tuning::ALL),

@@ -49,7 +49,7 @@ extern "C" fn at_thread_exit(is_last: bool) {
     ENGINE.uncount_thread();
     if is_last {
         ENGINE.leave_thread();
-        ENGINE.wake_scavenger();
+        ENGINE.notify_scavenger();
     }
 }
 

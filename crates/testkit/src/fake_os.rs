@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
-    ThreadWords, Usage,
+    CLibrary, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol, ThreadWords,
+    Usage, WakeFlag,
 };
 
 use crate::watch::Watch;
@@ -640,14 +640,14 @@ impl OsThreads for FakeOs {
 
     fn leave_rseq(&self) {}
 
-    fn thread_key(&self) -> usize {
+    fn thread_token(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
         KEY.with(|key| *key)
     }
 
     fn thread_id(&self) -> u32 {
-        self.thread_key() as u32
+        self.thread_token() as u32
     }
 
     fn thread_words(&self) -> &ThreadWords {
@@ -697,11 +697,11 @@ impl OsThreads for FakeOs {
         self.now_ms.fetch_add(ms as u64, Ordering::Relaxed);
     }
 
-    fn doze_ms(&self, _: &Bell, ms: u32) {
+    fn wait_ms(&self, _: &WakeFlag, ms: u32) {
         self.sleep_ms(ms);
     }
 
-    fn ring(&self, _: &Bell) {}
+    fn wake(&self, _: &WakeFlag) {}
 }
 
 impl OsProcess for FakeOs {

@@ -11,7 +11,7 @@
 //! - `check.rs`, `harden.rs`, `sample.rs`: the safety modes
 //! - `heaps.rs`: several heaps, used by several threads, at limits, short of memory, misused
 //! - `threads.rs`: caches of threads are handed on, orphaned and shared
-//! - `room.rs`: the capacity of caches is bounded, and goes to the classes that need it
+//! - `capacity.rs`: the capacity of caches is bounded, and goes to the classes that need it
 //! - `streak.rs`, `transfer.rs`: sizes of batches; transfer caches
 //! - `spans.rs`, `growth.rs`: a first span begins with few resident pages; reclaim before the heap
 //!   grows
@@ -20,6 +20,7 @@
 //! - `limit.rs`: `EBB_LIMIT`, to the byte
 //! - `options.rs`: options, from the environment and from code
 //! - `profile.rs`: the heap profile is as exact as it claims
+//! - `packing.rs`: blocks that the program moves against fragmentation
 //! - `addresses.rs`: address space is taken on demand, among other mappings
 //! - `audit.rs`: the audit of the whole heap finds inconsistencies
 //! - `watch.rs`: the watch notices an engine that reads or writes free memory

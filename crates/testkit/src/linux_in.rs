@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ebbmalloc::internals::{
-    Bell, Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
-    ThreadWords, Usage, Writer,
+    Engine, Linux, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Symbol,
+    ThreadWords, Usage, WakeFlag, Writer,
 };
 
 use crate::words::Words;
@@ -226,8 +226,8 @@ impl OsThreads for LinuxIn {
         Linux.leave_rseq();
     }
 
-    fn thread_key(&self) -> usize {
-        Linux.thread_key()
+    fn thread_token(&self) -> usize {
+        Linux.thread_token()
     }
 
     fn thread_id(&self) -> u32 {
@@ -285,12 +285,12 @@ impl OsThreads for LinuxIn {
         Linux.sleep_ms(ms);
     }
 
-    fn doze_ms(&self, bell: &Bell, ms: u32) {
-        Linux.doze_ms(bell, ms);
+    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
+        Linux.wait_ms(flag, ms);
     }
 
-    fn ring(&self, bell: &Bell) {
-        Linux.ring(bell);
+    fn wake(&self, flag: &WakeFlag) {
+        Linux.wake(flag);
     }
 }
 

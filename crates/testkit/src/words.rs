@@ -66,5 +66,5 @@ fn all_alive() -> MutexGuard<'static, BTreeSet<usize>> {
 pub(crate) fn may_be(words: *const ThreadWords, state: u32) -> bool {
     let alive = all_alive();
     // SAFETY: words are valid while their address is in the set, which is locked.
-    alive.contains(&words.addr()) && unsafe { &*words }.say(state)
+    alive.contains(&words.addr()) && unsafe { &*words }.is_in(state)
 }

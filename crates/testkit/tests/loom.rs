@@ -665,12 +665,12 @@ mod scavenger {
                 let memory = Arc::clone(&memory);
                 thread::spawn(move || {
                     *memory.free.lock() += 1;
-                    if memory.scavenger.call() { 0 } else { look(&memory) }
+                    if memory.scavenger.notify() { 0 } else { look(&memory) }
                 })
             });
             let mut collected = 0;
             loop {
-                let called = memory.scavenger.was_called();
+                let called = memory.scavenger.was_notified();
                 let found = look(&memory);
                 collected += found;
                 if !called && end(&memory, found) {
@@ -680,7 +680,7 @@ mod scavenger {
             }
             collected += threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>();
             assert_eq!(collected, 2, "something was freed unnoticed");
-            assert!(!memory.scavenger.call() && memory.scavenger.begin(1) == Some(true));
+            assert!(!memory.scavenger.notify() && memory.scavenger.begin(1) == Some(true));
         });
     }
 
@@ -708,7 +708,7 @@ mod scavenger {
                 let itself = {
                     let scavenger = Arc::clone(&scavenger);
                     thread::spawn(move || {
-                        scavenger.was_called();
+                        scavenger.was_notified();
                         scavenger.end();
                     })
                 };
@@ -751,11 +751,11 @@ mod scavenger {
 
     #[test]
     #[should_panic(expected = "unnoticed")]
-    fn mutant_ends_though_it_was_called() {
+    fn mutant_ends_though_it_was_notified() {
         model(|memory, found| {
             let end = found == 0;
             end && (memory.scavenger.end()
-                || memory.scavenger.was_called() && memory.scavenger.end())
+                || memory.scavenger.was_notified() && memory.scavenger.end())
         });
     }
 }

@@ -12,7 +12,7 @@
 use core::iter::StepBy;
 use core::ops::Range;
 
-use crate::backend::mappings::marks;
+use crate::backend::mappings::flags;
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::retention::PageCounts;
 use crate::backend::tuning::{
@@ -178,10 +178,10 @@ fn overlap(one: &Range<UnitIndex>, other: &Range<UnitIndex>) -> bool {
 
 /// Records whether a huge page begins at this unit. The caller holds the lock of the page heap.
 fn mark(region: &Region, counts: &mut PageCounts, first: UnitIndex, huge: bool) {
-    let old = marks(region, first);
+    let old = flags(region, first);
     counts.huge_pages = counts.huge_pages + huge as usize - old.huge() as usize;
     // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-    unsafe { (*region.run(first)).marks = old.with_huge(huge) }
+    unsafe { (*region.run(first)).flags = old.with_huge(huge) }
 }
 
 /// The units at which huge pages would begin that reach into these units.

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use crate::backend::region::{Region, UnitIndex};
-use crate::backend::run::Marks;
+use crate::backend::run::UnitFlags;
 use crate::backend::tuning::MOVED_MAPPINGS_MAX;
 use crate::size_class::UNIT;
 
@@ -15,9 +15,9 @@ pub(crate) struct Mappings {
 }
 
 /// The flags of a committed unit. The caller holds the lock of the page heap.
-pub(super) fn marks(region: &Region, unit: UnitIndex) -> Marks {
+pub(super) fn flags(region: &Region, unit: UnitIndex) -> UnitFlags {
     // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-    unsafe { (*region.run(unit)).marks }
+    unsafe { (*region.run(unit)).flags }
 }
 
 impl Mappings {
@@ -41,29 +41,29 @@ impl Mappings {
             self.mark(region, unit, moved, moved && unit == start);
         }
         // The rest of a mapping that began earlier becomes a mapping of its own.
-        if (end as usize) < region.committed() / UNIT && marks(region, end).moved() {
+        if (end as usize) < region.committed() / UNIT && flags(region, end).moved() {
             self.mark(region, end, true, true);
         }
     }
 
     fn mark(&mut self, region: &Region, unit: UnitIndex, moved: bool, begins: bool) {
-        let old = marks(region, unit);
+        let old = flags(region, unit);
         self.count = self.count + begins as usize - old.begins() as usize;
         // SAFETY: the unit is committed, and the lock of the page heap guards its record.
-        unsafe { (*region.run(unit)).marks = old.with_mapping(moved, begins) }
+        unsafe { (*region.run(unit)).flags = old.with_mapping(moved, begins) }
     }
 
     /// Whether pages have moved to any of these units.
     pub fn has_moved(&self, region: &Region, mut units: Range<UnitIndex>) -> bool {
-        self.count > 0 && units.any(|unit| marks(region, unit).moved())
+        self.count > 0 && units.any(|unit| flags(region, unit).moved())
     }
 
     /// The units at which mappings begin, except the first of the range.
     fn later(&self, region: &Region, units: Range<UnitIndex>) -> impl Iterator<Item = UnitIndex> {
         let later = if self.count == 0 { 0..0 } else { units.start + 1..units.end };
         later.filter(move |&unit| {
-            let here = marks(region, unit);
-            here.begins() || here.moved() != marks(region, unit - 1).moved()
+            let here = flags(region, unit);
+            here.begins() || here.moved() != flags(region, unit - 1).moved()
         })
     }
 

@@ -7,7 +7,6 @@
 //! committed size. Other mappings may come to lie in the range; the region continues behind them
 //! (decisions/0031).
 
-use crate::backend::tuning::REGION_ATTEMPTS_MAX;
 use core::ops::Range;
 use core::ptr;
 // Not those of `platform::sync`, which loom may replace: the tables lie in raw memory.
@@ -15,11 +14,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
-use crate::backend::tuning::{COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN};
+use crate::backend::tuning::{
+    COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN, SPAN_ENTRIES_PURGED_UNITS_MIN,
+};
 pub(crate) use crate::backend::units::UnitIndex;
 use crate::frontend::slab::SlabMemory;
 use crate::platform::os::{Os, Refusal};
 use crate::platform::sync::{AtomicPtr, AtomicUsize, Ordering};
+use crate::platform::tuning::RANGE_ATTEMPTS_MAX;
 use crate::size_class::{SizeClass, UNIT, UNIT_SHIFT, class_of_start};
 
 /// The largest region, in units. The sum of two numbers of units cannot wrap.
@@ -139,7 +141,7 @@ impl Region {
     /// memory is short; the caller may try again. Only one thread may call this at a time.
     pub fn set_up(&self, os: &impl Os, slabs: usize) -> bool {
         let slab_bytes = slabs * size_of::<SlabMemory>();
-        for attempt in 0..REGION_ATTEMPTS_MAX {
+        for attempt in 0..RANGE_ATTEMPTS_MAX {
             if self.units() == 0 && !self.choose(os, slab_bytes, attempt) {
                 return false;
             }
@@ -366,8 +368,7 @@ impl Region {
     /// Purges the records of spans that would begin at these units, in whole OS pages. No span may
     /// begin there. The span table is by far the largest, and this pays off from some units on.
     pub fn purge_spans(&self, os: &impl Os, first: UnitIndex, units: u32) {
-        const UNITS_MIN: u32 = 64;
-        if units < UNITS_MIN {
+        if units < SPAN_ENTRIES_PURGED_UNITS_MIN {
             return;
         }
         let page = os.page_size();

@@ -1,4 +1,5 @@
-//! The page heap's record of a run. The region has a table of them; `page_heap.rs` maintains them.
+//! The page heap's record of a run. The region has a table of them, which `page_heap/mod.rs`
+//! maintains.
 
 /// The page heap's record of a unit. Those of a run's first and last unit are current. The records
 /// between them may hold anything.
@@ -6,7 +7,7 @@
 #[repr(C)]
 pub struct Run {
     pub(crate) state: State,
-    pub(crate) marks: Marks,
+    pub(crate) flags: UnitFlags,
     /// The upper 16 of the 48 bits of a large block's requested size in bytes.
     pub(crate) asked_high: u16,
     /// Units in the run. Valid in the first and the last record of a run.
@@ -42,27 +43,27 @@ impl Run {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let asked_high = u16::from_ne_bytes([bytes[2], bytes[3]]);
-        let (marks, units) = (Marks::default(), word(4));
-        Self { state, marks, asked_high, units, left: word(8), right: word(12) }
+        let (flags, units) = (UnitFlags::default(), word(4));
+        Self { state, flags, asked_high, units, left: word(8), right: word(12) }
     }
 
     /// Records the requested size of a large block in a run in use, and the heap that the run
     /// belongs to, 0 for none. A run in use needs no tree links.
     pub(crate) fn note(&mut self, bytes: usize, heap: u32) {
         debug_assert!((bytes as u64) < 1 << (LEFT_BITS + u16::BITS));
-        self.marks = self.marks.of_memory();
+        self.flags = self.flags.of_memory();
         self.left = bytes as u32;
         self.asked_high = (bytes as u64 >> LEFT_BITS) as u16;
         self.right = heap;
     }
 
-    /// Writes a record, but keeps the marks of the unit's mapping.
+    /// Writes a record, but keeps the flags of the unit's mapping.
     ///
     /// # Safety
     /// `record` is valid, and no other thread accesses it.
     pub(crate) unsafe fn replace(record: *mut Self, run: Self) {
         // SAFETY: the caller guarantees that the record is valid and not accessed elsewhere.
-        unsafe { *record = Self { marks: (*record).marks.of_memory(), ..run } }
+        unsafe { *record = Self { flags: (*record).flags.of_memory(), ..run } }
     }
 
     /// The size that [`Run::note`] recorded; 0 before.
@@ -72,7 +73,7 @@ impl Run {
 
     /// Usable bytes of the large block of no heap that this record belongs to. The owner of the
     /// block may call this without a lock. A thread with the lock of the page heap may write
-    /// `marks` meanwhile, which is not read here.
+    /// `flags` meanwhile, which is not read here.
     ///
     /// # Safety
     /// The record is valid, and the block is not resized meanwhile.
@@ -104,19 +105,17 @@ pub(crate) enum Tail {
 /// Flags of a unit. Only a thread with the lock of the page heap reads or writes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(transparent)]
-pub(crate) struct Marks(u8);
+pub(crate) struct UnitFlags(u8);
 
-impl Marks {
+impl UnitFlags {
     /// In the first record of a run in use: its [`Tail`].
     const TAIL: u8 = 0b11;
-    /// In the first record of a run in use: it was handed out as zeros.
-    const ZEROS: u8 = 1 << 2;
     /// Pages moved to this unit, so it lies in a mapping of its own and not in that of the region.
-    const MOVED: u8 = 1 << 3;
+    const MOVED: u8 = 1 << 2;
     /// Such a unit is the first of its mapping.
-    const BEGINS: u8 = 1 << 4;
+    const BEGINS: u8 = 1 << 3;
     /// A huge page begins at this unit.
-    const HUGE: u8 = 1 << 5;
+    const HUGE: u8 = 1 << 4;
 
     /// Keeps only the flags that outlast runs.
     fn of_memory(self) -> Self {
@@ -137,14 +136,6 @@ impl Marks {
 
     pub fn with_tail(self, tail: Tail) -> Self {
         Self(self.0 & !Self::TAIL | tail as u8)
-    }
-
-    pub fn zeros(self) -> bool {
-        self.0 & Self::ZEROS != 0
-    }
-
-    pub fn with_zeros(self, zeros: bool) -> Self {
-        self.with(Self::ZEROS, zeros)
     }
 
     pub fn moved(self) -> bool {

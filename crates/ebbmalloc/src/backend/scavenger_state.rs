@@ -1,25 +1,23 @@
 //! When the scavenger runs: a thread that purges memory the program no longer needs, even while the
 //! program is idle. `engine/scavenge.rs` has its work; `backend/retention` decides how much stays.
 //!
-//! Threads of the program count as *company* of the scavenger from their first cache miss until
-//! they exit. The first thread of the process does not count, unless the process has had other
-//! threads, none of which has missed a cache, and much is free. The scavenger starts only while
-//! there is company. The last thread of the company to exit stops it: it rings the scavenger's bell
-//! and joins the thread. So no thread of ours is left when the program's threads have ended
-//! (decisions/0033).
+//! Threads of the program are *counted* from their first cache miss until they exit. The first
+//! thread of the process is not, unless the process has had other threads, none of which has missed
+//! a cache, and much is free. The scavenger starts only while threads count. The last of them to
+//! exit stops it: it wakes the scavenger and joins its thread. So no thread of ours is left when
+//! the program's threads have ended (decisions/0033).
 //!
 //! Protocol, model-checked in `crates/testkit/tests/loom.rs`: a thread that frees memory, under a
-//! lock, afterwards checks whether it must call the scavenger. The scavenger forgets the call
-//! before it takes that lock to look for memory. It ends only if it was not called since. So no
-//! freed memory goes unnoticed, and one call a round writes the word, not each call. The word also
-//! counts the company. So the last thread to leave sees the scavenger, or the thread that is
-//! starting it sees that all have left.
+//! lock, afterwards checks whether it must notify the scavenger. The scavenger forgets the
+//! notification before it takes that lock to look for memory. It ends only if it was not notified
+//! since. So no freed memory goes unnoticed, and one notification a round writes the word, not
+//! each. The word also has the number of counted threads. So the last thread to leave sees the
+//! scavenger, or the thread that is starting it sees that all have left.
 
 use crate::backend::region::UnitIndex;
-use crate::backend::tuning::{
-    BURST_PAUSE_MS_MAX, BURST_WORTH_DIVISOR, REFAULT_MS, SCAVENGER_REQUESTS_IGNORED,
-};
-use crate::platform::os::{Bell, ThreadWords};
+use crate::backend::retention::bursts::Burst;
+use crate::backend::tuning::SCAVENGER_REQUESTS_IGNORED;
+use crate::platform::os::{ThreadWords, WakeFlag};
 use crate::platform::sync::{
     AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, const_fn,
 };
@@ -31,9 +29,9 @@ const NONE: u32 = 0;
 const ENDED: u32 = 1;
 /// A thread is starting it.
 const STARTING: u32 = 2;
-/// It runs, and was not called since it last checked.
+/// It runs, and was not notified since it last checked.
 const AWAKE: u32 = 3;
-const CALLED: u32 = 4;
+const NOTIFIED: u32 = 4;
 /// It must end, and a thread waits for that.
 const STOPPING: u32 = 5;
 /// No scavenger will ever run.
@@ -43,8 +41,8 @@ const NEVER: u32 = 6;
 const STATE_MASK: u32 = 7;
 const ONE_THREAD: u32 = 8;
 
-/// Values of [`ThreadWords::company`]: a new thread; the first of the process; a counted thread; a
-/// thread that no longer counts, or never will.
+/// Values of [`ThreadWords::counted_as`]: a new thread; the first of the process; a counted thread;
+/// a thread that no longer counts, or never will.
 const NEW: u16 = 0;
 const FIRST: u16 = 1;
 const COUNTED: u16 = 2;
@@ -55,7 +53,7 @@ const LEFT: u16 = 3;
 pub struct Scavenger {
     word: AtomicU32,
     /// Wakes the scavenger when it must end.
-    pub(crate) bell: Bell,
+    pub(crate) wake_flag: WakeFlag,
     /// Requests for a scavenger by threads other than the first.
     requests: AtomicU8,
     /// Whether the first thread of the process is known. Its words are marked then.
@@ -85,7 +83,7 @@ impl Scavenger {
         pub fn new() -> Self {
             Self {
                 word: AtomicU32::new(NONE),
-                bell: Bell::new(0),
+                wake_flag: WakeFlag::new(0),
                 requests: AtomicU8::new(0),
                 has_first: AtomicBool::new(false),
                 started_by_other: AtomicBool::new(false),
@@ -123,24 +121,24 @@ impl Scavenger {
     pub(crate) fn is_wanted(&self, words: &ThreadWords) -> bool {
         match self.state() {
             NONE | ENDED => true,
-            AWAKE | CALLED => self.started_by_other.load(Ordering::Relaxed) && words.is_first(),
+            AWAKE | NOTIFIED => self.started_by_other.load(Ordering::Relaxed) && words.is_first(),
             _ => false,
         }
     }
 
     /// Whether a scavenger runs or starts.
     pub fn exists(&self) -> bool {
-        matches!(self.state(), STARTING | AWAKE | CALLED)
+        matches!(self.state(), STARTING | AWAKE | NOTIFIED)
     }
 
-    /// Calls the scavenger, after memory was freed under a lock that the scavenger takes. Returns
-    /// false if there is no scavenger.
+    /// Notifies the scavenger, after memory was freed under a lock that the scavenger takes. False
+    /// if there is no scavenger.
     #[inline]
-    pub fn call(&self) -> bool {
+    pub fn notify(&self) -> bool {
         match self.state() {
-            STARTING | CALLED => true,
-            // The change fails if the scavenger has just ended, or another thread has called it.
-            AWAKE => self.change(AWAKE, CALLED) || self.exists(),
+            STARTING | NOTIFIED => true,
+            // The change fails if the scavenger has just ended, or another thread has notified it.
+            AWAKE => self.change(AWAKE, NOTIFIED) || self.exists(),
             _ => false,
         }
     }
@@ -186,7 +184,7 @@ impl Scavenger {
     /// Uncounts a thread. Returns true if it was the last and the scavenger runs or awaits a join;
     /// the caller must stop the scavenger then.
     pub fn leave(&self) -> bool {
-        let must_stop = |state, threads| threads == 1 && matches!(state, ENDED | AWAKE | CALLED);
+        let must_stop = |state, threads| threads == 1 && matches!(state, ENDED | AWAKE | NOTIFIED);
         let left = self.replace(|state, threads| {
             let stopped = must_stop(state, threads);
             Some((if stopped { STOPPING } else { state }, threads - 1))
@@ -214,14 +212,14 @@ impl Scavenger {
     /// the caller must stop it then.
     pub fn begun(&self) -> bool {
         let begun = self
-            .replace(|_, threads| Some((if threads == 0 { STOPPING } else { CALLED }, threads)));
+            .replace(|_, threads| Some((if threads == 0 { STOPPING } else { NOTIFIED }, threads)));
         begun.is_some_and(|(_, threads)| threads > 0)
     }
 
     /// Lets the first thread replace a scavenger that another thread started. Returns true if one
     /// runs; the caller must stop it then.
     pub fn replace_thread(&self) -> bool {
-        self.change(AWAKE, STOPPING) || self.change(CALLED, STOPPING)
+        self.change(AWAKE, STOPPING) || self.change(NOTIFIED, STOPPING)
     }
 
     /// Whether it must end, and will be joined.
@@ -235,27 +233,27 @@ impl Scavenger {
         self.change(STOPPING, NONE);
     }
 
-    /// Whether it was called since the last check.
-    pub fn was_called(&self) -> bool {
-        self.change(CALLED, AWAKE)
+    /// Whether it was notified since the last check.
+    pub fn was_notified(&self) -> bool {
+        self.change(NOTIFIED, AWAKE)
     }
 
-    /// Ends the scavenger. Returns false if it was called since the last check, or must stop
+    /// Ends the scavenger. Returns false if it was notified since the last check, or must stop
     /// anyway.
     pub fn end(&self) -> bool {
         self.change(AWAKE, ENDED)
     }
 
     /// Marks the thread with these words as the first of the process.
-    pub(crate) fn come_first(&self, words: &ThreadWords) {
-        words.company.store(FIRST, Ordering::Relaxed);
+    pub(crate) fn mark_first(&self, words: &ThreadWords) {
+        words.counted_as.store(FIRST, Ordering::Relaxed);
         self.has_first.store(true, Ordering::Relaxed);
     }
 
     /// Called in the child of a fork, by its only thread: a scavenger of the parent does not run
     /// here.
     pub fn end_in_child(&self, words: &ThreadWords) {
-        self.come_first(words);
+        self.mark_first(words);
         // The child has one thread, but the memory of its parent, and the C library may not say so.
         self.first_counts.store(false, Ordering::Relaxed);
         self.other_counted.store(true, Ordering::Relaxed);
@@ -277,7 +275,7 @@ impl Scavenger {
     /// give it some time to be the one. A single other thread starts none: it may have a CPU for
     /// itself.
     pub(crate) fn threads_min(&self, words: &ThreadWords) -> Option<u32> {
-        match words.company.load(Ordering::Relaxed) {
+        match words.counted_as.load(Ordering::Relaxed) {
             FIRST => Some(1),
             COUNTED => {
                 let requests = self.requests.load(Ordering::Relaxed);
@@ -318,76 +316,23 @@ impl ThreadWords {
     /// Whether it is not yet known if the thread counts.
     #[inline]
     pub(crate) fn is_uncounted(&self) -> bool {
-        self.company.load(Ordering::Relaxed) == NEW
+        self.counted_as.load(Ordering::Relaxed) == NEW
     }
 
     pub(crate) fn is_first(&self) -> bool {
-        self.company.load(Ordering::Relaxed) == FIRST
+        self.counted_as.load(Ordering::Relaxed) == FIRST
     }
 
     /// Marks the thread as counted.
-    pub(crate) fn come(&self) {
-        self.company.store(COUNTED, Ordering::Relaxed);
+    pub(crate) fn mark_counted(&self) {
+        self.counted_as.store(COUNTED, Ordering::Relaxed);
     }
 
     /// Marks the thread as one that never counts again. Returns whether it counted.
-    pub(crate) fn go(&self) -> bool {
-        let counted = self.company.load(Ordering::Relaxed) == COUNTED;
-        self.company.store(LEFT, Ordering::Relaxed);
+    pub(crate) fn mark_left(&self) -> bool {
+        let counted = self.counted_as.load(Ordering::Relaxed) == COUNTED;
+        self.counted_as.store(LEFT, Ordering::Relaxed);
         counted
-    }
-}
-
-/// What purges after bursts of frees brought, to see whether they pay.
-pub(crate) struct Burst {
-    /// The unit at which the next purge continues.
-    pub cursor: UnitIndex,
-    /// Bytes purged lately, and the refilled bytes of all classes before that.
-    purged_bytes: usize,
-    refilled_bytes: usize,
-    /// When that began, in ms by the clock of `Os`.
-    since_ms: u64,
-    /// No purge before this time; and the length of that pause.
-    next_ms: u64,
-    pause_ms: u64,
-}
-
-impl Burst {
-    pub const fn new() -> Self {
-        Self { cursor: 0, purged_bytes: 0, refilled_bytes: 0, since_ms: 0, next_ms: 0, pause_ms: 0 }
-    }
-
-    /// Whether to purge now, given the bytes of purged spans that claims have filled again since
-    /// the start. If most of what was purged lately was needed again, there is a pause.
-    pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
-        if now_ms < self.next_ms {
-            return false;
-        }
-        let refaulted = refilled_bytes.saturating_sub(self.refilled_bytes) > self.purged_bytes / 2;
-        let is_recent = now_ms.saturating_sub(self.since_ms) <= REFAULT_MS;
-        if refaulted && is_recent && self.purged_bytes > 0 {
-            self.pause(now_ms);
-        }
-        if refaulted || !is_recent {
-            (self.purged_bytes, self.refilled_bytes, self.since_ms) = (0, refilled_bytes, now_ms);
-        }
-        now_ms >= self.next_ms
-    }
-
-    /// Counts a purge of `bytes` out of `free_bytes`. One that brought little makes a pause.
-    pub fn count_purged(&mut self, now_ms: u64, bytes: usize, free_bytes: usize) {
-        self.purged_bytes += bytes;
-        if bytes < free_bytes / BURST_WORTH_DIVISOR {
-            self.pause(now_ms);
-        }
-    }
-
-    /// Begins a pause, twice as long as the last one if that was not long ago.
-    fn pause(&mut self, now_ms: u64) {
-        let was_long_ago = now_ms.saturating_sub(self.next_ms) > BURST_PAUSE_MS_MAX;
-        let before_ms = if was_long_ago { 0 } else { self.pause_ms };
-        self.pause_ms = (2 * before_ms).clamp(REFAULT_MS, BURST_PAUSE_MS_MAX);
-        self.next_ms = now_ms + self.pause_ms;
     }
 }
 

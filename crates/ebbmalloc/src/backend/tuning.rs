@@ -14,8 +14,6 @@ tunables! {
     REGION_BYTES_MIN: usize = 4 << 20, "bytes", 31;
     /// Alignment of the region's start, for huge pages.
     REGION_ALIGN_BYTES: usize = 2 << 20, "bytes", 31;
-    /// Address ranges that set-up tries while mappings are in the way.
-    REGION_ATTEMPTS_MAX: u32 = 8, "ranges", 31;
     /// The region is committed this far ahead of need.
     COMMIT_UNITS: usize = mib(1), "units", 31;
     /// Units that the region first skips at a foreign mapping. Each further try doubles it, since
@@ -23,6 +21,9 @@ tunables! {
     SKIP_UNITS_MIN: usize = mib(16), "units", 31;
     /// How often the skip may double.
     SKIPS_MAX: u32 = 20, "times", 31;
+    /// From this length on, a free run's entries of the span table are purged with it: they are by
+    /// far the largest.
+    SPAN_ENTRIES_PURGED_UNITS_MIN: u32 = 64, "units", 31;
     /// Clean memory (free, mapped, not resident) up to this stays mapped. Beyond the limit, clean
     /// runs are unmapped down to half of it.
     CLEAN_UNITS_KEPT: usize = mib(16), "units", 31;
@@ -48,6 +49,8 @@ tunables! {
     /// Dirty memory that may stay between two purges, without a scavenger. The limit rises to
     /// memory in use, and with refaults. Beyond it, a free purges at once.
     DIRTY_UNITS_MAX: usize = mib(32), "units", 3;
+    /// A free that purges at once leaves this part less than the limit.
+    AT_ONCE_DIVISOR: usize = 8, "of the limit", 3;
     /// Dirty memory times the interval between two purges, without a scavenger. 10 MiB stay for 96
     /// ms, 100 MiB for 9 ms. Refaults lengthen the interval, and `EBB_PURGE_DELAY` scales it.
     PURGE_MIB_MS: u64 = 960, "MiB·ms", 3;

@@ -17,7 +17,7 @@ use crate::frontend::slab::OwnedStack;
 use crate::options::PROFILING;
 use crate::platform::os::{Os, copy};
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
-use crate::telemetry::profile_gate::FAST;
+use crate::telemetry::profile::gate::FAST;
 
 impl<O: Os> Engine<O> {
     /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if
@@ -32,7 +32,7 @@ impl<O: Os> Engine<O> {
     fn alloc_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
             Some(class) => Self::alloc_small::<false>(this, size, class),
-            None => Self::alloc_large_slow(this, size, 1, false).0,
+            None => Self::alloc_large_slow(this, size, 1).0,
         }
     }
 
@@ -48,7 +48,7 @@ impl<O: Os> Engine<O> {
         let class = SizeClass::of(size);
         let new = match class {
             Some(class) => (Self::alloc_small::<false>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, 1, true),
+            None => Self::alloc_large_slow(this, size, 1),
         };
         let exact = this.knows_size_of(new.0);
         this.clear_new(new, if exact { size } else { this.usable_for(size, class) })
@@ -77,7 +77,7 @@ impl<O: Os> Engine<O> {
     fn alloc_over_aligned(this: impl Caller<O>, size: usize, align: usize) -> *mut u8 {
         match SizeClass::of_aligned(size, align) {
             Some(class) => Self::alloc_small::<true>(this, size, class),
-            None => Self::alloc_large_slow(this, size, align, false).0,
+            None => Self::alloc_large_slow(this, size, align).0,
         }
     }
 
@@ -97,7 +97,7 @@ impl<O: Os> Engine<O> {
         }
         let new = match SizeClass::of_aligned(size, align) {
             Some(class) => (Self::alloc_small::<true>(this, size, class), false),
-            None => Self::alloc_large_slow(this, size, align, true),
+            None => Self::alloc_large_slow(this, size, align),
         };
         this.clear_new(new, size)
     }
@@ -231,7 +231,7 @@ impl<O: Os> Engine<O> {
         let resized_block = if resized { block } else { ptr::null_mut() };
         self.profile_resized(taken, block, resized_block, size, 0);
         if resized {
-            self.wake_scavenger();
+            self.notify_scavenger();
         }
         resized
     }
@@ -313,7 +313,7 @@ impl<O: Os> Engine<O> {
         let taken = self.profile_free(block);
         let new = match self.resize_large(first, units, size) {
             true => {
-                self.wake_scavenger();
+                self.notify_scavenger();
                 block
             }
             false => self.move_large((first, units), size, align),
@@ -583,25 +583,19 @@ impl<O: Os> Engine<O> {
         block
     }
 
-    /// Allocates a large block, which `zeros` says will be handed out as zeros; also whether it
-    /// reads as zero. If memory is short, it empties caches and tries again: cached blocks may keep
-    /// spans that are otherwise free.
+    /// Allocates a large block; also whether it reads as zero. If memory is short, it empties
+    /// caches and tries again: cached blocks may keep spans that are otherwise free.
     #[cold]
     #[inline(never)]
-    fn alloc_large_slow(
-        this: impl Caller<O>,
-        size: usize,
-        align: usize,
-        zeros: bool,
-    ) -> (*mut u8, bool) {
+    fn alloc_large_slow(this: impl Caller<O>, size: usize, align: usize) -> (*mut u8, bool) {
         if Self::ready_for(this) && this.all_in_heaps() {
             return this.alloc_in_default_heap(size, align);
         }
         this.reclaim_if_due(size, align);
-        let mut granted = this.large_run(size, align, 0, zeros);
+        let mut granted = this.large_run(size, align, 0);
         if granted.is_none() && Self::ready_for(this) && this.could_hold(size, align) {
             this.flush_all();
-            granted = this.large_run(size, align, 0, zeros);
+            granted = this.large_run(size, align, 0);
         }
         let Some(Granted { first, zeroed, .. }) = granted else {
             this.refuse(size);
@@ -638,7 +632,7 @@ impl<O: Os> Engine<O> {
         self.profile_free(block);
         let (first, units) = self.large_units(block, operation);
         self.free_large_run(first, units);
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 
     /// Frees a block for which the program gave the size of a large one.
@@ -719,7 +713,7 @@ impl<O: Os> Engine<O> {
         if others > 0 && class.shares_lines() && self.bury(class, others) {
             self.reclaim_if_due(class.span_units() as usize * UNIT, 1);
         }
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 
     /// Aborts the program if a block has another size than the one that it is freed with.

@@ -8,7 +8,7 @@ use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
-use crate::engine::tuning::{MOVED_BLOCK_UNITS, SPARSE_BLOCK_UNITS_MIN};
+use crate::engine::tuning::MOVED_BLOCK_UNITS;
 use crate::platform::os::{Os, clear, copy};
 use crate::size_class::{SMALL_MAX, UNIT};
 
@@ -23,16 +23,9 @@ pub(crate) enum Moved {
 }
 
 impl<O: Os> Engine<O> {
-    /// Allocates the run of a large block that belongs to `heap`, 0 for none. `zeros` tells whether
-    /// the block will be handed out as zeros.
+    /// Allocates the run of a large block that belongs to `heap`, 0 for none.
     #[inline(never)]
-    pub(crate) fn large_run(
-        &self,
-        size: usize,
-        align: usize,
-        heap: UnitIndex,
-        zeros: bool,
-    ) -> Option<Granted> {
+    pub(crate) fn large_run(&self, size: usize, align: usize, heap: UnitIndex) -> Option<Granted> {
         if size > isize::MAX as usize || !self.is_ready() {
             return None;
         }
@@ -40,7 +33,7 @@ impl<O: Os> Engine<O> {
         let mut pages = self.pages();
         let granted = pages.alloc(units, align)?;
         pages.note(granted.first, size, heap);
-        pages.mark_large(granted.first, granted.zeroed, zeros);
+        pages.mark_large(granted.first, granted.zeroed);
         drop(pages);
         let entry = MapEntry::LARGE;
         self.region.set_entry(granted.first, if heap == 0 { entry } else { entry.of_heap() });
@@ -118,39 +111,13 @@ impl<O: Os> Engine<O> {
         self.is_ready() && self.pages().could_hold(units, align)
     }
 
-    /// Returns the run of a large block, also of a heap's, to the page heap.
+    /// Returns the run of a large block, also of a heap's, to the page heap. Does not look at the
+    /// block: the program may have changed its mapping, or the kernel not have copied it in a fork.
     pub(crate) fn free_large_run(&self, first: UnitIndex, units: u32) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         self.counters.remove_large(units);
         self.count_free(units as usize * UNIT);
-        let mut pages = self.pages();
-        if !pages.is_marked_zeroed(first) && (units as usize) < SPARSE_BLOCK_UNITS_MIN {
-            return pages.free(first, units);
-        }
-        drop(pages);
-        // Only up to the block's end: the pages behind it may have been purged before.
-        let used = self.large_size(first);
-        // SAFETY: the run is in use, and the program has given up its block.
-        let untouched = unsafe { self.purge_if_untouched(first, units, used) };
-        let mut pages = self.pages();
-        match untouched {
-            true => {
-                pages.free_as(first, units, State::Clean, false);
-            }
-            false => pages.free(first, units),
-        }
-    }
-
-    /// Purges these units of a large block, if the program seems not to have touched their first
-    /// `used` bytes. True if they were purged. Without the purge, pages that are resident after
-    /// all would count as clean.
-    ///
-    /// # Safety
-    /// The units are in use and committed, and the program has given them up.
-    unsafe fn purge_if_untouched(&self, first: UnitIndex, units: u32, used: usize) -> bool {
-        let (start, bytes) = (self.region.address(first), units as usize * UNIT);
-        // SAFETY: the caller guarantees that the memory is committed and its own.
-        unsafe { self.bytes_to_write(start, used) == 0 && self.os.purge(start, bytes) }
+        self.pages().free(first, units);
     }
 
     /// Resizes a large block in place to hold `size` bytes; false if the units behind it are not
@@ -161,16 +128,10 @@ impl<O: Os> Engine<O> {
         else {
             return false;
         };
-        let is_tail_clean = run.behind(needed).is_some_and(|tail| {
-            let length = tail.length();
-            // SAFETY: the run is in use, and the program gives up its end.
-            length.get() as usize >= SPARSE_BLOCK_UNITS_MIN
-                && unsafe { self.purge_if_untouched(tail.first(), length.get(), length.bytes()) }
-        });
         let mut pages = self.pages();
         let heap = pages.heap_of(first);
         if needed < run.length() {
-            pages.shrink(run, needed, is_tail_clean);
+            pages.shrink(run, needed);
         } else if needed > run.length() && !pages.extend(run, needed) {
             return false;
         }

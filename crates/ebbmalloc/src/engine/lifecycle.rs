@@ -1,13 +1,15 @@
-//! Handles events of the process: forks, exits of threads, its own exit, and calls to trim, to idle
-//! or to start a heap profile.
+//! Handles events of the process: forks, exits of threads, its own exit; and what the program asks
+//! for: to trim, to idle, to start a heap profile, to change an option.
 
 use crate::engine::Engine;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::QUIET_CYCLES;
+use crate::frontend::Mode;
 use crate::frontend::per_thread as thread;
+use crate::options::{PROFILING, Place, ProfileChoice, SetError, StatsChoice, TELLING};
 use crate::platform::os::Os;
 use crate::platform::sync::{Lock, Ordering};
 use crate::size_class::UNIT;
+use crate::telemetry::tuning::PROFILE_MEAN_BYTES;
 
 impl<O: Os> Engine<O> {
     /// Takes all locks, so that no other thread is inside the engine and the child of a fork finds
@@ -83,7 +85,7 @@ impl<O: Os> Engine<O> {
         }
         self.profile.written_units.store(0, Ordering::Relaxed);
         self.profile.is_writing.store(false, Ordering::Relaxed);
-        self.calls.is_refusing.store(false, Ordering::Relaxed);
+        self.callbacks.is_refusing.store(false, Ordering::Relaxed);
         self.scavenger.end_in_child(self.os.thread_words());
         let threaded = !self.fork_is_single_threaded.load(Ordering::Relaxed);
         if threaded && self.is_ready() && self.setup().mode == Mode::Thread {
@@ -131,7 +133,7 @@ impl<O: Os> Engine<O> {
     /// True if a later call may return more memory to the kernel. A call does nothing until a
     /// purge delay (`EBB_PURGE_DELAY`, 200 ms) has passed since the last round.
     pub fn idle(&self) -> bool {
-        if !self.ready() || self.scavenger.call() {
+        if !self.ready() || self.scavenger.notify() {
             return false;
         }
         self.scavenge_if_due();
@@ -142,8 +144,8 @@ impl<O: Os> Engine<O> {
         rounds.quiet < QUIET_CYCLES
     }
 
-    /// Empties the caches that can be emptied, and returns all free memory to the kernel. True if
-    /// it returned any.
+    /// Empties the caches that can be emptied, and returns all free memory and its addresses to the
+    /// kernel. True if it returned memory.
     pub fn trim(&self) -> bool {
         if !self.ready() {
             return false;
@@ -160,6 +162,45 @@ impl<O: Os> Engine<O> {
         let mut pages = self.pages();
         let before = pages.counts.purged;
         pages.purge(0);
+        pages.unmap_all();
         purged > 0 || pages.counts.purged > before
+    }
+
+    /// Changes an option from now on. Its name is that of the variable in lower case, without the
+    /// prefix, and its values are those of the variable.
+    ///
+    /// # Errors
+    /// The reason why it stays as it was.
+    pub fn set(&self, name: &str, value: &str) -> Result<(), SetError> {
+        if !self.ready() {
+            return Err(SetError::NotNow);
+        }
+        let mut options = self.setup().options;
+        let place = options.change(name.as_bytes(), value.as_bytes())?;
+        let is_done = match place {
+            Place::profile if !PROFILING => false,
+            Place::profile => match options.profile {
+                ProfileChoice::Off => {
+                    self.stop_profile();
+                    true
+                }
+                ProfileChoice::Usual => self.start_profile(PROFILE_MEAN_BYTES),
+                ProfileChoice::Mean(mean_bytes) => self.start_profile(mean_bytes.get() as u64),
+            },
+            Place::stats if TELLING => self.change_stats(options.stats),
+            _ => return self.change_live(place, &options),
+        };
+        if is_done { Ok(()) } else { Err(SetError::NotNow) }
+    }
+
+    /// Sets the format of the statistics at exit. Operations are counted from the start or never.
+    fn change_stats(&self, stats: StatsChoice) -> bool {
+        self.stats_at_exit.store(stats as u8 + 1, Ordering::Relaxed);
+        if let Some(hooks) = self.os.hooks()
+            && !self.has_exit_hook.swap(true, Ordering::Relaxed)
+        {
+            self.os.at_exit(hooks.at_exit, true);
+        }
+        true
     }
 }

@@ -5,17 +5,18 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
-pub(crate) mod mode;
-pub(crate) mod calls;
+pub(crate) mod callbacks;
 pub(crate) mod lookup;
 pub(crate) mod refuse;
-pub(crate) mod live;
+pub(crate) mod change_options;
 pub(crate) mod misuse;
 pub(crate) mod sample;
 pub(crate) mod profile;
 pub(crate) mod caches;
 pub(crate) mod large;
 pub(crate) mod scavenge;
+pub(crate) mod heap_blocks;
+pub(crate) mod profiled_blocks;
 pub(crate) mod careful;
 pub(crate) mod start;
 pub(crate) mod user_heaps;
@@ -23,7 +24,6 @@ pub(crate) mod entry;
 pub(crate) mod packing;
 pub(crate) mod report;
 pub(crate) mod lifecycle;
-pub(crate) mod control;
 
 use crate::options::CAREFUL;
 use core::cell::UnsafeCell;
@@ -35,12 +35,11 @@ use crate::backend::scavenger_state::{Rounds, Scavenger};
 use crate::backend::zeroing::Zeroing;
 use crate::central::Central;
 use crate::central::heap_record::Heaps;
-use crate::engine::calls::Calls;
-use crate::engine::mode::Mode;
+use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
-use crate::frontend::{Front, PerCpu, Preferred, Slots, Thread, per_thread as thread};
+use crate::frontend::{Front, Mode, PerCpu, Preferred, Slots, Thread, per_thread as thread};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;
@@ -50,7 +49,7 @@ use crate::safety::guarded_slots::Samples;
 use crate::safety::seal::Secret;
 use crate::size_class::CLASSES;
 use crate::telemetry::counters::Counters;
-use crate::telemetry::profile::Profile;
+use crate::telemetry::profile::state::Profile;
 
 /// [`Engine::state`] before set-up.
 const COLD: u32 = 0;
@@ -105,7 +104,7 @@ pub struct Engine<O: Os> {
     pub(crate) published_safety_mode: AtomicUsize,
     pub(crate) profile: Profile,
     /// The program's functions for when memory is short.
-    pub(crate) calls: Calls,
+    pub(crate) callbacks: Callbacks,
     /// The format of the statistics at exit, if it was changed: a [`StatsChoice`] plus 1.
     pub(crate) stats_at_exit: AtomicU8,
     /// Whether [`Engine::finish`] is called at exit.
@@ -218,7 +217,7 @@ impl<O: Os> Engine<O> {
             caches_ever_used: AtomicUsize::new(0),
             published_safety_mode: AtomicUsize::new(0),
             profile: Profile::new(),
-            calls: Calls::new(),
+            callbacks: Callbacks::new(),
             stats_at_exit: AtomicU8::new(0),
             has_exit_hook: AtomicBool::new(false),
         }
@@ -272,7 +271,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn count_alloc(&self, bytes: usize) {
         if self.counting() {
-            self.counters.count(self.os.thread_key(), bytes, 0);
+            self.counters.count(self.os.thread_token(), bytes, 0);
         }
     }
 
@@ -280,7 +279,7 @@ impl<O: Os> Engine<O> {
     #[inline]
     pub(crate) fn count_free(&self, bytes: usize) {
         if self.counting() {
-            self.counters.count(self.os.thread_key(), 0, bytes);
+            self.counters.count(self.os.thread_token(), 0, bytes);
         }
     }
 
@@ -304,7 +303,7 @@ impl<O: Os> Engine<O> {
                 slabs: self.region.slabs(),
                 count: setup.cpu_cache_count,
                 preferred: &self.preferred_slots,
-                key: os.thread_key(),
+                token: os.thread_token(),
             }),
         }
     }

@@ -81,6 +81,6 @@ impl<O: Os> Engine<O> {
         }
         self.count_free(class.size());
         self.release(class, &[block]);
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 }

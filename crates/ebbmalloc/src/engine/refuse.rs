@@ -18,25 +18,25 @@ impl<O: Os> Engine<O> {
     /// held. The function may allocate and free. Refusals meanwhile do not call it.
     pub fn on_refusal(&self, call: Option<OnRefusal>) {
         let call = call.map_or(0, |call| call as usize);
-        self.calls.on_refusal.store(call, Ordering::Relaxed);
+        self.callbacks.on_refusal.store(call, Ordering::Relaxed);
     }
 
     /// Calls this function when `percent` percent of the limit are held, in a thread that
     /// allocates, with no lock held; and again after a sixteenth less was held in between. Without
     /// a limit it is that of the control group, or the machine's memory.
     pub fn on_pressure(&self, percent: u8, call: Option<OnPressure>) {
-        self.calls.on_pressure.store(0, Ordering::Relaxed);
-        self.calls.percent.store(percent, Ordering::Relaxed);
-        self.calls.is_pressed.store(false, Ordering::Relaxed);
+        self.callbacks.on_pressure.store(0, Ordering::Relaxed);
+        self.callbacks.percent.store(percent, Ordering::Relaxed);
+        self.callbacks.is_pressed.store(false, Ordering::Relaxed);
         let call = call.map_or(0, |call| call as usize);
-        self.calls.on_pressure.store(call, Ordering::Release);
+        self.callbacks.on_pressure.store(call, Ordering::Release);
     }
 
     /// Calls the function of [`Engine::on_pressure`] if it is due. Called after memory was
     /// allocated from spans or the page heap, with no lock held.
     #[inline]
     pub(crate) fn tell_pressure_if_due(&self) {
-        let call = self.calls.on_pressure.load(Ordering::Acquire);
+        let call = self.callbacks.on_pressure.load(Ordering::Acquire);
         if call != 0 {
             self.tell_pressure(call);
         }
@@ -46,15 +46,15 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn tell_pressure(&self, call: usize) {
         let (held_units, limit_units) = self.held_and_limit();
-        let percent = self.calls.percent.load(Ordering::Relaxed) as u128;
+        let percent = self.callbacks.percent.load(Ordering::Relaxed) as u128;
         let due_units = (limit_units as u128 * percent / 100) as usize;
         if limit_units == 0 || held_units < due_units {
             if held_units < due_units - due_units / 16 {
-                self.calls.is_pressed.store(false, Ordering::Relaxed);
+                self.callbacks.is_pressed.store(false, Ordering::Relaxed);
             }
             return;
         }
-        if self.calls.is_pressed.swap(true, Ordering::Relaxed) {
+        if self.callbacks.is_pressed.swap(true, Ordering::Relaxed) {
             return;
         }
         // SAFETY: only `on_pressure` stores this word, from a function of this type.
@@ -77,12 +77,12 @@ impl<O: Os> Engine<O> {
     pub(crate) fn refuse(&self, size: usize) {
         self.tell_refusal(size);
         self.refuse_silently();
-        let call = self.calls.on_refusal.load(Ordering::Relaxed);
+        let call = self.callbacks.on_refusal.load(Ordering::Relaxed);
         // Where the function's own request is refused, it is not called again.
-        if call != 0 && !self.calls.is_refusing.swap(true, Ordering::Relaxed) {
+        if call != 0 && !self.callbacks.is_refusing.swap(true, Ordering::Relaxed) {
             // SAFETY: only `on_refusal` stores this word, from a function of this type.
             unsafe { transmute::<usize, OnRefusal>(call)(size) };
-            self.calls.is_refusing.store(false, Ordering::Relaxed);
+            self.callbacks.is_refusing.store(false, Ordering::Relaxed);
             // The function may have changed `errno`.
             self.os.out_of_memory();
         }

@@ -41,25 +41,25 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Counts the calling thread as company of the scavenger (`backend/scavenger_state.rs`), unless
-    /// it is the first of the process.
+    /// Counts the calling thread for the scavenger (`backend/scavenger_state.rs`), unless it is the
+    /// first of the process.
     #[cold]
     #[inline(never)]
     fn count_thread(&self, words: &ThreadWords) {
         let Some(hooks) = self.os.hooks() else { return };
         if self.scavenger.is_off() {
             // Not asked again.
-            words.go();
+            words.mark_left();
             return;
         }
         if self.note_first_thread(words) {
             return;
         }
         // First marked as not counted: watching the thread may allocate, and so come here again.
-        words.go();
+        words.mark_left();
         if self.os.watch_threads(Some(hooks.at_thread_exit)).is_ok() && self.os.watch_thread() {
             self.scavenger.arrive_beside_first();
-            words.come();
+            words.mark_counted();
         }
     }
 
@@ -85,7 +85,7 @@ impl<O: Os> Engine<O> {
             self.os.hooks().is_some() && !self.scavenger.has_first.load(Ordering::Relaxed);
         let is_first = must_ask && self.os.is_first();
         if is_first {
-            self.scavenger.come_first(words);
+            self.scavenger.mark_first(words);
         }
         is_first
     }
@@ -94,7 +94,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn uncount_thread(&self) {
         let words = self.os.thread_words();
         let first_counted = words.is_first() && self.scavenger.take_first();
-        if (words.go() || first_counted) && self.scavenger.leave() {
+        if (words.mark_left() || first_counted) && self.scavenger.leave() {
             self.stop_scavenger();
         }
     }
@@ -102,7 +102,7 @@ impl<O: Os> Engine<O> {
     /// Ends the scavenger's thread and waits for it.
     #[cold]
     fn stop_scavenger(&self) {
-        self.os.ring(&self.scavenger.bell);
+        self.os.wake(&self.scavenger.wake_flag);
         self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
         self.pages.lock().surplus(&self.os, false);
         // A program that starts threads again and again must not start the scavenger as often.
@@ -140,7 +140,7 @@ impl<O: Os> Engine<O> {
             self.os.join_thread(self.scavenger.thread.load(Ordering::Relaxed));
         }
         self.scavenger.start_from(words);
-        self.scavenger.bell.store(0, Ordering::Relaxed);
+        self.scavenger.wake_flag.store(0, Ordering::Relaxed);
         let Some(thread) = self.os.start_thread(hooks.scavenge) else {
             self.scavenger.not_begun();
             // A limit of threads may forbid it, for now or for good.
@@ -173,10 +173,10 @@ impl<O: Os> Engine<O> {
         self.pages.lock().counts.in_use >= SCAVENGER_UNITS_MIN
     }
 
-    /// Calls the scavenger after a bulk free. Where there is none, runs a round if one is due.
+    /// Notifies the scavenger of a bulk free. Where there is none, runs a round if one is due.
     #[inline]
-    pub(crate) fn wake_scavenger(&self) {
-        if !self.scavenger.call() {
+    pub(crate) fn notify_scavenger(&self) {
+        if !self.scavenger.notify() {
             self.scavenger.note_freed();
             self.scavenge_if_due();
             if self.freed_bytes.load(Ordering::Relaxed) >= BURST_BYTES {
@@ -238,12 +238,12 @@ impl<O: Os> Engine<O> {
 
     /// Runs rounds until none is needed or the scavenger is to stop: the code of its thread.
     pub fn scavenge(&self) {
-        // Not company of itself: handlers of the program may run on this thread, and allocate.
-        self.os.thread_words().go();
+        // It does not count itself: handlers of the program may run on this thread, and allocate.
+        self.os.thread_words().mark_left();
         let (mut wait_ms, mut watch_rounds) = (self.round_ms(), 0);
         self.rounds.lock().quiet = 0;
         loop {
-            self.os.doze_ms(&self.scavenger.bell, wait_ms);
+            self.os.wait_ms(&self.scavenger.wake_flag, wait_ms);
             if self.scavenger.is_stopping() {
                 break;
             }
@@ -251,7 +251,7 @@ impl<O: Os> Engine<O> {
             self.write_profile_if_asked();
             let is_for_first = self.scavenger.is_for_first();
             // The first thread alone keeps the scavenger only while it frees much.
-            let busy = self.scavenger.was_called() && (!is_for_first || self.is_worth_starting());
+            let busy = self.scavenger.was_notified() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, busy);
             let round_ms = self.round_ms();
@@ -262,8 +262,8 @@ impl<O: Os> Engine<O> {
             if rounds.quiet < QUIET_CYCLES {
                 (wait_ms, watch_rounds) = (round_ms, 0);
             } else if rounds.caches_used && !is_for_first {
-                // Threads that miss no cache do not call the scavenger, but will leave full caches
-                // behind.
+                // Threads that miss no cache do not notify the scavenger, but will leave full
+                // caches behind.
                 wait_ms = IDLE_ROUND_MS.max(round_ms);
             } else if watch_rounds < WATCH_ROUNDS_MAX && !is_for_first && self.is_worth_watching() {
                 // The program may free all of that at any time and then do nothing more, and frees

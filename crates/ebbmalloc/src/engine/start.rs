@@ -2,10 +2,10 @@
 //! as ready.
 
 use crate::backend::region::Region;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
 use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
 use crate::figures::choice::Choice;
+use crate::frontend::Mode;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::transfer_cache as transfer;
 use crate::options::{
@@ -201,7 +201,9 @@ impl<O: Os> Engine<O> {
                 // closed its standard error. Not in harden mode: programs in production get the
                 // usual descriptors.
                 self.has_exit_hook.store(true, Ordering::Relaxed);
-                self.os.at_exit(hooks.at_exit, counted || setup.safety_mode == SafetyMode::Checked);
+                let prints_stats = counted && setup.stats_to.is_empty();
+                let lasting = prints_stats || setup.safety_mode == SafetyMode::Checked;
+                self.os.at_exit(hooks.at_exit, lasting);
             } else if self.profiles_exit() {
                 self.has_exit_hook.store(true, Ordering::Relaxed);
                 self.os.at_exit(hooks.at_exit, false);
@@ -361,7 +363,7 @@ impl<O: Os> Engine<O> {
         let careful = {
             let table = self.check_table.lock();
             CarefulAddresses {
-                care_at: (&raw const self.published_safety_mode).addr(),
+                safety_mode_at: (&raw const self.published_safety_mode).addr(),
                 chunks_at: table.chunks().map(|chunks| (&raw const *chunks).addr()),
                 held_back_at: (&raw const *table.held_back()).addr(),
                 sampled_at: (&raw const *self.samples.reserved()).addr(),

@@ -29,10 +29,6 @@ tunables! {
     /// From this length on, the pages of a large block are moved, not its bytes copied.
     MOVED_BLOCK_UNITS: u32 = ((512 << 10) / UNIT) as u32, "units", 6;
 
-    /// A freed block, or end of a block, from this length on goes back at once if it holds only
-    /// zeros: it was hardly touched, and the host counts its addresses. Shorter ones may be full of
-    /// zeros that the program wrote: then faults cost more. glibc unmaps from here on, too.
-    SPARSE_BLOCK_UNITS_MIN: usize = (32 << 20) / UNIT, "units", 31;
     /// Time that a stack of a per-CPU cache stays closed before it is drained, with several
     /// threads. A sequence takes nanoseconds, and restarts if its thread loses the CPU. Linux's
     /// watchdog is due on each CPU every 4 s.

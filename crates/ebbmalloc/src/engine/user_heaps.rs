@@ -68,7 +68,7 @@ impl<O: Os> Engine<O> {
         drop(contents);
         self.pages().free(id.unit(), self.heap_units());
         drop(heaps);
-        self.wake_scavenger();
+        self.notify_scavenger();
     }
 
     /// Adds an owner to a heap.

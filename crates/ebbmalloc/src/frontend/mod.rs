@@ -27,6 +27,24 @@ use crate::size_class::SizeClass;
 use rseq::PerCpuBase;
 use slab::{Header, OwnedStack, Slab, bottom_of, fair_share};
 
+/// Which front end the process has. Slot mode works everywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    Slot,
+    Thread,
+    PerCpu,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PerCpu => "percpu",
+            Self::Thread => "thread",
+            Self::Slot => "slot",
+        }
+    }
+}
+
 /// The front end of the calling thread: the operations on its cache.
 ///
 /// Each operation has code of its own, out of line: inlined, the code of all three kinds would be

@@ -1,26 +1,26 @@
 //! The front end of slot mode: as many caches as CPUs, each behind a lock that is tried first.
 //!
-//! A thread starts at the cache that a thread of its key used last. It moves on from a busy cache
+//! A thread starts at the cache that a thread of its token used last. It moves on from a busy cache
 //! to the next, and stays there. This works on every system, and needs no notice of a thread's end.
 //!
-//! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread key remembers the
-//! cache, rather than thread-local storage.
+//! The idea is that of Zig's `SmpAllocator` (2025). Here a shared table by thread token remembers
+//! the cache, rather than thread-local storage.
 
 use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
 use crate::platform::sync::{AtomicU8, Guard, Ordering};
 use crate::size_class::SizeClass;
 
-/// Entries of the table; threads whose keys are equal modulo this share one.
-const KEYS: usize = 256;
+/// Entries of the table; threads whose tokens are equal modulo this share one.
+const PREFERENCES: usize = 256;
 /// The most caches in use: an entry of the table is a byte.
 const SLOTS_MAX: usize = 256;
 
-/// The table of the cache that threads of each key used last.
-pub(crate) struct Preferred([AtomicU8; KEYS]);
+/// The table of the cache that threads of each token used last.
+pub(crate) struct Preferred([AtomicU8; PREFERENCES]);
 
 impl Preferred {
     pub const fn new() -> Self {
-        Self([const { AtomicU8::new(0) }; KEYS])
+        Self([const { AtomicU8::new(0) }; PREFERENCES])
     }
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct Slots<'a> {
     pub slabs: *mut SlabMemory,
     pub count: usize,
     pub preferred: &'a Preferred,
-    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`].
-    pub key: usize,
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_token`].
+    pub token: usize,
 }
 
 impl Slots<'_> {
@@ -45,7 +45,7 @@ impl Slots<'_> {
     /// lives.
     #[inline(never)]
     fn take(&self) -> (Slab, Guard<'_, ()>) {
-        let preferred = &self.preferred.0[self.key % KEYS];
+        let preferred = &self.preferred.0[self.token % PREFERENCES];
         let count = self.count.min(SLOTS_MAX);
         let start = preferred.load(Ordering::Relaxed) as usize;
         for step in 0..count {

@@ -45,17 +45,17 @@ impl LastRequester {
         }
     }
 
-    /// Records that the thread with this key asked.
-    pub fn note(&self, key: usize) {
-        let key = key.wrapping_add(1);
-        if self.0.load(Ordering::Relaxed) != key {
-            self.0.store(key, Ordering::Relaxed);
+    /// Records that the thread with this token asked.
+    pub fn note(&self, token: usize) {
+        let token = token.wrapping_add(1);
+        if self.0.load(Ordering::Relaxed) != token {
+            self.0.store(token, Ordering::Relaxed);
         }
     }
 
-    /// True if a thread with another key was the last to ask.
-    pub fn by_another(&self, key: usize) -> bool {
-        ![0, key.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
+    /// True if a thread with another token was the last to ask.
+    pub fn by_another(&self, token: usize) -> bool {
+        ![0, token.wrapping_add(1)].contains(&self.0.load(Ordering::Relaxed))
     }
 }
 
@@ -66,9 +66,9 @@ pub(crate) struct Transfers {
     /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
     /// waits.
     pub for_flows: bool,
-    /// The calling thread's [`crate::platform::os::OsThreads::thread_key`]. Threads of different
-    /// keys try different caches first.
-    pub key: usize,
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_token`]. Threads of different
+    /// tokens try different caches first.
+    pub token: usize,
 }
 
 impl Transfers {
@@ -115,11 +115,12 @@ impl Transfers {
         stored
     }
 
-    /// All transfer caches, beginning at a number that depends on the thread's key.
+    /// All transfer caches, beginning at a number that depends on the thread's token.
     fn each(&self) -> impl Iterator<Item = Slab> {
         // SAFETY: the remainder is below `count`. There are that many slabs, and they live as long
         // as the engine.
-        let nth = |nth: usize| unsafe { Slab::new(self.slabs.add((self.key + nth) % self.count)) };
+        let nth =
+            |nth: usize| unsafe { Slab::new(self.slabs.add((self.token + nth) % self.count)) };
         (0..self.count).map(nth)
     }
 }

@@ -1,7 +1,7 @@
 //! A model of the switch of the heap profile, with the words that it opens and closes.
 
 use crate::platform::sync::{AtomicU32, Lock, Ordering};
-use crate::telemetry::profile_gate::{Gate, HotPaths, REQUEST, Session};
+use crate::telemetry::profile::gate::{Gate, HotPaths, REQUEST, Session};
 
 /// A mistake to make.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,12 +5,12 @@
 //! They are the same on every target. Where the engine does not run, they have no effect.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod words;
+pub(crate) mod parsing;
 
 use core::fmt::{Display, Formatter, Result as Written};
 use core::num::NonZeroU32;
 
-use self::words::{bytes, is_off, is_on, number, percentage, position};
+use self::parsing::{bytes, is_off, is_on, number, percentage, position};
 
 /// Whether this build has check mode, harden mode and sampling. Code tests this before it asks for
 /// them, so that the compiler leaves them out of other builds.

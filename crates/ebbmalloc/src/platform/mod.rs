@@ -1,6 +1,7 @@
 //! Gives the engine its platform: the operating system, atomics, a lock, options and messages.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod tuning;
 pub(crate) mod errno;
 pub(crate) mod arch;
 pub(crate) mod kernel;

@@ -6,7 +6,7 @@
 
 use core::fmt::{Display, Formatter, Result as Written};
 
-use crate::options::words::{nearest, position};
+use crate::options::parsing::{nearest, position};
 use crate::options::{Options, PathChoice, Place, SetError, Settings};
 use crate::platform::message::{Line, Path};
 use crate::platform::os::Os;

@@ -44,7 +44,7 @@ pub struct Beacon {
 #[repr(C)]
 pub(crate) struct CarefulAddresses {
     /// The safety mode: a word.
-    pub care_at: usize,
+    pub safety_mode_at: usize,
     /// The memory of the check table.
     pub chunks_at: [usize; 3],
     /// The counts of blocks in the quarantine of check mode.
@@ -59,7 +59,7 @@ pub(crate) struct CarefulAddresses {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ProfileAddresses {
-    /// `Shown`, in `profile_table.rs`; 0 if this build has no profiles.
+    /// `Shown`, in `profile/table.rs`; 0 if this build has no profiles.
     pub shown_at: usize,
     /// The memory of the table; that of stacks and counts first.
     pub memory_at: [usize; 4],

@@ -41,15 +41,15 @@ impl Counters {
         self.large_units.fetch_sub(units as usize, Ordering::Relaxed);
     }
 
-    /// Counts bytes that the thread with this key allocated or freed.
+    /// Counts bytes that the thread with this token allocated or freed.
     ///
     /// No thread waits here. A signal handler may have interrupted this function, or a process may
     /// have forked while another thread was in it.
     #[inline(never)]
-    pub fn count(&self, key: usize, allocated: usize, freed: usize) {
+    pub fn count(&self, token: usize, allocated: usize, freed: usize) {
         let (live, allocated, freed) = (&self.live, allocated as u64, freed as u64);
         let mut shards = (0..COUNTER_SHARDS)
-            .map(|step| &self.shards[(key % COUNTER_SHARDS + step) % COUNTER_SHARDS]);
+            .map(|step| &self.shards[(token % COUNTER_SHARDS + step) % COUNTER_SHARDS]);
         if !shards.any(|shard| shard.try_count(live, allocated, freed)) {
             self.shared.count_together(live, allocated, freed);
         }
@@ -130,13 +130,13 @@ mod tests {
         const KEPT: usize = 1 << 20;
         let totals = Counters::new();
         thread::scope(|scope| {
-            for key in 0..THREADS {
+            for token in 0..THREADS {
                 let totals = &totals;
                 scope.spawn(move || {
-                    totals.count(key, KEPT, 0);
+                    totals.count(token, KEPT, 0);
                     for round in 0..ROUNDS {
-                        totals.count(key, round % 1000, 0);
-                        totals.count((key + 1) % THREADS, 0, round % 1000);
+                        totals.count(token, round % 1000, 0);
+                        totals.count((token + 1) % THREADS, 0, round % 1000);
                     }
                 });
             }

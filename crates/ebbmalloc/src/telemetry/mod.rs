@@ -3,17 +3,10 @@
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
 pub(crate) mod live_bytes;
-pub(crate) mod profile_gate;
-pub(crate) mod profile_sampling;
 #[cfg(not(loom))]
 pub(crate) mod counters;
 #[cfg(not(loom))]
 pub(crate) mod remote_setting;
-#[cfg(not(loom))]
-pub(crate) mod profile_table;
-#[cfg(not(loom))]
-pub(crate) mod profile_walk;
-#[cfg(not(loom))]
 pub(crate) mod profile;
 #[cfg(not(loom))]
 pub(crate) mod beacon;

@@ -11,7 +11,7 @@ use crate::telemetry::beacon::Beacon;
 use crate::telemetry::ledger::{
     CHECKED, HeldBack, Ledger, SAMPLED, Tables, for_each_resident, name_of_safety_mode,
 };
-use crate::telemetry::profile::FILTER_BYTES;
+use crate::telemetry::profile::state::FILTER_BYTES;
 
 /// Units whose map entries and runs are read at a time.
 const UNITS_AHEAD: usize = 128;
@@ -53,7 +53,7 @@ impl Ledger {
 
 impl Beacon {
     fn safety_mode_in(&self, memory: &mut impl Memory) -> usize {
-        word(memory, self.careful.care_at)
+        word(memory, self.careful.safety_mode_at)
     }
 
     /// The limit of the engine with this beacon in bytes (`EBB_LIMIT`); 0 for none.

@@ -15,9 +15,9 @@ use crate::backend::chunks::{Chunks, FIRST, GRAIN, chunk_of};
 use crate::figures::profile::{ProfileHeader, ProfileSamples, ProfileStack};
 use crate::options::SetError;
 use crate::telemetry::beacon::Beacon;
-use crate::telemetry::profile_gate::REQUEST;
-use crate::telemetry::profile_table::{Shown, Site, Stack};
-use crate::telemetry::profile_walk::{Source, for_each_samples, for_each_stack};
+use crate::telemetry::profile::gate::REQUEST;
+use crate::telemetry::profile::table::{Shown, Site, Stack};
+use crate::telemetry::profile::walk::{Source, for_each_samples, for_each_stack};
 use crate::telemetry::remote_ledger::Memory;
 use crate::telemetry::remote_setting::RemoteSetting;
 

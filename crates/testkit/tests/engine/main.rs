@@ -6,6 +6,7 @@
 
 mod addresses;
 mod audit;
+mod capacity;
 mod check;
 mod fuzz;
 mod growth;
@@ -20,7 +21,6 @@ mod options;
 mod packing;
 mod profile;
 mod purge;
-mod room;
 mod sample;
 mod sizes;
 mod spans;

@@ -259,6 +259,7 @@ fn idling_does_nothing_before_its_time() {
     assert_eq!(engine.os().purges(), before);
     assert!(!kept.is_empty());
 }
+
 /// Allocates `mib` MiB in halves and frees four of them, half by half. Returns the maximum of dirty
 /// memory.
 fn most_dirty(os: FakeOs, mib: usize) -> usize {
@@ -397,56 +398,6 @@ fn behind_a_large_block_that_was_never_used_there_is_nothing() {
     engine.trim();
     assert_eq!((engine.stats().dug_bytes, engine.os().purges()), (0, 0));
     engine.check_with(&[block]);
-}
-
-/// Allocates a block of zeros, uses `used` bytes, and frees it. Returns the resident bytes of free
-/// memory afterwards.
-fn left_by_zeros(engine: &Engine<FakeOs>, size: usize, used: usize) -> usize {
-    let block = engine.alloc_zeroed(size);
-    // SAFETY: a live block of that size, freed once.
-    unsafe {
-        assert!(std::slice::from_raw_parts(block, size).iter().all(|&byte| byte == 0));
-        block.write_bytes(1, used);
-        engine.free(block);
-    }
-    engine.check();
-    engine.stats().dirty_bytes as usize
-}
-
-#[test]
-fn zeros_that_nobody_used_do_not_stay() {
-    for size in [MIB / 8, MIB, 20 * MIB] {
-        let engine = Engine::new(FakeOs::default().cpus(1).still().space(192 * MIB));
-        (0..20).for_each(|_| assert_eq!(left_by_zeros(&engine, size, 1), 0, "{size} bytes"));
-        // A block that is used as a whole stays resident, as before, once the engine has observed
-        // it.
-        let noticed = |_: &i32| left_by_zeros(&engine, size, size) >= size;
-        assert!((0..300).any(|turn| noticed(&turn)), "{size} bytes");
-        assert!((0..20).all(|turn| noticed(&turn)), "{size} bytes");
-    }
-}
-
-/// The addresses of a long block count in the host, so what was never used of it goes at once.
-#[test]
-fn of_a_long_block_that_nobody_used_nothing_stays() {
-    let engine = Engine::new(FakeOs::default().cpus(1).still().space(320 * MIB));
-    let dirty_mib = || engine.stats().dirty_bytes as usize / MIB;
-    // SAFETY: live blocks, resized in place, each freed once.
-    unsafe {
-        engine.free(engine.alloc(100 * MIB));
-        assert_eq!(dirty_mib(), 0);
-        let block = engine.alloc(100 * MIB);
-        assert_eq!(engine.realloc(block, 30 * MIB, 1), block);
-        assert_eq!(dirty_mib(), 0);
-        engine.free(block);
-        // What was used stays, as it is wanted back soon.
-        let block = used(&engine, 30);
-        assert_eq!(engine.realloc(block, 12 * MIB, 1), block);
-        assert_eq!(dirty_mib(), 18);
-        engine.free(block);
-        assert_eq!(dirty_mib(), 30);
-    }
-    engine.check();
 }
 
 #[test]

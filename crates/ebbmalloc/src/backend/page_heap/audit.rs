@@ -4,7 +4,7 @@ use core::iter;
 
 use super::Pages;
 use crate::backend::huge_pages::places;
-use crate::backend::mappings::marks;
+use crate::backend::mappings::flags;
 use crate::backend::region::UnitIndex;
 use crate::backend::retention::PageCounts;
 use crate::backend::run::{Run, State};
@@ -61,10 +61,10 @@ impl<O: Os> Pages<'_, O> {
         let in_trees: usize = trees.iter().map(|tree| tree.check(self.region)).sum();
         assert_eq!(free_runs, in_trees, "tree sizes");
         let units = self.region.units_in(1..self.region.committed() / UNIT);
-        let begin = units.filter(|&unit| marks(self.region, unit as UnitIndex).begins()).count();
+        let begin = units.filter(|&unit| flags(self.region, unit as UnitIndex).begins()).count();
         assert_eq!(begin, self.heap.mappings.count(), "mappings");
         let all = 0..(self.region.committed() / UNIT) as UnitIndex;
-        let is_huge = |&first: &UnitIndex| marks(self.region, first).huge();
+        let is_huge = |&first: &UnitIndex| flags(self.region, first).huge();
         let huge_pages = places(self.region, &self.heap.counts, all).filter(is_huge).count();
         assert_eq!(huge_pages, self.heap.counts.huge_pages, "huge pages");
         counts.in_use

@@ -6,7 +6,6 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::mappings::marks;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -39,15 +38,11 @@ impl<O: Os> Pages<'_, O> {
         taken
     }
 
-    /// Frees the end of a run, if it is longer than `keep` units: as dirty, or as clean if it was
-    /// purged.
-    pub fn shrink(&mut self, run: UnitRange, keep: Units, is_purged: bool) {
+    /// Frees the end of a run, if it is longer than `keep` units.
+    pub fn shrink(&mut self, run: UnitRange, keep: Units) {
         if let Some(tail) = run.behind(keep) {
             self.mark_in_use(run.first(), keep.get());
-            match is_purged {
-                true => self.free_as(tail.first(), tail.length().get(), State::Clean, false),
-                false => self.free(tail.first(), tail.length().get()),
-            }
+            self.free(tail.first(), tail.length().get());
         }
     }
 
@@ -71,15 +66,13 @@ impl<O: Os> Pages<'_, O> {
         self.count_use(units.get());
         Some(granted)
     }
-    /// Sets the flags of a large block whose run was just noted: whether it is `clean`, so that
-    /// nothing of it is resident, and whether it is handed out as zeros.
-    pub fn mark_large(&mut self, first: UnitIndex, clean: bool, zeros: bool) {
+
+    /// Sets the flag of a large block whose run was just noted: whether it is `clean`, so that
+    /// nothing of it is resident.
+    pub fn mark_large(&mut self, first: UnitIndex, clean: bool) {
         let tail = if clean { Tail::NotResident } else { Tail::New };
         // SAFETY: the unit is in use, hence committed. The lock of the page heap guards its flags.
-        unsafe {
-            (*self.region.run(first)).marks =
-                (*self.region.run(first)).marks.with_tail(tail).with_zeros(zeros)
-        }
+        unsafe { (*self.region.run(first)).flags = (*self.region.run(first)).flags.with_tail(tail) }
     }
 
     /// Purges the OS pages behind the end of a large block, which the program may not use, once for
@@ -89,7 +82,7 @@ impl<O: Os> Pages<'_, O> {
         let run = self.region.run(first);
         // SAFETY: the block's run is in use, so its record is committed and current.
         let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).marks.tail(), Run::usable(run, self.os.page_size())) };
+            unsafe { ((*run).units, (*run).flags.tail(), Run::usable(run, self.os.page_size())) };
         let next_tail = match tail {
             Tail::NotResident => return 0,
             Tail::New if only_quiet => Tail::Seen,
@@ -97,7 +90,7 @@ impl<O: Os> Pages<'_, O> {
         };
         // SAFETY: the lock of the page heap guards the flags. The block's owner may read this
         // record without the lock, but not its flags.
-        unsafe { (*run).marks = (*run).marks.with_tail(next_tail) };
+        unsafe { (*run).flags = (*run).flags.with_tail(next_tail) };
         let bytes = (units as usize * UNIT).saturating_sub(usable);
         if next_tail == Tail::Seen || bytes == 0 {
             return 0;
@@ -108,11 +101,6 @@ impl<O: Os> Pages<'_, O> {
         } else {
             0
         }
-    }
-
-    /// Whether a run in use was handed out as zeros.
-    pub fn is_marked_zeroed(&self, first: UnitIndex) -> bool {
-        marks(self.region, first).zeros()
     }
 
     /// The heap of the run that begins at this committed unit; 0 for none.

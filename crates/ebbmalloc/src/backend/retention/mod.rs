@@ -8,6 +8,7 @@
 //! and is purged at once, near a bound: the memory limit, or a size that the kernel refused.
 
 // Lowest first: each uses only modules above it in this list.
+pub(crate) mod bursts;
 pub(crate) mod refaults;
 
 use core::num::NonZeroUsize;
@@ -16,9 +17,9 @@ use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
-    DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS, RECLAIM_IN_USE_UNITS_MIN,
-    RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR, SMALL_UNITS, SPARE_DIVISOR,
-    USUAL_DELAY_MS,
+    AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR,
+    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -226,7 +227,7 @@ impl Retention {
             return Some((soft / 2).max(kept.min(soft)));
         }
         let hard = self.dirty_units_max(in_use).min(spare);
-        (dirty > hard).then_some(hard - hard / 8)
+        (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
     }
 
     /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed

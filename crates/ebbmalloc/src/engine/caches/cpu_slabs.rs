@@ -6,7 +6,7 @@
 use core::ops::Range;
 
 use crate::engine::Engine;
-use crate::engine::mode::Mode;
+use crate::frontend::Mode;
 use crate::frontend::slab::Slab;
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;

@@ -32,8 +32,8 @@ use core::sync::atomic::AtomicU32;
 
 use crate::engine::Engine;
 use crate::engine::caches::cpu_slabs::reopen_all;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
+use crate::frontend::Mode;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
 use crate::platform::os::{Os, ThreadWords};

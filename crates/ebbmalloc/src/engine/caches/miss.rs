@@ -10,13 +10,11 @@ use core::ptr;
 use crate::backend::span::Order;
 use crate::central::{BadBlock, Batch, ClassSpans};
 use crate::engine::caches::cpu_slabs::reopen;
-use crate::engine::mode::Mode;
 use crate::engine::tuning::{
     BATCH_BLOCKS_MAX, CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_SHARE, CAPACITY_CHECK_INTERVAL,
     MEDIUM_BATCH_BLOCKS, SMALL_BATCH_BLOCKS,
 };
 use crate::engine::{Engine, Setup};
-use crate::frontend::Observed;
 use crate::frontend::miss_history::MissKind;
 use crate::frontend::slab::{Header, Slab};
 use crate::frontend::transfer_cache::Transfers;
@@ -24,6 +22,7 @@ use crate::frontend::tuning::{
     FLOW_BATCH_BYTES_MIN, FLOW_MISSES, OWN_FLOW_BATCH_BYTES_MIN, OWN_FLOW_BLOCK_BYTES_MIN,
     STREAK_MISSES, TRANSFER_CACHES_MANY,
 };
+use crate::frontend::{Mode, Observed};
 use crate::platform::os::Os;
 use crate::platform::sync::{Guard, Ordering};
 use crate::size_class::{SizeClass, UNIT};
@@ -162,7 +161,7 @@ impl<O: Os> Engine<O> {
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         if is_flow {
-            central.asked.note(transfers.key);
+            central.asked.note(transfers.token);
         }
         match central.lock_spans(transfers.route(is_flow)) {
             Some(spans) => Ok(spans),
@@ -283,7 +282,7 @@ impl<O: Os> Engine<O> {
     /// that the transfer caches do not take go to their spans.
     fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let to_other = is_flow && central.asked.by_another(transfers.key);
+        let to_other = is_flow && central.asked.by_another(transfers.token);
         let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
             Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
@@ -349,7 +348,7 @@ impl<O: Os> Engine<O> {
         // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
         let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
         let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
-        Transfers { slabs, count, for_flows, key: self.os.thread_key() }
+        Transfers { slabs, count, for_flows, token: self.os.thread_token() }
     }
 }
 

@@ -4,8 +4,6 @@
 //! mode only calls on blocks of heaps that the program made do.
 
 // Lowest first: each uses only modules above it in this list.
-pub(crate) mod heap_blocks;
-pub(crate) mod profiled;
 pub(crate) mod check;
 pub(crate) mod harden;
 
@@ -24,9 +22,9 @@ impl<O: Os> Engine<O> {
         if count == 1 {
             return first;
         }
-        // Multiplied, since the keys of threads may have a large common divisor.
-        let key = (self.os.thread_key() as u32).wrapping_mul(0x9e37_79b9) >> 16;
-        let own = key % count;
+        // Multiplied, since the tokens of threads may have a large common divisor.
+        let spread = (self.os.thread_token() as u32).wrapping_mul(0x9e37_79b9) >> 16;
+        let own = spread % count;
         let default_heaps = (own..count).chain(0..own).map(|nth| first + nth * units);
         let is_free = |&heap: &UnitIndex| self.record_of(heap).contents().is_free();
         default_heaps.into_iter().find(is_free).unwrap_or(first + own * units)

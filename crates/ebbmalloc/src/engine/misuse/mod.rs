@@ -1,6 +1,6 @@
 //! Reports a misused address, and aborts.
 
-pub(crate) mod calls;
+pub(crate) mod print;
 
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::units::UnitRange;

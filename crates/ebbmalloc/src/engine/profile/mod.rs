@@ -5,9 +5,10 @@
 //! The block that crosses zero is sampled. So it is what was allocated that decides, and not where
 //! a cache misses: of a loop that keeps one block and frees another, a miss always meets the same.
 //!
-//! A sampled small block comes from a heap of the profile's own (`careful/profiled.rs`). So plain
-//! `free` finds no class at its address, and its hot path knows nothing of profiles. Large blocks,
-//! and those of heaps, stay where they are. Their frees take slow paths anyway, and ask a filter.
+//! A sampled small block comes from a heap of the profile's own (`engine/profiled_blocks.rs`). So
+//! plain `free` finds no class at its address, and its hot path knows nothing of profiles. Large
+//! blocks, and those of heaps, stay where they are. Their frees take slow paths anyway, and ask a
+//! filter.
 //!
 //! While the profile is on, the hot path of allocations is closed (`Engine::hot_area`), and that of
 //! frees that trust their size stays closed until the last block in the profile's heap is freed.
@@ -25,8 +26,8 @@ use crate::engine::Engine;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
-use crate::telemetry::profile_gate::REQUEST;
-use crate::telemetry::profile_table::{New, ProfileTable, Taken};
+use crate::telemetry::profile::gate::REQUEST;
+use crate::telemetry::profile::table::{New, ProfileTable, Taken};
 use crate::telemetry::tuning::PROFILE_CALLS_MAX;
 use core::sync::atomic::compiler_fence;
 

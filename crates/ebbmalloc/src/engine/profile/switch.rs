@@ -5,11 +5,11 @@
 use crate::backend::page_heap::Granted;
 use crate::backend::units::Units;
 use crate::engine::Engine;
-use crate::engine::mode::Mode;
+use crate::frontend::Mode;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
-use crate::telemetry::profile_gate::{HotPaths, REQUEST};
+use crate::telemetry::profile::gate::{HotPaths, REQUEST};
 use crate::telemetry::remote_setting::SETTING_BYTES;
 
 /// The largest mean: distances are nearly always below 32 times as many bytes, and fit in 31 bits.

@@ -7,8 +7,8 @@ use crate::figures::profile::{ProfileHeader, ProfileSamples, ProfileStack};
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
-use crate::telemetry::profile_table::{Site, Stack};
-use crate::telemetry::profile_walk::{Source, for_each_samples, for_each_stack};
+use crate::telemetry::profile::table::{Site, Stack};
+use crate::telemetry::profile::walk::{Source, for_each_samples, for_each_stack};
 
 impl<O: Os> Engine<O> {
     /// The state of the heap profile; `None` if there never was one.

@@ -193,8 +193,9 @@ impl<O: Os> Engine<O> {
             return;
         }
         let path = self.setup().stats_to.of_process(ProcessName::of(&self.os));
+        let print = || self.tell_stats(&mut |text| self.os.print_at_exit(text));
         if path.is_empty() {
-            return self.print_stats();
+            return print();
         }
         let is_written = path
             .c_str()
@@ -202,7 +203,7 @@ impl<O: Os> Engine<O> {
         if !is_written {
             let path = path.shown();
             Line::print(&self.os, format_args!("cannot write statistics to {path} (EBB_STATS_TO)"));
-            self.print_stats();
+            print();
         }
     }
 

@@ -19,12 +19,17 @@ pub(crate) fn open(path: &CStr) -> Option<c_int> {
 }
 
 /// Creates a file for writing, which only its owner may read, or empties one that exists. `None`
-/// if that is not possible.
+/// if that is not possible, or if it is a pipe without a reader.
 pub(crate) fn create(path: &CStr) -> Option<c_int> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    // O_NONBLOCK: else the call would wait for a reader.
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC | libc::O_NONBLOCK;
     // SAFETY: the kernel reads the path, which ends in a zero byte.
-    let file = unsafe { call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600) };
-    file.ok().map(|file| file as c_int)
+    unsafe {
+        let file = call!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o600).ok()?;
+        // A reader may be slow.
+        let _ = call!(libc::SYS_fcntl, file, libc::F_SETFL, 0);
+        Some(file as c_int)
+    }
 }
 
 /// Whether a file may take the place of what is at this path: nothing, or a file that is neither a

@@ -12,9 +12,10 @@ use super::roots::CLibrary;
 use super::stack::Symbol;
 use super::words::ThreadWords;
 use crate::platform::kernel::bytes::has_data;
+use crate::platform::tuning::RANGE_ATTEMPTS_MAX;
 
-/// The word on which a thread dozes: 0 until it is rung ([`OsThreads::doze_ms`]).
-pub use core::sync::atomic::AtomicU32 as Bell;
+/// The word on which a thread waits: 0 until another wakes it ([`OsThreads::wait_ms`]).
+pub use core::sync::atomic::AtomicU32 as WakeFlag;
 
 /// Location of each thread's area for restartable sequences (rseq).
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +53,10 @@ pub enum Refusal {
     Addresses,
 }
 
-/// Ranges of addresses that [`choose`] tries at most.
-const ATTEMPTS: u32 = 8;
-
 /// Chooses a range of `bytes` addresses that starts on a page, and commits its first
 /// `commit_bytes`. `None` if memory is short, or other mappings lie in all ranges that were tried.
 pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> Option<NonNull<u8>> {
-    for attempt in 0..ATTEMPTS {
+    for attempt in 0..RANGE_ATTEMPTS_MAX {
         let start = os.addresses(bytes, os.page_size(), attempt)?;
         // SAFETY: the range was just chosen, and is not committed.
         match unsafe { os.commit(start.as_ptr(), commit_bytes) } {
@@ -214,7 +212,7 @@ pub trait OsThreads: Sync {
     fn leave_rseq(&self);
 
     /// A number that differs from those of all other living threads. Cheap; not necessarily dense.
-    fn thread_key(&self) -> usize;
+    fn thread_token(&self) -> usize;
 
     /// The kernel's number of the calling thread.
     fn thread_id(&self) -> u32;
@@ -277,12 +275,12 @@ pub trait OsThreads: Sync {
     /// Sleeps for `ms` milliseconds.
     fn sleep_ms(&self, ms: u32);
 
-    /// Sleeps for `ms` milliseconds, or until [`OsThreads::ring`] rings the bell, which may have
+    /// Sleeps for `ms` milliseconds, or until [`OsThreads::wake`] sets the flag, which may have
     /// happened before. May return early.
-    fn doze_ms(&self, bell: &Bell, ms: u32);
+    fn wait_ms(&self, flag: &WakeFlag, ms: u32);
 
-    /// Rings a bell, which wakes the thread that dozes with it.
-    fn ring(&self, bell: &Bell);
+    /// Sets a flag, and wakes the thread that waits for it.
+    fn wake(&self, flag: &WakeFlag);
 }
 
 /// The process on a platform: its hooks, forks and exit, its environment, clock and random numbers.
@@ -350,6 +348,12 @@ pub trait OsProcess: Sync {
 pub trait OsReports: Sync {
     /// Writes to standard error, as much as possible.
     fn print(&self, text: &[u8]);
+
+    /// As [`OsReports::print`], but to what was standard error at the start, whatever file of the
+    /// program has its number now.
+    fn print_at_exit(&self, text: &[u8]) {
+        self.print(text);
+    }
 
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
     /// Returns their number: 0 if the stack cannot be read.

@@ -45,7 +45,7 @@ pub struct Hooks {
     pub after_fork_in_child: extern "C" fn(),
     /// Runs when a watched thread exits, once or twice, the last time with true:
     /// `Engine::uncount_thread`, and the last time `Engine::leave_thread` too, then
-    /// `Engine::wake_scavenger`.
+    /// `Engine::notify_scavenger`.
     pub at_thread_exit: extern "C" fn(bool),
     /// Runs when the process exits, if statistics are on, blocks are checked or hardened, or a heap
     /// profile is to be written: `Engine::finish`.

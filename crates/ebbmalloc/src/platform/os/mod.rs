@@ -7,7 +7,6 @@ mod thread_variable;
 mod words;
 mod symtab;
 pub(crate) mod unwind;
-mod recent;
 mod stack;
 mod roots;
 mod interface;
@@ -26,13 +25,13 @@ mod process;
 pub(crate) use crate::platform::kernel::bytes::{clear, copy};
 pub(crate) use interface::choose;
 pub use interface::{
-    Bell, Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, Writer,
+    Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, WakeFlag, Writer,
 };
 pub use linux::{Hooks, Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
 pub use roots::CLibrary;
-pub use stack::{Symbol, unwinder_is_missing, use_unwinder};
+pub use stack::Symbol;
 pub(crate) use stack::{constructors_run, destructors_run};
 #[cfg(loom)]
 pub use unwind::sequence_lock::SequenceLock;

@@ -20,20 +20,27 @@ use crate::platform::kernel::proc::{peak_resident_kib, start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
-/// printed; -1 for none.
-static COPY: AtomicI32 = AtomicI32::new(-1);
+/// printed; [`NO_COPY`], or [`CLOSED`] if there was no standard error to duplicate.
+static COPY: AtomicI32 = AtomicI32::new(NO_COPY);
+const NO_COPY: i32 = -1;
+const CLOSED: i32 = -2;
 /// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
-        let copy = COPY.load(Ordering::Relaxed);
-        if write_all(libc::STDERR_FILENO, text) == 0
-            && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed))
-        {
-            write_all(copy, text);
+        if write_all(libc::STDERR_FILENO, text) == 0 {
+            write_to_copy(text);
         }
+    }
+
+    fn print_at_exit(&self, text: &[u8]) {
+        let copy = COPY.load(Ordering::Relaxed);
+        if copy == NO_COPY || copy >= 0 && is_kept_file(libc::STDERR_FILENO) != Some(false) {
+            return self.print(text);
+        }
+        write_to_copy(text);
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -150,6 +157,20 @@ pub(super) fn keep_stderr() {
     {
         COPY_FILE.store(file, Ordering::Relaxed);
         COPY.store(copy, Ordering::Relaxed);
+    } else if file_of(libc::STDERR_FILENO).is_none() {
+        COPY.store(CLOSED, Ordering::Relaxed);
+    }
+}
+
+/// Whether a descriptor's file is the one that was standard error. `None` if it is not known.
+fn is_kept_file(descriptor: c_int) -> Option<bool> {
+    file_of(descriptor).map(|file| file == COPY_FILE.load(Ordering::Relaxed))
+}
+
+fn write_to_copy(text: &[u8]) {
+    let copy = COPY.load(Ordering::Relaxed);
+    if copy >= 0 && is_kept_file(copy) == Some(true) {
+        write_all(copy, text);
     }
 }
 

@@ -1,15 +1,16 @@
-//! Reads stacks of calls by the unwinder of the process, and finds symbols by the C library's
-//! dladdr(3). Neither allocates.
+//! Reads stacks of calls, and finds symbols by the C library's dladdr(3). Neither allocates.
+//!
+//! Fully static programs of GCC have no search table for unwinding, which `unwind` needs. There the
+//! program's own unwinder serves.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
-use super::recent::{self, CALLS_MAX, CachedStack};
-use super::symtab;
+use super::{symtab, unwind};
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary;
-use crate::platform::sync::{AtomicPtr, AtomicU8, Ordering};
+use crate::platform::sync::{AtomicU8, Ordering};
 
 /// The symbol at an address of code.
 #[derive(Clone, Copy, Debug)]
@@ -26,9 +27,6 @@ pub struct Symbol<'a> {
 type Step = extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 type Backtrace = unsafe extern "C" fn(Step, *mut c_void) -> c_int;
 type GetAddress = unsafe extern "C" fn(*mut c_void) -> usize;
-
-/// The functions of an unwinder that was loaded for the engine ([`use_unwinder`]); null before.
-static LOADED: [AtomicPtr<c_void>; 3] = [const { AtomicPtr::new(ptr::null_mut()) }; 3];
 
 /// The state of the unwinder in a fully static program.
 ///
@@ -63,47 +61,20 @@ struct Unwinder {
     backtrace: Backtrace,
     /// Returns the address in a frame's function at which it goes on.
     address: GetAddress,
-    /// Returns the address of the end of a frame.
-    end: GetAddress,
 }
 
-/// The unwinder of the process, as the linker or the loader found it, or one that was loaded later.
+/// The unwinder of the program, as the linker found it.
 fn unwinder() -> Option<Unwinder> {
     // Without dladdr(3), addresses have no names, so no stack is worth reading.
-    if weak!("dladdr").is_null() {
-        return None;
-    }
-    let mut found = [weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP"), weak!("_Unwind_GetCFA")]
-        .map(|function| function.cast_mut().cast());
-    if found.contains(&ptr::null_mut()) {
-        found = [0, 1, 2].map(|nth: usize| LOADED[nth].load(Ordering::Acquire));
-    }
-    let [backtrace, address, end] = found;
+    let found = [weak!("dladdr"), weak!("_Unwind_Backtrace"), weak!("_Unwind_GetIP")];
+    let [_, backtrace, address] = found;
     // SAFETY: none is null, so these are the functions of those names, which have these types.
-    (!found.contains(&ptr::null_mut())).then(|| unsafe {
+    (!found.contains(&ptr::null())).then(|| unsafe {
         Unwinder {
-            backtrace: mem::transmute::<*mut c_void, Backtrace>(backtrace),
-            address: mem::transmute::<*mut c_void, GetAddress>(address),
-            end: mem::transmute::<*mut c_void, GetAddress>(end),
+            backtrace: mem::transmute::<*const u8, Backtrace>(backtrace),
+            address: mem::transmute::<*const u8, GetAddress>(address),
         }
     })
-}
-
-/// Whether the process has no unwinder, but could load one, as it is dynamically linked.
-pub fn unwinder_is_missing() -> bool {
-    unwinder().is_none() && !weak!("dladdr").is_null() && !is_static()
-}
-
-/// Makes the engine read stacks by these functions of an unwinder, if the process has none of its
-/// own.
-///
-/// # Safety
-/// The functions are `_Unwind_Backtrace`, `_Unwind_GetIP` and `_Unwind_GetCFA`, and are never
-/// unloaded.
-pub unsafe fn use_unwinder(functions: [*mut c_void; 3]) {
-    for (loaded, function) in LOADED.iter().zip(functions).rev() {
-        loaded.store(function, Ordering::Release);
-    }
 }
 
 /// The state of reading a stack.
@@ -112,16 +83,16 @@ struct Calls<'a> {
     unwinder: Unwinder,
     /// The number of calls in `out`.
     count: usize,
-    /// A copy for the cache.
-    copy: CachedStack,
-    /// Whether the copy is complete: the words of all return addresses are known.
-    cacheable: bool,
 }
 
 /// Writes the stack of calls to `out`, innermost first, as the addresses of the calls' last bytes.
 /// Returns their number.
-#[inline(never)]
 pub(super) fn calls(out: &mut [usize]) -> usize {
+    if is_static() { calls_by_program(out) } else { unwind::calls(out) }
+}
+
+#[inline(never)]
+fn calls_by_program(out: &mut [usize]) -> usize {
     const GO_ON: c_int = 0;
     const END: c_int = 5;
     extern "C" fn note(context: *mut c_void, calls: *mut c_void) -> c_int {
@@ -129,54 +100,20 @@ pub(super) fn calls(out: &mut [usize]) -> usize {
         let calls = unsafe { &mut *calls.cast::<Calls>() };
         // SAFETY: the unwinder passes its own context.
         let address = unsafe { (calls.unwinder.address)(context) };
-        if address == 0 || calls.count == calls.out.len() {
+        let Some(call) = calls.out.get_mut(calls.count).filter(|_| address != 0) else {
             return END;
-        }
-        // SAFETY: the unwinder passes its own context.
-        calls.copy_call(address, unsafe { (calls.unwinder.end)(context) });
-        calls.out[calls.count] = address - 1;
+        };
+        *call = address - 1;
         calls.count += 1;
         GO_ON
     }
-    let Some(unwinder) = unwinder() else {
+    let Some(unwinder) = unwinder().filter(|_| is_prepared()) else {
         return 0;
     };
-    if is_static() && !is_prepared() {
-        return 0;
-    }
-    let mut calls = Calls { out, unwinder, count: 0, copy: CachedStack::EMPTY, cacheable: true };
-    // The address of a local variable stands for that of this frame.
-    calls.copy.frame = (&raw const calls).addr();
-    // SAFETY: this frame is the innermost of the stack.
-    if let Some(count) = unsafe { recent::find(calls.copy.frame, calls.out) } {
-        return count;
-    }
+    let mut calls = Calls { out, unwinder, count: 0 };
     // SAFETY: by the ABI, this calls `note` with a context for each frame, and with the pointer.
     unsafe { (unwinder.backtrace)(note, (&raw mut calls).cast()) };
-    if calls.cacheable {
-        recent::keep(&calls.copy);
-    }
     calls.count
-}
-
-impl Calls<'_> {
-    /// Copies a return address into a frame whose stack pointer is `end`. On x86-64 the address
-    /// lies right below that. Where it does not, as on other processors or below a signal handler,
-    /// the stack is not cached.
-    fn copy_call(&mut self, address: usize, end: usize) {
-        let (nth, word) = (self.count, end.wrapping_sub(size_of::<usize>()));
-        self.cacheable &= nth < CALLS_MAX && end.is_multiple_of(size_of::<usize>());
-        if !self.cacheable || nth > 0 && end <= self.copy.words[nth - 1] {
-            self.cacheable = false;
-            return;
-        }
-        // SAFETY: the word lies in the stack, right below the frame. The first word is not read:
-        // it is part of the unwinder's own frame.
-        self.cacheable = nth == 0 || unsafe { recent::read_word(word) } == address;
-        self.copy.words[nth] = word;
-        self.copy.addresses[nth] = address;
-        self.copy.count = nth + 1;
-    }
 }
 
 /// Whether the unwinder of a fully static program has read all tables. Makes it read them the
@@ -340,7 +277,7 @@ mod tests {
         let mut stacks = Vec::new();
         for _ in 0..6 {
             for (function, number) in [(first as fn(&mut [usize]) -> usize, 1), (second, 2)] {
-                let mut out = [0; CALLS_MAX];
+                let mut out = [0; 64];
                 let count = function(&mut out) ^ number;
                 assert!(count >= 3);
                 stacks.push(out[..count].to_vec());

@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
-use super::interface::{Bell, OsThreads, RseqArea};
+use super::interface::{OsThreads, RseqArea, WakeFlag};
 use super::linux::{LinuxFor, Process};
 use super::words::{self, ThreadWords};
 use super::{own_area, rseq_area};
@@ -54,7 +54,7 @@ impl<P: Process> OsThreads for LinuxFor<P> {
         own_area::unregister();
     }
 
-    fn thread_key(&self) -> usize {
+    fn thread_token(&self) -> usize {
         // The C library's descriptors of threads lie at least a page apart.
         thread_pointer() >> 12
     }
@@ -181,13 +181,13 @@ impl<P: Process> OsThreads for LinuxFor<P> {
         futex::sleep_ms(ms);
     }
 
-    fn doze_ms(&self, bell: &Bell, ms: u32) {
-        futex::futex_wait(bell, 0, Some(ms));
+    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
+        futex::futex_wait(flag, 0, Some(ms));
     }
 
-    fn ring(&self, bell: &Bell) {
-        bell.store(1, Ordering::Release);
-        futex::futex_wake(bell);
+    fn wake(&self, flag: &WakeFlag) {
+        flag.store(1, Ordering::Release);
+        futex::futex_wake(flag);
     }
 }
 

@@ -22,7 +22,7 @@ pub struct ThreadWords {
     pub(crate) state: AtomicU32,
     /// Whether the thread counts for the scavenger (`backend/scavenger_state.rs`). Only the thread
     /// itself uses this word and those of profiles.
-    pub(crate) company: AtomicU16,
+    pub(crate) counted_as: AtomicU16,
     /// The last bits of the gate of the heap profile for which `profile_left` was drawn
     /// (`engine/profile`).
     pub(crate) profile_gate: AtomicU16,
@@ -39,7 +39,7 @@ impl ThreadWords {
     pub const fn new() -> Self {
         Self {
             state: AtomicU32::new(0),
-            company: AtomicU16::new(0),
+            counted_as: AtomicU16::new(0),
             profile_gate: AtomicU16::new(0),
             own: AtomicPtr::new(ptr::null_mut()),
             number: AtomicU32::new(0),
@@ -51,7 +51,7 @@ impl ThreadWords {
     /// mapped.
     ///
     /// [`OsThreads::may_be`]: super::interface::OsThreads::may_be
-    pub fn say(&self, state: u32) -> bool {
+    pub fn is_in(&self, state: u32) -> bool {
         self.state.load(Ordering::Acquire) == state
     }
 }

@@ -10,7 +10,7 @@ use crate::backend::run::State;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
-use crate::engine::careful::heap_blocks::AllocError;
+use crate::engine::heap_blocks::AllocError;
 use crate::engine::large::Moved;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::{HARDENED_PURGE_BYTES_MIN, MOVED_BLOCK_UNITS};
@@ -65,7 +65,7 @@ impl<O: Os> Engine<O> {
         let run_bytes = units.bytes();
         let guard_bytes = run_bytes - accessible_bytes;
         let mut contents = self.contents_for(heap, run_bytes, replaced)?;
-        let granted = self.large_run(padded_bytes, align, heap, false);
+        let granted = self.large_run(padded_bytes, align, heap);
         let granted = granted.ok_or(AllocError::OutOfMemory)?;
         let (first, block) = (granted.first, self.region.address(granted.first));
         // SAFETY: the run was just granted, with its records. No program has the block yet.

@@ -14,7 +14,7 @@ use crate::backend::region::UnitIndex;
 use crate::backend::span::hardened::Owner;
 use crate::backend::units::Units;
 use crate::central::heap_record::{Contents, HeapId, record};
-use crate::engine::careful::heap_blocks::AllocError;
+use crate::engine::heap_blocks::AllocError;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::DEFAULT_HEAPS_MAX;
 use crate::engine::{DefaultHeaps, Engine};
@@ -242,7 +242,7 @@ impl<O: Os> Engine<O> {
         let Some(class) = block.class else {
             self.retire_large(&mut contents, &block, size, false);
             drop(contents);
-            return self.wake_scavenger();
+            return self.notify_scavenger();
         };
         // SAFETY: the program has freed the block, and it cannot be handed out again before it is
         // released. A block of this class has as many bytes.
@@ -265,7 +265,7 @@ impl<O: Os> Engine<O> {
         drop(contents);
         // Only for whole spans: reading the clock takes longer than all the rest of this call.
         if self.abort_on_mistake(released) {
-            self.wake_scavenger();
+            self.notify_scavenger();
         }
     }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
 /// The program's functions, and when to call them. All are zero at first.
-pub(crate) struct Calls {
+pub(crate) struct Callbacks {
     /// An `OnRefusal`; 0 for none.
     pub on_refusal: AtomicUsize,
     /// Whether a thread is in that function.
@@ -16,7 +16,7 @@ pub(crate) struct Calls {
     pub is_pressed: AtomicBool,
 }
 
-impl Calls {
+impl Callbacks {
     pub const fn new() -> Self {
         Self {
             on_refusal: AtomicUsize::new(0),

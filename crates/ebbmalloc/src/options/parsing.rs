@@ -1,5 +1,5 @@
-//! Understands the words that are values of options: switches, numbers and sizes. All options, from
-//! the environment or elsewhere, use it.
+//! Parses values of options: switches, numbers and sizes. All options, from the environment or
+//! elsewhere, use it.
 
 /// Whether the word switches something off.
 pub(super) fn is_off(word: &[u8]) -> bool {

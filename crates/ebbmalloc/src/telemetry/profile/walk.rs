@@ -5,8 +5,8 @@
 
 use crate::backend::arena::Ref;
 use crate::figures::profile::{Counts, ProfileSamples, ProfileStack};
-use crate::telemetry::profile_sampling::{share, sizes_of};
-use crate::telemetry::profile_table::{Raw, Site, Stack};
+use crate::telemetry::profile::sampling::{share, sizes_of};
+use crate::telemetry::profile::table::{Raw, Site, Stack};
 use crate::telemetry::tuning::{
     PROFILE_CALLS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,
 };

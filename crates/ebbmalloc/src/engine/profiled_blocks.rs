@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
-use crate::telemetry::profile_table::New;
+use crate::telemetry::profile::table::New;
 
 impl<O: Os> Engine<O> {
     /// Allocates a sampled block of this class. Null if the profile was switched off meanwhile, or

@@ -1,8 +1,8 @@
 //! The table of the heap profile: sampled blocks by address, and distinct stacks with their counts.
 //!
 //! It lies outside the region, in memory that grows with it and is bounded. The counts are raw
-//! ones, of sampled blocks; who reads them weights them (`profile_walk.rs`). So each stack has
-//! them once for each bucket of sizes (`profile_sampling.rs`).
+//! ones, of sampled blocks; who reads them weights them (`walk.rs`). So each stack has
+//! them once for each bucket of sizes (`sampling.rs`).
 //!
 //! Another process may read stacks and counts meanwhile. Both stay where they are until the next
 //! session, whose number is another one.
@@ -14,8 +14,8 @@ use crate::backend::chunks::Chunks;
 use crate::platform::os::Os;
 use crate::platform::random::Random;
 use crate::platform::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use crate::telemetry::profile_gate::{Gate, Session};
-use crate::telemetry::profile_sampling::{bucket_of, distance};
+use crate::telemetry::profile::gate::{Gate, Session};
+use crate::telemetry::profile::sampling::{bucket_of, distance};
 use crate::telemetry::remote_setting::RemoteSetting;
 use crate::telemetry::tuning::{
     PROFILE_BLOCKS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,

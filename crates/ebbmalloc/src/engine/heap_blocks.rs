@@ -122,7 +122,7 @@ impl<O: Os> Engine<O> {
     ) -> Result<(*mut u8, bool), AllocError> {
         let bytes = Units::for_bytes(size).ok_or(AllocError::OutOfMemory)?.bytes();
         let mut contents = self.contents_for(heap, bytes, replaced)?;
-        let granted = self.large_run(size, align, heap, false).ok_or(AllocError::OutOfMemory)?;
+        let granted = self.large_run(size, align, heap).ok_or(AllocError::OutOfMemory)?;
         contents.link(&self.region, granted.first);
         contents.used += bytes;
         drop(contents);
@@ -156,7 +156,7 @@ impl<O: Os> Engine<O> {
         // A round of the scavenger takes the lock of each heap.
         drop(contents);
         if frees_run {
-            self.wake_scavenger();
+            self.notify_scavenger();
         }
     }
 
@@ -179,7 +179,7 @@ impl<O: Os> Engine<O> {
         if class.is_none() && block.class.is_none() && aligned {
             let resized = self.resize_in_heap(block, size, align);
             if !resized.is_null() {
-                self.wake_scavenger();
+                self.notify_scavenger();
                 return resized;
             }
         }

@@ -8,7 +8,7 @@ use crate::platform::os::{Os, choose};
 use crate::platform::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering,
 };
-use crate::telemetry::profile_table::{ProfileTable, Shown};
+use crate::telemetry::profile::table::{ProfileTable, Shown};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.
 pub(crate) const FILTER_BYTES: usize = 1 << FILTER_LOG;

@@ -100,38 +100,38 @@ impl<O: Os> Layers<O> {
         (counts.spans, counts.claimed)
     }
 
-    /// The front end of a thread with this key.
-    fn front(&self, key: usize) -> Front<'_, O> {
+    /// The front end of a thread with this token.
+    fn front(&self, token: usize) -> Front<'_, O> {
         let (slabs, count) = (self.region.slabs(), self.caches);
-        Front::Shared(Slots { slabs, count, preferred: &self.preferred, key })
+        Front::Shared(Slots { slabs, count, preferred: &self.preferred, token })
     }
 
     /// Takes a block from a cache; null if its stack is empty.
-    pub fn pop(&self, key: usize) -> *mut u8 {
-        self.front(key).pop(self.class)
+    pub fn pop(&self, token: usize) -> *mut u8 {
+        self.front(token).pop(self.class)
     }
 
     /// Puts a block into a cache, as a batch if the cache has no mark for it. False if its stack is
     /// full.
-    pub fn push(&self, key: usize, block: *mut u8) -> bool {
-        let front = self.front(key);
+    pub fn push(&self, token: usize, block: *mut u8) -> bool {
+        let front = self.front(token);
         front.push(self.class, block) || front.push_batch(self.class, &[block]) == 1
     }
 
-    /// The caches as transfer caches, for a thread with this key.
-    fn transfers(&self, key: usize) -> Transfers {
-        Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, key }
+    /// The caches as transfer caches, for a thread with this token.
+    fn transfers(&self, token: usize) -> Transfers {
+        Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, token }
     }
 
     /// Puts blocks into transfer caches. Returns how many it put there.
-    pub fn leave(&self, key: usize, blocks: &[*mut u8]) -> usize {
-        self.transfers(key).leave(self.class, blocks)
+    pub fn leave(&self, token: usize, blocks: &[*mut u8]) -> usize {
+        self.transfers(token).leave(self.class, blocks)
     }
 
     /// Takes up to `max` blocks from transfer caches.
-    pub fn take_left(&self, key: usize, max: usize) -> Vec<*mut u8> {
+    pub fn take_left(&self, token: usize, max: usize) -> Vec<*mut u8> {
         let mut blocks = vec![ptr::null_mut(); max];
-        let taken = self.transfers(key).take(self.class, &mut blocks);
+        let taken = self.transfers(token).take(self.class, &mut blocks);
         blocks.split_off(max - taken)
     }
 

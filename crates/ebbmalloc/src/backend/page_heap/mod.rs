@@ -443,6 +443,11 @@ impl<O: Os> Pages<'_, O> {
         }
     }
 
+    /// Unmaps all clean runs, as far as the kernel lets.
+    pub fn unmap_all(&mut self) {
+        self.unmap(0);
+    }
+
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
     /// too short. If `keep` is 0, none is: memory is short, and neighbours must join.
     #[inline(never)]
