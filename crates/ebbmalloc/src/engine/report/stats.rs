@@ -59,25 +59,21 @@ impl<O: Os> Engine<O> {
         let setup = self.setup();
         stats.choice = setup.choice.unwrap_or(Choice::UNSET);
 
-        let in_heaps = self.sum_of_heaps::<WALKS>(&mut stats);
-        let in_holes = if WALKS { self.sum_of_holes() } else { [0; CLASSES] };
+        let in_heaps = self.sum_of_heaps(&mut stats);
+        let in_holes = if WALKS { self.sum_of_holes() } else { self.counted_holes() };
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
             let heaps = in_heaps[class.index()];
             let cached = self.cached_blocks(class).min(counts.claimed);
             let size = class.size() as u64;
             let free = (counts.free() + heaps.free()) as u64;
-            let holes = match WALKS {
-                true => in_holes[class.index()],
-                false => (counts.holes + heaps.holes) as u64,
-            };
             let row = ClassStats {
                 block_bytes: size,
                 spans: (counts.spans + heaps.spans) as u64,
                 live: (counts.claimed - cached + heaps.claimed) as u64,
                 cached: cached as u64,
                 free,
-                hole_bytes: holes.min(free * size),
+                hole_bytes: in_holes[class.index()].min(free * size),
                 refills: counts.refills as u64,
                 flushes: counts.flushes as u64,
             };
@@ -142,8 +138,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Adds heaps and the bytes of their blocks to `stats`. Returns the counts of their spans by
-    /// class, those of holes only without `WALKS`.
-    fn sum_of_heaps<const WALKS: bool>(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
+    /// class.
+    fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
         let mut sums = [CentralCounts::default(); CLASSES];
         let heaps = self.heaps.lock();
         for heap in heaps.each(&self.region) {
@@ -156,9 +152,6 @@ impl<O: Os> Engine<O> {
                 sum.spans += spans.counts.spans;
                 sum.blocks += spans.counts.blocks;
                 sum.claimed += spans.counts.claimed;
-                if !WALKS {
-                    sum.holes += spans.counts.holes;
-                }
             }
         }
         sums
@@ -175,6 +168,23 @@ impl<O: Os> Engine<O> {
                 && let Some(span) = self.copy_of_span(unit, class)
             {
                 sums[class.index()] += span.hole_bytes(class, page) as u64;
+            }
+        }
+        sums
+    }
+
+    /// As [`Engine::sum_of_holes`], as far as central free lists and heaps have counted.
+    fn counted_holes(&self) -> [u64; CLASSES] {
+        let mut sums = [0; CLASSES];
+        for class in SizeClass::all() {
+            let counts = self.centrals[class.index()].spans().lock().counts;
+            sums[class.index()] = counts.holes as u64;
+        }
+        let heaps = self.heaps.lock();
+        for heap in heaps.each(&self.region) {
+            let contents = heap.contents().lock();
+            for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
+                *sum += spans.counts.holes as u64;
             }
         }
         sums
