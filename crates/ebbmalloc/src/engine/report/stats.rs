@@ -36,7 +36,7 @@ impl<O: Os> Engine<O> {
 
     /// A snapshot without the kernel's figures for the process, and without its version. Makes no
     /// system call.
-    #[inline(never)]
+    #[inline(always)]
     pub fn stats_of_heap(&self) -> Stats {
         self.gather::<true>()
     }
@@ -48,7 +48,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Gathers statistics. `WALKS`: looks at each span to find its holes.
-    #[inline(always)]
+    #[inline(never)]
     fn gather<const WALKS: bool>(&self) -> Stats {
         let mut stats = Stats::EMPTY;
         // The engine's set-up may not be read while another thread performs it.
