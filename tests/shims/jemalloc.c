@@ -15,7 +15,7 @@ static int is_zero(const unsigned char *bytes, size_t from, size_t to) {
 }
 
 static void blocks(void) {
-    size_t sizes[] = {1, 16, 100, 4000, 65536, 65537, 300000, 5000000};
+    size_t sizes[] = {1, 16, 100, 4000, 65536, 65537, 300000, 2000000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t size = sizes[i];
         for (int log = 0; log <= 21; log++) {
@@ -265,7 +265,7 @@ static void defragment(void) {
 static void *work(void *argument) {
     uint32_t seed = 1 + (uint32_t)(uintptr_t)argument;
     void *held[64] = {0};
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 6000; i++) {
         int place = random32(&seed) % 64, flags = i % 3 ? 0 : MALLOCX_TCACHE_NONE;
         size_t size = random_size(&seed);
         if (held[place] && i % 5 == 0 && je_get_defrag_hint(held[place])) size = 100;

@@ -19,7 +19,7 @@ static int is_zero(const unsigned char *bytes, size_t from, size_t to) {
 }
 
 static void blocks(void) {
-    size_t sizes[] = {0, 1, 16, 100, 1024, 4000, 65536, 65537, 300000, 5000000};
+    size_t sizes[] = {0, 1, 16, 100, 1024, 4000, 65536, 65537, 300000, 2000000};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         size_t size = sizes[i];
         unsigned char *block = i % 2 ? mi_malloc(size) : mi_mallocn(1, size);
@@ -219,7 +219,7 @@ static void *work(void *argument) {
     mi_heap_t *heap = mi_heap_new();
     void *held[64] = {0};
     mi_thread_init();
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 6000; i++) {
         int place = random32(&seed) % 64;
         size_t size = random_size(&seed);
         mi_heap_t *into = i % 3 ? heap : NULL;

@@ -217,7 +217,7 @@ END
             "SHIM=jemalloc HEADER=jemalloc/jemalloc.h\n",
             include_str!("../../../tests/shims/contract.sh")
         ),
-        programs: 9,
+        programs: 7,
         ..SHORT
     },
     Check {
@@ -227,7 +227,7 @@ END
             "SHIM=mimalloc HEADER=mimalloc.h\n",
             include_str!("../../../tests/shims/contract.sh")
         ),
-        programs: 9,
+        programs: 7,
         ..SHORT
     },
     Check {
