@@ -32,11 +32,11 @@ pub(crate) fn create(path: &CStr) -> Option<c_int> {
     }
 }
 
-/// Whether a file may take the place of what is at this path: nothing, or a file that is neither a
-/// device nor a pipe nor a link.
+/// Whether a file may take the place of what is at this path: nothing, or a file with contents that
+/// is neither a device nor a pipe nor a link. An empty one may be open in the program, to be read.
 pub(crate) fn is_replaceable(path: &CStr) -> bool {
     match status_of(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW) {
-        Ok(status) => status.stx_mode as u32 & libc::S_IFMT == libc::S_IFREG,
+        Ok(status) => status.stx_mode as u32 & libc::S_IFMT == libc::S_IFREG && status.stx_size > 0,
         Err(error) => error == libc::ENOENT,
     }
 }
