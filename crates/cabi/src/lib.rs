@@ -17,6 +17,7 @@
 // The callers are C and C++, and the contracts are those of libc and of C++.
 #![allow(clippy::missing_safety_doc)]
 
+use core::ffi::{c_char, c_int};
 use engine::internals::{ENGINE, OsProcess};
 
 mod bytes;
@@ -82,8 +83,11 @@ unsafe extern "C" {}
 /// constructors, whose priorities begin at 101.
 #[used]
 #[unsafe(link_section = ".init_array.00090")]
-static START: extern "C" fn() = {
-    extern "C" fn start() {
+static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
+    // glibc passes these arguments; with musl they are undefined.
+    extern "C" fn start(_: c_int, _: *const *const c_char, environment: *const *const c_char) {
+        // SAFETY: only with glibc does this run before the C library knows the environment.
+        unsafe { engine::internals::note_environment(environment) };
         malloc::keep_together();
         // The program's malloc is the sanitizer's, so the engine has allocated nothing.
         if ENGINE.os().objection().is_some() {

@@ -30,6 +30,7 @@ pub use interface::{
 pub use linux::{Hooks, Linux, LinuxFor, Process};
 #[cfg(all(test, not(any(miri, loom))))]
 pub(crate) use own_area::own_area;
+pub use process::note_environment;
 pub use roots::CLibrary;
 pub use stack::Symbol;
 pub(crate) use stack::{constructors_run, destructors_run};

@@ -3,7 +3,7 @@
 use core::ffi::{c_char, c_int};
 use core::mem::transmute;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::interface::OsProcess;
 use super::linux::{Hooks, LinuxFor, Process};
@@ -72,19 +72,19 @@ impl<P: Process> OsProcess for LinuxFor<P> {
     }
 
     fn for_each_variable(&self, prefix: &str, work: &mut dyn FnMut(&[u8])) {
-        unsafe extern "C" {
-            static environ: *const *const c_char;
-        }
         if auxiliary::value(libc::AT_SECURE) != 0 {
             return;
         }
         // SAFETY: `environ` is null before the C library has started; then it is a list of C
         // strings that ends in a null pointer.
         unsafe {
-            if environ.is_null() {
+            let mut entry = environ;
+            if entry.is_null() {
+                entry = EARLY_ENVIRONMENT.load(Ordering::Relaxed);
+            }
+            if entry.is_null() {
                 return for_each_initial_variable(prefix.as_bytes(), work);
             }
-            let mut entry = environ;
             while !(*entry).is_null() {
                 let entry_bytes = string(*entry);
                 if let Some(rest) = entry_bytes.strip_prefix(prefix.as_bytes()) {
@@ -141,6 +141,26 @@ impl<P: Process> OsProcess for LinuxFor<P> {
             // that stays.
             unsafe { libc::atexit(call) };
         });
+    }
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// The environment, as constructors get it that run before those of the C library; else null.
+static EARLY_ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
+
+/// Records the environment, unless the C library knows it.
+///
+/// glibc's loader replaces `GLIBC_TUNABLES` in this list, and cuts the text that the kernel shows.
+///
+/// # Safety
+/// If `environ` is null, the argument is a list of C strings that ends in a null pointer, or null.
+pub unsafe fn note_environment(list: *const *const c_char) {
+    // SAFETY: only the address is read.
+    if unsafe { environ }.is_null() {
+        EARLY_ENVIRONMENT.store(list.cast_mut(), Ordering::Relaxed);
     }
 }
 
