@@ -16,7 +16,7 @@ use crate::platform::kernel::clock;
 use crate::platform::kernel::file::{
     close, create, duplicate, is_replaceable, open, read, remove, rename, status, write_all,
 };
-use crate::platform::kernel::proc::{peak_resident_kib, start_us, status_pages};
+use crate::platform::kernel::proc::{peak_resident_kib, read_file, start_us, status_pages};
 use crate::platform::kernel::syscall::call;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
@@ -37,7 +37,7 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn print_at_exit(&self, text: &[u8]) {
         let copy = COPY.load(Ordering::Relaxed);
-        if copy == NO_COPY || copy >= 0 && is_kept_file(libc::STDERR_FILENO) != Some(false) {
+        if copy == NO_COPY || copy >= 0 && !differ(libc::STDERR_FILENO, copy) {
             return self.print(text);
         }
         write_to_copy(text);
@@ -162,16 +162,38 @@ pub(super) fn keep_stderr() {
     }
 }
 
-/// Whether a descriptor's file is the one that was standard error. `None` if it is not known.
-fn is_kept_file(descriptor: c_int) -> Option<bool> {
-    file_of(descriptor).map(|file| file == COPY_FILE.load(Ordering::Relaxed))
-}
-
+/// Writes to the duplicate, unless the program has given its number to another file.
 fn write_to_copy(text: &[u8]) {
     let copy = COPY.load(Ordering::Relaxed);
-    if copy >= 0 && is_kept_file(copy) == Some(true) {
+    if copy >= 0 && file_of(copy) == Some(COPY_FILE.load(Ordering::Relaxed)) {
         write_all(copy, text);
     }
+}
+
+/// Whether two descriptors are surely of different files. By /proc: statistics read files there
+/// anyway, and a filter of system calls may kill for statx.
+fn differ(one: c_int, other: c_int) -> bool {
+    let [one, other] = [one, other].map(|descriptor| {
+        let (mut path, mut text) = ([0; 40], [0; 256]);
+        let mut digits = descriptor;
+        let mut at = 30;
+        while digits > 0 || at == 30 {
+            at -= 1;
+            path[at] = b'0' + (digits % 10) as u8;
+            digits /= 10;
+        }
+        const FOLDER: &[u8] = b"/proc/self/fdinfo/";
+        path[at - FOLDER.len()..at].copy_from_slice(FOLDER);
+        let path = CStr::from_bytes_until_nul(&path[at - FOLDER.len()..]).unwrap_or(c"");
+        // Mount and inode follow the position and the flags.
+        let text = read_file(path, &mut text);
+        let from = text.windows(6).position(|word| word == b"mnt_id")?;
+        text.windows(4).position(|word| word == b"ino:")?;
+        let mut found = [0; 100];
+        found.iter_mut().zip(&text[from..]).for_each(|(to, byte)| *to = *byte);
+        Some(found)
+    });
+    one.is_some() && other.is_some() && one != other
 }
 
 /// A hash of the device and inode of a descriptor's file. `None` if the descriptor is not open.
