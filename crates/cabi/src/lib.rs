@@ -89,9 +89,11 @@ static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
         // SAFETY: only with glibc does this run before the C library knows the environment.
         unsafe { engine::internals::note_environment(environment) };
         malloc::keep_together();
-        // The program's malloc is the sanitizer's, so the engine has allocated nothing.
         if ENGINE.os().objection().is_some() {
-            ENGINE.os().withdraw_objection();
+            // Else the first allocation stops the program.
+            if engine::internals::has_malloc_of_others(START as usize) {
+                ENGINE.os().withdraw_objection();
+            }
             return;
         }
         ENGINE.start();

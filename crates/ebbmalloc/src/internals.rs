@@ -15,7 +15,8 @@ pub use crate::options::{
 };
 pub use crate::platform::os::{
     CLibrary, Hooks, Linux, LinuxFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
-    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer, note_environment,
+    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer, has_malloc_of_others,
+    note_environment,
 };
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]

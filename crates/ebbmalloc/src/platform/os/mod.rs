@@ -32,7 +32,7 @@ pub use linux::{Hooks, Linux, LinuxFor, Process};
 pub(crate) use own_area::own_area;
 pub use process::note_environment;
 pub use roots::CLibrary;
-pub use stack::Symbol;
+pub use stack::{Symbol, has_malloc_of_others};
 pub(crate) use stack::{constructors_run, destructors_run};
 #[cfg(loom)]
 pub use unwind::sequence_lock::SequenceLock;

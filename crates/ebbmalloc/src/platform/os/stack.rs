@@ -186,6 +186,19 @@ pub(super) fn with_symbol(address: usize, may_read: bool, work: &mut dyn FnMut(O
     });
 }
 
+/// Whether this library comes behind another one that has a `malloc` too. `own` is an address of
+/// code of this library. True also in a program, where others may have allocated by now.
+pub fn has_malloc_of_others(own: usize) -> bool {
+    let module_of = |address| {
+        let mut module = None;
+        with_symbol(address, false, &mut |symbol| {
+            module = symbol.map(|found| found.module.as_ptr())
+        });
+        module
+    };
+    is_of_program(own) || module_of(own) != module_of(libc::malloc as *const () as usize)
+}
+
 /// Bytes of an ELF header.
 const HEADER_BYTES: usize = 64;
 
