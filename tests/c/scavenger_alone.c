@@ -51,7 +51,7 @@ int main(int arguments, char **argument) {
     allocate();
     if (strcmp(argument[1], "exit") == 0) syscall(SYS_exit, 0);
     /* On a busy machine a joined thread may be there for a moment longer. */
-    for (int tries = 0; tries < 50 && threads(all, 4) > 1; tries++) work_ms(20);
+    for (int tries = 0; tries < 500 && threads(all, 4) > 1; tries++) work_ms(20);
     CHECK(threads(all, 4) == 1 && is_alone());
     return 0;
 }
