@@ -40,8 +40,8 @@ pub fn join(objects: &[&Path], names: &BTreeSet<String>, joined: &Path) -> Resul
 /// Writes `shared`: a shared library that exports what is global in the object.
 pub fn share(object: &Path, soname: &str, shared: &Path) -> Result<()> {
     let mut cc = Command::new("cc");
-    // As crates/capi/build.rs says, it is never unloaded.
-    cc.args(["-shared", "-Wl,-z,nodelete,-z,relro,-z,now,--gc-sections"]);
+    // As crates/capi/build.rs says, it is never unloaded, and its constructors run first.
+    cc.args(["-shared", "-Wl,-z,nodelete,-z,initfirst,-z,relro,-z,now,--gc-sections"]);
     cc.arg(format!("-Wl,-soname,{soname}")).arg("-o").arg(shared).arg(object);
     output(&mut cc)?;
     Ok(())
