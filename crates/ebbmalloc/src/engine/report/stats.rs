@@ -203,7 +203,7 @@ impl<O: Os> Engine<O> {
             return;
         }
         let path = self.setup().stats_to.of_process(ProcessName::of(&self.os));
-        let print = || self.tell_stats(&mut |text| self.os.print_at_exit(text));
+        let print = || self.os.print_at_exit(&mut |out| self.tell_stats(out));
         if path.is_empty() {
             return print();
         }

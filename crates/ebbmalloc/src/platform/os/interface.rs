@@ -349,10 +349,10 @@ pub trait OsReports: Sync {
     /// Writes to standard error, as much as possible.
     fn print(&self, text: &[u8]);
 
-    /// As [`OsReports::print`], but to what was standard error at the start, whatever file of the
-    /// program has its number now.
-    fn print_at_exit(&self, text: &[u8]) {
-        self.print(text);
+    /// Prints all that `work` passes to its argument to what was standard error at the start,
+    /// whatever file of the program has its number now.
+    fn print_at_exit(&self, work: &mut dyn FnMut(Writer)) {
+        work(&mut |text| self.print(text));
     }
 
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.

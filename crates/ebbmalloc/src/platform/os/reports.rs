@@ -3,7 +3,7 @@
 use core::ffi::{CStr, c_char, c_int};
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 use super::interface::{OsReports, Usage, Writer};
 use super::linux::{LinuxFor, Process};
@@ -16,7 +16,9 @@ use crate::platform::kernel::clock;
 use crate::platform::kernel::file::{
     close, create, duplicate, is_replaceable, open, read, remove, rename, status, write_all,
 };
-use crate::platform::kernel::proc::{peak_resident_kib, read_file, start_us, status_pages};
+use crate::platform::kernel::proc::{
+    numbers, peak_resident_kib, read_file, start_us, status_pages,
+};
 use crate::platform::kernel::syscall::call;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
@@ -27,6 +29,8 @@ const CLOSED: i32 = -2;
 /// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
+/// What [`stderr_in_proc`] told when it was duplicated; zeros if nothing.
+static COPY_IN_PROC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 impl<P: Process> OsReports for LinuxFor<P> {
     fn print(&self, text: &[u8]) {
@@ -35,12 +39,15 @@ impl<P: Process> OsReports for LinuxFor<P> {
         }
     }
 
-    fn print_at_exit(&self, text: &[u8]) {
-        let copy = COPY.load(Ordering::Relaxed);
-        if copy == NO_COPY || copy >= 0 && !differ(libc::STDERR_FILENO, copy) {
-            return self.print(text);
+    fn print_at_exit(&self, work: &mut dyn FnMut(Writer)) {
+        let was = COPY_IN_PROC.each_ref().map(|number| number.load(Ordering::Relaxed));
+        let is_another = || was != [0; 2] && stderr_in_proc().is_some_and(|now| now != was);
+        match COPY.load(Ordering::Relaxed) {
+            CLOSED => {}
+            NO_COPY => work(&mut |text| self.print(text)),
+            _ if is_another() => work(&mut write_to_copy),
+            _ => work(&mut |text| self.print(text)),
         }
-        write_to_copy(text);
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -156,6 +163,9 @@ pub(super) fn keep_stderr() {
         && let Some(file) = file_of(copy)
     {
         COPY_FILE.store(file, Ordering::Relaxed);
+        for (place, number) in COPY_IN_PROC.iter().zip(stderr_in_proc().unwrap_or_default()) {
+            place.store(number, Ordering::Relaxed);
+        }
         COPY.store(copy, Ordering::Relaxed);
     } else if file_of(libc::STDERR_FILENO).is_none() {
         COPY.store(CLOSED, Ordering::Relaxed);
@@ -170,30 +180,16 @@ fn write_to_copy(text: &[u8]) {
     }
 }
 
-/// Whether two descriptors are surely of different files. By /proc: statistics read files there
-/// anyway, and a filter of system calls may kill for statx.
-fn differ(one: c_int, other: c_int) -> bool {
-    let [one, other] = [one, other].map(|descriptor| {
-        let (mut path, mut text) = ([0; 40], [0; 256]);
-        let mut digits = descriptor;
-        let mut at = 30;
-        while digits > 0 || at == 30 {
-            at -= 1;
-            path[at] = b'0' + (digits % 10) as u8;
-            digits /= 10;
-        }
-        const FOLDER: &[u8] = b"/proc/self/fdinfo/";
-        path[at - FOLDER.len()..at].copy_from_slice(FOLDER);
-        let path = CStr::from_bytes_until_nul(&path[at - FOLDER.len()..]).unwrap_or(c"");
-        // Mount and inode follow the position and the flags.
-        let text = read_file(path, &mut text);
-        let from = text.windows(6).position(|word| word == b"mnt_id")?;
-        text.windows(4).position(|word| word == b"ino:")?;
-        let mut found = [0; 100];
-        found.iter_mut().zip(&text[from..]).for_each(|(to, byte)| *to = *byte);
-        Some(found)
-    });
-    one.is_some() && other.is_some() && one != other
+/// Mount and inode of the file that has standard error's number. By /proc: statistics read files
+/// there anyway, and a filter of system calls may kill for statx. `None` before Linux 5.14.
+fn stderr_in_proc() -> Option<[usize; 2]> {
+    let mut text = [0; 256];
+    let text = read_file(c"/proc/self/fdinfo/2", &mut text);
+    let number_behind = |name: &[u8]| {
+        let at = text.windows(name.len()).position(|window| window == name)?;
+        numbers(&text[at..]).next()
+    };
+    Some([number_behind(b"mnt_id:")?, number_behind(b"\nino:")?])
 }
 
 /// A hash of the device and inode of a descriptor's file. `None` if the descriptor is not open.
