@@ -164,7 +164,7 @@ impl<O: Os> Pages<'_, O> {
                     // Dirty and clean neighbours join once they are purged. And free address space
                     // may be what a limit of the process lacks.
                     self.purge(0);
-                    self.unmap(0);
+                    self.unmap_all();
                     self.take(touch, units, align)
                 });
                 let Some(granted) = granted else {

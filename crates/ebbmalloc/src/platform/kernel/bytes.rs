@@ -8,16 +8,14 @@
 use core::ffi::{c_char, c_void};
 use core::slice;
 
+use crate::platform::tuning::SPARSE_COPY_BYTES_MIN;
+
 unsafe extern "C" {
     // Not in the libc crate.
     fn bzero(start: *mut c_void, bytes: usize);
 }
 
-/// From this length on, a copy writes no zeros where there are zeros. Shorter blocks mostly lie in
-/// memory that is resident.
-const SPARSE_BYTES_MIN: usize = 64 << 10;
-
-/// The part that such a copy looks at: the smallest OS page.
+/// The part that a sparse copy looks at: the smallest OS page.
 const PART_BYTES: usize = 4096;
 
 /// Copies `bytes` bytes from one block to another. Pages that were never touched stay so.
@@ -28,7 +26,7 @@ const PART_BYTES: usize = 4096;
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     // SAFETY: the caller guarantees the same.
     unsafe {
-        match bytes < SPARSE_BYTES_MIN || cfg!(miri) {
+        match bytes < SPARSE_COPY_BYTES_MIN || cfg!(miri) {
             true => copy_all(from, to, bytes),
             false => copy_sparse(from, to, bytes),
         }
@@ -136,7 +134,8 @@ mod tests {
                 };
                 let (from, mut to) = (fill(1), fill(2));
                 let mut expected = to.clone();
-                for bytes in [SPARSE_BYTES_MIN, SPARSE_BYTES_MIN + 7, pages * PART_BYTES] {
+                for bytes in [SPARSE_COPY_BYTES_MIN, SPARSE_COPY_BYTES_MIN + 7, pages * PART_BYTES]
+                {
                     expected[to_offset..to_offset + bytes]
                         .copy_from_slice(&from[from_offset..from_offset + bytes]);
                     // SAFETY: both vectors are that long, and distinct.
