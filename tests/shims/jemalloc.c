@@ -1,12 +1,9 @@
 // The functions of jemalloc's own interface, also with absurd arguments, threads and fork.
 #include "check.h"
+#include "threads.h"
 #include <errno.h>
 #include <jemalloc/jemalloc.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-
-enum { THREADS = 4 };
 
 static int is_zero(const unsigned char *bytes, size_t from, size_t to) {
     for (size_t i = from; i < to; i++)
@@ -284,23 +281,10 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void threads_and_fork(void) {
-    pthread_t ids[THREADS];
-    for (intptr_t t = 0; t < THREADS; t++)
-        CHECK(pthread_create(&ids[t], NULL, work, (void *)t) == 0);
-    for (int i = 0; i < 10; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            refresh();
-            dallocx(mallocx(1000, MALLOCX_TCACHE_NONE), MALLOCX_TCACHE_NONE);
-            CHECK(mallctl("arena.0.purge", NULL, NULL, NULL, 0) == 0);
-            _exit(0);
-        }
-        int status;
-        CHECK(waitpid(child, &status, 0) == child && status == 0);
-    }
-    for (int t = 0; t < THREADS; t++) CHECK(pthread_join(ids[t], NULL) == 0);
+static void in_child(void) {
+    refresh();
+    dallocx(mallocx(1000, MALLOCX_TCACHE_NONE), MALLOCX_TCACHE_NONE);
+    CHECK(mallctl("arena.0.purge", NULL, NULL, NULL, 0) == 0);
 }
 
 // With "elsewhere", libebbmalloc.so was loaded before, and its engine serves.
@@ -320,7 +304,7 @@ int main(int count, char **arguments) {
         nodes();
         defragment();
     }
-    threads_and_fork();
+    threads_and_fork(work, in_child);
     puts("served by ebbmalloc 0.1.0");
     return 0;
 }

@@ -1,13 +1,10 @@
 // The functions of mimalloc's own interface, also with absurd arguments, threads and fork.
 #include "check.h"
+#include "threads.h"
 #include <errno.h>
 #include <limits.h>
 #include <mimalloc.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-
-enum { THREADS = 4 };
 
 // Whether the engine beside the functions serves.
 static bool beside;
@@ -238,24 +235,11 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void threads_and_fork(void) {
-    pthread_t ids[THREADS];
-    for (intptr_t t = 0; t < THREADS; t++)
-        CHECK(pthread_create(&ids[t], NULL, work, (void *)t) == 0);
-    for (int i = 0; i < 10; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            mi_heap_t *heap = mi_heap_new();
-            mi_free(mi_heap_malloc(heap, 1000));
-            mi_heap_destroy(heap);
-            mi_collect(true);
-            _exit(0);
-        }
-        int status;
-        CHECK(waitpid(child, &status, 0) == child && status == 0);
-    }
-    for (int t = 0; t < THREADS; t++) CHECK(pthread_join(ids[t], NULL) == 0);
+static void in_child(void) {
+    mi_heap_t *heap = mi_heap_new();
+    mi_free(mi_heap_malloc(heap, 1000));
+    mi_heap_destroy(heap);
+    mi_collect(true);
 }
 
 // With "elsewhere", libebbmalloc.so was loaded before, and its engine serves.
@@ -267,7 +251,7 @@ int main(int count, char **arguments) {
     heaps();
     reports();
     options();
-    threads_and_fork();
+    threads_and_fork(work, in_child);
     puts("served by ebbmalloc 0.1.0");
     return 0;
 }

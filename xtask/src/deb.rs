@@ -7,7 +7,7 @@ use crate::object;
 use crate::process::{self, last_lines};
 use crate::tally::Tally;
 use crate::{cargo, packages, workspace};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
@@ -147,10 +147,7 @@ fn symbols(exported: &BTreeSet<String>) -> String {
 fn shell(folder: &Path, script: &str, variables: &[(&str, &str)]) -> Result<String> {
     let mut command = Command::new("/bin/sh");
     command.args(["-euc", script]).current_dir(folder).envs(variables.iter().copied());
-    let output = command.env("LC_ALL", "C.UTF-8").output().context("cannot start /bin/sh")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {}", output.status, last_lines(&said, 12));
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    process::said(command.env("LC_ALL", "C.UTF-8"))
 }
 
 /// What making and testing need.

@@ -1,6 +1,6 @@
 //! Runs a program with a time limit and keeps its output.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -50,6 +50,17 @@ impl Finished {
             tail => format!("{how}\n{tail}"),
         }
     }
+}
+
+/// Runs a command and returns what it prints, without the end of the line.
+pub fn said(command: &mut Command) -> Result<String> {
+    let name = command.get_program().display().to_string();
+    let output = command.output().with_context(|| format!("cannot start {name}"))?;
+    if !output.status.success() {
+        let text = [output.stdout, output.stderr].concat();
+        bail!("{name}: {}\n{}", output.status, last_lines(&String::from_utf8_lossy(&text), 20));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 /// Makes the command for a program, or for `runner` with the program as its last word.

@@ -3,9 +3,9 @@
 
 use crate::cargo::cargo;
 use crate::install::VERSION;
-use crate::process::last_lines;
+use crate::process::said;
 use crate::workspace;
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -168,15 +168,4 @@ impl Build<'_> {
         }
         Ok(())
     }
-}
-
-/// Runs a command and returns what it prints, without the end of the line.
-fn said(command: &mut Command) -> Result<String> {
-    let name = command.get_program().display().to_string();
-    let output = command.output().with_context(|| format!("cannot start {name}"))?;
-    if !output.status.success() {
-        let text = [output.stdout, output.stderr].concat();
-        bail!("{name}: {}\n{}", output.status, last_lines(&String::from_utf8_lossy(&text), 20));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
