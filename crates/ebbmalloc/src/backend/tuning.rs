@@ -77,8 +77,6 @@ tunables! {
     /// The highest refault level. Each level makes intervals four times as long, halves the part
     /// of a surplus that goes, and lets a third of what refaulted stay.
     REFAULT_LEVELS: u32 = 3, "levels", 26;
-    /// The most refaulting memory that stays from purge to purge, without a scavenger.
-    REFAULT_SHARE: usize = 4, "of what is in use", 26;
 
     /// The length of a huge page.
     HUGE_UNITS: u32 = mib(2) as u32, "units", 37;

@@ -11,7 +11,7 @@
 
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::scavenger_state::Rounds;
-use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN, REFAULT_SHARE};
+use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
 use crate::central::ClassSpans;
 use crate::engine::Engine;
 use crate::engine::caches::drain::DrainScope;
@@ -164,7 +164,7 @@ impl<O: Os> Engine<O> {
         }
         let mut pages = self.pages.lock();
         pages.retention.refaults.decay(self.os.now_ms());
-        let kept = pages.retention.refaults.units().min(pages.counts.in_use / REFAULT_SHARE);
+        let kept = pages.retention.refaulting_units(pages.counts.in_use);
         pages.counts.dirty.max(kept) >= SCAVENGER_ALONE_UNITS_MIN
     }
 

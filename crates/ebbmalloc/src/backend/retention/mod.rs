@@ -18,8 +18,8 @@ use crate::backend::retention::refaults::Refaults;
 use crate::backend::run::State;
 use crate::backend::tuning::{
     AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS,
-    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, REFAULT_SHARE, SLACK_DIVISOR,
-    SMALL_UNITS, SPARE_DIVISOR, USUAL_DELAY_MS,
+    RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, SLACK_DIVISOR, SMALL_UNITS,
+    SPARE_DIVISOR, USUAL_DELAY_MS,
 };
 use crate::options::DelayChoice;
 use crate::platform::os::Os;
@@ -197,7 +197,7 @@ impl Retention {
     /// Called after a run was freed. Returns how many dirty units to keep if some are to be purged.
     pub fn after_free(&mut self, os: &impl Os, counts: &PageCounts) -> Option<usize> {
         let &PageCounts { in_use, dirty, .. } = counts;
-        let kept = self.refaults.units().min(in_use / REFAULT_SHARE);
+        let kept = self.refaulting_units(in_use);
         let usual = if self.delay == DelayChoice::Ms(0) {
             return (dirty > 0).then_some(0);
         } else if self.has_scavenger {
@@ -228,6 +228,12 @@ impl Retention {
         }
         let hard = self.dirty_units_max(in_use).min(spare);
         (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
+    }
+
+    /// How many units stay from purge to purge because they refaulted, without a scavenger: at most
+    /// as many as are in use, since no purge may follow once the program is idle.
+    pub fn refaulting_units(&self, in_use: usize) -> usize {
+        self.refaults.units().min(in_use)
     }
 
     /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed
