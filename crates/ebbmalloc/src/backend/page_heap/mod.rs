@@ -180,8 +180,8 @@ impl<O: Os> Pages<'_, O> {
         })
     }
 
-    /// Purges and unmaps all free memory, as far as the kernel lets. Dirty and clean neighbours join
-    /// then. And free address space may be what a limit of the process lacks.
+    /// Purges and unmaps all free memory, as far as the kernel lets. Dirty and clean neighbours
+    /// join then. And free address space may be what a limit of the process lacks.
     pub fn make_room(&mut self) {
         self.purge(0);
         self.unmap(0);
