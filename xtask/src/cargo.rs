@@ -1,6 +1,7 @@
 //! Runs the steps that are a cargo command: `unit`, `loom` and `miri`.
 
 use crate::context::Context;
+use crate::pool;
 use crate::process::last_lines;
 use crate::tally::Tally;
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 /// The package whose tests run under loom and Miri.
 const KIT: &str = "ebbmalloc-testkit";
 /// Programs that take Miri a minute or more each; they run only with `--long`.
-const SLOW: [&str; 12] = [
+const SLOW: [&str; 13] = [
     "blocks_pass_beside_their_spans",
     "caches_are_emptied_by_others",
     "caches_are_handed_on",
@@ -20,6 +21,7 @@ const SLOW: [&str; 12] = [
     "one_of_every_kind_at_other_alignments",
     "one_thread",
     "one_thread_with_its_cache",
+    "sampled_for_a_heap_profile",
     "statistics_meanwhile",
     "two_threads_hand_over",
     "two_threads_start_it",
@@ -111,6 +113,8 @@ pub fn unit(context: &Context) -> Result<Tally> {
         tests.envs(SHORT);
         tally.skip("unit: two of three calls that a test refuses one by one", "with --long");
     }
+    // One more than there are CPUs: many tests wait.
+    tests.env("RUST_TEST_THREADS", pool::workers().to_string());
     tally += test("unit", tests.arg("--no-fail-fast"))?;
     Ok(tally)
 }

@@ -100,8 +100,8 @@ pub fn musl(context: &Context) -> Result<Tally> {
     }
     let target = |dir: &str| context.target.join(dir);
     let (fixed, shared) = (target("musl-static"), target("musl-shared"));
-    build(context, Some(MUSL), &fixed, &EXAMPLE, &[])?;
-    build(context, Some(MUSL), &fixed, &["--package", "ebbmalloc-capi-static"], &[])?;
+    let library = ["--package", "ebbmalloc-capi-static", "--lib"];
+    build(context, Some(MUSL), &fixed, &[&EXAMPLE[..], &library].concat(), &[])?;
     // A shared object needs the C library's `libgcc_s`. Rust has none for musl, nor does Debian.
     let unwinder = musl_unwinder(context)?;
     let flags = format!("-C target-feature=-crt-static -L native={}", unwinder.display());
@@ -109,16 +109,14 @@ pub fn musl(context: &Context) -> Result<Tally> {
         ("RUSTFLAGS", flags.as_str()),
         ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
     ];
-    build(context, Some(MUSL), &shared, &["--package", "ebbmalloc-capi"], &environment)?;
-    // It builds sooner without link-time optimization.
-    let extension = ["--example", "extension", "--config", "profile.release.lto=false"];
-    build(
-        context,
-        Some(MUSL),
-        &shared,
-        &[&["--package", "ebbmalloc"], &extension[..]].concat(),
-        &environment,
-    )?;
+    // They build sooner without link-time optimization, and apart: the library's features would
+    // keep the extension from being opened.
+    let library = ["--package", "ebbmalloc-capi"];
+    let extension = ["--package", "ebbmalloc", "--example", "extension"];
+    for what in [&library[..], &extension] {
+        let what = [what, &["--config", "profile.release.lto=false"]].concat();
+        build(context, Some(MUSL), &shared, &what, &environment)?;
+    }
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
     tally.count("musl/opened", musl_opened(context, &shared.join("examples/libextension.so")));
     let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
@@ -247,9 +245,8 @@ pub fn arm(context: &Context) -> Result<Tally> {
     if !context.long {
         tally.skip("aarch64/engine", "its tests take minutes under qemu; with --long");
     }
-    build(context, Some(ARM), &target, &EXAMPLE, &environment)?;
-    let libraries = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static"];
-    build(context, Some(ARM), &target, &libraries, &environment)?;
+    let libraries = ["--package", "ebbmalloc-capi", "--package", "ebbmalloc-capi-static", "--lib"];
+    build(context, Some(ARM), &target, &[&EXAMPLE[..], &libraries].concat(), &environment)?;
     let release = target.join(ARM).join("release");
     let words = release.join("examples/words");
     let modes = try_modes("aarch64", &QEMU, &words, context, &mut tally)?;

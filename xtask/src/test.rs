@@ -5,7 +5,8 @@ use crate::tally::Tally;
 use crate::{c, cargo, cross, faces, misuse, packages, programs, rust_crate, wheel};
 use anyhow::{Error, Result, bail};
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
+use std::iter;
+use std::sync::{LazyLock, Mutex};
 use std::thread;
 use std::time::Instant;
 
@@ -35,7 +36,7 @@ struct Step {
     early: Option<fn(&Context) -> Result<()>>,
     /// Needs the C libraries in the release directory.
     release: bool,
-    /// Runs beside the others: it keeps one CPU busy, and disturbs no other step.
+    /// Runs beside any other step: it keeps one CPU busy, and disturbs no other.
     aside: bool,
 }
 
@@ -174,6 +175,9 @@ pub fn run(args: &Args) -> Result<bool> {
     });
 
     let (aside, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| step.aside);
+    // Two threads run steps. One that has nothing else to do takes the next of those aside.
+    let aside = Mutex::new(aside.into_iter());
+    let next_aside = || aside.lock().expect("a step panicked").next();
     let ready = |step: &Step| -> Result<()> {
         step.early.map_or(Ok(()), |early| early(&context))?;
         if step.early.is_some() || !(step.packages)(&context)?.is_empty() {
@@ -181,15 +185,16 @@ pub fn run(args: &Args) -> Result<bool> {
         }
         if step.release { (*release).clone().map_err(Error::msg) } else { Ok(()) }
     };
-    let run_all = |steps: &[&&Step]| run_each(steps, &context, &ready);
-    let (aside, others) = thread::scope(|scope| {
+    let run = |step: &&Step| run_step(step, &context, &ready);
+    let (beside, others) = thread::scope(|scope| {
         scope.spawn(|| LazyLock::force(&installed));
-        let aside = scope.spawn(|| run_all(&aside));
-        let others = run_all(&others);
-        (aside.join().expect("a step panicked"), others)
+        let beside = scope.spawn(|| iter::from_fn(next_aside).map(run).collect::<Vec<_>>());
+        let others = others.into_iter().chain(iter::from_fn(next_aside)).map(run);
+        let others: Vec<_> = others.collect();
+        (beside.join().expect("a step panicked"), others)
     });
     let (mut summary, mut total) = (Vec::new(), Tally::default());
-    for (line, tally) in others.into_iter().chain(aside) {
+    for (line, tally) in others.into_iter().chain(beside) {
         summary.push(line);
         total += tally;
     }
@@ -201,25 +206,22 @@ pub fn run(args: &Args) -> Result<bool> {
     Ok(total.failed == 0)
 }
 
-/// Makes each step ready and runs it. Returns the result of each, in words and as counts.
-fn run_each(
-    steps: &[&&Step],
+/// Makes a step ready and runs it. Returns the result, in words and as counts.
+fn run_step(
+    step: &Step,
     context: &Context,
     ready: &dyn Fn(&Step) -> Result<()>,
-) -> Vec<(String, Tally)> {
-    let run = |step: &&&Step| {
-        println!("{}: {}", step.name, step.about);
-        let start = Instant::now();
-        let tally = ready(step).and_then(|()| (step.run)(context)).unwrap_or_else(|error| {
-            let mut tally = Tally::default();
-            tally.fail(step.name, format!("{error:#}"));
-            tally
-        });
-        let seconds = start.elapsed().as_secs_f64();
-        println!("{}: {tally}, {seconds:.1} s", step.name);
-        (format!("{:10}{tally}, {seconds:.1} s", step.name), tally)
-    };
-    steps.iter().map(run).collect()
+) -> (String, Tally) {
+    println!("{}: {}", step.name, step.about);
+    let start = Instant::now();
+    let tally = ready(step).and_then(|()| (step.run)(context)).unwrap_or_else(|error| {
+        let mut tally = Tally::default();
+        tally.fail(step.name, format!("{error:#}"));
+        tally
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    println!("{}: {tally}, {seconds:.1} s", step.name);
+    (format!("{:10}{tally}, {seconds:.1} s", step.name), tally)
 }
 
 /// Returns the steps named in `only`, in their own order; all of them if it is empty.

@@ -17,7 +17,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LIMIT: Duration = Duration::from_secs(300);
@@ -82,11 +82,13 @@ pub fn run(context: &Context) -> Result<Tally> {
         if LONG.contains(&name) && !context.long {
             return tally.skip(&title, "takes half a minute; with --long");
         }
+        let start = Instant::now();
         match work() {
             Ok(Outcome::Passed) => tally.pass(),
             Ok(Outcome::Skipped(why)) => tally.skip(&title, why),
             Err(error) => tally.fail(&title, format!("{error:#}")),
         }
+        println!("  {title}: {:.1} s", start.elapsed().as_secs_f64());
     };
     check("package", &|| user.packaged());
     check("hello", &|| user.hello());
