@@ -294,8 +294,8 @@ impl Memory for Garbage {
     }
 }
 
-/// A process that lies to keep its reader busy: its heap and its slabs are endless, and the lists of
-/// its heap profile are circles.
+/// A process that lies to keep its reader busy: its heap and its slabs are endless, and the lists
+/// of its heap profile are circles.
 struct Liar {
     own: Own,
     calls: usize,

@@ -18,7 +18,7 @@ use crate::stop::Stop;
 const PRESENT: u64 = 1 << 63;
 
 /// The most heaps that are looked at, requests to the kernel for them, and ranges found resident. A
-/// report must end also if the process lies about its heaps. No real one comes near: so many
+/// report must end also if the process lies about its heaps. No real one comes near: 2^26
 /// requests serve terabytes of small blocks.
 const HEAPS_MAX: usize = 64;
 const REQUESTS_MAX: usize = 1 << 26;

@@ -2,10 +2,10 @@
 //! its end.
 //!
 //! A guard is a gap between mappings, and a process may have about 65,000 mappings
-//! (vm.max_map_count). So there are at most [`GUARDS_MAX`] gaps. Linux 6.13 has guard pages within a
-//! mapping, as many as one likes, which serve from then on. They come second because a debugger that
-//! dumps the process (`gcore`) gives up a mapping at the first page that it cannot read. On older
-//! kernels, later memory has no guard page, and works as well otherwise.
+//! (vm.max_map_count). So there are at most [`GUARDS_MAX`] gaps. Linux 6.13 has guard pages within
+//! a mapping, as many as one likes, which serve from then on. They come second because a debugger
+//! that dumps the process (`gcore`) gives up a mapping at the first page that it cannot read. On
+//! older kernels, later memory has no guard page, and works as well otherwise.
 //!
 //! The removal of a gap may be refused, where the process may not have more writable memory
 //! (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory for others.
@@ -33,8 +33,8 @@ impl Guards {
         Self { count: 0, within_mapping: false, lost: 0, first_inaccessible: 0 }
     }
 
-    /// Finds out whether the kernel has guard pages within a mapping, by a try with a committed page
-    /// that is not in use.
+    /// Finds out whether the kernel has guard pages within a mapping, by a try with a committed
+    /// page that is not in use.
     pub fn set_up(&mut self, os: &impl Os, page: *mut u8) {
         self.within_mapping = os.can_hide(page);
     }

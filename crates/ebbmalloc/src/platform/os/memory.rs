@@ -6,8 +6,8 @@
 //! T, and its other memory in the eighth below a quarter. Some sanitizers reserve both parts for
 //! themselves: then all of it lies right below the kernel's mappings.
 //!
-//! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13). The kernel goes on to count them as writable
-//! memory (RLIMIT_DATA), so showing them again succeeds even at that limit.
+//! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13). The kernel goes on to count them as
+//! writable memory (RLIMIT_DATA), so showing them again succeeds even at that limit.
 
 use core::ffi::c_int;
 use core::ptr::{self, NonNull};
