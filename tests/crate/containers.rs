@@ -1,6 +1,9 @@
 //! Containers of several crates in ebbmalloc and in a heap, while the program uses the system's
 //! malloc.
 
+use std::alloc::Layout;
+
+use allocator_api2::alloc::Allocator;
 use allocator_api2::boxed::Box;
 use allocator_api2::vec::Vec;
 use bump_scope::Bump;
@@ -8,11 +11,34 @@ use bump_scope::alloc::compat::AllocatorApi2V02Compat;
 use ebbmalloc::{EbbMalloc, Heap};
 use hashbrown::{DefaultHashBuilder, HashMap};
 
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// Pages that were never touched stay so when a block gets another alignment.
+fn sparse() {
+    let layout = |mib: usize, align| Layout::from_size_align(mib << 20, align).unwrap();
+    let (old, new) = (layout(200, 8), layout(300, 64));
+    let before = resident_kib();
+    // SAFETY: the block is used as its layout says, and freed once.
+    unsafe {
+        let block = EbbMalloc.allocate(old).unwrap().cast::<u8>();
+        block.write(7);
+        let block = EbbMalloc.grow(block, old, new).unwrap().cast::<u8>();
+        assert_eq!(block.read(), 7);
+        assert!(resident_kib() < before + (20 << 10), "{} KiB", resident_kib());
+        EbbMalloc.deallocate(block, new);
+    }
+}
+
 fn live() -> u64 {
     EbbMalloc::stats().live_bytes
 }
 
 fn main() {
+    sparse();
     let before = live();
     let mut bytes = Vec::new_in(EbbMalloc);
     bytes.resize(100_000, 7u8);

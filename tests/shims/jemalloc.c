@@ -1,5 +1,5 @@
 // The functions of jemalloc's own interface, also with absurd arguments, threads and fork.
-#include "check.h"
+#include "maps.h"
 #include "threads.h"
 #include <errno.h>
 #include <jemalloc/jemalloc.h>
@@ -65,6 +65,21 @@ static void blocks(void) {
     dallocx(malloc(10), MALLOCX_TCACHE_NONE);
     free(mallocx(10, MALLOCX_TCACHE_NONE));
     je_free(NULL);
+}
+
+// Neither zeros nor another alignment make pages resident.
+static void sparse(void) {
+    long before = status_mib("VmHWM");
+    char *block = mallocx(200 << 20, MALLOCX_ALIGN(4096) | MALLOCX_ZERO);
+    CHECK(block != NULL);
+    block[100] = 1;
+    size_t alignment = 2 * ((uintptr_t)block & -(uintptr_t)block);
+    block = rallocx(block, 190 << 20, MALLOCX_ALIGN(alignment));
+    CHECK(block != NULL && aligned_to(block, alignment) && block[100] == 1);
+    block = rallocx(block, 300 << 20, MALLOCX_ALIGN(alignment) | MALLOCX_ZERO);
+    CHECK(block != NULL && block[100] == 1 && block[(300 << 20) - 1] == 0);
+    dallocx(block, 0);
+    CHECK(status_mib("VmHWM") < before + 60);
 }
 
 static void in_place(void) {
@@ -302,6 +317,7 @@ int main(int count, char **arguments) {
         free(block);
     } else {
         nodes();
+        sparse();
         defragment();
     }
     threads_and_fork(work, in_child);

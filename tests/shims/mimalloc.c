@@ -1,5 +1,5 @@
 // The functions of mimalloc's own interface, also with absurd arguments, threads and fork.
-#include "check.h"
+#include "maps.h"
 #include "threads.h"
 #include <errno.h>
 #include <limits.h>
@@ -79,6 +79,21 @@ static void blocks(void) {
     mi_free(mi_new(10));
     mi_free(mi_new_aligned(10, 4096));
     mi_free(mi_new_realloc(mi_new_n(2, 10), 1000));
+}
+
+// Neither zeros nor another alignment make pages resident.
+static void sparse(mi_heap_t *heap) {
+    long before = status_mib("VmHWM");
+    char *block = mi_heap_zalloc_aligned(heap, 200 << 20, 4096);
+    CHECK(block != NULL);
+    block[100] = 1;
+    size_t alignment = 2 * ((uintptr_t)block & -(uintptr_t)block);
+    block = mi_heap_realloc_aligned(heap, block, 190 << 20, alignment);
+    CHECK(block != NULL && aligned_to(block, alignment) && block[100] == 1);
+    block = mi_heap_rezalloc_aligned(heap, block, 300 << 20, alignment);
+    CHECK(block != NULL && block[100] == 1 && block[(300 << 20) - 1] == 0);
+    mi_free(block);
+    CHECK(status_mib("VmHWM") < before + 60);
 }
 
 static void absurd(void) {
@@ -249,6 +264,12 @@ int main(int count, char **arguments) {
     blocks();
     absurd();
     heaps();
+    if (beside) {
+        mi_heap_t *heap = mi_heap_new();
+        sparse(mi_heap_main());
+        sparse(heap);
+        mi_heap_destroy(heap);
+    }
     reports();
     options();
     threads_and_fork(work, in_child);

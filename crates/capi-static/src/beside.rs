@@ -48,6 +48,18 @@ extern "C" fn ebb_beside_heap_of(block: *mut c_void) -> *mut c_void {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_beside_copy(from: *const c_void, to: *mut c_void, bytes: usize) {
+    // SAFETY: the caller owns both blocks, which have as many bytes.
+    unsafe { ENGINE.copy(from.cast(), to.cast(), bytes) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_beside_clear(start: *mut c_void, bytes: usize) {
+    // SAFETY: the bytes lie in a block of this engine, which the caller owns.
+    unsafe { ENGINE.clear(start.cast(), bytes) }
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ebb_beside_would_pack(block: *mut c_void) -> bool {
     ENGINE.would_pack(block.cast())
 }

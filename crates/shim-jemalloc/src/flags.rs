@@ -35,11 +35,8 @@ impl Flags {
 
     /// Clears the bytes of a resized block from its old size on.
     pub unsafe fn clear_from(self, before: Option<usize>, block: *mut c_void) {
-        let Some(before) = before.filter(|_| !block.is_null()) else { return };
+        let Some(before) = before else { return };
         // SAFETY: the caller owns the block, and these bytes lie in it.
-        unsafe {
-            let now = shim::ebb_malloc_usable_size(block);
-            block.byte_add(before.min(now)).write_bytes(0, now.saturating_sub(before));
-        }
+        unsafe { shim::clear_from(block, before) }
     }
 }

@@ -35,8 +35,8 @@ pub fn alloc(heap: *mut Heap, size: usize, align: usize, zeroed: bool) -> Block 
             (true, true) => shim::ebb_heap_calloc(heap, 1, size),
             (false, _) => {
                 let block = shim::ebb_heap_aligned_alloc(heap, align, size);
-                if zeroed && !block.is_null() {
-                    block.write_bytes(0, shim::ebb_malloc_usable_size(block));
+                if zeroed {
+                    shim::clear_from(block, 0);
                 }
                 block
             }
@@ -76,7 +76,7 @@ unsafe fn realloc_at(
         let new = alloc(heap, size, align, false);
         if !new.is_null() {
             let bytes = shim::ebb_malloc_usable_size(block).min(size);
-            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), bytes);
+            shim::copy(block, new, bytes);
             shim::ebb_free(block);
         }
         new

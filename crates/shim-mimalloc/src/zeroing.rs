@@ -11,10 +11,7 @@ pub unsafe fn grown(block: *mut c_void, resize: impl FnOnce() -> *mut c_void) ->
     unsafe {
         let before = shim::ebb_malloc_usable_size(block);
         let new = resize();
-        if !new.is_null() {
-            let now = shim::ebb_malloc_usable_size(new);
-            new.byte_add(before.min(now)).write_bytes(0, now.saturating_sub(before));
-        }
+        shim::clear_from(new, before);
         new
     }
 }

@@ -57,6 +57,8 @@ unsafe extern "C" {
     fn ebb_beside_heap_of(block: *mut c_void) -> *mut Heap;
     fn ebb_beside_usable(align: usize, size: usize) -> usize;
     fn ebb_beside_class(nth: usize, bytes: *mut usize, span_bytes: *mut usize) -> bool;
+    fn ebb_beside_copy(from: *const c_void, to: *mut c_void, bytes: usize);
+    fn ebb_beside_clear(start: *mut c_void, bytes: usize);
     fn ebb_beside_would_pack(block: *mut c_void) -> bool;
     fn ebb_beside_alloc_packed(align: usize, size: usize) -> *mut c_void;
     fn ebb_beside_free_packed(block: *mut c_void);
@@ -102,9 +104,7 @@ pub fn alloc(align: usize, size: usize, zeroed: bool) -> *mut c_void {
             (false, false) => ebb_aligned_alloc(align, size),
             (false, true) => {
                 let block = ebb_aligned_alloc(align, size);
-                if !block.is_null() {
-                    block.write_bytes(0, ebb_malloc_usable_size(block));
-                }
+                clear_from(block, 0);
                 block
             }
         }
@@ -130,10 +130,29 @@ pub unsafe fn realloc(block: *mut c_void, align: usize, size: usize) -> *mut c_v
         let new = ebb_aligned_alloc(align, size);
         if !new.is_null() {
             let bytes = ebb_malloc_usable_size(block).min(size);
-            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast(), bytes);
+            copy(block, new, bytes);
             ebb_free(block);
         }
         new
+    }
+}
+
+/// Copies bytes of one block to another. Pages that were never touched stay so.
+pub unsafe fn copy(from: *const c_void, to: *mut c_void, bytes: usize) {
+    // SAFETY: the caller owns both blocks, which have as many bytes.
+    unsafe { ebb_beside_copy(from, to, bytes) }
+}
+
+/// Clears the bytes of a block from this one on, unless the block is null.
+pub unsafe fn clear_from(block: *mut c_void, from: usize) {
+    // SAFETY: the caller owns the block, and these bytes lie in it.
+    unsafe {
+        let bytes = ebb_malloc_usable_size(block).saturating_sub(from);
+        match is_beside() {
+            _ if bytes == 0 => {}
+            true => ebb_beside_clear(block.byte_add(from), bytes),
+            false => block.byte_add(from).write_bytes(0, bytes),
+        }
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) unsafe fn resize(
         }
         let moved = allocate(source, new, false)?;
         let kept = old.size().min(new.size());
-        ptr::copy_nonoverlapping(block.as_ptr(), moved.as_ptr().cast::<u8>(), kept);
+        ENGINE.copy(block.as_ptr(), moved.as_ptr().cast::<u8>(), kept);
         deallocate(source, block, old);
         Some(moved)
     }

@@ -55,12 +55,21 @@ impl<O: Os> Engine<O> {
         self.zeroing.to_write(bytes, page, |nth| unsafe { self.os.has_data(start.add(nth * page)) })
     }
 
+    /// Copies bytes of one block to another. Pages that were never touched stay so.
+    ///
+    /// # Safety
+    /// Both are the caller's alone, have as many bytes, and do not overlap.
+    pub unsafe fn copy(&self, from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller guarantees the same.
+        unsafe { copy(from, to, bytes) }
+    }
+
     /// Clears the memory of a block: writes zeros as far as it seems to hold data, and purges the
     /// rest.
     ///
     /// # Safety
     /// The memory is committed and the caller's alone.
-    pub(crate) unsafe fn clear(&self, start: *mut u8, bytes: usize) {
+    pub unsafe fn clear(&self, start: *mut u8, bytes: usize) {
         let page = self.os.page_size();
         let before = start.align_offset(page).min(bytes);
         let whole = (bytes - before) / page * page;

@@ -162,6 +162,16 @@ impl Forward {
         unsafe { id.lock().free(block) }
     }
 
+    /// Copies bytes of one block to another.
+    ///
+    /// # Safety
+    /// Both are the caller's alone, have as many bytes, and do not overlap.
+    #[cfg(any(feature = "allocator-api2", feature = "allocator-api"))]
+    pub unsafe fn copy(&self, from: *const u8, to: *mut u8, bytes: usize) {
+        // SAFETY: the caller guarantees the same.
+        unsafe { from.copy_to_nonoverlapping(to, bytes) }
+    }
+
     /// Clears memory.
     ///
     /// # Safety
