@@ -1,4 +1,4 @@
-# gdb and its program on the library: breakpoints, stacks, values, a call of malloc, a crash.
+# gdb and its program on the library: breakpoints, stacks, values, a malloc, a dump, a crash.
 # packages: gdb gcc libc6-dev
 # also: harden
 # version: gdb --version
@@ -49,6 +49,9 @@ debug -ex 'break add if value == 49' -ex run -ex backtrace -ex 'print *list' \
     -ex continue ./program |
     sed -e 's/0x[0-9a-f]*/ADDRESS/g' -e 's/process [0-9]*/process/' |
     grep -E '^(#|\$|sum|Breakpoint|\[Inferior)'
+# A dump of the process holds all blocks, also those behind guard pages.
+debug -ex 'break 20' -ex run -ex 'generate-core-file dump' -ex kill ./program > /dev/null
+debug -ex 'print list->value' -ex 'print list->next->next->value' ./program dump | grep '^\$'
 debug -ex run -ex backtrace --args ./program crash | grep -E '^(sum|Program|#|Thread)' |
     sed -e 's/0x[0-9a-f]*/ADDRESS/g'
 grep '^ebbmalloc' gdb.err >&2 || true

@@ -8,7 +8,7 @@ use core::fmt::{self, Write};
 use core::ptr;
 
 use engine::Stats;
-use engine::internals::ENGINE;
+use engine::internals::{ENGINE, Extent};
 
 use crate::{export, set_errno};
 
@@ -38,22 +38,32 @@ pub struct MallInfo<T> {
     keepcost: T,
 }
 
-fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    let stats = ENGINE.stats_of_heap();
-    let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
-    let arena = stats.live_bytes - stats.large_bytes + free_bytes;
-    MallInfo {
-        arena: convert(arena),
-        ordblks: convert(free_blocks(&stats)),
-        smblks: convert(0),
-        hblks: convert(stats.large_blocks),
-        hblkhd: convert(stats.large_bytes),
-        usmblks: convert(0),
-        fsmblks: convert(0),
-        uordblks: convert(stats.live_bytes - stats.large_bytes),
-        fordblks: convert(free_bytes),
-        keepcost: convert(stats.dirty_bytes),
-    }
+fn mall_info<T: Copy>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
+    let none = convert(0);
+    let mut info = MallInfo {
+        arena: none,
+        ordblks: none,
+        smblks: none,
+        hblks: none,
+        hblkhd: none,
+        usmblks: none,
+        fsmblks: none,
+        uordblks: none,
+        fordblks: none,
+        keepcost: none,
+    };
+    ENGINE.with_stats(Extent::Heap, &mut |stats| {
+        let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
+        let small_bytes = stats.live_bytes - stats.large_bytes;
+        info.arena = convert(small_bytes + free_bytes);
+        info.ordblks = convert(free_blocks(stats));
+        info.hblks = convert(stats.large_blocks);
+        info.hblkhd = convert(stats.large_bytes);
+        info.uordblks = convert(small_bytes);
+        info.fordblks = convert(free_bytes);
+        info.keepcost = convert(stats.dirty_bytes);
+    });
+    info
 }
 
 fn free_blocks(stats: &Stats) -> u64 {
@@ -77,7 +87,11 @@ export! {
         if options != 0 || stream.is_null() {
             return libc::EINVAL;
         }
-        match write_xml(&ENGINE.stats_of_heap(), &mut CStream(stream.cast())) {
+        let mut written = Ok(());
+        ENGINE.with_stats(Extent::Heap, &mut |stats| {
+            written = write_xml(stats, &mut CStream(stream.cast()));
+        });
+        match written {
             Ok(()) => 0,
             Err(fmt::Error) => {
                 set_errno(libc::EIO);
@@ -149,7 +163,7 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
         }
     };
     // SAFETY: the caller's buffer has room for `bytes` bytes, or for the text and its zero byte.
-    unsafe { Cut::print(&ENGINE.stats(), write, buffer, bytes) }
+    unsafe { Cut::print(Extent::Whole, write, buffer, bytes) }
 }
 
 /// A buffer that keeps the text that fits, and counts the rest.
@@ -168,15 +182,17 @@ impl Cut {
     /// # Safety
     /// As for [`Cut::new`].
     pub unsafe fn print(
-        stats: &Stats,
+        extent: Extent,
         write: fn(&Stats, &mut Cut) -> fmt::Result,
         buffer: *mut c_char,
         bytes: usize,
     ) -> usize {
         // SAFETY: the caller guarantees the same.
         let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
-        // Writing to a buffer never fails: it cuts.
-        let _ = write(stats, &mut out);
+        ENGINE.with_stats(extent, &mut |stats| {
+            // Writing to a buffer never fails: it cuts.
+            let _ = write(stats, &mut out);
+        });
         out.length
     }
 

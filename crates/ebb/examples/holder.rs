@@ -43,6 +43,29 @@ fn use_one(nth: usize) -> Vec<u8> {
     hint::black_box(vec![nth as u8 | 1; 64 << 10])
 }
 
+/// Changes this process's beacon, so that a reader finds an endless heap, and endless slabs of
+/// threads (`telemetry/beacon.rs`).
+fn lie() {
+    const COMMITTED_AT: usize = 10;
+    const UNITS: usize = 16;
+    const THREAD_SLABS_AT: usize = 18;
+    static ENDLESS: usize = usize::MAX;
+    static SLABS: [usize; 5] = [1 << 40, 1 << 50, 1 << 40, 4, 4];
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for line in maps.lines().filter(|line| line.contains(" rw-p ") && line.contains(" 00:00 0")) {
+        let start = line.split('-').next().and_then(|start| usize::from_str_radix(start, 16).ok());
+        let beacon = std::ptr::with_exposed_provenance_mut::<usize>(start.unwrap_or(0));
+        // SAFETY: a writable mapping begins here. If it is a beacon's, the engine does not read it.
+        unsafe {
+            if !beacon.is_null() && beacon.read() == usize::from_ne_bytes(*b"ebbeacon") {
+                beacon.add(COMMITTED_AT).write((&raw const ENDLESS).addr());
+                beacon.add(UNITS).write(usize::MAX >> 17);
+                beacon.add(THREAD_SLABS_AT).write((&raw const SLABS).addr());
+            }
+        }
+    }
+}
+
 fn wait_for_input() {
     println!("ready");
     let _ = std::io::stdin().read_line(&mut String::new());
@@ -89,6 +112,10 @@ fn main() {
             let survivors = plant(mib);
             wait_for_input();
             drop(survivors);
+        }
+        "lie" => {
+            lie();
+            wait_for_input();
         }
         "grow" => {
             println!("ready");

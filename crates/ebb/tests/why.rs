@@ -114,6 +114,15 @@ fn assert_adds_up(report: &Value, resident: f64, what: &str) {
 }
 
 #[test]
+fn a_process_that_lies_is_read_to_an_end() {
+    let running = Running::on_ebbmalloc(&holder(), &["lie"]).ready();
+    for command in [["why", "--json"], ["profile", "--seconds=0.1"]] {
+        let mut ebb = ebb();
+        ebb.args(command).arg(running.pid()).timeout(Duration::from_secs(60)).assert().success();
+    }
+}
+
+#[test]
 fn care_taken_of_blocks_is_named() {
     for (variable, value, care) in [
         ("EBB_CHECK", "noleaks", "check"),

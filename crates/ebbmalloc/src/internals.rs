@@ -7,6 +7,8 @@ pub use crate::central::heap_record::HeapId;
 #[cfg(not(loom))]
 pub use crate::engine::Engine;
 #[cfg(not(loom))]
+pub use crate::engine::report::stats::Extent;
+#[cfg(not(loom))]
 pub use crate::engine::report::why::Conclusion;
 pub use crate::figures::profile::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
 pub use crate::options::{

@@ -281,8 +281,8 @@ impl Memory for Garbage {
             // Often makes numbers small enough to be plausible.
             *byte = if nth % 8 > 3 && self.0 >> 63 == 0 { 0 } else { (self.0 >> 40) as u8 };
         }
-        // A word of the heap may be the committed size: walking the largest possible heap would
-        // take minutes.
+        // A word of the heap may be the committed size: looking at each page of the largest
+        // possible heap would take minutes.
         if bytes.len() == size_of::<usize>() {
             bytes[5..].fill(0);
         }
@@ -292,6 +292,66 @@ impl Memory for Garbage {
     fn resident(&mut self, _: usize, pages: &mut [bool]) {
         pages.iter_mut().for_each(|page| *page = true);
     }
+}
+
+/// A process that lies to keep its reader busy: its heap and its slabs are endless, and the lists
+/// of its heap profile are circles.
+struct Liar {
+    own: Own,
+    calls: usize,
+}
+
+impl Liar {
+    fn new() -> Self {
+        Self { own: Own::new(), calls: 0 }
+    }
+
+    fn count(&mut self) {
+        self.calls += 1;
+        assert!(self.calls < 10_000_000, "the reader goes on and on");
+    }
+}
+
+impl Memory for Liar {
+    fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
+        // The first object of a table.
+        const FIRST: u64 = 1 << 15;
+        self.count();
+        let is_read = self.own.read(address, bytes);
+        let words: &[u64] = match bytes.len() {
+            // The first stack or the session, the bytes of the heap, a stack, and a site of it or
+            // the slabs of threads.
+            4 => &[FIRST],
+            8 => &[usize::MAX as u64 >> 8],
+            24 => &[FIRST, FIRST, 0],
+            40 => &[FIRST, 1 << 44, 4096, 4, 4],
+            _ => &[],
+        };
+        for (to, word) in bytes.chunks_mut(8).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes()[..to.len()]);
+        }
+        is_read
+    }
+
+    fn resident(&mut self, _: usize, pages: &mut [bool]) {
+        self.count();
+        pages.fill(true);
+    }
+}
+
+#[test]
+fn a_process_that_lies_is_read_to_an_end() {
+    let _alone = alone();
+    ENGINE.start_profile(512);
+    // SAFETY: live blocks, each freed once.
+    (0..1000).for_each(|_| unsafe { ENGINE.free(ENGINE.alloc(1000)) });
+    let [beacon] = Own::new().beacons().try_into().expect("one heap");
+    Ledger::of(&beacon, &mut Liar::new());
+    let profile = RemoteProfile::read(&mut Liar::new(), &beacon).expect("there is a profile");
+    assert!(!profile.for_each_stack(&mut Liar::new(), |_| {}));
+    assert!(!profile.for_each_samples(&mut Liar::new(), |_| {}));
+    ENGINE.stop_profile();
+    hit();
 }
 
 #[test]

@@ -174,3 +174,39 @@ fn moves_do_not_use_up_mappings() {
     assert!(mappings() < before + 100, "{} mappings, {before} before", mappings());
     engine.check();
 }
+
+/// An engine that may map 12 MiB.
+fn limited() -> Engine<FakeOs> {
+    Engine::new(FakeOs::default().cpus(1).still().space(64 * MIB).data(12 * MIB))
+}
+
+#[test]
+fn free_memory_makes_room_for_a_block_that_can_grow_in_place() {
+    let engine = limited();
+    let [other, _, block] = [4 * MIB, MIB, 4 * MIB].map(|size| engine.alloc(size));
+    // SAFETY: live blocks of these lengths, each freed once.
+    unsafe {
+        bytes(other, 4 * MIB).fill(1);
+        engine.free(other);
+        bytes(block, 4 * MIB).fill(2);
+        assert_eq!(engine.realloc(block, 8 * MIB, 16), block);
+        assert!(bytes(block, 4 * MIB).iter().all(|&byte| byte == 2));
+    }
+    engine.check();
+}
+
+#[test]
+fn free_memory_makes_room_for_a_block_that_can_move() {
+    let engine = limited();
+    let [other, _, block, _] = [4 * MIB, MIB / 8, 3 * MIB, MIB / 8].map(|size| engine.alloc(size));
+    // SAFETY: live blocks of these lengths, each freed once.
+    unsafe {
+        bytes(other, 4 * MIB).fill(1);
+        engine.free(other);
+        bytes(block, 3 * MIB).fill(2);
+        let moved = engine.realloc(block, 6 * MIB, 16);
+        assert!(bytes(moved, 3 * MIB).iter().all(|&byte| byte == 2));
+    }
+    assert_eq!(engine.os().moves(), 1);
+    engine.check();
+}

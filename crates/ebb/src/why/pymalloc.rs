@@ -34,7 +34,7 @@ pub fn resident(process: &mut Process, range: &Range<usize>) -> u64 {
         let end = range.end.min((start + STEP) / STEP * STEP);
         let mut pages = vec![false; (end - start) / page];
         process.present(start, &mut pages);
-        let mut at = start;
+        let mut at = if pages.contains(&true) { start } else { end };
         while at < end {
             let first = (at - start) / page;
             let pool = POOLS.into_iter().find(|&pool| {

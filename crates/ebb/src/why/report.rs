@@ -128,8 +128,7 @@ impl Report {
         let python = pymalloc::possible(&mappings);
         let mut rest: Vec<(Group, String, u64)> = Vec::new();
         for (mapping, group, name) in smaps::grouped(&mappings, exe, &pointers) {
-            let begins = |range: &std::ops::Range<usize>| range.contains(&mapping.range.start);
-            let group = if ours.iter().any(begins) { Group::Ours } else { group };
+            let group = if smaps::begins_in(mapping, &ours) { Group::Ours } else { group };
             let bytes = smaps::less(mapping, &ours);
             let arenas = if python && group == Group::Anonymous && mapping.is_private_memory() {
                 pymalloc::resident(&mut process, &mapping.range).min(bytes)

@@ -237,13 +237,21 @@ fn head(line: &str) -> Option<Mapping> {
     Some(Mapping { range: start..end, permissions, inode, name, resident: 0, swapped: 0 })
 }
 
+/// Whether a mapping begins in one of these ranges, which are in the order of addresses.
+pub fn begins_in(mapping: &Mapping, ours: &[Range<usize>]) -> bool {
+    let after = ours.partition_point(|range| range.start <= mapping.range.start);
+    ours[..after].last().is_some_and(|range| range.contains(&mapping.range.start))
+}
+
 /// The bytes of a mapping that do not belong to ebbmalloc. Mappings join where they touch, so one
 /// may hold both. `ours` is in the order of addresses.
 pub fn less(mapping: &Mapping, ours: &[Range<usize>]) -> u64 {
     let first = ours.partition_point(|range| range.end <= mapping.range.start);
     let within = ours[first..].iter().take_while(|range| range.start < mapping.range.end);
-    let taken =
-        within.map(|range| range.end.min(mapping.range.end) - range.start.max(mapping.range.start));
+    let taken = within.map(|range| {
+        let start = range.start.max(mapping.range.start);
+        range.end.min(mapping.range.end).saturating_sub(start)
+    });
     mapping.resident.saturating_sub(taken.sum::<usize>() as u64)
 }
 

@@ -59,9 +59,10 @@ fn debuginfod() -> Option<PathBuf> {
         .or_else(|| Some(set("HOME")?.join(".cache/debuginfod_client")))
 }
 
-/// Whether a file is ELF and may have this build ID.
+/// Whether a file is ELF and may have this build ID. Opens no pipe, where it might wait for ever.
 pub fn fits(path: &Path, build_id: Option<&[u8]>) -> bool {
-    let head = File::open(path).ok().as_ref().and_then(Head::of_file);
+    let file = if path.is_file() { File::open(path).ok() } else { None };
+    let head = file.as_ref().and_then(Head::of_file);
     let Some(head) = head else { return false };
     match (build_id, head.build_id) {
         (Some(wanted), Some(found)) => wanted == found,

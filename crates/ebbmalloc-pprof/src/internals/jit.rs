@@ -1,7 +1,12 @@
 //! Names of code that a runtime compiled itself, from the file that it writes for perf:
 //! `/tmp/perf-PID.map`, one line `start size name` a function.
 
-use std::fs;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// The longest file that is read: its process, or any other, may have put there what it likes.
+const BYTES_MAX: u64 = 1 << 30;
 
 /// Functions by address.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,7 +19,7 @@ impl JitMap {
     /// The map of a process, in its own `/tmp` and by its own process ID, which differ from ours if
     /// it is in a container.
     pub fn of_process(pid: i32) -> Self {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let inner = status
             .lines()
             .find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last())
@@ -28,8 +33,16 @@ impl JitMap {
         Self::read(&format!("/tmp/perf-{pid}.map"))
     }
 
+    /// Reads no pipe or device, which may have no end.
     fn read(path: &str) -> Self {
-        fs::read(path).map_or_else(|_| Self::default(), |text| Self::parse(&text))
+        let mut text = Vec::new();
+        if Path::new(path).is_file()
+            && let Ok(file) = File::open(path)
+        {
+            // What was read before an error counts.
+            let _ = file.take(BYTES_MAX).read_to_end(&mut text);
+        }
+        Self::parse(&text)
     }
 
     pub fn parse(text: &[u8]) -> Self {
@@ -80,5 +93,6 @@ mod tests {
         assert_eq!(map.name(0x2000), Some("JS:keep /app.js:3:16"));
         assert_eq!(map.name(0x301f), Some("py::new:/app.py"));
         assert_eq!(JitMap::parse(b"\xff\xfe").name(0), None);
+        assert_eq!(JitMap::read("/dev/zero"), JitMap::default());
     }
 }

@@ -1,14 +1,15 @@
 //! Guard pages: inaccessible pages behind usable memory, which stop a program that writes beyond
 //! its end.
 //!
-//! Linux 6.13 has guard pages within a mapping, and their number is unlimited. On older kernels,
-//! each is a gap between mappings. A gap splits a mapping in two, and a process may have about
-//! 65,000 mappings (vm.max_map_count). So there are at most [`GUARDS_MAX`] gaps. Later memory has
-//! no guard page, and works as well otherwise.
+//! A guard is a gap between mappings, and a process may have about 65,000 mappings
+//! (vm.max_map_count). So there are at most [`GUARDS_MAX`] gaps. Linux 6.13 has guard pages within
+//! a mapping, as many as one likes, which serve from then on. They come second because a debugger
+//! that dumps the process (`gcore`) gives up a mapping at the first page that it cannot read. On
+//! older kernels, later memory has no guard page, and works as well otherwise.
 //!
-//! On older kernels the removal of a guard page may also be refused, where the process may not have
-//! more writable memory (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory
-//! for others. [`Guards::restore`] returns it once the kernel allows it.
+//! The removal of a gap may be refused, where the process may not have more writable memory
+//! (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory for others.
+//! [`Guards::restore`] returns it once the kernel allows it.
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::tuning::{GUARDS_MAX, RESTORES_PER_CALL_MAX};
@@ -18,7 +19,7 @@ use crate::size_class::UNIT;
 /// The number of guard pages, and the runs that could not be made accessible again.
 pub(crate) struct Guards {
     count: usize,
-    /// Whether guard pages split no mappings.
+    /// Whether the kernel has guard pages within a mapping.
     within_mapping: bool,
     /// Units that cannot be used: those of inaccessible runs, and those that the kernel would not
     /// even decommit.
@@ -32,8 +33,8 @@ impl Guards {
         Self { count: 0, within_mapping: false, lost: 0, first_inaccessible: 0 }
     }
 
-    /// Finds out whether guard pages split mappings here, by a try with a committed page that is
-    /// not in use.
+    /// Finds out whether the kernel has guard pages within a mapping, by a try with a committed
+    /// page that is not in use.
     pub fn set_up(&mut self, os: &impl Os, page: *mut u8) {
         self.within_mapping = os.can_hide(page);
     }
@@ -50,9 +51,23 @@ impl Guards {
     /// The range is committed, and no thread uses it.
     pub unsafe fn place(&mut self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller guarantees that the range is committed and not in use.
-        let placed = self.are_left() && unsafe { os.hide(start, bytes) };
+        let placed = unsafe {
+            self.count < GUARDS_MAX && os.decommit(start, bytes)
+                || self.within_mapping && os.hide(start, bytes)
+        };
         self.count += placed as usize;
         placed
+    }
+
+    /// Makes a guard page, or part of it, accessible. It reads as zero. Returns false if the kernel
+    /// refuses.
+    ///
+    /// # Safety
+    /// The range is a guard, or the first part of one.
+    pub unsafe fn lift(&self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller guarantees that the range is a gap, or else hidden in its mapping. The
+        // first call tells: it fails where something is mapped.
+        unsafe { os.commit(start, bytes).is_ok() || self.within_mapping && os.show(start, bytes) }
     }
 
     /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `hidden` tells
@@ -75,7 +90,7 @@ impl Guards {
         unsafe {
             let is_accessible =
                 !hidden || usable_bytes == 0 || os.commit(start, usable_bytes).is_ok();
-            if is_accessible && os.show(start.add(usable_bytes), bytes - usable_bytes) {
+            if is_accessible && self.lift(os, start.add(usable_bytes), bytes - usable_bytes) {
                 self.count -= 1;
                 return true;
             }
@@ -118,13 +133,10 @@ impl Guards {
             unsafe {
                 let next = &raw mut (*region.span(first)).next;
                 if os.commit(start, bytes).is_ok() {
-                    if !self.within_mapping || os.show(start, bytes) {
-                        *link = *next;
-                        self.count -= 1;
-                        self.lost -= units as usize;
-                        return Some((first, units));
-                    }
-                    os.decommit(start, bytes);
+                    *link = *next;
+                    self.count -= 1;
+                    self.lost -= units as usize;
+                    return Some((first, units));
                 }
                 // A later run may be shorter, and its commit may succeed.
                 link = next;

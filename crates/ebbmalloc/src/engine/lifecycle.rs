@@ -161,8 +161,7 @@ impl<O: Os> Engine<O> {
             self.purge_free_pages(self.region.units_in(0..self.region.committed() / UNIT), false);
         let mut pages = self.pages();
         let before = pages.counts.purged;
-        pages.purge(0);
-        pages.unmap_all();
+        pages.make_room();
         purged > 0 || pages.counts.purged > before
     }
 

@@ -82,16 +82,27 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Decodes the bytes that were read from another process.
-    pub fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
+    /// Decodes the bytes that were read from another process with pages of `page` bytes. `None` if
+    /// there are no slabs, or no process has slabs like these.
+    pub fn from_bytes(bytes: &[u8; size_of::<Self>()], page: usize) -> Option<Self> {
         // SAFETY: the array is as long as the structure, for which any bytes are valid.
-        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+        let shown = unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() };
+        let is_possible = shown.records != 0
+            && shown.stride == stride(page)
+            && shown.committed <= shown.capacity
+            && shown.capacity <= THREAD_SLABS_MAX;
+        is_possible.then_some(shown)
     }
 
     /// Bytes of the records of committed slabs, in whole pages.
     pub fn records_bytes(&self, page: usize) -> usize {
         if self.records == 0 { 0 } else { records_bytes(self.committed.max(1), page) }
     }
+}
+
+/// Bytes from one slab to the next.
+fn stride(page: usize) -> usize {
+    used_bytes().next_multiple_of(page)
 }
 
 fn records_bytes(slabs: usize, page: usize) -> usize {
@@ -132,7 +143,7 @@ impl ThreadSlabs {
         let mut slabs = self.slabs.lock();
         let page = os.page_size();
         if slabs.start.is_null() {
-            let stride = used_bytes().next_multiple_of(page);
+            let stride = stride(page);
             let capacity =
                 (os.address_space() / THREAD_SLABS_ADDRESS_SHARE / stride).min(THREAD_SLABS_MAX);
             let records = records_bytes(capacity, page);

@@ -180,8 +180,10 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Bytes up to the first zero as text.
+/// Bytes up to the first zero as text: "?" if it has other than plain characters, by which another
+/// process could control a terminal.
 fn text(bytes: &[u8]) -> &str {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    core::str::from_utf8(&bytes[..end]).unwrap_or("?")
+    let is_plain = bytes[..end].iter().all(u8::is_ascii_graphic);
+    core::str::from_utf8(&bytes[..end]).ok().filter(|_| is_plain).unwrap_or("?")
 }

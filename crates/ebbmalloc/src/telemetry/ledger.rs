@@ -191,8 +191,9 @@ pub(crate) trait Tables {
     fn places(&self) -> RegionAddresses;
     /// Number of committed units.
     fn committed(&self) -> usize;
-    /// The run that begins at a unit, and the unit's map entry.
-    fn run(&mut self, unit: usize) -> (Run, MapEntry);
+    /// The run that begins at a unit, and the unit's map entry. `None` if they cannot be read: the
+    /// walk ends there.
+    fn run(&mut self, unit: usize) -> Option<(Run, MapEntry)>;
     /// The span of this class that begins at a unit, if one still does.
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span>;
     /// [`CHECKED`], [`HARDENED`], [`SAMPLED`], or 0 for none.
@@ -255,16 +256,15 @@ impl Ledger {
         self.cached + self.pinned + self.free_runs
     }
 
-    /// Makes a ledger by a walk over the tables.
-    pub(crate) fn walk(tables: &mut impl Tables) -> Self {
-        let mut ledger = Self::EMPTY;
+    /// Books all that a walk over the tables finds; the ledger is empty before.
+    pub(crate) fn walk(&mut self, tables: &mut impl Tables) {
         let units = tables.committed();
         // Unit 0 is never handed out, but may be resident.
         let mut unit = 0;
         while unit < units {
-            let (run, entry) = tables.run(unit);
+            let Some((run, entry)) = tables.run(unit) else { break };
             let end = (unit + run.units.max(1) as usize).min(units);
-            ledger.book_run(tables, unit..end, run, entry);
+            self.book_run(tables, unit..end, run, entry);
             unit = end;
         }
         let (slab_bytes, cached) = tables.slabs();
@@ -273,21 +273,20 @@ impl Ledger {
         for class in SizeClass::all() {
             let index = class.index();
             // Blocks in quarantine of harden mode were counted in their spans.
-            let blocks = held_back.blocks[index] as u64 + ledger.classes[index].held_back;
-            ledger.book_held_back(class, blocks);
-            ledger.book_cached(class, cached[index] as u64);
+            let blocks = held_back.blocks[index] as u64 + self.classes[index].held_back;
+            self.book_held_back(class, blocks);
+            self.book_cached(class, cached[index] as u64);
         }
-        let large_bytes = held_back.large_bytes.min(ledger.large);
-        ledger.large -= large_bytes;
-        ledger.quarantine += large_bytes;
-        ledger.large_blocks -= (held_back.blocks[0] as u64).min(ledger.large_blocks);
+        let large_bytes = held_back.large_bytes.min(self.large);
+        self.large -= large_bytes;
+        self.quarantine += large_bytes;
+        self.large_blocks -= (held_back.blocks[0] as u64).min(self.large_blocks);
         if tables.safety_mode() != 0 {
-            (ledger.check_tables, ledger.sampled) = tables.careful_bytes();
+            (self.check_tables, self.sampled) = tables.careful_bytes();
         }
-        ledger.profile = tables.profile_bytes();
-        ledger.slabs = slab_bytes;
-        ledger.book_tables(tables, units);
-        ledger
+        self.profile = tables.profile_bytes();
+        self.slabs = slab_bytes;
+        self.book_tables(tables, unit);
     }
 
     /// Books the run in these units: a span, a large block, or free memory.

@@ -1,4 +1,7 @@
 //! Makes the ledger of an engine in another process, which it reads through the beacon.
+//!
+//! What it reads may be in the midst of a change, and the process may lie. So each number is
+//! bounded, and the walk ends where nothing can be read.
 
 use crate::backend::chunks::Chunks;
 use crate::backend::region::{MapEntry, Region, RegionAddresses};
@@ -17,8 +20,9 @@ use crate::telemetry::profile::state::FILTER_BYTES;
 const UNITS_AHEAD: usize = 128;
 const MAP_ENTRY_BYTES: usize = size_of::<u32>();
 const RUN_BYTES: usize = size_of::<Run>();
-/// More slabs than any process has: a larger number was read in the middle of a change.
-const SLABS_MAX: usize = 1 << 20;
+/// More slabs of CPUs than any process has: a larger number was read in the middle of a change, or
+/// the process lies.
+const CPU_SLABS_MAX: usize = 1 << 16;
 /// More bytes than any reservation for sampled blocks has, for the same reason.
 const SAMPLED_BYTES_MAX: usize = 1 << 30;
 
@@ -47,7 +51,9 @@ impl Ledger {
         let safety_mode = beacon.safety_mode_in(memory);
         let (map, runs) = ([0; MAP_ENTRY_BYTES * UNITS_AHEAD], [0; RUN_BYTES * UNITS_AHEAD]);
         let first = usize::MAX;
-        Self::walk(&mut Remote { beacon, memory, committed, safety_mode, first, map, runs })
+        let mut ledger = Self::EMPTY;
+        ledger.walk(&mut Remote { beacon, memory, committed, safety_mode, first, map, runs });
+        ledger
     }
 }
 
@@ -87,20 +93,17 @@ struct Remote<'a, M> {
 }
 
 impl<M: Memory> Remote<'_, M> {
-    /// Reads map entries and runs of the next units. Entries that cannot be read become 0.
-    fn read_ahead(&mut self, unit: usize) {
+    /// Reads map entries and runs of the next units, which are all there for committed units.
+    /// Returns whether that succeeded.
+    fn read_ahead(&mut self, unit: usize) -> bool {
         self.first = unit;
         let units = (self.committed - unit).min(UNITS_AHEAD);
         let addresses = &self.beacon.places;
-        for (table, entry, copy) in [
-            (addresses.map, MAP_ENTRY_BYTES, &mut self.map[..]),
-            (addresses.runs, RUN_BYTES, &mut self.runs[..]),
-        ] {
-            let copy = &mut copy[..units * entry];
-            if !self.memory.read(table.wrapping_add(unit * entry), copy) {
-                copy.fill(0);
-            }
-        }
+        let mut read = |table: usize, copy: &mut [u8], entry| {
+            self.memory.read(table.wrapping_add(unit * entry), &mut copy[..units * entry])
+        };
+        read(addresses.map, &mut self.map, MAP_ENTRY_BYTES)
+            && read(addresses.runs, &mut self.runs, RUN_BYTES)
     }
 
     /// Returns the resident bytes of a slab, and adds the blocks in it to `cached`.
@@ -136,14 +139,16 @@ impl<M: Memory> Tables for Remote<'_, M> {
         self.committed
     }
 
-    fn run(&mut self, unit: usize) -> (Run, MapEntry) {
-        if unit.checked_sub(self.first).is_none_or(|ahead| ahead >= UNITS_AHEAD) {
-            self.read_ahead(unit);
+    fn run(&mut self, unit: usize) -> Option<(Run, MapEntry)> {
+        if unit.checked_sub(self.first).is_none_or(|ahead| ahead >= UNITS_AHEAD)
+            && !self.read_ahead(unit)
+        {
+            return None;
         }
         let at = unit - self.first;
         let (entries, _) = self.map.as_chunks();
         let (runs, _) = self.runs.as_chunks();
-        (Run::from_bytes(&runs[at]), MapEntry::from_bits(u32::from_ne_bytes(entries[at])))
+        Some((Run::from_bytes(&runs[at]), MapEntry::from_bits(u32::from_ne_bytes(entries[at]))))
     }
 
     fn span(&mut self, unit: usize, _: SizeClass) -> Option<Span> {
@@ -213,7 +218,7 @@ impl<M: Memory> Tables for Remote<'_, M> {
     fn slabs(&mut self) -> (u64, [usize; CLASSES]) {
         let (mut resident, mut cached) = (0, [0; CLASSES]);
         let first = self.beacon.places.slabs;
-        for nth in 0..self.beacon.slabs.min(SLABS_MAX) {
+        for nth in 0..self.beacon.slabs.min(CPU_SLABS_MAX) {
             resident +=
                 self.book_slab(first.wrapping_add(nth << SLAB_SHIFT), 1 << SLAB_SHIFT, &mut cached);
         }
@@ -221,18 +226,15 @@ impl<M: Memory> Tables for Remote<'_, M> {
         if !self.memory.read(self.beacon.thread_slabs_at, &mut record) {
             return (resident, cached);
         }
-        let shown = Shown::from_bytes(&record);
         let page = self.beacon.page;
-        if shown.records != 0 && shown.stride.is_multiple_of(page) && shown.capacity < SLABS_MAX {
-            for nth in 0..shown.committed.min(shown.capacity) {
-                resident +=
-                    self.book_slab(shown.start + nth * shown.stride, shown.stride, &mut cached);
-            }
-            let shown = Shown { committed: shown.committed.min(shown.capacity), ..shown };
-            for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
-                resident += page as u64
-            });
+        let Some(shown) = Shown::from_bytes(&record, page) else { return (resident, cached) };
+        for nth in 0..shown.committed {
+            let start = shown.start.wrapping_add(nth * shown.stride);
+            resident += self.book_slab(start, shown.stride, &mut cached);
         }
+        for_each_resident(self, shown.records, shown.records_bytes(page), |_| {
+            resident += page as u64
+        });
         (resident, cached)
     }
 

@@ -9,7 +9,7 @@ use crate::backend::huge_pages::Touch;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
-use crate::platform::os::Os;
+use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
 impl<O: Os> Pages<'_, O> {
@@ -23,19 +23,28 @@ impl<O: Os> Pages<'_, O> {
         if end as usize > self.region.units() {
             return false;
         }
-        let Some(dirty) = self.count_dirty_if_free(next, end) else {
-            return false;
-        };
-        if dirty < more && !self.admit(more) {
-            return false;
+        let mut made_room = false;
+        loop {
+            let Some(dirty) = self.count_dirty_if_free(next, end) else {
+                return false;
+            };
+            if dirty < more && !self.admit(more) {
+                return false;
+            }
+            match self.take_free_units(next, end) {
+                Ok(()) => {
+                    self.mark_in_use(run.first(), longer.get());
+                    self.count_use(more);
+                    self.purge_after_growth(more - dirty);
+                    return true;
+                }
+                Err(Refusal::Memory) if !made_room => {
+                    self.make_room();
+                    made_room = true;
+                }
+                Err(_) => return false,
+            }
         }
-        let taken = self.take_free_units(next, end);
-        if taken {
-            self.mark_in_use(run.first(), longer.get());
-            self.count_use(more);
-            self.purge_after_growth(more - dirty);
-        }
-        taken
     }
 
     /// Frees the end of a run, if it is longer than `keep` units.
@@ -60,7 +69,7 @@ impl<O: Os> Pages<'_, O> {
         let from = run.length().get();
         // The limit is for pages, and those of `run` only move.
         self.heap.counts.in_use -= from as usize;
-        let granted = self.take(Touch::Unknown, units, align);
+        let granted = self.take_or_make_room(Touch::Unknown, units, align);
         self.heap.counts.in_use += from as usize;
         let granted = granted?;
         self.count_use(units.get());

@@ -160,13 +160,7 @@ impl<O: Os> Pages<'_, O> {
         let (granted, grown) = match extended {
             Some((first, grown)) => (Granted { first, zeroed: false }, grown),
             None => {
-                let granted = self.take(touch, units, align).or_else(|| {
-                    // Dirty and clean neighbours join once they are purged. And free address space
-                    // may be what a limit of the process lacks.
-                    self.purge(0);
-                    self.unmap_all();
-                    self.take(touch, units, align)
-                });
+                let granted = self.take_or_make_room(touch, units, align);
                 let Some(granted) = granted else {
                     self.heap.retention.record_refusal(in_use);
                     return None;
@@ -177,6 +171,20 @@ impl<O: Os> Pages<'_, O> {
         self.count_use(units.get());
         self.purge_after_growth(grown + grown_by_huge_page);
         Some(granted)
+    }
+
+    fn take_or_make_room(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
+        self.take(touch, units, align).or_else(|| {
+            self.make_room();
+            self.take(touch, units, align)
+        })
+    }
+
+    /// Purges and unmaps all free memory, as far as the kernel lets. Dirty and clean neighbours
+    /// join then. And free address space may be what a limit of the process lacks.
+    pub fn make_room(&mut self) {
+        self.purge(0);
+        self.unmap(0);
     }
 
     /// If the heap must grow for a run that is soon touched whole: makes the run's surroundings
@@ -311,7 +319,7 @@ impl<O: Os> Pages<'_, O> {
         let grown = units - self.count_dirty_if_free(first, end)?;
         // Not if memory must be purged first: that may purge this very run.
         let resident = self.heap.counts.held() + grown as usize;
-        if resident > self.resident_units_max() || !self.take_free_units(first, end) {
+        if resident > self.resident_units_max() || self.take_free_units(first, end).is_err() {
             return None;
         }
         self.mark_in_use(first, units);
@@ -337,19 +345,15 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Takes the units from `next` to `end` out of the free ones. A free run begins at `next`, and
-    /// all of these units are free. Takes none and returns false if they cannot be committed.
-    fn take_free_units(&mut self, next: UnitIndex, end: UnitIndex) -> bool {
-        if self.region.commit_up_to(self.os, end as usize).is_err() {
-            return false;
-        }
+    /// all of these units are free. Takes none if they cannot be committed.
+    fn take_free_units(&mut self, next: UnitIndex, end: UnitIndex) -> Result<(), Refusal> {
+        self.region.commit_up_to(self.os, end as usize)?;
         let mut at = next;
         while at < end.min(self.heap.frontier) {
             // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
             let run = unsafe { *self.region.run(at) };
             if run.state == State::Unmapped {
-                if self.map_again(at, at, end.min(at + run.units)).is_err() {
-                    return false;
-                }
+                self.map_again(at, at, end.min(at + run.units))?;
                 // The clean run may have joined the one before it.
                 at = next;
                 continue;
@@ -373,7 +377,7 @@ impl<O: Os> Pages<'_, O> {
             at += run.units;
         }
         self.heap.frontier = self.heap.frontier.max(end);
-        true
+        Ok(())
     }
 
     /// Records a run's requested size and the heap that it belongs to: [`Run::note`].
@@ -441,11 +445,6 @@ impl<O: Os> Pages<'_, O> {
         if self.heap.counts.clean > CLEAN_UNITS_KEPT {
             self.unmap(CLEAN_UNITS_KEPT / 2);
         }
-    }
-
-    /// Unmaps all clean runs, as far as the kernel lets.
-    pub fn unmap_all(&mut self) {
-        self.unmap(0);
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is

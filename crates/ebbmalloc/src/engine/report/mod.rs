@@ -2,6 +2,8 @@
 
 // Lowest first: each uses only modules above it in this list.
 #[cfg(not(loom))]
+mod room;
+#[cfg(not(loom))]
 pub(crate) mod why;
 #[cfg(not(loom))]
 pub(crate) mod stats;

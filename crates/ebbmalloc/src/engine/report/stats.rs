@@ -6,6 +6,7 @@ use crate::backend::region::Region;
 use crate::backend::tuning::HUGE_UNITS;
 use crate::central::CentralCounts;
 use crate::engine::Engine;
+use crate::engine::report::room::with_room;
 use crate::figures::choice::Choice;
 use crate::figures::process::ProcessName;
 use crate::figures::stats::{ClassStats, Stats};
@@ -13,80 +14,73 @@ use crate::options::{StatsChoice, TELLING};
 use crate::platform::message::Line;
 use crate::platform::os::{Os, Writer};
 use crate::platform::sync::Ordering;
-use crate::size_class::{CLASSES, SizeClass, UNIT};
+use crate::size_class::{SizeClass, UNIT};
 use crate::telemetry::ledger::rounding_most;
+
+/// How much a snapshot looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// No span, so it takes microseconds. With OS pages above 4 KiB, holes are upper bounds.
+    AtOnce,
+    /// All of the engine.
+    Heap,
+    /// Also the kernel's figures for the process, and its version.
+    Whole,
+}
 
 impl<O: Os> Engine<O> {
     /// A snapshot of all statistics. Its parts are read one after the other: while other threads
     /// work, they may disagree by a few batches. Does not allocate.
     pub fn stats(&self) -> Stats {
-        let mut stats = self.stats_of_heap();
-        if stats.choice.mode.is_empty() {
-            return stats; // Before set-up.
-        }
-        stats.choice.kernel = self.os.kernel();
-        stats.process = ProcessName::of(&self.os);
-        let usage = self.os.usage();
-        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
-        stats.system_us = usage.system_us;
-        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
-        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
+        let mut stats = Stats::EMPTY;
+        self.gather(Extent::Whole, &mut stats);
         stats
     }
 
-    /// A snapshot without the kernel's figures for the process, and without its version. Makes no
-    /// system call.
-    #[inline(always)]
-    pub fn stats_of_heap(&self) -> Stats {
-        self.gather::<true>()
+    /// Passes a snapshot to `work`. Needs little of the thread's stack.
+    pub fn with_stats(&self, extent: Extent, work: &mut dyn FnMut(&Stats)) {
+        with_room(&self.os, &Stats::EMPTY, &mut |stats| {
+            self.gather(extent, stats);
+            work(stats);
+        });
     }
 
-    /// As [`Engine::stats_of_heap`], in microseconds: looks at no span. With OS pages above 4 KiB,
-    /// holes are upper bounds.
-    pub fn stats_at_once(&self) -> Stats {
-        self.gather::<false>()
-    }
-
-    /// Gathers statistics. `WALKS`: looks at each span to find its holes.
+    /// Gathers statistics into `stats`, which are empty.
     #[inline(never)]
-    fn gather<const WALKS: bool>(&self) -> Stats {
-        let mut stats = Stats::EMPTY;
+    fn gather(&self, extent: Extent, stats: &mut Stats) {
         // The engine's set-up may not be read while another thread performs it.
         if !self.ready() {
-            return stats;
+            return;
         }
         let counters = self.counters.read();
         let setup = self.setup();
         stats.choice = setup.choice.unwrap_or(Choice::UNSET);
 
-        let in_heaps = self.sum_of_heaps(&mut stats);
-        let in_holes = if WALKS { self.sum_of_holes() } else { self.counted_holes() };
         for class in SizeClass::all() {
             let counts = self.centrals[class.index()].spans().lock().counts;
-            let heaps = in_heaps[class.index()];
             let cached = self.cached_blocks(class).min(counts.claimed);
-            let size = class.size() as u64;
-            let free = (counts.free() + heaps.free()) as u64;
-            let row = ClassStats {
-                block_bytes: size,
-                spans: (counts.spans + heaps.spans) as u64,
-                live: (counts.claimed - cached + heaps.claimed) as u64,
-                cached: cached as u64,
-                free,
-                hole_bytes: in_holes[class.index()].min(free * size),
-                refills: counts.refills as u64,
-                flushes: counts.flushes as u64,
-            };
+            let row = &mut stats.classes[class.index()];
+            row.add_spans(&counts);
+            (row.block_bytes, row.cached) = (class.size() as u64, cached as u64);
+            row.live -= row.cached;
+            (row.refills, row.flushes) = (counts.refills as u64, counts.flushes as u64);
+            stats.dug_bytes += counts.purged as u64;
+        }
+        self.add_heaps(stats);
+        if extent != Extent::AtOnce {
+            self.find_holes(stats);
+        }
+        for class in SizeClass::all() {
+            let (row, size) = (&mut stats.classes[class.index()], class.size() as u64);
+            row.hole_bytes = row.hole_bytes.min(row.free * size);
             stats.live_bytes += row.live * size;
             stats.cached_bytes += row.cached * size;
             stats.pinned_bytes += row.free * size - row.hole_bytes;
             stats.hole_bytes += row.hole_bytes;
             stats.rounding_bytes += rounding_most(class, row.live);
             stats.spans += row.spans;
-            stats.dug_bytes += counts.purged as u64;
             stats.refills += row.refills;
             stats.flushes += row.flushes;
-            stats.classes[class.index()] = row;
         }
         stats.large_blocks = counters.large_blocks as u64;
         stats.large_bytes = (counters.large_units * UNIT) as u64;
@@ -134,13 +128,24 @@ impl<O: Os> Engine<O> {
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;
         stats.purged_bytes = (counts.purged * UNIT) as u64;
         stats.purges = counts.purges as u64;
-        stats
+        if extent == Extent::Whole {
+            self.add_process(stats);
+        }
     }
 
-    /// Adds heaps and the bytes of their blocks to `stats`. Returns the counts of their spans by
-    /// class.
-    fn sum_of_heaps(&self, stats: &mut Stats) -> [CentralCounts; CLASSES] {
-        let mut sums = [CentralCounts::default(); CLASSES];
+    /// Adds the kernel's figures for the process, and its version.
+    fn add_process(&self, stats: &mut Stats) {
+        stats.choice.kernel = self.os.kernel();
+        stats.process = ProcessName::of(&self.os);
+        let usage = self.os.usage();
+        (stats.elapsed_us, stats.user_us) = (usage.elapsed_us, usage.user_us);
+        stats.system_us = usage.system_us;
+        (stats.minor_faults, stats.major_faults) = (usage.minor_faults, usage.major_faults);
+        (stats.resident_bytes, stats.peak_resident_bytes) = (usage.resident, usage.peak_resident);
+    }
+
+    /// Adds heaps, the bytes of their blocks, and their spans.
+    fn add_heaps(&self, stats: &mut Stats) {
         let heaps = self.heaps.lock();
         for heap in heaps.each(&self.region) {
             let contents = heap.contents().lock();
@@ -148,46 +153,26 @@ impl<O: Os> Engine<O> {
                 stats.heaps += 1;
                 stats.heap_bytes += contents.used as u64;
             }
-            for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
-                sum.spans += spans.counts.spans;
-                sum.blocks += spans.counts.blocks;
-                sum.claimed += spans.counts.claimed;
+            for (row, spans) in stats.classes.iter_mut().zip(&contents.spans) {
+                row.add_spans(&spans.counts);
             }
         }
-        sums
     }
 
-    /// By class, bytes of free blocks that are not resident. Counting them as they change would
-    /// slow allocation down. Reading each span takes two milliseconds per GiB, one span at a time,
-    /// so no thread waits for it.
-    fn sum_of_holes(&self) -> [u64; CLASSES] {
-        let (mut sums, page) = ([0; CLASSES], self.os.page_size());
+    /// Finds the bytes of free blocks that are not resident, which are counted only roughly.
+    /// Counting them as they change would slow allocation down. Reading each span takes two
+    /// milliseconds per GiB, one span at a time, so no thread waits for it.
+    fn find_holes(&self, stats: &mut Stats) {
+        stats.classes.iter_mut().for_each(|row| row.hole_bytes = 0);
         for unit in self.region.units_in(0..self.region.committed() / UNIT) {
             let entry = self.region.entry(unit);
             if let Some(class) = entry.class().filter(|_| entry.is_first(unit))
                 && let Some(span) = self.copy_of_span(unit, class)
             {
-                sums[class.index()] += span.hole_bytes(class, page) as u64;
+                let bytes = span.hole_bytes(class, self.os.page_size());
+                stats.classes[class.index()].hole_bytes += bytes as u64;
             }
         }
-        sums
-    }
-
-    /// As [`Engine::sum_of_holes`], as far as central free lists and heaps have counted.
-    fn counted_holes(&self) -> [u64; CLASSES] {
-        let mut sums = [0; CLASSES];
-        for class in SizeClass::all() {
-            let counts = self.centrals[class.index()].spans().lock().counts;
-            sums[class.index()] = counts.holes as u64;
-        }
-        let heaps = self.heaps.lock();
-        for heap in heaps.each(&self.region) {
-            let contents = heap.contents().lock();
-            for (sum, spans) in sums.iter_mut().zip(&contents.spans) {
-                *sum += spans.counts.holes as u64;
-            }
-        }
-        sums
     }
 
     /// Prints the statistics to standard error, in the format of those at exit. As text,
@@ -224,9 +209,9 @@ impl<O: Os> Engine<O> {
         if matches!(choice, StatsChoice::Text | StatsChoice::Off) {
             out.prefix = Line::START;
         }
-        // Writing to a stream cannot fail.
-        let _ = self.write_stats(choice, &mut out);
+        self.write_stats(choice, &mut out);
         if !out.prefix.is_empty() {
+            // Writing to a stream cannot fail.
             let _ = self.write_lines(&mut out);
         }
     }
@@ -243,17 +228,26 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Not inlined: a thread with a small stack may end the program. Its stack cannot hold this
-    /// frame and that of the ledger at once.
-    #[inline(never)]
-    fn write_stats(&self, choice: StatsChoice, out: &mut Stream) -> fmt::Result {
-        let stats = self.stats();
-        match choice {
-            StatsChoice::Json => stats.write_json(out),
-            StatsChoice::OpenMetrics => stats.write_openmetrics(out),
-            StatsChoice::Prometheus => stats.write_prometheus(out),
-            StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
-        }
+    fn write_stats(&self, choice: StatsChoice, out: &mut Stream) {
+        // Writing to a stream cannot fail.
+        self.with_stats(Extent::Whole, &mut |stats| {
+            let _ = match choice {
+                StatsChoice::Json => stats.write_json(out),
+                StatsChoice::OpenMetrics => stats.write_openmetrics(out),
+                StatsChoice::Prometheus => stats.write_prometheus(out),
+                StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
+            };
+        });
+    }
+}
+
+impl ClassStats {
+    /// Adds the spans of one central free list or heap.
+    fn add_spans(&mut self, counts: &CentralCounts) {
+        self.spans += counts.spans as u64;
+        self.live += counts.claimed as u64;
+        self.free += counts.free() as u64;
+        self.hole_bytes += counts.holes as u64;
     }
 }
 

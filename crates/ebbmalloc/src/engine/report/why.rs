@@ -8,6 +8,7 @@ use crate::backend::region::{MapEntry, RegionAddresses};
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::engine::Engine;
+use crate::engine::report::room::with_room;
 use crate::engine::tuning::CONCLUSION_PERCENT_MIN;
 use crate::figures::numbers::{Bytes, Decimal, percent};
 use crate::frontend::slab::SLAB_SHIFT;
@@ -23,26 +24,41 @@ impl<O: Os> Engine<O> {
     /// The ledger of this engine's resident memory. Other threads may keep working, which makes it
     /// inexact.
     pub fn ledger(&self) -> Ledger {
-        if self.ready() { Ledger::walk(&mut Live(self)) } else { Ledger::EMPTY }
+        let mut ledger = Ledger::EMPTY;
+        self.walk(&mut ledger);
+        ledger
     }
 
-    /// Writes where the resident memory of this process is, as text. Does not allocate.
+    #[inline(never)]
+    fn walk(&self, ledger: &mut Ledger) {
+        if self.ready() {
+            ledger.walk(&mut Live(self));
+        }
+    }
+
+    /// Writes where the resident memory of this process is, as text. Does not allocate, and needs
+    /// little of the thread's stack.
     pub fn why(&self, out: &mut impl Write) -> fmt::Result {
-        let ledger = self.ledger();
-        let resident = self.resident(&ledger);
-        ledger.write_lines(resident, true, out)?;
         let mut result = Ok(());
-        ledger.for_each_conclusion(resident, |conclusion| {
-            result = result.and_then(|()| writeln!(out, "{conclusion}"));
+        with_room(&self.os, &Ledger::EMPTY, &mut |ledger| {
+            self.walk(ledger);
+            let resident = self.resident(ledger);
+            result = ledger.write_lines(resident, true, out);
+            ledger.for_each_conclusion(resident, |conclusion| {
+                result = result.and_then(|()| writeln!(out, "{conclusion}"));
+            });
         });
         result
     }
 
     /// Writes the lines of the ledger alone, without meanings and conclusions.
-    #[inline(never)]
     pub(crate) fn write_lines(&self, out: &mut impl Write) -> fmt::Result {
-        let ledger = self.ledger();
-        ledger.write_lines(self.resident(&ledger), false, out)
+        let mut result = Ok(());
+        with_room(&self.os, &Ledger::EMPTY, &mut |ledger| {
+            self.walk(ledger);
+            result = ledger.write_lines(self.resident(ledger), false, out);
+        });
+        result
     }
 
     /// Resident bytes of the whole process.
@@ -78,11 +94,11 @@ impl<O: Os> Tables for Live<'_, O> {
         self.0.region.committed() / UNIT
     }
 
-    fn run(&mut self, unit: usize) -> (Run, MapEntry) {
+    fn run(&mut self, unit: usize) -> Option<(Run, MapEntry)> {
         let region = &self.0.region;
         let _pages = self.0.pages.lock();
         // SAFETY: the ledger asks for committed units only, and runs are written under this lock.
-        (unsafe { *region.run(unit as u32) }, region.entry(unit))
+        Some((unsafe { *region.run(unit as u32) }, region.entry(unit)))
     }
 
     fn span(&mut self, unit: usize, class: SizeClass) -> Option<Span> {

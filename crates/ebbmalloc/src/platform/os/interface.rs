@@ -117,30 +117,28 @@ pub trait OsMemory: Sync {
     /// The range is committed, and no code uses it any more.
     unsafe fn decommit(&self, start: *mut u8, bytes: usize) -> bool;
 
-    /// Whether [`OsMemory::hide`] leaves mappings whole, or else splits them. Tries it on `_page`,
-    /// which is committed and unused; its contents are lost.
+    /// Whether [`OsMemory::hide`] works. Tries it on `_page`, which is committed and unused; its
+    /// contents are lost.
     fn can_hide(&self, _page: *mut u8) -> bool {
         false
     }
 
-    /// Makes accesses to part of a committed range fault, if possible so that [`OsMemory::show`]
-    /// always succeeds. The contents are lost. False if the kernel refuses: then the range stays
-    /// committed, with unspecified contents.
+    /// Makes accesses to part of a mapping fault without splitting it. The contents are lost. False
+    /// if the kernel refuses: then the range stays accessible, with unspecified contents.
     ///
     /// # Safety
     /// The range is committed, and no code uses it any more.
-    unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller guarantees that the range is committed and unused.
-        unsafe { self.decommit(start, bytes) }
+    unsafe fn hide(&self, _start: *mut u8, _bytes: usize) -> bool {
+        false
     }
 
-    /// Undoes [`OsMemory::hide`]: the range reads as zero. False if the kernel refuses.
+    /// Undoes [`OsMemory::hide`]: the range reads as zero. False if the kernel refuses, as where
+    /// nothing is mapped. Only where [`OsMemory::can_hide`] said so.
     ///
     /// # Safety
-    /// The range is hidden.
-    unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller guarantees that the range is hidden, so here it is decommitted.
-        unsafe { self.commit(start, bytes) }.is_ok()
+    /// The range is hidden or not committed.
+    unsafe fn show(&self, _start: *mut u8, _bytes: usize) -> bool {
+        false
     }
 
     /// Purges a committed range: returns its memory to the kernel. It reads as zero afterwards.

@@ -6,14 +6,12 @@
 //! T, and its other memory in the eighth below a quarter. Some sanitizers reserve both parts for
 //! themselves: then all of it lies right below the kernel's mappings.
 //!
-//! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13), where the kernel has it. mprotect(2) would
-//! split the mapping, and a process may have some 65,000 (vm.max_map_count). The kernel goes on to
-//! count such pages as writable memory (RLIMIT_DATA), so showing them again succeeds even at that
-//! limit.
+//! Pages are hidden by MADV_GUARD_INSTALL (Linux 6.13). The kernel goes on to count them as
+//! writable memory (RLIMIT_DATA), so showing them again succeeds even at that limit.
 
 use core::ffi::c_int;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::interface::{OsMemory, Refusal};
 use super::limit;
@@ -36,9 +34,6 @@ const GUARD_INSTALL: c_int = 102;
 const GUARD_REMOVE: c_int = 103;
 /// The most pages for one call of [`mincore`].
 const MINCORE_PAGES: usize = 256;
-
-/// Whether the kernel has [`GUARD_INSTALL`].
-static CAN_GUARD: AtomicBool = AtomicBool::new(false);
 
 impl<P: Process> OsMemory for LinuxFor<P> {
     fn page_size(&self) -> usize {
@@ -110,35 +105,21 @@ impl<P: Process> OsMemory for LinuxFor<P> {
         let (page, bytes) = (page.cast(), page_size());
         // SAFETY: the page is the caller's, and unused. An inaccessible page cannot be made
         // resident.
-        let works = unsafe {
+        unsafe {
             advise(page, bytes, GUARD_INSTALL).is_ok()
                 && advise(page, bytes, libc::MADV_POPULATE_READ) == Err(libc::EFAULT)
                 && advise(page, bytes, GUARD_REMOVE).is_ok()
-        };
-        CAN_GUARD.store(works, Ordering::Relaxed);
-        works
+        }
     }
 
     unsafe fn hide(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller guarantees that the range is committed and unused.
-        unsafe {
-            if CAN_GUARD.load(Ordering::Relaxed) {
-                advise(start.cast(), bytes, GUARD_INSTALL).is_ok()
-            } else {
-                self.decommit(start, bytes)
-            }
-        }
+        unsafe { advise(start.cast(), bytes, GUARD_INSTALL) }.is_ok()
     }
 
     unsafe fn show(&self, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller guarantees that the range is hidden, or decommitted without guards.
-        unsafe {
-            if CAN_GUARD.load(Ordering::Relaxed) {
-                advise(start.cast(), bytes, GUARD_REMOVE).is_ok()
-            } else {
-                self.commit(start, bytes).is_ok()
-            }
-        }
+        // SAFETY: the advice makes hidden pages accessible, and changes no others.
+        unsafe { advise(start.cast(), bytes, GUARD_REMOVE) }.is_ok()
     }
 
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {

@@ -1,7 +1,8 @@
 //! Walks the stacks of a heap profile, and weights their counts.
 //!
-//! The table may be another process's, and change meanwhile. So nothing in it is trusted: numbers
-//! are bounded, and the walk says at its end whether the table stayed that of one session.
+//! The table may be another process's, and change meanwhile, or that process may lie. So nothing in
+//! it is trusted: a walk passes no more than a table holds, and says at its end whether the table
+//! stayed that of one session.
 
 use crate::backend::arena::Ref;
 use crate::figures::profile::{Counts, ProfileSamples, ProfileStack};
@@ -11,10 +12,8 @@ use crate::telemetry::tuning::{
     PROFILE_CALLS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,
 };
 
-/// More stacks, and more sites of a stack, than any table has.
-const STEPS_MAX: usize = (PROFILE_STACKS_BYTES_MAX + PROFILE_SIZES_BYTES_MAX) / size_of::<Stack>();
-/// More buckets of sizes than there are.
-const BUCKETS_MAX: usize = 64 << 4;
+/// More bytes of stacks and sites than any table has.
+const BYTES_MAX: usize = PROFILE_STACKS_BYTES_MAX + PROFILE_SIZES_BYTES_MAX;
 
 /// A table that can be read piece by piece.
 pub(crate) trait Source {
@@ -35,26 +34,25 @@ fn for_each_site(
     work: &mut dyn FnMut(&[u64], &Site, bool),
 ) -> bool {
     let mut calls = [0; PROFILE_CALLS_MAX];
+    let mut left_bytes = BYTES_MAX;
     let mut next = source.newest();
-    for _ in 0..STEPS_MAX {
-        if next.is_none() {
-            break;
-        }
+    while !next.is_none() {
         let Some(stack) = source.stack(next, &mut calls) else { return false };
         let depth = (stack.depth as usize).min(PROFILE_CALLS_MAX);
+        let mut bytes = size_of::<Stack>() + depth * size_of::<u64>();
         let mut site = stack.sites;
-        for _ in 0..BUCKETS_MAX {
-            if site.is_none() {
-                break;
-            }
+        while !site.is_none() {
             let Some(found) = source.site(site) else { return false };
-            // Emptied by now: what was read makes no sense.
-            if source.version() != version {
+            bytes += size_of::<Site>();
+            // Emptied by now, or a circle: what was read makes no sense.
+            if source.version() != version || bytes > left_bytes {
                 return false;
             }
             work(&calls[..depth], &found, found.next.is_none());
             site = found.next;
         }
+        let Some(left) = left_bytes.checked_sub(bytes) else { return false };
+        left_bytes = left;
         next = stack.previous;
     }
     version & 1 == 0 && source.version() == version

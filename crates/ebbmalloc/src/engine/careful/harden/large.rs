@@ -229,7 +229,7 @@ impl<O: Os> Engine<O> {
             if !is_same_run || to < from || !(*self.region.span(first)).guarded {
                 return false;
             }
-            if to > from && !self.os.show(address.add(from), to - from) {
+            if to > from && !self.pages().guards.lift(&self.os, address.add(from), to - from) {
                 return false;
             }
             address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));
