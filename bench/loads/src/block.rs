@@ -54,6 +54,13 @@ impl Block {
         }
     }
 
+    /// Writes all of it.
+    pub fn fill(&mut self) {
+        let seals = size_of::<Seal>();
+        // SAFETY: between the seals, inside the block.
+        unsafe { self.0.add(seals).write_bytes(1, self.size() - 2 * seals) };
+    }
+
     /// Gives the block up for a raw pointer, which `from_raw` takes back.
     pub fn into_raw(self) -> *mut u8 {
         let start = self.0.as_ptr();

@@ -8,6 +8,7 @@ mod block;
 mod crew;
 mod idle;
 mod mixed;
+mod replace;
 mod report;
 mod resident;
 mod tables;
@@ -28,6 +29,8 @@ enum Load {
     Nothing,
     /// Small blocks in random order, some kept for long
     Mixed,
+    /// Random blocks of a working set, one after the other
+    Replace(replace::Args),
     /// Tables of tables that grow together
     Tables,
     #[command(flatten)]
@@ -41,6 +44,7 @@ fn main() -> anyhow::Result<()> {
     let report = match Cli::parse().load {
         Load::Nothing => report::Report::new(),
         Load::Mixed => mixed::run()?,
+        Load::Replace(args) => replace::run(&args),
         Load::Tables => tables::run()?,
         Load::Threads(load) => threads::run(&load)?,
         Load::Idle(args) => idle::run(&args),

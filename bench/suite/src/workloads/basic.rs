@@ -17,5 +17,6 @@ pub fn cases(kit: &Kit) -> Result<Vec<Case>> {
             "what follows each of 5,000 words: tables that grow together",
             job("tables"),
         ),
+        Case::new("basic/replace", "random blocks of 50 MiB, replaced one by one", job("replace")),
     ])
 }
