@@ -71,7 +71,8 @@ int main(void) {
     free(text);
     CHECK(of_size > 0 && of_size <= pinned + (64 << 10));
     CHECK(told("<total type=\"rest\" count=\"") >= COUNT - COUNT / KEEP - COUNT / 64);
-    CHECK(told("<aspace type=\"total\" size=\"") >= full);
+    // malloc_trim has unmapped what was free beside the spans, as the rest of a huge page.
+    CHECK(told("<aspace type=\"total\" size=\"") >= (size_t)COUNT * SIZE);
     CHECK(told("<system type=\"current\" size=\"") < there + (4 << 20));
 
     // When the blocks are allocated again, the holes are gone.
