@@ -6,8 +6,7 @@
 // env: EBB_PROFILE_TO=/tmp
 // says: "cannot write the heap profile to /tmp/ebb."
 #define _GNU_SOURCE
-#include "check.h"
-#include <dirent.h>
+#include "files.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,15 +18,6 @@
 #include <unistd.h>
 
 static char directory[] = "/tmp/ebb-full-XXXXXX";
-
-static int files(void) {
-    int count = 0;
-    DIR *opened = opendir(directory);
-    CHECK(opened != NULL);
-    for (struct dirent *entry; (entry = readdir(opened)) != NULL;) count += entry->d_name[0] != '.';
-    closedir(opened);
-    return count;
-}
 
 static long length(const char *path) {
     struct stat status;
@@ -49,10 +39,10 @@ int main(void) {
     CHECK(write_profile != NULL);
     CHECK(write_profile(path) == 0);
     long whole = length(path);
-    CHECK(whole > 1024 && files() == 1);
+    CHECK(whole > 1024 && files_in(directory) == 1);
     limit_files(1024);
     CHECK(write_profile(path) != 0);
-    CHECK(length(path) == whole && files() == 1);
+    CHECK(length(path) == whole && files_in(directory) == 1);
     for (int i = 0; i < 3; i++) {
         raise(SIGUSR2);
         free(OPAQUE(malloc(1000)));
@@ -64,7 +54,7 @@ int main(void) {
     snprintf(link_path, sizeof link_path, "%s/link", directory);
     CHECK(symlink("heap", link_path) == 0);
     CHECK(write_profile(link_path) == 0);
-    CHECK(lstat(link_path, &status) == 0 && S_ISLNK(status.st_mode) && files() == 2);
+    CHECK(lstat(link_path, &status) == 0 && S_ISLNK(status.st_mode) && files_in(directory) == 2);
     CHECK(unlink(link_path) == 0 && mkfifo(link_path, 0600) == 0);
     CHECK(write_profile(link_path) != 0);
     int reader = open(link_path, O_RDONLY | O_NONBLOCK);

@@ -6,6 +6,7 @@ pub(crate) mod errno;
 pub(crate) mod arch;
 pub(crate) mod kernel;
 pub(crate) mod sync;
+pub(crate) mod path;
 pub(crate) mod os;
 pub(crate) mod random;
 pub(crate) mod message;

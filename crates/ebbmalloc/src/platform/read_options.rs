@@ -8,8 +8,9 @@ use core::fmt::{Display, Formatter, Result as Written};
 
 use crate::options::parsing::{nearest, position};
 use crate::options::{Options, PathChoice, Place, SetError, Settings};
-use crate::platform::message::{Line, Path};
+use crate::platform::message::Line;
 use crate::platform::os::Os;
+use crate::platform::path::Path;
 
 /// The start of the name of every variable.
 const PREFIX: &str = "EBB_";

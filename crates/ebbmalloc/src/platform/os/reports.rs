@@ -1,6 +1,7 @@
 //! Reports to people: messages, stacks, symbols, faults and usage.
 
 use core::ffi::{CStr, c_char, c_int};
+use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +10,7 @@ use super::interface::{OsReports, Usage, Writer};
 use super::linux::{LinuxFor, Process};
 use super::roots::CLibrary;
 use super::stack::Symbol;
-use super::{end, faults, roots, signal, stack, unwind};
+use super::{end, faults, roots, signal, stack, unwind, words};
 use crate::platform::kernel::auxiliary::{self, page_size};
 use crate::platform::kernel::bytes::string;
 use crate::platform::kernel::clock;
@@ -20,6 +21,7 @@ use crate::platform::kernel::proc::{
     numbers, peak_resident_kib, read_file, start_us, status_pages,
 };
 use crate::platform::kernel::syscall::call;
+use crate::platform::path::Path;
 
 /// A duplicate of standard error, since many programs close theirs before the statistics are
 /// printed; [`NO_COPY`], or [`CLOSED`] if there was no standard error to duplicate.
@@ -68,8 +70,8 @@ impl<P: Process> OsReports for LinuxFor<P> {
 
     fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
         // Not whole yet: until then, the file of an earlier call stays.
-        let mut name = [0; 600];
-        let part = part_of(path, &mut name).filter(|_| is_replaceable(path));
+        let part = part_of(path);
+        let part = part.c_str().filter(|_| is_replaceable(path));
         let (file, part) = match part.and_then(create) {
             Some(file) => (Some(file), part),
             None => (create(path), None),
@@ -148,13 +150,14 @@ impl<P: Process> OsReports for LinuxFor<P> {
     }
 }
 
-/// The path of a file that is to take the place of the one at `path`. `None` if it is too long.
-fn part_of<'a>(path: &CStr, name: &'a mut [u8]) -> Option<&'a CStr> {
-    let (path, end) = (path.to_bytes(), b".part\0");
-    let (start, rest) = name.split_at_mut_checked(path.len())?;
-    start.copy_from_slice(path);
-    rest.get_mut(..end.len())?.copy_from_slice(end);
-    CStr::from_bytes_until_nul(name).ok()
+/// The path of a file that is to take the place of the one at `path`. Each thread has its own, also
+/// among processes.
+fn part_of(path: &CStr) -> Path {
+    let mut part = Path::EMPTY;
+    part.add(path.to_bytes());
+    // Writing to a path never fails: it cuts.
+    let _ = write!(part, ".{}.part", words::number());
+    part
 }
 
 /// Keeps a duplicate of standard error, at a high number: some programs expect the low ones free.
