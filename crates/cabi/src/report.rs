@@ -38,32 +38,23 @@ pub struct MallInfo<T> {
     keepcost: T,
 }
 
-fn mall_info<T: Copy>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    let none = convert(0);
-    let mut info = MallInfo {
-        arena: none,
-        ordblks: none,
-        smblks: none,
-        hblks: none,
-        hblkhd: none,
-        usmblks: none,
-        fsmblks: none,
-        uordblks: none,
-        fordblks: none,
-        keepcost: none,
-    };
-    ENGINE.with_stats(Extent::Heap, &mut |stats| {
+fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
+    ENGINE.with_stats(Extent::Heap, |stats| {
         let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
         let small_bytes = stats.live_bytes - stats.large_bytes;
-        info.arena = convert(small_bytes + free_bytes);
-        info.ordblks = convert(free_blocks(stats));
-        info.hblks = convert(stats.large_blocks);
-        info.hblkhd = convert(stats.large_bytes);
-        info.uordblks = convert(small_bytes);
-        info.fordblks = convert(free_bytes);
-        info.keepcost = convert(stats.dirty_bytes);
-    });
-    info
+        MallInfo {
+            arena: convert(small_bytes + free_bytes),
+            ordblks: convert(free_blocks(stats)),
+            smblks: convert(0),
+            hblks: convert(stats.large_blocks),
+            hblkhd: convert(stats.large_bytes),
+            usmblks: convert(0),
+            fsmblks: convert(0),
+            uordblks: convert(small_bytes),
+            fordblks: convert(free_bytes),
+            keepcost: convert(stats.dirty_bytes),
+        }
+    })
 }
 
 fn free_blocks(stats: &Stats) -> u64 {
@@ -87,9 +78,8 @@ export! {
         if options != 0 || stream.is_null() {
             return libc::EINVAL;
         }
-        let mut written = Ok(());
-        ENGINE.with_stats(Extent::Heap, &mut |stats| {
-            written = write_xml(stats, &mut CStream(stream.cast()));
+        let written = ENGINE.with_stats(Extent::Heap, |stats| {
+            write_xml(stats, &mut CStream(stream.cast()))
         });
         match written {
             Ok(()) => 0,
@@ -189,10 +179,8 @@ impl Cut {
     ) -> usize {
         // SAFETY: the caller guarantees the same.
         let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
-        ENGINE.with_stats(extent, &mut |stats| {
-            // Writing to a buffer never fails: it cuts.
-            let _ = write(stats, &mut out);
-        });
+        // Writing to a buffer never fails: it cuts.
+        let _ = ENGINE.with_stats(extent, |stats| write(stats, &mut out));
         out.length
     }
 

@@ -1,7 +1,7 @@
 //! Names of code that a runtime compiled itself, from the file that it writes for perf:
 //! `/tmp/perf-PID.map`, one line `start size name` a function.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ impl JitMap {
     /// The map of a process, in its own `/tmp` and by its own process ID, which differ from ours if
     /// it is in a container.
     pub fn of_process(pid: i32) -> Self {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let inner = status
             .lines()
             .find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last())

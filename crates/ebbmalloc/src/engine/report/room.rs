@@ -3,8 +3,9 @@
 use crate::platform::os::{Os, choose};
 
 /// Passes a copy of `empty` to `work`: in memory of its own, or on the stack where memory is short.
+/// Returns what `work` returns.
 #[inline(never)]
-pub(super) fn with_room<T: Copy>(os: &impl Os, empty: &T, work: &mut dyn FnMut(&mut T)) {
+pub(super) fn with_room<T: Copy, R>(os: &impl Os, empty: &T, work: impl FnOnce(&mut T) -> R) -> R {
     let bytes = size_of::<T>().next_multiple_of(os.page_size());
     let Some(start) = choose(os, bytes, bytes) else {
         return on_stack(empty, work);
@@ -14,13 +15,14 @@ pub(super) fn with_room<T: Copy>(os: &impl Os, empty: &T, work: &mut dyn FnMut(&
     // `work` cannot keep the reference.
     unsafe {
         place.copy_from_nonoverlapping(empty, 1);
-        work(&mut *place);
+        let done = work(&mut *place);
         os.decommit(start.as_ptr(), bytes);
+        done
     }
 }
 
 #[cold]
 #[inline(never)]
-fn on_stack<T: Copy>(empty: &T, work: &mut dyn FnMut(&mut T)) {
-    work(&mut { *empty });
+fn on_stack<T: Copy, R>(empty: &T, work: impl FnOnce(&mut T) -> R) -> R {
+    work(&mut { *empty })
 }

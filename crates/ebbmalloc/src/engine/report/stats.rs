@@ -37,12 +37,13 @@ impl<O: Os> Engine<O> {
         stats
     }
 
-    /// Passes a snapshot to `work`. Needs little of the thread's stack.
-    pub fn with_stats(&self, extent: Extent, work: &mut dyn FnMut(&Stats)) {
-        with_room(&self.os, &Stats::EMPTY, &mut |stats| {
+    /// Passes a snapshot to `work`, and returns what that returns. Needs little of the thread's
+    /// stack.
+    pub fn with_stats<R>(&self, extent: Extent, work: impl FnOnce(&Stats) -> R) -> R {
+        with_room(&self.os, &Stats::EMPTY, |stats| {
             self.gather(extent, stats);
-            work(stats);
-        });
+            work(stats)
+        })
     }
 
     /// Gathers statistics into `stats`, which are empty.
@@ -209,9 +210,9 @@ impl<O: Os> Engine<O> {
         if matches!(choice, StatsChoice::Text | StatsChoice::Off) {
             out.prefix = Line::START;
         }
-        self.write_stats(choice, &mut out);
+        // Writing to a stream cannot fail.
+        let _ = self.write_stats(choice, &mut out);
         if !out.prefix.is_empty() {
-            // Writing to a stream cannot fail.
             let _ = self.write_lines(&mut out);
         }
     }
@@ -228,16 +229,13 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    fn write_stats(&self, choice: StatsChoice, out: &mut Stream) {
-        // Writing to a stream cannot fail.
-        self.with_stats(Extent::Whole, &mut |stats| {
-            let _ = match choice {
-                StatsChoice::Json => stats.write_json(out),
-                StatsChoice::OpenMetrics => stats.write_openmetrics(out),
-                StatsChoice::Prometheus => stats.write_prometheus(out),
-                StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
-            };
-        });
+    fn write_stats(&self, choice: StatsChoice, out: &mut Stream) -> fmt::Result {
+        self.with_stats(Extent::Whole, |stats| match choice {
+            StatsChoice::Json => stats.write_json(out),
+            StatsChoice::OpenMetrics => stats.write_openmetrics(out),
+            StatsChoice::Prometheus => stats.write_prometheus(out),
+            StatsChoice::Text | StatsChoice::Off => stats.write_text(out),
+        })
     }
 }
 

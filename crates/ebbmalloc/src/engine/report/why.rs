@@ -39,26 +39,23 @@ impl<O: Os> Engine<O> {
     /// Writes where the resident memory of this process is, as text. Does not allocate, and needs
     /// little of the thread's stack.
     pub fn why(&self, out: &mut impl Write) -> fmt::Result {
-        let mut result = Ok(());
-        with_room(&self.os, &Ledger::EMPTY, &mut |ledger| {
+        with_room(&self.os, &Ledger::EMPTY, |ledger| {
             self.walk(ledger);
             let resident = self.resident(ledger);
-            result = ledger.write_lines(resident, true, out);
+            let mut result = ledger.write_lines(resident, true, out);
             ledger.for_each_conclusion(resident, |conclusion| {
                 result = result.and_then(|()| writeln!(out, "{conclusion}"));
             });
-        });
-        result
+            result
+        })
     }
 
     /// Writes the lines of the ledger alone, without meanings and conclusions.
     pub(crate) fn write_lines(&self, out: &mut impl Write) -> fmt::Result {
-        let mut result = Ok(());
-        with_room(&self.os, &Ledger::EMPTY, &mut |ledger| {
+        with_room(&self.os, &Ledger::EMPTY, |ledger| {
             self.walk(ledger);
-            result = ledger.write_lines(self.resident(ledger), false, out);
-        });
-        result
+            ledger.write_lines(self.resident(ledger), false, out)
+        })
     }
 
     /// Resident bytes of the whole process.
