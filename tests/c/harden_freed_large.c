@@ -2,21 +2,8 @@
 // expect: exit 0
 // harden: only
 // ways: preload
-#include "check.h"
-#include <signal.h>
+#include "accessible.h"
 #include <stdlib.h>
-#include <sys/wait.h>
-
-static int signal_of(const char *at) {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        (void)*(volatile const char *)at;
-        _exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
 
 int main(void) {
     for (size_t size = 1 << 17; size <= 16 << 20; size *= 2) {

@@ -3,25 +3,12 @@
 // expect: exit 0
 // harden: only
 // ways: preload
-#include "check.h"
-#include <signal.h>
+#include "accessible.h"
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 enum { BLOCKS = 12500, PAGE = 4096, SIZE = 25 * PAGE, GROWN = 27 * PAGE, GUARD_INSTALL = 102 };
 static char *blocks[BLOCKS];
-
-static int signal_of(const char *at) {
-    int status;
-    pid_t child = fork();
-    if (child == 0) {
-        (void)*(volatile const char *)at;
-        _exit(0);
-    }
-    CHECK(child > 0 && waitpid(child, &status, 0) == child);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
 
 static int kernel_has_guards(void) {
     void *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -285,4 +285,16 @@ mod tests {
         counts.dirty += slack(in_use) + 1;
         assert!(retention.after_growth(&counts, 1).is_some());
     }
+
+    #[test]
+    fn as_much_refaulting_memory_stays_as_is_in_use() {
+        let mut retention = Retention::new();
+        for ms in 0..10 {
+            retention.refaults.count_purged(ms, 1000);
+            retention.refaults.count_refaulted(ms, 1000);
+            retention.refaults.update(ms);
+        }
+        assert!(retention.refaults.units() > 1000);
+        assert_eq!([0, 600].map(|in_use| retention.refaulting_units(in_use)), [0, 600]);
+    }
 }
