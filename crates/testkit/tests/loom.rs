@@ -225,23 +225,32 @@ mod heaps {
         }
     }
 
+    /// Words of stack of the threads that make heaps. A heap has 8 KiB, which loom's cells copy
+    /// several times, and a model's first thread has 32 KiB.
+    const STACK_WORDS: usize = 16 << 10;
+
     /// One thread purges pages in the span of a heap, behind free memory, while another does
     /// `work`.
     fn dig_meanwhile(dig: fn(&Shared), work: fn(&Shared)) {
         explore(move || {
-            let layers = HeapLayers::new(FakeOs::default().space(8 << 20), SIZE);
-            let heaps = [layers.make(), layers.make(), layers.make()];
-            let before = layers.claim(heaps[1]);
-            let block = layers.claim(heaps[0]).addr();
-            layers.release(heaps[1], before);
-            let shared = Arc::new(Shared { layers, heaps, block });
-            let digger = {
-                let shared = Arc::clone(&shared);
-                thread::spawn(move || dig(&shared))
-            };
-            work(&shared);
-            digger.join().unwrap();
+            let spacious = thread::Builder::new().stack_size(STACK_WORDS);
+            spacious.spawn(move || dig_beside(dig, work)).unwrap().join().unwrap();
         });
+    }
+
+    fn dig_beside(dig: fn(&Shared), work: fn(&Shared)) {
+        let layers = HeapLayers::new(FakeOs::default().space(8 << 20), SIZE);
+        let heaps = [layers.make(), layers.make(), layers.make()];
+        let before = layers.claim(heaps[1]);
+        let block = layers.claim(heaps[0]).addr();
+        layers.release(heaps[1], before);
+        let shared = Arc::new(Shared { layers, heaps, block });
+        let digger = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || dig(&shared))
+        };
+        work(&shared);
+        digger.join().unwrap();
     }
 
     fn dig(shared: &Shared) {
