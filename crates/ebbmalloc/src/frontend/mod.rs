@@ -164,6 +164,15 @@ impl<O: Os> Front<'_, O> {
         }
     }
 
+    /// The number of the per-CPU cache that the thread has at this moment.
+    pub fn cpu(&self) -> Option<usize> {
+        match self {
+            // SAFETY: the base is set up.
+            Self::PerCpu(cpu) => unsafe { cpu.base.number() },
+            _ => None,
+        }
+    }
+
     /// True if the cache is the thread's own. Its stacks are then bounded one by one, and by the
     /// number of threads, but not all together. It has no marks.
     pub fn is_own(&self) -> bool {

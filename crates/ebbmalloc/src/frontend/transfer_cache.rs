@@ -15,7 +15,7 @@
 //! decisions/0029 has the gains, and why other batches do not.
 
 use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
-use crate::frontend::tuning::{TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
+use crate::frontend::tuning::{TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
 use crate::platform::sync::{AtomicUsize, Guard, Ordering, const_fn};
 use crate::size_class::SizeClass;
 
@@ -66,9 +66,10 @@ pub(crate) struct Transfers {
     /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
     /// waits.
     pub for_flows: bool,
-    /// The calling thread's [`crate::platform::os::OsThreads::thread_token`]. Threads of different
-    /// tokens try different caches first.
+    /// The calling thread's [`crate::platform::os::OsThreads::thread_token`].
     pub token: usize,
+    /// Selects the cache that is tried first: the number of the CPU, or else the token.
+    pub nearest: usize,
 }
 
 impl Transfers {
@@ -98,7 +99,12 @@ impl Transfers {
     /// Puts blocks into as many transfer caches as needed, from the first block on. Returns how
     /// many it put there.
     #[inline(never)]
-    pub fn leave(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
+    pub fn leave(
+        &self,
+        class: SizeClass,
+        blocks: &[*mut u8],
+        bytes_max: impl Fn() -> usize,
+    ) -> usize {
         let mut stored = 0;
         for slab in self.each() {
             let Some((mut stack, _guard)) = try_own(slab, class) else { continue };
@@ -107,7 +113,7 @@ impl Transfers {
                 if stored == blocks.len() {
                     return stored;
                 }
-                if !grow(slab, &mut stack, class) {
+                if !grow(slab, &mut stack, class, &bytes_max) {
                     break;
                 }
             }
@@ -115,12 +121,12 @@ impl Transfers {
         stored
     }
 
-    /// All transfer caches, beginning at a number that depends on the thread's token.
+    /// All transfer caches, the nearest first.
     fn each(&self) -> impl Iterator<Item = Slab> {
         // SAFETY: the remainder is below `count`. There are that many slabs, and they live as long
         // as the engine.
         let nth =
-            |nth: usize| unsafe { Slab::new(self.slabs.add((self.token + nth) % self.count)) };
+            |nth: usize| unsafe { Slab::new(self.slabs.add((self.nearest + nth) % self.count)) };
         (0..self.count).map(nth)
     }
 }
@@ -132,12 +138,17 @@ fn try_own<'a>(slab: Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()
     slab.lock().try_lock().map(|guard| (unsafe { OwnedStack::new(slab, class) }, guard))
 }
 
-/// Raises the stack's capacity by a step, if the cache as a whole stays within its own. False if
-/// the stack has no more capacity than before.
-fn grow(slab: Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
-    let (now, grown) = (stack.header(), stack.header().grown(class));
+/// Raises the stack's capacity by a step, if the cache as a whole stays within `bytes_max()`. False
+/// if the stack has no more capacity than before.
+fn grow(
+    slab: Slab,
+    stack: &mut OwnedStack,
+    class: SizeClass,
+    bytes_max: impl Fn() -> usize,
+) -> bool {
+    let (now, grown) = (stack.header(), stack.header().widened(class));
     let more = grown.capacity(class).saturating_sub(now.capacity(class));
-    if slab.total_capacity() + more * class.size() <= TRANSFER_BYTES_MAX {
+    if slab.total_capacity() + more * class.size() <= bytes_max() {
         slab.history().used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }

@@ -24,7 +24,7 @@ tunables! {
     /// That in blocks of 16 bytes: no stack holds more blocks.
     TINY_STACK_BLOCKS_MAX: usize = TINY_STACK_BYTES_MAX / MIN_ALIGN, "blocks", 5;
     /// Blocks that a stack may grow to, however large they are.
-    STACK_BLOCKS_MIN: usize = 4, "blocks", 5;
+    STACK_BLOCKS_MIN: usize = 40, "blocks", 5;
     /// First capacity of a stack, and what each miss adds. Doubling would give most classes more
     /// than they use.
     STACK_STEP_BYTES: usize = 8 << 10, "bytes", 5;
@@ -42,6 +42,8 @@ tunables! {
     MIDDLE_EXTENT_BLOCKS: usize = 32, "blocks", 4;
     /// The most bytes of blocks in one stack of a thread's own cache.
     THREAD_STACK_BYTES_MAX: usize = 32 << 10, "bytes", 4;
+    /// Blocks that such a stack may hold, however large they are.
+    THREAD_STACK_BLOCKS_MIN: usize = 4, "blocks", 4;
     /// What such a stack may hold whatever the number of threads.
     THREAD_STACK_BYTES_MIN: usize = 4 << 10, "bytes", 4;
     /// This many threads may fill their stacks. With more, all threads together may hold as much.
@@ -69,6 +71,4 @@ tunables! {
     /// With fewer transfer caches, percpu mode uses them for flows only. Two CPUs seldom wait for
     /// each other at a central free list.
     TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
-    /// The most bytes of blocks in one transfer cache.
-    TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
 }

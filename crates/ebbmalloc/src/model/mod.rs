@@ -120,12 +120,18 @@ impl<O: Os> Layers<O> {
 
     /// The caches as transfer caches, for a thread with this token.
     fn transfers(&self, token: usize) -> Transfers {
-        Transfers { slabs: self.region.slabs(), count: self.caches, for_flows: false, token }
+        Transfers {
+            slabs: self.region.slabs(),
+            count: self.caches,
+            for_flows: false,
+            token,
+            nearest: token,
+        }
     }
 
     /// Puts blocks into transfer caches. Returns how many it put there.
     pub fn leave(&self, token: usize, blocks: &[*mut u8]) -> usize {
-        self.transfers(token).leave(self.class, blocks)
+        self.transfers(token).leave(self.class, blocks, || 256 << 10)
     }
 
     /// Takes up to `max` blocks from transfer caches.

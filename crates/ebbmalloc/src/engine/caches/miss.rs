@@ -16,7 +16,7 @@ use crate::engine::tuning::{
 };
 use crate::engine::{Engine, Setup};
 use crate::frontend::miss_history::MissKind;
-use crate::frontend::slab::{Header, Slab};
+use crate::frontend::slab::{Header, Slab, is_late};
 use crate::frontend::transfer_cache::Transfers;
 use crate::frontend::tuning::{
     FLOW_BATCH_BYTES_MIN, FLOW_MISSES, OWN_FLOW_BATCH_BYTES_MIN, OWN_FLOW_BLOCK_BYTES_MIN,
@@ -46,9 +46,12 @@ impl Miss {
         self.streak >= STREAK_MISSES
     }
 
-    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
-    /// begin one.
-    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
+    /// Whether a batch of `blocks` blocks is for the transfer caches: blocks as large as the CPU's
+    /// own caches, or a large batch of a flow, which would retire a span or begin one.
+    fn is_for_transfer(&self, class: SizeClass, blocks: usize) -> bool {
+        if is_late(class) {
+            return self.after.capacity(class) > 0;
+        }
         let (block_bytes_min, batch_bytes_min) = if self.is_own {
             (OWN_FLOW_BLOCK_BYTES_MIN, OWN_FLOW_BATCH_BYTES_MIN)
         } else {
@@ -71,7 +74,7 @@ impl<O: Os> Engine<O> {
         let miss = self.grow_stack(class, MissKind::Underflow);
         let capacity = miss.after.capacity(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
-        let is_flow = miss.is_flow(class, needed);
+        let for_transfer = miss.is_for_transfer(class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
@@ -86,7 +89,7 @@ impl<O: Os> Engine<O> {
                 return (block, false);
             }
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, is_flow, batch);
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, for_transfer, batch);
         let (block, has_grown) = with_batch(needed, refill);
         if let Some(slab) = miss.slab
             && !miss.is_own
@@ -106,7 +109,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         mut needed: usize,
         order: Order,
-        is_flow: bool,
+        for_transfer: bool,
         batch: &mut [*mut u8],
     ) -> (*mut u8, bool) {
         let mut block: *mut u8 = ptr::null_mut();
@@ -114,7 +117,7 @@ impl<O: Os> Engine<O> {
         loop {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
-            let claimed = match self.spans_or_transferred(class, is_flow, batch) {
+            let claimed = match self.spans_or_transferred(class, for_transfer, batch) {
                 Ok((mut spans, waited)) => {
                     if waited && block.is_null() && self.setup().mode == Mode::PerCpu {
                         // Another thread of this CPU may have waited for the lock too, and filled
@@ -151,19 +154,19 @@ impl<O: Os> Engine<O> {
     }
 
     /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
-    /// lock, or the batch is one of a flow. The flag tells whether the lock took waiting; `Err` has
+    /// lock, or the batch is for the transfer caches. The flag tells whether the lock took waiting; `Err` has
     /// the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
-        is_flow: bool,
+        for_transfer: bool,
         batch: &mut [*mut u8],
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        if is_flow {
+        if for_transfer {
             central.asked.note(transfers.token);
         }
-        match central.lock_spans(transfers.route(is_flow)) {
+        match central.lock_spans(transfers.route(for_transfer)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok((central.spans().lock(), true)),
@@ -226,17 +229,20 @@ impl<O: Os> Engine<O> {
         let history = slab.history();
         let refused = history.refused.load(Ordering::Relaxed);
         if refused.is_multiple_of(CAPACITY_CHECK_INTERVAL) {
-            let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
-            let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
-            let max_bytes =
-                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             // All stacks are in their full extents: the cache is no thread's own.
-            if slab.extra_capacity() + added_bytes <= max_bytes {
+            if slab.extra_capacity() + added_bytes <= self.cache_bytes_max() {
                 return true;
             }
         }
         history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
         false
+    }
+
+    /// The most extra capacity of one cache.
+    fn cache_bytes_max(&self) -> usize {
+        let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+        let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
+        (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
     }
 
     /// Makes room for a block in the class's stack: raises the capacity, or else flushes so that
@@ -250,26 +256,26 @@ impl<O: Os> Engine<O> {
             // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.capacity(class).div_ceil(2) };
             let goes = after.len(class).saturating_sub(stays);
-            self.flush(class, goes, miss.is_flow(class, goes));
+            self.flush(class, goes, miss.is_for_transfer(class, goes));
         }
         if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
 
-    /// Flushes up to `max` blocks of a class from the thread's cache. `is_flow`: they may go to a
-    /// transfer cache, for another thread.
+    /// Flushes up to `max` blocks of a class from the thread's cache. `for_transfer`: they may go to
+    /// a transfer cache.
     #[inline(never)]
-    pub(crate) fn flush(&self, class: SizeClass, max: usize, is_flow: bool) {
-        with_batch(max, |batch| self.flush_by(class, max, is_flow, batch));
+    pub(crate) fn flush(&self, class: SizeClass, max: usize, for_transfer: bool) {
+        with_batch(max, |batch| self.flush_by(class, max, for_transfer, batch));
     }
 
     /// The work of [`Engine::flush`], in steps of the length of `batch`.
     #[inline(never)]
-    fn flush_by(&self, class: SizeClass, max: usize, is_flow: bool, batch: &mut [*mut u8]) {
+    fn flush_by(&self, class: SizeClass, max: usize, for_transfer: bool, batch: &mut [*mut u8]) {
         let mut left = max;
         while left > 0 {
             let step = left.min(batch.len());
             let popped = self.front().pop_batch(class, &mut batch[..step]);
-            self.flush_batch(class, is_flow, &batch[..popped]);
+            self.flush_batch(class, for_transfer, &batch[..popped]);
             if popped < step {
                 break;
             }
@@ -277,15 +283,16 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: if another
-    /// thread holds the class's lock, or was the last to ask for a large batch of a flow. Blocks
-    /// that the transfer caches do not take go to their spans.
-    fn flush_batch(&self, class: SizeClass, is_flow: bool, blocks: &[*mut u8]) {
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: large blocks,
+    /// or if another thread holds the class's lock or was the last to ask for a large batch of a
+    /// flow. Blocks that the transfer caches do not take go to their spans.
+    fn flush_batch(&self, class: SizeClass, for_transfer: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let to_other = is_flow && central.asked.by_another(transfers.token);
-        let (spans, transferred) = match central.lock_spans(transfers.route(to_other)) {
+        let has_taker = is_late(class) || central.asked.by_another(transfers.token);
+        let route = transfers.route(for_transfer && has_taker);
+        let (spans, transferred) = match central.lock_spans(route) {
             Some((spans, _)) => (spans, 0),
-            None => match transfers.leave(class, blocks) {
+            None => match transfers.leave(class, blocks, || self.cache_bytes_max()) {
                 all if all == blocks.len() => return,
                 some => (central.spans().lock(), some),
             },
@@ -348,7 +355,9 @@ impl<O: Os> Engine<O> {
         // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
         let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
         let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
-        Transfers { slabs, count, for_flows, token: self.os.thread_token() }
+        let token = self.os.thread_token();
+        let nearest = self.front().cpu().unwrap_or(token);
+        Transfers { slabs, count, for_flows, token, nearest }
     }
 }
 

@@ -57,6 +57,20 @@ impl PerCpuBase {
     /// The base is set up.
     #[inline]
     pub unsafe fn slab(self) -> Option<Slab> {
+        // SAFETY: the base is set up.
+        let number = unsafe { self.number() }?;
+        let count = self.slabs_and_count & 0xffff;
+        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
+        // SAFETY: there are `count` slabs, and they live as long as the engine.
+        Some(unsafe { Slab::new(first.add(number)) })
+    }
+
+    /// The number of the thread's cache at this moment; `None` if it has none.
+    ///
+    /// # Safety
+    /// The base is set up.
+    #[inline]
+    pub unsafe fn number(self) -> Option<usize> {
         let thread = ptr::with_exposed_provenance::<u32>(thread_pointer());
         let field = |at| thread.wrapping_byte_offset(at);
         // SAFETY: the fields lie in this thread's area. The kernel may change them at any time.
@@ -64,9 +78,6 @@ impl PerCpuBase {
             [self.area + RseqArea::CPU_ID, self.id_at].map(|at| field(at).read_volatile())
         };
         let count = self.slabs_and_count & 0xffff;
-        let first = ptr::with_exposed_provenance_mut::<SlabMemory>(self.slabs_and_count - count);
-        let has_slab = cpu_id as i32 >= 0 && (id as usize) < count;
-        // SAFETY: there are `count` slabs, and they live as long as the engine.
-        has_slab.then(|| unsafe { Slab::new(first.add(id as usize)) })
+        (cpu_id as i32 >= 0 && (id as usize) < count).then_some(id as usize)
     }
 }

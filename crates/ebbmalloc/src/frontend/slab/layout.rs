@@ -6,8 +6,8 @@ use crate::frontend::miss_history::History;
 use crate::frontend::tuning::{
     FULL_THREADS_MAX, LATE_BLOCK_BYTES, LATE_MISSES, MARKS, MIDDLE_EXTENT_BLOCKS, SLAB_GAP_BYTES,
     SMALLEST_EXTENT_BLOCKS, STACK_BLOCKS_MAX, STACK_BLOCKS_MIN, STACK_BYTES_MAX,
-    STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BYTES_MAX,
-    THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
+    STACK_STEP_BLOCKS_MAX, STACK_STEP_BLOCKS_MIN, STACK_STEP_BYTES, THREAD_STACK_BLOCKS_MIN,
+    THREAD_STACK_BYTES_MAX, THREAD_STACK_BYTES_MIN, TINY_STACK_BLOCKS_MAX, TINY_STACK_BYTES_MAX,
 };
 use crate::platform::sync::Lock;
 use crate::size_class::{CLASSES, SizeClass};
@@ -130,20 +130,27 @@ impl Header {
     /// step nearer to its first capacity, and any other gets a step more, up to the class's bound.
     #[inline(never)] // Seldom needed, but called from several functions.
     pub fn grown(self, class: SizeClass) -> Self {
-        let full = Extent::of(FULL, class);
+        if self.is_closed() {
+            self
+        } else if self.is_new() && is_late(class) {
+            let bottom = Extent::of(FULL, class).bottom;
+            Self { top: bottom, limit: bottom - 8 * LATE_MISSES }
+        } else if self.waits(class) {
+            Self { limit: self.limit + 8, ..self }
+        } else {
+            self.widened(class)
+        }
+    }
+
+    /// As [`Header::grown`], but the stack does not wait.
+    pub fn widened(self, class: SizeClass) -> Self {
         if self.is_closed() {
             return self;
         }
+        let full = Extent::of(FULL, class);
         let top = if self.is_new() { full.bottom } else { self.top };
-        let limit = if self.is_new() && class.size() > LATE_BLOCK_BYTES {
-            full.bottom - 8 * LATE_MISSES
-        } else if self.waits(class) {
-            self.limit + 8
-        } else {
-            let capacity = self.capacity(class) as u32 + full.step_blocks;
-            full.bottom + 8 * capacity.min(full.max_blocks)
-        };
-        Self { top, limit }
+        let capacity = self.capacity(class) as u32 + full.step_blocks;
+        Self { top, limit: full.bottom + 8 * capacity.min(full.max_blocks) }
     }
 
     /// The stack's capacity in blocks; 0 while it is closed.
@@ -198,6 +205,11 @@ const TAKEN: u32 = CLOSED + 8;
 const _: () = assert!((CLOSED_FROM[FULL] + TINY_STACK_BLOCKS_MAX) as u32 <= CLOSED);
 /// Marks and digests overlap the small extents: no slab uses both.
 const _: () = assert!(size_of::<SlabStart>() <= MARKS_AT && DIGESTS_END <= CLOSED as usize);
+
+/// Whether stacks of this class get capacity only after many misses.
+pub(crate) fn is_late(class: SizeClass) -> bool {
+    class.size() > LATE_BLOCK_BYTES
+}
 
 /// A range of slots in a slab in which a class's stack may lie.
 #[derive(Clone, Copy)]
@@ -292,11 +304,12 @@ const fn blocks_in(class: SizeClass, bytes: usize, min: usize, max: usize) -> us
 /// The most blocks of a class that a thread's stack may hold while this many threads have caches.
 ///
 /// Up to [`FULL_THREADS_MAX`] threads fill their stacks. More threads together hold no more than
-/// these. But each may always hold up to [`STACK_BLOCKS_MIN`] blocks, of [`THREAD_STACK_BYTES_MIN`]
+/// these. But each may always hold up to [`THREAD_STACK_BLOCKS_MIN`] blocks, of [`THREAD_STACK_BYTES_MIN`]
 /// together.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
-    let full = blocks_in(class, THREAD_STACK_BYTES_MAX, STACK_BLOCKS_MIN, TINY_STACK_BLOCKS_MAX);
-    let min = (THREAD_STACK_BYTES_MIN / class.size()).min(STACK_BLOCKS_MIN);
+    let full =
+        blocks_in(class, THREAD_STACK_BYTES_MAX, THREAD_STACK_BLOCKS_MIN, TINY_STACK_BLOCKS_MAX);
+    let min = (THREAD_STACK_BYTES_MIN / class.size()).min(THREAD_STACK_BLOCKS_MIN);
     (full * FULL_THREADS_MAX / threads.max(FULL_THREADS_MAX)).max(min)
 }
 

@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 use layout::{CLOSED, DIGESTS_AT, EXTENT_BLOCKS, Extent, FULL, SlabStart};
 pub(crate) use layout::{
     HEADERS_AT, Header, MARK_MULTIPLIER, MARK_SHIFT, MARKS_AT, SLAB_SHIFT, bottom_of, fair_share,
-    used_bytes,
+    is_late, used_bytes,
 };
 
 use crate::frontend::miss_history::History;
