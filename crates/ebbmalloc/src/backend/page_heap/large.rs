@@ -6,6 +6,7 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
+use crate::backend::region::MapEntry;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -123,8 +124,11 @@ impl<O: Os> Pages<'_, O> {
     pub fn lose(&mut self, first: UnitIndex, units: u32) {
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
-        // The map still tells that a block was freed here.
-        self.mark_foreign(first, units);
+        match self.region.entry(first as usize) {
+            // The map still tells that a block was freed here.
+            MapEntry::LARGE_FREED => self.mark_foreign(first, units),
+            _ => self.give_up(first, units),
+        }
     }
 
     /// Counts a purge of `bytes` bytes in these units, which are in use.

@@ -284,7 +284,13 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the run is in use, so its record is current.
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
         let mut any = false;
-        while let Some((first, units)) = self.heap.guards.restore(region, self.os, units_of) {
+        while let Some((first, units, committed)) =
+            self.heap.guards.restore(region, self.os, units_of)
+        {
+            if committed.is_err() {
+                self.lose(first, units);
+                continue;
+            }
             self.free_as(first, units, State::Clean, true);
             any = true;
         }
