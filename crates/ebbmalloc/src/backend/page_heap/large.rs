@@ -6,7 +6,6 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::region::MapEntry;
 use crate::backend::run::{Run, State, Tail};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -118,17 +117,6 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the unit is committed, and the lock of the page heap guards its record.
         let run = unsafe { *self.region.run(first) };
         if run.state == State::InUse { run.heap() } else { 0 }
-    }
-
-    /// Gives a run up that cannot be used any more.
-    pub fn lose(&mut self, first: UnitIndex, units: u32) {
-        self.clear_note(first);
-        self.heap.counts.in_use -= units as usize;
-        match self.region.entry(first as usize) {
-            // The map still tells that a block was freed here.
-            MapEntry::LARGE_FREED => self.mark_foreign(first, units),
-            _ => self.give_up(first, units),
-        }
     }
 
     /// Counts a purge of `bytes` bytes in these units, which are in use.

@@ -515,6 +515,17 @@ impl<O: Os> Pages<'_, O> {
         self.region.set_entry(first, MapEntry::OTHERS);
     }
 
+    /// Gives a run up that cannot be used any more.
+    pub fn lose(&mut self, first: UnitIndex, units: u32) {
+        self.clear_note(first);
+        self.heap.counts.in_use -= units as usize;
+        match self.region.entry(first as usize) {
+            // The map still tells that a block was freed here.
+            MapEntry::LARGE_FREED => self.mark_foreign(first, units),
+            _ => self.give_up(first, units),
+        }
+    }
+
     /// Takes units out of use for good.
     fn mark_foreign(&mut self, first: UnitIndex, units: u32) {
         self.mark(first, units, State::Foreign);
