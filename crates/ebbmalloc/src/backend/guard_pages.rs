@@ -9,8 +9,8 @@
 //!
 //! The removal of a gap may be refused, where the process may not have more writable memory
 //! (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory for others.
-//! [`Guards::restore`] returns it once the kernel allows it. If a foreign mapping has come to lie in
-//! a gap, the run is given up.
+//! [`Guards::restore`] returns it once the kernel allows it. If a foreign mapping has come to lie
+//! in a gap, the run is given up.
 
 use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::GuardKind;

@@ -44,8 +44,8 @@ pub(super) fn harden(
     }
 }
 
-/// Makes all of a retiring span accessible again. If the kernel refuses, the run must not go back to
-/// the page heap: see [`Guards::remove`](crate::backend::guard_pages::Guards::remove).
+/// Makes all of a retiring span accessible again. If the kernel refuses, the run must not go back
+/// to the page heap: see [`Guards::remove`](crate::backend::guard_pages::Guards::remove).
 pub(super) fn unguard(
     memory: &Memory<'_, impl Os>,
     pages: &mut PageHeap,
