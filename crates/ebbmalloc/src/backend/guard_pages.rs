@@ -9,11 +9,13 @@
 //!
 //! The removal of a gap may be refused, where the process may not have more writable memory
 //! (RLIMIT_DATA). Then the whole run is made inaccessible, which leaves memory for others.
-//! [`Guards::restore`] returns it once the kernel allows it.
+//! [`Guards::restore`] returns it once the kernel allows it. If a foreign mapping has come to lie
+//! in a gap, the run is given up.
 
 use crate::backend::region::{Region, UnitIndex};
+use crate::backend::span::GuardKind;
 use crate::backend::tuning::{GUARDS_MAX, RESTORES_PER_CALL_MAX};
-use crate::platform::os::Os;
+use crate::platform::os::{Os, Refusal};
 use crate::size_class::UNIT;
 
 /// The number of guard pages, and the runs that could not be made accessible again.
@@ -44,35 +46,49 @@ impl Guards {
         self.within_mapping || self.count < GUARDS_MAX
     }
 
-    /// Makes pages inaccessible. Returns false if there are too many guard pages, or if the kernel
-    /// refuses; the contents are unspecified then.
+    /// Makes pages inaccessible. There is no guard if there are too many, or if the kernel refuses;
+    /// the contents are unspecified then.
     ///
     /// # Safety
     /// The range is committed, and no thread uses it.
-    pub unsafe fn place(&mut self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
+    pub unsafe fn place(&mut self, os: &impl Os, start: *mut u8, bytes: usize) -> GuardKind {
         // SAFETY: the caller guarantees that the range is committed and not in use.
-        let placed = unsafe {
-            self.count < GUARDS_MAX && os.decommit(start, bytes)
-                || self.within_mapping && os.hide(start, bytes)
+        let guard = unsafe {
+            if self.count < GUARDS_MAX && os.decommit(start, bytes) {
+                GuardKind::Gap
+            } else if self.within_mapping && os.hide(start, bytes) {
+                GuardKind::Hidden
+            } else {
+                return GuardKind::None;
+            }
         };
-        self.count += placed as usize;
-        placed
+        self.count += 1;
+        guard
     }
 
-    /// Makes a guard page, or part of it, accessible. It reads as zero. Returns false if the kernel
-    /// refuses.
+    /// Makes a guard, or part of it, accessible. It reads as zero.
     ///
     /// # Safety
-    /// The range is a guard, or the first part of one.
-    pub unsafe fn lift(&self, os: &impl Os, start: *mut u8, bytes: usize) -> bool {
-        // SAFETY: the caller guarantees that the range is a gap, or else hidden in its mapping. The
-        // first call tells: it fails where something is mapped.
-        unsafe { os.commit(start, bytes).is_ok() || self.within_mapping && os.show(start, bytes) }
+    /// The range is such a guard, or the first part of one.
+    pub unsafe fn lift(
+        os: &impl Os,
+        guard: GuardKind,
+        start: *mut u8,
+        bytes: usize,
+    ) -> Result<(), Refusal> {
+        // SAFETY: the caller guarantees that the range is a gap, or else hidden in its mapping.
+        unsafe {
+            match guard {
+                GuardKind::Gap => os.commit(start, bytes),
+                GuardKind::Hidden if !os.show(start, bytes) => Err(Refusal::Memory),
+                _ => Ok(()),
+            }
+        }
     }
 
     /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `hidden` tells
-    /// whether the bytes before that were decommitted. Returns false if the kernel refuses. No
-    /// thread may use the run then, until [`Guards::restore`] returns it.
+    /// whether the bytes before that were decommitted. No thread may use the run if this fails: if
+    /// memory is short, until [`Guards::restore`] returns it; otherwise the caller gives it up.
     ///
     /// # Safety
     /// The caller owns the run, and no thread uses its contents.
@@ -83,42 +99,56 @@ impl Guards {
         (first, units): (UnitIndex, u32),
         usable_bytes: usize,
         hidden: bool,
-    ) -> bool {
+    ) -> Result<(), Refusal> {
         let (start, bytes) = (region.address(first), units as usize * UNIT);
         // SAFETY: the caller owns the run and its records. The first `usable_bytes` bytes are
         // decommitted if `hidden` is set, and the rest is a guard.
         unsafe {
-            let is_accessible =
-                !hidden || usable_bytes == 0 || os.commit(start, usable_bytes).is_ok();
-            if is_accessible && self.lift(os, start.add(usable_bytes), bytes - usable_bytes) {
-                self.count -= 1;
-                return true;
-            }
-            self.lost += units as usize;
+            let guard = (*region.span(first)).guard;
+            let committed = match hidden && usable_bytes > 0 {
+                true => os.commit(start, usable_bytes),
+                false => Ok(()),
+            };
+            let refusal = match committed
+                .and_then(|()| Self::lift(os, guard, start.add(usable_bytes), bytes - usable_bytes))
+            {
+                Ok(()) => {
+                    self.count -= 1;
+                    return Ok(());
+                }
+                Err(refusal) => refusal,
+            };
             // Decommit everything that counts as writable memory, which a guard within a mapping
-            // does too.
+            // does too. A gap may be foreign by now.
             let (from, to) = (
-                if is_accessible { 0 } else { usable_bytes },
-                if self.within_mapping { bytes } else { usable_bytes },
+                if committed.is_ok() { 0 } else { usable_bytes },
+                if guard == GuardKind::Hidden { bytes } else { usable_bytes },
             );
-            if from < to && !os.decommit(start.add(from), to - from) {
-                return false;
+            let decommitted = from >= to || os.decommit(start.add(from), to - from);
+            match refusal {
+                Refusal::Addresses => self.count -= 1,
+                Refusal::Memory => {
+                    self.lost += units as usize;
+                    if decommitted {
+                        (*region.span(first)).next = self.first_inaccessible;
+                        self.first_inaccessible = first;
+                    }
+                }
             }
-            (*region.span(first)).next = self.first_inaccessible;
-            self.first_inaccessible = first;
+            Err(refusal)
         }
-        false
     }
 
     /// Makes an inaccessible run accessible again, and subtracts its units from [`Guards::lost`].
     /// Returns the run, which reads as zero, and its length in units, which `units_of` tells.
-    /// `None` if no run became accessible.
+    /// `None` if no run became accessible. A run in which a foreign mapping lies is returned too,
+    /// with [`Refusal::Addresses`]: the caller gives it up.
     pub fn restore(
         &mut self,
         region: &Region,
         os: &impl Os,
         units_of: impl Fn(UnitIndex) -> u32,
-    ) -> Option<(UnitIndex, u32)> {
+    ) -> Option<(UnitIndex, u32, Result<(), Refusal>)> {
         let mut link = &raw mut self.first_inaccessible;
         for _ in 0..RESTORES_PER_CALL_MAX {
             // SAFETY: `link` points to `self.first_inaccessible` or to the `next` of a listed run's
@@ -132,11 +162,12 @@ impl Guards {
             // SAFETY: the run is inaccessible as a whole, and no thread uses it.
             unsafe {
                 let next = &raw mut (*region.span(first)).next;
-                if os.commit(start, bytes).is_ok() {
+                let committed = os.commit(start, bytes);
+                if committed != Err(Refusal::Memory) {
                     *link = *next;
                     self.count -= 1;
                     self.lost -= units as usize;
-                    return Some((first, units));
+                    return Some((first, units, committed));
                 }
                 // A later run may be shorter, and its commit may succeed.
                 link = next;

@@ -2,7 +2,8 @@
 
 use crate::backend::page_heap::{Granted, Memory, PageHeap};
 use crate::backend::region::UnitIndex;
-use crate::platform::os::Os;
+use crate::backend::span::GuardKind;
+use crate::platform::os::{Os, Refusal};
 use crate::size_class::{SizeClass, UNIT};
 
 /// Returns address and length of a span's guard, its last OS page. The guard has no bytes if OS
@@ -26,34 +27,39 @@ pub(super) fn harden(
     let (start, page) = guard(memory, first, units);
     // SAFETY: the run and its records are the caller's alone; all writes stay in the run.
     unsafe {
-        let guarded = page > 0 && memory.lock().guards.place(memory.os, start, page);
-        let guard_bytes = if guarded { page } else { 0 };
+        let guard = match page {
+            0 => GuardKind::None,
+            _ => memory.lock().guards.place(memory.os, start, page),
+        };
+        let guard_bytes = if guard == GuardKind::None { 0 } else { page };
         if !zeroed {
             region.address(first).write_bytes(0, units as usize * UNIT - guard_bytes);
-        } else if !guarded {
+        } else if guard == GuardKind::None {
             // The refused guard may have left any contents.
             start.write_bytes(0, page);
         }
         let span = &mut *region.span(first);
         span.set_up_hardened(class, units, !zeroed, guard_bytes);
-        span.guarded = guarded;
+        span.guard = guard;
     }
 }
 
-/// Makes all of a retiring span accessible again. Returns false if the kernel refuses; then the
-/// run must not go back to the page heap.
+/// Makes all of a retiring span accessible again. If the kernel refuses, the run must not go back
+/// to the page heap: see [`Guards::remove`](crate::backend::guard_pages::Guards::remove).
 pub(super) fn unguard(
     memory: &Memory<'_, impl Os>,
     pages: &mut PageHeap,
     first: UnitIndex,
     units: u32,
-) -> bool {
+) -> Result<(), Refusal> {
     let Memory { region, os, .. } = *memory;
     let (start, _) = guard(memory, first, units);
     let reach = start.addr() - region.address(first).addr();
     // SAFETY: the span is the caller's, and no block of it is in use.
     unsafe {
-        !(*region.span(first)).guarded
-            || pages.guards.remove(region, os, (first, units), reach, false)
+        match (*region.span(first)).guard {
+            GuardKind::None => Ok(()),
+            _ => pages.guards.remove(region, os, (first, units), reach, false),
+        }
     }
 }

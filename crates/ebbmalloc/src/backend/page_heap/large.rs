@@ -119,14 +119,6 @@ impl<O: Os> Pages<'_, O> {
         if run.state == State::InUse { run.heap() } else { 0 }
     }
 
-    /// Gives a run up that cannot be used any more.
-    pub fn lose(&mut self, first: UnitIndex, units: u32) {
-        self.clear_note(first);
-        self.heap.counts.in_use -= units as usize;
-        // The map still tells that a block was freed here.
-        self.mark_foreign(first, units);
-    }
-
     /// Counts a purge of `bytes` bytes in these units, which are in use.
     pub fn count_purge(&mut self, units: Range<UnitIndex>, bytes: usize) {
         huge_pages::break_in(self.region, &mut self.heap.counts, units);

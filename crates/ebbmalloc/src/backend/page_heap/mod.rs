@@ -284,7 +284,13 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the run is in use, so its record is current.
         let units_of = |first: UnitIndex| unsafe { (*region.run(first)).units };
         let mut any = false;
-        while let Some((first, units)) = self.heap.guards.restore(region, self.os, units_of) {
+        while let Some((first, units, committed)) =
+            self.heap.guards.restore(region, self.os, units_of)
+        {
+            if committed.is_err() {
+                self.lose(first, units);
+                continue;
+            }
             self.free_as(first, units, State::Clean, true);
             any = true;
         }
@@ -507,6 +513,17 @@ impl<O: Os> Pages<'_, O> {
         // `Region::units_in` reads the record without the lock.
         fence(Ordering::Release);
         self.region.set_entry(first, MapEntry::OTHERS);
+    }
+
+    /// Gives a run up that cannot be used any more.
+    pub fn lose(&mut self, first: UnitIndex, units: u32) {
+        self.clear_note(first);
+        self.heap.counts.in_use -= units as usize;
+        match self.region.entry(first as usize) {
+            // The map still tells that a block was freed here.
+            MapEntry::LARGE_FREED => self.mark_foreign(first, units),
+            _ => self.give_up(first, units),
+        }
     }
 
     /// Takes units out of use for good.

@@ -1,6 +1,6 @@
 //! Audits a span, and changes single blocks of it, for tests.
 
-use super::Span;
+use super::{GuardKind, Span};
 use crate::size_class::SizeClass;
 
 impl Span {
@@ -24,7 +24,10 @@ impl Span {
     /// Panics unless the counts agree with the bitmap and no block in use lies in a hole.
     pub fn check(&self, class: SizeClass) {
         let guard_blocks = class.blocks_in(self.units as u32) - self.blocks as usize;
-        assert!(guard_blocks == 0 || self.guarded, "blocks of a span of {class:?}");
+        assert!(
+            guard_blocks == 0 || self.guard != GuardKind::None,
+            "blocks of a span of {class:?}"
+        );
         let words = self.bits.iter().enumerate().take((self.blocks as usize).div_ceil(64));
         let set: u32 = words.clone().map(|(_, bits)| bits.count_ones()).sum();
         assert_eq!(set, self.free as u32, "free blocks of a span");

@@ -106,6 +106,7 @@ fn one_of(bits: u64, at: u32) -> u32 {
 mod tests {
     use std::vec::Vec;
 
+    use super::super::GuardKind;
     use super::*;
 
     #[test]
@@ -115,7 +116,7 @@ mod tests {
             let mut span: Span = unsafe { core::mem::zeroed() };
             span.bits.fill(0x5555);
             span.set_up_hardened(class, class.random_span_units(), true, 4096);
-            span.guarded = true;
+            span.guard = GuardKind::Gap;
             let blocks = span.blocks as usize;
             let mut taken = Vec::new();
             for nth in 0..blocks as u64 {

@@ -27,6 +27,18 @@ pub enum Order {
     InTurn,
 }
 
+/// What makes a guard inaccessible.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum GuardKind {
+    /// There is no guard.
+    None,
+    /// Nothing of ours is mapped there, but perhaps a foreign mapping.
+    Gap,
+    /// The kernel hides the pages in their mapping.
+    Hidden,
+}
+
 /// The record of a span, kept in the region's table at the span's first unit. Spans with a free
 /// block are linked in a list of their class. Links are unit numbers, 0 for none.
 #[derive(Clone)]
@@ -44,8 +56,8 @@ pub struct Span {
     next_in_turn: u16,
     /// Whether `holes` has any. Kept here too, in the record's first cache line.
     any_hole: bool,
-    /// Whether the last page of this span, or of the large block that begins here, is a guard page.
-    pub(crate) guarded: bool,
+    /// The guard of this span, its last page, or of the large block that begins here.
+    pub(crate) guard: GuardKind,
     /// Units in the span.
     pub(crate) units: u8,
     /// Whether pages of the span were purged since it was set up.
@@ -64,7 +76,7 @@ impl Span {
         self.units = units as u8;
         (self.next, self.previous, self.last_free, self.next_in_turn) = (0, 0, 0, 0);
         (self.free, self.blocks) = (blocks as u16, blocks as u16);
-        (self.any_hole, self.holes, self.guarded) = (!resident, PurgedPages::NONE, false);
+        (self.any_hole, self.holes, self.guard) = (!resident, PurgedPages::NONE, GuardKind::None);
         self.was_purged = false;
         if !resident {
             self.holes.add(0..self.bytes());
@@ -81,12 +93,12 @@ impl Span {
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
         let mut bytes = *bytes;
         let flags =
-            [offset_of!(Self, any_hole), offset_of!(Self, guarded), offset_of!(Self, was_purged)];
+            [offset_of!(Self, any_hole), offset_of!(Self, guard), offset_of!(Self, was_purged)];
         for flag in flags {
             bytes[flag] = (bytes[flag] != 0) as u8;
         }
-        // SAFETY: the bytes are as many as a span has. Its flags are 0 or 1; all other fields are
-        // integers.
+        // SAFETY: the bytes are as many as a span has. Its flags and `guard` are 0 or 1, which both
+        // have; all other fields are integers.
         unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
     }
 
@@ -234,7 +246,7 @@ impl Span {
         page: usize,
         mut purge: impl FnMut(Range<usize>) -> bool,
     ) -> usize {
-        let guard = if self.guarded { page } else { 0 };
+        let guard = if self.guard == GuardKind::None { 0 } else { page };
         let end = self.bytes() - guard;
         let (mut at, mut purged) = (0, 0);
         while at < end {

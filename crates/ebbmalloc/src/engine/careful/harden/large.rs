@@ -5,8 +5,10 @@
 //! guard could not be placed skips the quarantine: its run goes back to the page heap at once.
 
 use super::report::Fault;
+use crate::backend::guard_pages::Guards;
 use crate::backend::region::{MapEntry, UnitIndex};
 use crate::backend::run::State;
+use crate::backend::span::GuardKind;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
 use crate::engine::Engine;
@@ -14,7 +16,7 @@ use crate::engine::heap_blocks::AllocError;
 use crate::engine::large::Moved;
 use crate::engine::lookup::HeapBlock;
 use crate::engine::tuning::{HARDENED_PURGE_BYTES_MIN, MOVED_BLOCK_UNITS};
-use crate::platform::os::Os;
+use crate::platform::os::{Os, Refusal};
 use crate::safety::seal::{check_fill, fill};
 use crate::size_class::UNIT;
 
@@ -46,9 +48,9 @@ impl<O: Os> Engine<O> {
     /// Without a guard, the fill is a page longer.
     fn fill_end(&self, first: UnitIndex, size: usize) -> usize {
         // SAFETY: a large block in use begins at this unit, so its records are valid.
-        let (guarded, units) =
-            unsafe { ((*self.region.span(first)).guarded, (*self.region.run(first)).units) };
-        let more = if guarded { 0 } else { self.os.page_size() };
+        let (guard, units) =
+            unsafe { ((*self.region.span(first)).guard, (*self.region.run(first)).units) };
+        let more = if guard == GuardKind::None { self.os.page_size() } else { 0 };
         (self.accessible_bytes(size) + more).min(units as usize * UNIT)
     }
 
@@ -71,10 +73,11 @@ impl<O: Os> Engine<O> {
         // SAFETY: the run was just granted, with its records. No program has the block yet.
         unsafe {
             let mut pages = self.pages();
-            let guarded = pages.guards.place(&self.os, block.add(accessible_bytes), guard_bytes);
+            let guard = pages.guards.place(&self.os, block.add(accessible_bytes), guard_bytes);
+            let guarded = guard != GuardKind::None;
             pages.note(first, size, heap);
             drop(pages);
-            (*self.region.span(first)).guarded = guarded;
+            (*self.region.span(first)).guard = guard;
             if !granted.zeroed {
                 self.clear_run(block, if guarded { accessible_bytes } else { run_bytes });
             } else if !guarded {
@@ -130,7 +133,7 @@ impl<O: Os> Engine<O> {
         let accessible_bytes = if moved { 0 } else { self.accessible_bytes(size) };
         // SAFETY: the program has freed the block, and its accessible pages are committed.
         let hidden = unsafe {
-            let guarded = (*self.region.span(first)).guarded;
+            let guarded = (*self.region.span(first)).guard != GuardKind::None;
             guarded && (accessible_bytes == 0 || self.os.decommit(block.address, accessible_bytes))
         };
         if !hidden {
@@ -187,16 +190,19 @@ impl<O: Os> Engine<O> {
         // SAFETY: the block is freed, so the caller owns the run. If it is guarded, the guard
         // begins after `accessible_bytes`.
         unsafe {
-            let guarded = (*self.region.span(first)).guarded;
+            let guarded = (*self.region.span(first)).guard != GuardKind::None;
             if guarded && hidden {
                 pages.record_mapping(first..first + units, false);
             }
             let run = (first, units);
             if guarded
-                && !pages.guards.remove(&self.region, &self.os, run, accessible_bytes, hidden)
+                && let Err(refusal) =
+                    pages.guards.remove(&self.region, &self.os, run, accessible_bytes, hidden)
             {
-                self.region.set_entry(first, MapEntry::NONE);
-                return;
+                return match refusal {
+                    Refusal::Addresses => pages.lose(first, units),
+                    Refusal::Memory => self.region.set_entry(first, MapEntry::NONE),
+                };
             }
             match hidden || self.os.purge(block, bytes) {
                 true => {
@@ -226,10 +232,11 @@ impl<O: Os> Engine<O> {
         // SAFETY: the program owns the block, and waits for this call. Bytes from `from` on are its
         // guard, which is checked first.
         unsafe {
-            if !is_same_run || to < from || !(*self.region.span(first)).guarded {
+            let guard = (*self.region.span(first)).guard;
+            if !is_same_run || to < from || guard == GuardKind::None {
                 return false;
             }
-            if to > from && !self.pages().guards.lift(&self.os, address.add(from), to - from) {
+            if to > from && Guards::lift(&self.os, guard, address.add(from), to - from).is_err() {
                 return false;
             }
             address.add(old.min(size)).write_bytes(0, from.min(size).saturating_sub(old));
@@ -256,7 +263,7 @@ impl<O: Os> Engine<O> {
         // call; no program has the new one yet.
         unsafe {
             // Only a guarded block is wholly inaccessible once its pages have moved.
-            let moves = pays_off && (*self.region.span(block.first)).guarded;
+            let moves = pays_off && (*self.region.span(block.first)).guard != GuardKind::None;
             if !moves {
                 return false;
             }
