@@ -1,7 +1,7 @@
 //! Transfer caches: pass batches of blocks from threads that free to threads that allocate, without
 //! a detour through the spans.
 //!
-//! They are used in two cases only:
+//! They are used in three cases only:
 //!
 //! - The lock of a class is taken. Its holder claims or releases up to 256 blocks, each in the
 //!   bitmap of its span. Where eight CPUs do nothing else, they wait most of the time. So a flush
@@ -10,6 +10,8 @@
 //!   and there are several transfer caches.
 //! - A flow: one thread asks for batches as large as a span, and another gives such batches back.
 //!   Through the spans, each flush would free a span or more, and each refill would cut new ones.
+//! - Blocks above 8 KiB: they are as large as the processor's first caches. Through the spans, half
+//!   of them would come out on another CPU than the one whose caches have them (decisions/0039).
 //!
 //! The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc").
 //! decisions/0029 has the gains, and why other batches do not.

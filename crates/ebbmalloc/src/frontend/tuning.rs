@@ -24,7 +24,7 @@ tunables! {
     /// That in blocks of 16 bytes: no stack holds more blocks.
     TINY_STACK_BLOCKS_MAX: usize = TINY_STACK_BYTES_MAX / MIN_ALIGN, "blocks", 5;
     /// Blocks that a stack may grow to, however large they are.
-    STACK_BLOCKS_MIN: usize = 40, "blocks", 5;
+    STACK_BLOCKS_MIN: usize = 40, "blocks", 39;
     /// First capacity of a stack, and what each miss adds. Doubling would give most classes more
     /// than they use.
     STACK_STEP_BYTES: usize = 8 << 10, "bytes", 5;

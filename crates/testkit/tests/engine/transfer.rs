@@ -2,7 +2,7 @@
 //! threads hold it.
 
 use std::collections::HashSet;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ const CACHED: usize = 256;
 /// thread takes, fewer than are left.
 const LEFT: usize = 600;
 const TAKEN: usize = 300;
-/// The capacity of a transfer cache, in bytes of blocks.
-const ROOM: usize = 256 << 10;
+/// The capacity of a transfer cache while little memory is in use, in bytes of blocks.
+const ROOM: usize = 768 << 10;
 
 type Shared<O> = Arc<Engine<O>>;
 
@@ -165,6 +165,41 @@ fn what_is_left_is_bounded_for_all_classes_together() {
     let most = CPUS * ROOM + SIZES.len() * (256 << 10);
     let cached = engine.stats().cached_bytes as usize;
     assert!(cached <= most, "{cached} bytes in caches, {most} at most");
+}
+
+/// Two threads allocate 16 blocks of 32 KiB each, and then free them. Returns how many blocks both
+/// used in the second half of 200 rounds.
+fn used_by_both() -> usize {
+    const ROUNDS: usize = 200;
+    let (engine, barrier) = (fake("thread"), Arc::new(Barrier::new(2)));
+    let users = [(); 2].map(|()| {
+        let (engine, barrier) = (Arc::clone(&engine), Arc::clone(&barrier));
+        thread::spawn(move || {
+            let mut used = HashSet::new();
+            for round in 0..ROUNDS {
+                let blocks = allocate(&engine, 32 << 10, 16);
+                barrier.wait();
+                free(&engine, &blocks);
+                barrier.wait();
+                used.extend(blocks.into_iter().filter(|_| round >= ROUNDS / 2));
+            }
+            used
+        })
+    });
+    let [first, second] = users.map(|user| user.join().unwrap());
+    engine.check();
+    engine.trim();
+    assert_eq!(engine.stats().cached_bytes, 0);
+    first.intersection(&second).count()
+}
+
+/// Blocks above 8 KiB pass through the transfer cache of their CPU or thread: others would find
+/// their lines in caches of that CPU.
+#[test]
+fn large_blocks_come_back_to_who_used_them() {
+    // Two threads may have the same transfer cache.
+    let shared: Vec<_> = (0..11).map(|_| used_by_both()).collect();
+    assert!(shared.contains(&0), "both used {shared:?} blocks");
 }
 
 #[test]

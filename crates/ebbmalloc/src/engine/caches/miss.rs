@@ -46,8 +46,8 @@ impl Miss {
         self.streak >= STREAK_MISSES
     }
 
-    /// Whether a batch of `blocks` blocks is for the transfer caches: blocks as large as the CPU's
-    /// own caches, or a large batch of a flow, which would retire a span or begin one.
+    /// Whether a batch of `blocks` blocks is for the transfer caches: one of a late class, or a
+    /// large batch of a flow, which would retire a span or begin one.
     fn is_for_transfer(&self, class: SizeClass, blocks: usize) -> bool {
         if is_late(class) {
             return self.after.capacity(class) > 0;
@@ -154,8 +154,8 @@ impl<O: Os> Engine<O> {
     }
 
     /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
-    /// lock, or the batch is for the transfer caches. The flag tells whether the lock took waiting; `Err` has
-    /// the number of blocks taken, at the end of `batch`.
+    /// lock, or the batch is for the transfer caches. The flag tells whether the lock took waiting;
+    /// `Err` has the number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
@@ -261,8 +261,8 @@ impl<O: Os> Engine<O> {
         if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
 
-    /// Flushes up to `max` blocks of a class from the thread's cache. `for_transfer`: they may go to
-    /// a transfer cache.
+    /// Flushes up to `max` blocks of a class from the thread's cache. `for_transfer`: they may go
+    /// to a transfer cache.
     #[inline(never)]
     pub(crate) fn flush(&self, class: SizeClass, max: usize, for_transfer: bool) {
         with_batch(max, |batch| self.flush_by(class, max, for_transfer, batch));
@@ -283,9 +283,9 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: large blocks,
-    /// or if another thread holds the class's lock or was the last to ask for a large batch of a
-    /// flow. Blocks that the transfer caches do not take go to their spans.
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: those of a
+    /// late class, or if another thread holds the class's lock or was the last to ask for a large
+    /// batch of a flow. Blocks that the transfer caches do not take go to their spans.
     fn flush_batch(&self, class: SizeClass, for_transfer: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
         let has_taker = is_late(class) || central.asked.by_another(transfers.token);

@@ -304,8 +304,8 @@ const fn blocks_in(class: SizeClass, bytes: usize, min: usize, max: usize) -> us
 /// The most blocks of a class that a thread's stack may hold while this many threads have caches.
 ///
 /// Up to [`FULL_THREADS_MAX`] threads fill their stacks. More threads together hold no more than
-/// these. But each may always hold up to [`THREAD_STACK_BLOCKS_MIN`] blocks, of [`THREAD_STACK_BYTES_MIN`]
-/// together.
+/// these. But each may always hold up to [`THREAD_STACK_BLOCKS_MIN`] blocks, of
+/// [`THREAD_STACK_BYTES_MIN`] together.
 pub(crate) fn fair_share(class: SizeClass, threads: usize) -> usize {
     let full =
         blocks_in(class, THREAD_STACK_BYTES_MAX, THREAD_STACK_BLOCKS_MIN, TINY_STACK_BLOCKS_MAX);
