@@ -78,10 +78,11 @@ choices! {
 choices! {
     /// Whether a thread of the engine returns unused memory to the kernel.
     ScavengerChoice {
-        /// Starts where several threads allocate, once 4 MiB are in use. Where there were several,
-        /// but only the first allocates, once 32 MiB are free and resident, or refaulted.
+        /// Starts where several threads allocate, once 4 MiB are in use. Where only the first of
+        /// several allocates, once 32 MiB are free and resident, or refaulted.
         Auto = "auto" | "1",
-        /// Never starts: memory returns to the kernel only while the program frees blocks.
+        /// Never starts: memory returns to the kernel only while the program allocates or frees,
+        /// and when it calls `ebb_idle`.
         Off = "0",
     }
 }
@@ -89,8 +90,8 @@ choices! {
 choices! {
     /// Whether memory for blocks up to 4 KiB is backed by huge pages of 2 MiB.
     HugeChoice {
-        /// Where the heap grows, once 16 MiB are in use, while they take at most a thirty-second of
-        /// the time more than small pages do.
+        /// Where the heap grows, once 16 MiB are in use, while they cost the program at most 1/32
+        /// of its time more than small pages do.
         Auto = "auto" | "1",
         /// Where the heap grows, once 16 MiB are in use, whatever they take.
         Always = "always",
@@ -125,7 +126,11 @@ impl DelayChoice {
     const MS_MAX: u64 = 86_400_000;
     const EXPECTED: &str = "|auto|200ms|10s, 86400s at most";
     const HELP: &[(&str, &str)] = &[
-        ("|auto|200ms", "Half of what was not needed for 200 ms goes, and so on."),
+        (
+            "|auto|200ms",
+            "Half of what was not needed for 200 ms goes, and so on. Without a scavenger, memory \
+             goes as the program frees: the less there is, the later.",
+        ),
         ("|500|500ms|10s", "The same for another time; milliseconds without a unit."),
         ("|0ms", "It goes as soon as it is free."),
     ];
@@ -277,7 +282,7 @@ impl ProfileAtChoice {
         ("|exit", "When the process exits: `ebb.PID.exit.heap`."),
         (
             "|peak",
-            "When memory in use or dirty exceeds the last peak by a sixteenth: \
+            "When memory in use, or free and resident, exceeds the last peak by a sixteenth: \
              `ebb.PID.peak.heap`, which is replaced.",
         ),
         (
@@ -519,8 +524,8 @@ options! {
         /// milliseconds.
         fn purge_delay(ms: u32) = DelayChoice::Ms(ms);
     }
-    /// Huge pages for blocks up to 4 KiB: faster to use, and dearer to get on some machines. No
-    /// value makes memory resident that only longer blocks use. Default: `auto`.
+    /// Huge pages for blocks up to 4 KiB: faster to use, but on some machines slow to get. Longer
+    /// blocks get none. Default: `auto`.
     huge: HugeChoice = Auto, "EBB_HUGE" {
         /// Chooses when blocks up to 4 KiB are backed by huge pages: `EBB_HUGE`.
         fn huge(when: HugeChoice) = when;
