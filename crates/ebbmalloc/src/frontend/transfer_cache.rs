@@ -16,8 +16,10 @@
 //! The idea is tcmalloc's, where all batches go that way (Ghemawat, Menage, "TCMalloc").
 //! decisions/0029 has the gains, and why other batches do not.
 
-use crate::frontend::slab::{OwnedStack, Slab, SlabMemory};
-use crate::frontend::tuning::{TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN};
+use crate::frontend::slab::{OwnedStack, Slab, SlabMemory, is_late};
+use crate::frontend::tuning::{
+    LATE_TRANSFER_BYTES_MAX, TRANSFER_BYTES_MAX, TRANSFER_CACHES_MAX, TRANSFER_CPUS_MIN,
+};
 use crate::platform::sync::{AtomicUsize, Guard, Ordering, const_fn};
 use crate::size_class::SizeClass;
 
@@ -101,12 +103,7 @@ impl Transfers {
     /// Puts blocks into as many transfer caches as needed, from the first block on. Returns how
     /// many it put there.
     #[inline(never)]
-    pub fn leave(
-        &self,
-        class: SizeClass,
-        blocks: &[*mut u8],
-        bytes_max: impl Fn() -> usize,
-    ) -> usize {
+    pub fn leave(&self, class: SizeClass, blocks: &[*mut u8]) -> usize {
         let mut stored = 0;
         for slab in self.each() {
             let Some((mut stack, _guard)) = try_own(slab, class) else { continue };
@@ -115,7 +112,7 @@ impl Transfers {
                 if stored == blocks.len() {
                     return stored;
                 }
-                if !grow(slab, &mut stack, class, &bytes_max) {
+                if !grow(slab, &mut stack, class) {
                     break;
                 }
             }
@@ -140,17 +137,13 @@ fn try_own<'a>(slab: Slab, class: SizeClass) -> Option<(OwnedStack, Guard<'a, ()
     slab.lock().try_lock().map(|guard| (unsafe { OwnedStack::new(slab, class) }, guard))
 }
 
-/// Raises the stack's capacity by a step, if the cache as a whole stays within `bytes_max()`. False
-/// if the stack has no more capacity than before.
-fn grow(
-    slab: Slab,
-    stack: &mut OwnedStack,
-    class: SizeClass,
-    bytes_max: impl Fn() -> usize,
-) -> bool {
+/// Raises the stack's capacity by a step, if the cache as a whole stays within its own. False if
+/// the stack has no more capacity than before.
+fn grow(slab: Slab, stack: &mut OwnedStack, class: SizeClass) -> bool {
     let (now, grown) = (stack.header(), stack.header().widened(class));
     let more = grown.capacity(class).saturating_sub(now.capacity(class));
-    if slab.total_capacity() + more * class.size() <= bytes_max() {
+    let max_bytes = if is_late(class) { LATE_TRANSFER_BYTES_MAX } else { TRANSFER_BYTES_MAX };
+    if slab.total_capacity() + more * class.size() <= max_bytes {
         slab.history().used.store(true, Ordering::Relaxed);
         stack.set_header(grown);
     }

@@ -71,4 +71,8 @@ tunables! {
     /// With fewer transfer caches, percpu mode uses them for flows only. Two CPUs seldom wait for
     /// each other at a central free list.
     TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
+    /// The most bytes of blocks in one transfer cache.
+    TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;
+    /// The same with blocks of more than `LATE_BLOCK_BYTES`.
+    LATE_TRANSFER_BYTES_MAX: usize = 1 << 20, "bytes", 39;
 }

@@ -131,7 +131,7 @@ impl<O: Os> Layers<O> {
 
     /// Puts blocks into transfer caches. Returns how many it put there.
     pub fn leave(&self, token: usize, blocks: &[*mut u8]) -> usize {
-        self.transfers(token).leave(self.class, blocks, || 256 << 10)
+        self.transfers(token).leave(self.class, blocks)
     }
 
     /// Takes up to `max` blocks from transfer caches.

@@ -17,8 +17,8 @@ const CACHED: usize = 256;
 /// thread takes, fewer than are left.
 const LEFT: usize = 600;
 const TAKEN: usize = 300;
-/// The capacity of a transfer cache while little memory is in use, in bytes of blocks.
-const ROOM: usize = 768 << 10;
+/// The capacity of a transfer cache, in bytes of blocks.
+const ROOM: usize = 256 << 10;
 
 type Shared<O> = Arc<Engine<O>>;
 

@@ -229,20 +229,17 @@ impl<O: Os> Engine<O> {
         let history = slab.history();
         let refused = history.refused.load(Ordering::Relaxed);
         if refused.is_multiple_of(CAPACITY_CHECK_INTERVAL) {
+            let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
+            let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
+            let max_bytes =
+                (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX);
             // All stacks are in their full extents: the cache is no thread's own.
-            if slab.extra_capacity() + added_bytes <= self.cache_bytes_max() {
+            if slab.extra_capacity() + added_bytes <= max_bytes {
                 return true;
             }
         }
         history.refused.store(refused.wrapping_add(1), Ordering::Relaxed);
         false
-    }
-
-    /// The most extra capacity of one cache.
-    fn cache_bytes_max(&self) -> usize {
-        let in_use_bytes = self.pages.lock().counts.in_use * UNIT;
-        let caches = self.caches_ever_used.load(Ordering::Relaxed).max(1);
-        (in_use_bytes / CACHE_SHARE / caches).clamp(CACHE_BYTES_MIN, CACHE_BYTES_MAX)
     }
 
     /// Makes room for a block in the class's stack: raises the capacity, or else flushes so that
@@ -292,7 +289,7 @@ impl<O: Os> Engine<O> {
         let route = transfers.route(for_transfer && has_taker);
         let (spans, transferred) = match central.lock_spans(route) {
             Some((spans, _)) => (spans, 0),
-            None => match transfers.leave(class, blocks, || self.cache_bytes_max()) {
+            None => match transfers.leave(class, blocks) {
                 all if all == blocks.len() => return,
                 some => (central.spans().lock(), some),
             },
