@@ -192,6 +192,11 @@ impl Scavenger {
         left.is_some_and(|(state, threads)| must_stop(state, threads))
     }
 
+    /// Whether no thread counts.
+    pub(crate) fn counts_none(&self) -> bool {
+        self.word.load(Ordering::Relaxed) / ONE_THREAD == 0
+    }
+
     /// Claims the start of the scavenger for the caller, if it may start and at least `threads_min`
     /// threads count. Returns `None` if not, and otherwise whether to join the previous thread.
     /// Call [`Scavenger::begun`] or [`Scavenger::not_begun`] next.

@@ -90,12 +90,22 @@ impl<O: Os> Engine<O> {
         is_first
     }
 
-    /// Counts the calling thread out, because it exits. The last one stops the scavenger.
+    /// Counts the calling thread out, because it exits. The last one stops the scavenger, and
+    /// purges most of what is free.
     pub(crate) fn uncount_thread(&self) {
         let words = self.os.thread_words();
         let first_counted = words.is_first() && self.scavenger.take_first();
-        if (words.mark_left() || first_counted) && self.scavenger.leave() {
+        if !(words.mark_left() || first_counted) {
+            return;
+        }
+        if self.scavenger.leave() {
             self.stop_scavenger();
+        }
+        if self.scavenger.counts_none() {
+            // The first thread may only wait from now on: nothing would purge any more.
+            let mut pages = self.pages();
+            let kept = pages.retention.kept_alone(pages.counts.in_use);
+            pages.purge(kept);
         }
     }
 

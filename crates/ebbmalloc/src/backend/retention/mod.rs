@@ -236,6 +236,11 @@ impl Retention {
         self.refaults.units().min(in_use)
     }
 
+    /// The most dirty units that stay when the last thread beside the first ends.
+    pub fn kept_alone(&self, in_use: usize) -> usize {
+        DIRTY_UNITS_MAX.max(self.refaulting_units(in_use)).min(self.spare_units(in_use))
+    }
+
     /// The most dirty units beside a scavenger. Memory that was in use a moment ago may be needed
     /// again; if not, it becomes surplus. A new huge page stays besides.
     fn beside_scavenger(&self, counts: &PageCounts) -> usize {
