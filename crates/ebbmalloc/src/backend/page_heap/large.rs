@@ -57,7 +57,8 @@ impl<O: Os> Pages<'_, O> {
 
     /// As [`Pages::alloc`], for a run that the pages of `run` will move to. Takes only memory
     /// that is not resident. Returns `None` where a resident run would do: copying into that is
-    /// faster than purging both.
+    /// faster than purging both. Until [`Pages::end_move`], only the new run counts as in use: the
+    /// limit is for pages, and those of `run` only move.
     pub fn alloc_to_move(&mut self, run: UnitRange, units: Units, align: Units) -> Option<Granted> {
         if !self.could_hold(units, align)
             || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
@@ -66,14 +67,18 @@ impl<O: Os> Pages<'_, O> {
         {
             return None;
         }
-        let from = run.length().get();
-        // The limit is for pages, and those of `run` only move.
-        self.heap.counts.in_use -= from as usize;
+        self.heap.counts.in_use -= run.length().get() as usize;
         let granted = self.take_or_make_room(Touch::Unknown, units, align);
-        self.heap.counts.in_use += from as usize;
-        let granted = granted?;
-        self.count_use(units.get());
-        Some(granted)
+        match granted {
+            Some(_) => self.count_use(units.get()),
+            None => self.end_move(run),
+        }
+        granted
+    }
+
+    /// Counts the run again whose pages have moved, or could not. One of the two is freed next.
+    pub fn end_move(&mut self, run: UnitRange) {
+        self.heap.counts.in_use += run.length().get() as usize;
     }
 
     /// Sets the flag of a large block whose run was just noted: whether it is `clean`, so that
