@@ -493,10 +493,9 @@ impl<O: Os> Pages<'_, O> {
         self.carve(first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*self.region.run(start - 1)).state };
-        let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
-        // SAFETY: the units are unmapped, and the unit before them is mapped unless its record says
-        // otherwise.
-        let mapped = unsafe { self.region.map_again(self.os, start, end - start, joins) };
+        let can_extend = matches!(before, State::Dirty | State::Clean);
+        // SAFETY: the units are unmapped. A dirty or clean run is mapped, and the page heap's alone.
+        let mapped = unsafe { self.region.map_again(self.os, start, end - start, can_extend) };
         match mapped {
             Ok(()) => return Ok(self.insert(start, end - start, State::Clean)),
             Err(Refusal::Memory) => {
@@ -576,7 +575,8 @@ impl<O: Os> Pages<'_, O> {
             let end = UnitRange::new(start, length)?.end();
             match self.map_again(first, start, end) {
                 Ok(first) => return self.cut(first, length, align),
-                Err(Refusal::Memory) => return None,
+                // Perhaps the process may not make more mappings. The last one can still grow.
+                Err(Refusal::Memory) => break,
                 Err(Refusal::Addresses) => {}
             }
         }
