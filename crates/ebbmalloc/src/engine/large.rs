@@ -233,7 +233,9 @@ impl<O: Os> Engine<O> {
                     }
                     // Earlier pages have moved for good, so the others are copied.
                     copy(source, block, bytes - done);
-                    unmapped = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
+                    unmapped = os.decommit(source, bytes - done);
+                    // Else the pages go at least, if the kernel lets them.
+                    let _ = unmapped || os.purge(source, bytes - done);
                     break;
                 }
             }

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::run::{Run, State, Tail};
+use crate::backend::run::{Run, State, Tail, large_bytes};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -95,8 +95,9 @@ impl<O: Os> Pages<'_, O> {
     pub fn purge_tail(&mut self, first: UnitIndex, only_quiet: bool) -> usize {
         let run = self.region.run(first);
         // SAFETY: the block's run is in use, so its record is committed and current.
-        let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).flags.tail(), Run::usable(run, self.os.page_size())) };
+        let (units, tail, asked) =
+            unsafe { ((*run).units, (*run).flags.tail(), Run::asked_at(run)) };
+        let usable = large_bytes(asked, self.os.page_size());
         let next_tail = match tail {
             Tail::NotResident => return 0,
             Tail::New if only_quiet => Tail::Seen,
