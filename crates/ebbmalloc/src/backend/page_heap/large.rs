@@ -20,7 +20,7 @@ impl<O: Os> Pages<'_, O> {
             return false;
         };
         let (next, end, more) = (run.end(), all.end(), more.get());
-        if end as usize > self.region.units() {
+        if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, next..end) {
             return false;
         }
         let mut made_room = false;
@@ -110,6 +110,8 @@ impl<O: Os> Pages<'_, O> {
         if next_tail == Tail::Seen || bytes == 0 {
             return 0;
         }
+        let partly_purged = first + (usable / UNIT) as u32..first + units;
+        huge_pages::break_in(self.region, &mut self.heap.counts, partly_purged);
         // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
             bytes

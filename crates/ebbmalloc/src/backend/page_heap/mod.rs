@@ -259,8 +259,9 @@ impl<O: Os> Pages<'_, O> {
         if !self.could_hold(units, align) {
             return false;
         }
+        let padded_units = units.get().saturating_add(align.get() - 1);
         let heap = &mut *self.heap;
-        heap.dirty.best_fit(self.region, units.get()).is_none()
+        heap.dirty.best_fit(self.region, padded_units).is_none()
             && heap.retention.is_reclaim_due(&heap.counts, units.get())
     }
 
@@ -594,9 +595,8 @@ impl<O: Os> Pages<'_, O> {
         if self.heap.huge.allows(touch, first..first + units) {
             return Some(first);
         }
-        // SAFETY: the run is in a tree, so its record is current.
-        let longer = unsafe { (*self.region.run(first)).units } + 1;
-        self.heap.dirty.best_fit(self.region, longer)
+        // No second run has units of the same huge page.
+        self.heap.dirty.next(self.region, first)
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.
