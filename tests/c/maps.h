@@ -48,7 +48,7 @@ __attribute__((unused)) static struct mapping mapping_of(const void *address) {
     return found;
 }
 
-/* Makes maps up to the limit: protects every second page of a range, so each page is its own map. */
+/* Makes maps up to the limit: protects every second page of a range, so each is its own map. */
 __attribute__((unused)) static void use_up_maps(void) {
     enum { PAGE = 4096, MOST = 1 << 20 };
     char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE,

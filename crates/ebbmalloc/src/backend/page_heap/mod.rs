@@ -495,7 +495,7 @@ impl<O: Os> Pages<'_, O> {
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*self.region.run(start - 1)).state };
         let can_extend = matches!(before, State::Dirty | State::Clean);
-        // SAFETY: the units are unmapped. A dirty or clean run is mapped, and the page heap's alone.
+        // SAFETY: the units are unmapped. A dirty or clean run is mapped and free.
         let mapped = unsafe { self.region.map_again(self.os, start, end - start, can_extend) };
         match mapped {
             Ok(()) => return Ok(self.insert(start, end - start, State::Clean)),
