@@ -1,9 +1,12 @@
-/* Helpers that read the process's own address space: /proc/self/status and /proc/self/maps. */
+/* Helpers that read the process's own address space, /proc/self/status and /proc/self/maps, or use
+   up its maps. */
 #pragma once
 
 #include "check.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { MIB = 1 << 20 };
 
@@ -43,4 +46,20 @@ __attribute__((unused)) static struct mapping mapping_of(const void *address) {
     fclose(maps);
     CHECK(found.end != 0);
     return found;
+}
+
+/* Makes maps up to the limit: protects every second page of a range, so each is its own map. */
+__attribute__((unused)) static void use_up_maps(void) {
+    enum { PAGE = 4096, MOST = 1 << 20 };
+    char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(range != MAP_FAILED);
+    long maps = 0;
+    for (long page = 1; page < MOST; page += 2, maps += 2)
+        if (mprotect(range + page * PAGE, PAGE, PROT_READ) != 0) break;
+    CHECK(errno == ENOMEM && maps > 1000);
+    /* The last one, where there is one map left but not two. */
+    while (mmap(NULL, PAGE, maps++ % 2 ? PROT_READ : PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                0) != MAP_FAILED) {}
+    CHECK(errno == ENOMEM);
 }

@@ -2,28 +2,11 @@
 // expect: exit 0
 // ways: preload static
 // check: no every realloc copies there, which takes too long
-#include "check.h"
-#include <errno.h>
+#include "maps.h"
 #include <malloc.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-enum { PAGE = 4096, MOST = 1 << 20, KEPT = 1000, STEPS = 30000 };
-
-// Makes maps up to the limit: protects every second page of a range, so each page is its own map.
-static void use_up_maps(void) {
-    char *range = mmap(NULL, (size_t)MOST * PAGE, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(range != MAP_FAILED);
-    long maps = 0;
-    for (long page = 1; page < MOST; page += 2, maps += 2)
-        if (mprotect(range + page * PAGE, PAGE, PROT_READ) != 0) break;
-    CHECK(errno == ENOMEM && maps > 1000);
-    // The last one, where there is one map left but not two.
-    while (mmap(NULL, PAGE, maps++ % 2 ? PROT_READ : PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                0) != MAP_FAILED) {}
-    CHECK(errno == ENOMEM);
-}
+enum { KEPT = 1000, STEPS = 30000 };
 
 int main(void) {
     static struct {

@@ -155,7 +155,7 @@ export! {
 }
 
 /// C23: frees a block of `malloc`, `calloc` or `realloc` of this size. Does nothing for null. Keeps
-/// `errno`. A wrong size stops the program.
+/// `errno`. A size of another size class stops the program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize) {
     if !block.is_null() {

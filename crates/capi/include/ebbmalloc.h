@@ -74,10 +74,10 @@ void ebb_free(void *block);
  * both its arguments. Neither is for blocks of heaps.
  *
  * They save the search for the size, since they trust it: a wrong size is as bad as a write past
- * the block's end. C23's free_sized and free_aligned_sized do not trust it: any wrong size stops
- * the program. Here a wrong size is noticed, and stops the program with one line, for blocks above
- * 64 KiB and when a cache is full. With EBB_STATS=1 in the environment it is noticed for every
- * block: test programs with it. */
+ * the block's end. C23's free_sized and free_aligned_sized look the block up: a size of another
+ * size class stops the program with one line. Here that is noticed only for sizes above 64 KiB and
+ * when a cache is full. With EBB_STATS=1 in the environment it is noticed for every block: test
+ * programs with it. Only EBB_CHECK=1 and EBB_HARDEN=1 compare sizes to the byte. */
 void ebb_free_sized(void *block, size_t size);
 void ebb_free_aligned_sized(void *block, size_t alignment, size_t size);
 

@@ -47,6 +47,8 @@ pub struct FakeOs {
     /// Huge pages of which a part was purged, and not the whole.
     broken: AtomicUsize,
     moves: AtomicUsize,
+    /// What another thread does in the middle of the next move of pages.
+    in_move: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Whether threads can be made to pass a barrier; `None` for the host's answer.
     barrier: Option<bool>,
     barriers: AtomicUsize,
@@ -110,6 +112,7 @@ impl Default for FakeOs {
             huge_pages: Mutex::default(),
             broken: AtomicUsize::new(0),
             moves: AtomicUsize::new(0),
+            in_move: Mutex::default(),
             barrier: None,
             barriers: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
@@ -277,6 +280,12 @@ impl FakeOs {
     /// Number of moves of pages.
     pub fn moves(&self) -> usize {
         self.moves.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` once the next pages have moved, before the engine knows that they did: another
+    /// thread may run then.
+    pub fn in_next_move(&self, work: impl FnOnce() + Send + 'static) {
+        *self.in_move.lock().unwrap() = Some(Box::new(work));
     }
 
     /// Number of purges.
@@ -602,6 +611,11 @@ impl OsMemory for FakeOs {
         reservation.committed[pages].fill(false);
         let (reservation, pages) = state.pages_of(self.page, to, room);
         reservation.moves[pages].fill(nth);
+        drop(state);
+        let work = self.in_move.lock().unwrap().take();
+        if let Some(work) = work {
+            work();
+        }
         true
     }
 

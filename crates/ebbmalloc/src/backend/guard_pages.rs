@@ -86,9 +86,9 @@ impl Guards {
         }
     }
 
-    /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `hidden` tells
-    /// whether the bytes before that were decommitted. No thread may use the run if this fails: if
-    /// memory is short, until [`Guards::restore`] returns it; otherwise the caller gives it up.
+    /// Makes a run accessible again that is guarded from byte `usable_bytes` on. `decommitted`
+    /// tells whether the bytes before that were. No thread may use the run if this fails: if memory
+    /// is short, until [`Guards::restore`] returns it; otherwise the caller gives it up.
     ///
     /// # Safety
     /// The caller owns the run, and no thread uses its contents.
@@ -98,14 +98,14 @@ impl Guards {
         os: &impl Os,
         (first, units): (UnitIndex, u32),
         usable_bytes: usize,
-        hidden: bool,
+        decommitted: bool,
     ) -> Result<(), Refusal> {
         let (start, bytes) = (region.address(first), units as usize * UNIT);
         // SAFETY: the caller owns the run and its records. The first `usable_bytes` bytes are
-        // decommitted if `hidden` is set, and the rest is a guard.
+        // not mapped if `decommitted` is set, and the rest is a guard.
         unsafe {
             let guard = (*region.span(first)).guard;
-            let committed = match hidden && usable_bytes > 0 {
+            let committed = match decommitted && usable_bytes > 0 {
                 true => os.commit(start, usable_bytes),
                 false => Ok(()),
             };
@@ -124,12 +124,12 @@ impl Guards {
                 if committed.is_ok() { 0 } else { usable_bytes },
                 if guard == GuardKind::Hidden { bytes } else { usable_bytes },
             );
-            let decommitted = from >= to || os.decommit(start.add(from), to - from);
+            let is_inaccessible = from >= to || os.decommit(start.add(from), to - from);
             match refusal {
                 Refusal::Addresses => self.count -= 1,
                 Refusal::Memory => {
                     self.lost += units as usize;
-                    if decommitted {
+                    if is_inaccessible {
                         (*region.span(first)).next = self.first_inaccessible;
                         self.first_inaccessible = first;
                     }

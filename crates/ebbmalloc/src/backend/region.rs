@@ -235,15 +235,20 @@ impl Region {
 
     /// Makes at least the first `units` units usable. The caller holds the lock of the page heap.
     pub fn commit_up_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
-        if units <= self.committed() / UNIT {
+        let committed = self.committed() / UNIT;
+        if units < committed {
             return Ok(());
         }
         if units > self.units() {
             return Err(Refusal::Memory);
         }
-        // Units ahead stay mapped, so that the region can be extended from there: see `map`.
+        // One unit ahead stays unused at least, so that the region can be extended from there: see
+        // `map`.
         let target = (units + COMMIT_UNITS).min(self.units());
-        self.commit_to(os, target).or_else(|_| self.commit_to(os, units))
+        self.commit_to(os, target).or_else(|_| match units == committed {
+            true => Ok(()),
+            false => self.commit_to(os, units),
+        })
     }
 
     fn commit_to(&self, os: &impl Os, units: usize) -> Result<(), Refusal> {
@@ -288,13 +293,12 @@ impl Region {
                 _ => 0,
             };
             // SAFETY: the range was chosen for this part and is not mapped yet. `extend` needs a
-            // committed page before it: the part is mapped from `first` on, and a unit there may
-            // not be unmapped or foreign.
+            // committed page before it: the part is mapped from `first` on, except units.
             unsafe {
                 match os.commit(start, bytes - mapped) {
                     Err(Refusal::Memory)
                         if mapped > first
-                            && (part != UNITS || self.is_mapped(mapped / UNIT - 1))
+                            && (part != UNITS || self.can_extend(mapped / UNIT - 1))
                             && os.extend(start, bytes - mapped) => {}
                     result => result?,
                 }
@@ -304,16 +308,17 @@ impl Region {
         Ok(())
     }
 
-    /// Whether this unit, the last that was mapped, still is. A unit that no run has ended at was
-    /// never used, and its record is zero. A unit beyond the committed ones is mapped, but its
-    /// record may not be: the kernel may have refused that.
-    fn is_mapped(&self, unit: usize) -> bool {
+    /// Whether the region can be extended from this unit, the last that was mapped. Not from a unit
+    /// in use: the program may have changed its mapping, or a gap be there. A unit that no run has
+    /// ended at was never used, and its record is zero. A unit beyond the committed ones was not
+    /// either, but its record may not be mapped: the kernel may have refused that.
+    fn can_extend(&self, unit: usize) -> bool {
         if unit >= self.committed() / UNIT {
             return true;
         }
         // SAFETY: the entry of a committed unit is committed.
         let run = unsafe { *self.run(unit as UnitIndex) };
-        !matches!(run.state, State::Unmapped | State::Foreign)
+        run.units == 0 || matches!(run.state, State::Dirty | State::Clean)
     }
 
     /// Skips at least `units` units behind the committed ones, where a foreign mapping lies.
@@ -346,20 +351,20 @@ impl Region {
     /// Undoes [`Region::unmap`]. The units read as zero.
     ///
     /// # Safety
-    /// The units are unmapped. The unit before them is mapped if `before_is_mapped` is set.
+    /// The units are unmapped. If `can_extend` is set, the unit before them is mapped and free.
     pub unsafe fn map_again(
         &self,
         os: &impl Os,
         first: UnitIndex,
         units: u32,
-        before_is_mapped: bool,
+        can_extend: bool,
     ) -> Result<(), Refusal> {
         let (start, bytes) = (self.address(first), units as usize * UNIT);
         // SAFETY: the caller guarantees that the range is unmapped, and that the page before it is
-        // committed where `before_is_mapped` says so.
+        // committed where `can_extend` says so.
         unsafe {
             match os.commit(start, bytes) {
-                Err(Refusal::Memory) if before_is_mapped && os.extend(start, bytes) => Ok(()),
+                Err(Refusal::Memory) if can_extend && os.extend(start, bytes) => Ok(()),
                 result => result,
             }
         }

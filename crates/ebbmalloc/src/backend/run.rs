@@ -71,17 +71,25 @@ impl Run {
         (self.left as u64 | (self.asked_high as u64) << LEFT_BITS) as usize
     }
 
-    /// Usable bytes of the large block of no heap that this record belongs to. The owner of the
-    /// block may call this without a lock. A thread with the lock of the page heap may write
-    /// `flags` meanwhile, which is not read here.
+    /// [`Run::asked`] of a record of a run in use. Its owner may call this without a lock: a thread
+    /// with the lock of the page heap may write `flags` meanwhile, which is not read here.
     ///
     /// # Safety
     /// The record is valid, and the block is not resized meanwhile.
-    pub(crate) unsafe fn usable(record: *const Self, page: usize) -> usize {
+    pub(crate) unsafe fn asked_at(record: *const Self) -> usize {
         // SAFETY: the caller guarantees that the record is valid and that no thread writes these
         // fields.
         let (left, asked_high) = unsafe { ((*record).left, (*record).asked_high) };
-        large_bytes(Self { left, asked_high, ..Self::default() }.asked(), page)
+        Self { left, asked_high, ..Self::default() }.asked()
+    }
+
+    /// [`Run::heap`] of a record of a run in use, as by [`Run::asked_at`].
+    ///
+    /// # Safety
+    /// As for [`Run::asked_at`].
+    pub(crate) unsafe fn heap_at(record: *const Self) -> u32 {
+        // SAFETY: as in `asked_at`.
+        unsafe { (*record).right }
     }
 
     /// The heap that [`Run::note`] recorded; 0 before.

@@ -125,8 +125,9 @@ impl<O: Os> Engine<O> {
     /// builds look it up, and abort the program where no block of that size class begins
     /// (decisions/0010).
     ///
-    /// A wrong size aborts the program where the check costs nothing: if either size is a large
-    /// one, if the block does not go to the cache, and always while the engine counts operations.
+    /// A size of another size class aborts the program where the check costs nothing: if it is a
+    /// large one, if the block does not go to the cache, and always while the engine counts
+    /// operations.
     ///
     /// # Safety
     /// As for [`Engine::free`]; `size` and `align` are those of the last request for the block.

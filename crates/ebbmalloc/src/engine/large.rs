@@ -176,25 +176,29 @@ impl<O: Os> Engine<O> {
         };
         let heap = pages.heap_of(first);
         pages.note(target, size, heap);
+        // Under the lock: no round may purge behind the block while its pages move, which needs no
+        // lock.
+        let entry = region.entry(first as usize);
+        region.set_entry(first, MapEntry::LARGE_FREED);
         drop(pages);
         let block = region.address(target);
         // SAFETY: both runs are in use. No other thread knows the new one, and the block is the
         // caller's.
         let moved = unsafe { self.move_run((first, length.bytes()), (target, needed.bytes())) };
-        if moved == Moved::No {
-            let mut pages = self.pages();
-            pages.free_as(target, needed.get(), State::Clean, false);
-            return ptr::null_mut();
-        }
-        region.set_entry(target, region.entry(first as usize));
-        region.set_entry(first, MapEntry::LARGE_FREED);
-        self.count_resized(length, needed);
         let mut pages = self.pages();
+        pages.end_move(run);
         match moved {
+            Moved::No => {
+                region.set_entry(first, entry);
+                pages.free_as(target, needed.get(), State::Clean, false);
+                return ptr::null_mut();
+            }
+            Moved::Yes => pages.free_as(first, units, State::Unmapped, true),
             Moved::Stuck => pages.lose(first, units),
-            _ => pages.free_as(first, units, State::Unmapped, true),
         }
+        region.set_entry(target, entry);
         drop(pages);
+        self.count_resized(length, needed);
         block
     }
 
@@ -229,7 +233,9 @@ impl<O: Os> Engine<O> {
                     }
                     // Earlier pages have moved for good, so the others are copied.
                     copy(source, block, bytes - done);
-                    unmapped = os.purge(source, bytes - done) && os.decommit(source, bytes - done);
+                    unmapped = os.decommit(source, bytes - done);
+                    // Else the pages go at least, if the kernel lets them.
+                    let _ = unmapped || os.purge(source, bytes - done);
                     break;
                 }
             }

@@ -63,7 +63,7 @@ impl<O: Os> Engine<O> {
         let first = ((offset - within) / UNIT) as UnitIndex;
         let usable = class.map_or_else(|| self.units_of(first) as usize * UNIT, SizeClass::size);
         // SAFETY: the unit is committed, and its record does not change while the block lives.
-        let heap = unsafe { (*region.run(first)).heap() };
+        let heap = unsafe { Run::heap_at(region.run(first)) };
         Some(HeapBlock { address, heap, first, class, usable })
     }
 
@@ -108,7 +108,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn large_size(&self, first: UnitIndex) -> usize {
         // SAFETY: the unit is committed, and only a resize of the block changes the size in its
         // record.
-        unsafe { Run::usable(self.region.run(first), self.os.page_size()) }
+        unsafe { large_bytes(Run::asked_at(self.region.run(first)), self.os.page_size()) }
     }
 
     /// A copy of the record of the span of this class that begins at this unit, if one does. Other

@@ -98,8 +98,8 @@ parts! {
         "programs with threads return it within seconds, others by ebb_idle(); \
          ebb_malloc_trim() returns it at once";
     huge_pages: "rest of huge pages",
-        "Unused memory, resident because the kernel used a 2 MiB huge page.",
-        "set /sys/kernel/mm/transparent_hugepage/enabled";
+        "Unused memory, resident because it lies in a 2 MiB huge page.",
+        "EBB_HUGE=never asks for none";
     tables: "tables",
         "ebbmalloc's tables about the memory above, some 1 % of it.",
         "";

@@ -188,3 +188,34 @@ fn purges_take_whole_ones() {
     assert!(broken <= 10, "{broken} of {}", purged / HUGE);
     engine.check_with(&kept);
 }
+
+#[test]
+fn what_is_purged_behind_a_large_block_is_in_none() {
+    let engine = engine(1);
+    let kept = fill(&engine, 17 * MIB, 1024);
+    free(&engine, fill(&engine, 16 * MIB, 1024));
+    let large = fill(&engine, 12 * MIB, 70_000);
+    assert!(in_huge_pages(&engine, &large) > 50);
+    engine.trim();
+    assert_eq!(engine.stats().huge_bytes as usize, engine.os().huge_pages().len() * HUGE);
+    engine.check_with(&[kept, large].concat());
+}
+
+#[test]
+fn large_blocks_do_not_grow_into_the_rest_of_one() {
+    let engine = engine(1);
+    fill(&engine, 20 * MIB, 1024);
+    let touched = fill(&engine, MIB, 2048);
+    let end = touched.iter().map(|block| block.addr()).max().unwrap().next_multiple_of(64 << 10);
+    assert!(engine.stats().dirty_bytes > 256 << 10);
+    free(&engine, touched);
+    engine.flush_cache();
+    let large = fill(&engine, 2 * MIB, 70_000);
+    // SAFETY: live blocks.
+    large.iter().for_each(|&block| _ = unsafe { engine.resize(block, 256 << 10, 1) });
+    let pages = engine.os().huge_pages();
+    let last = |block: &*mut u8| block.addr() + engine.usable_size(*block) - 1;
+    let is_behind = |last: &usize| pages.iter().any(|page| (end..page.end).contains(last));
+    assert_eq!(large.iter().map(last).filter(is_behind).count(), 0);
+    engine.check();
+}

@@ -1,6 +1,8 @@
 //! Tests `EBB_LIMIT`: the engine never holds more memory than the limit, to the byte, and a program
 //! can use all of it.
 
+use std::sync::Arc;
+
 use ebbmalloc::internals::Engine;
 use ebbmalloc_testkit::FakeOs;
 
@@ -179,6 +181,27 @@ fn pages_that_move_count_once() {
     }
     assert_eq!(engine.os().moves(), 1);
     assert_eq!(engine.stats().held_bytes, engine.stats().limit_bytes);
+    free(&engine, behind);
+    holds_what_it_may(&engine);
+}
+
+/// What another thread may allocate meanwhile is up to the limit, as at any other time.
+#[test]
+fn pages_count_once_while_they_move() {
+    let engine = Arc::new(engine((24 * UNIT_COST).to_string()));
+    let [block, behind] = [12, 2].map(|units| engine.alloc(units << 16));
+    let other = Arc::clone(&engine);
+    engine.os().in_next_move(move || {
+        let block = other.alloc(6 << 16);
+        assert!(!block.is_null() && other.alloc(BLOCK / 2 + 1).is_null());
+        assert_eq!(other.stats().held_bytes, other.stats().limit_bytes);
+        free(&other, block);
+    });
+    // SAFETY: a live block.
+    let block = unsafe { engine.realloc(block, 16 << 16, 16) };
+    assert_eq!(engine.os().moves(), 1);
+    holds_what_it_may(&engine);
+    free(&engine, block);
     free(&engine, behind);
     holds_what_it_may(&engine);
 }

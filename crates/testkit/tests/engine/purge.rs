@@ -1,6 +1,8 @@
 //! Tests purging: free memory goes back to the kernel, but memory that refaults soon is not purged
 //! again and again.
 
+use std::sync::Arc;
+
 use ebbmalloc::internals::{Engine, OsThreads};
 use ebbmalloc_testkit::FakeOs;
 
@@ -389,6 +391,21 @@ fn what_is_behind_a_large_block_goes_in_the_second_look() {
     });
     assert!((1..20).contains(&looks.count()));
     assert!(is_filled(&engine, block));
+}
+
+/// The fake panics if the engine purges what has moved away.
+#[test]
+fn what_is_behind_a_block_that_moves_stays() {
+    let engine = Arc::new(Engine::new(FakeOs::default().cpus(1)));
+    // SAFETY: freed once.
+    unsafe { engine.free(used(&engine, 1)) };
+    let [block, _] = [MIB - 20_000, 128 << 10].map(|size| engine.alloc(size));
+    let other = Arc::clone(&engine);
+    engine.os().in_next_move(move || _ = other.trim());
+    // SAFETY: a live block.
+    unsafe { engine.realloc(block, 2 * MIB, 16) };
+    assert_eq!(engine.os().moves(), 1);
+    engine.check();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::run::{Run, State, Tail};
+use crate::backend::run::{Run, State, Tail, large_bytes};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -20,7 +20,7 @@ impl<O: Os> Pages<'_, O> {
             return false;
         };
         let (next, end, more) = (run.end(), all.end(), more.get());
-        if end as usize > self.region.units() {
+        if end as usize > self.region.units() || !self.heap.huge.allows(Touch::Unknown, next..end) {
             return false;
         }
         let mut made_room = false;
@@ -57,7 +57,8 @@ impl<O: Os> Pages<'_, O> {
 
     /// As [`Pages::alloc`], for a run that the pages of `run` will move to. Takes only memory
     /// that is not resident. Returns `None` where a resident run would do: copying into that is
-    /// faster than purging both.
+    /// faster than purging both. Until [`Pages::end_move`], only the new run counts as in use: the
+    /// limit is for pages, and those of `run` only move.
     pub fn alloc_to_move(&mut self, run: UnitRange, units: Units, align: Units) -> Option<Granted> {
         if !self.could_hold(units, align)
             || self.heap.counts.unmapped_runs >= UNMAPPED_RUNS_MAX
@@ -66,14 +67,18 @@ impl<O: Os> Pages<'_, O> {
         {
             return None;
         }
-        let from = run.length().get();
-        // The limit is for pages, and those of `run` only move.
-        self.heap.counts.in_use -= from as usize;
+        self.heap.counts.in_use -= run.length().get() as usize;
         let granted = self.take_or_make_room(Touch::Unknown, units, align);
-        self.heap.counts.in_use += from as usize;
-        let granted = granted?;
-        self.count_use(units.get());
-        Some(granted)
+        match granted {
+            Some(_) => self.count_use(units.get()),
+            None => self.end_move(run),
+        }
+        granted
+    }
+
+    /// Counts the run again whose pages have moved, or could not. One of the two is freed next.
+    pub fn end_move(&mut self, run: UnitRange) {
+        self.heap.counts.in_use += run.length().get() as usize;
     }
 
     /// Sets the flag of a large block whose run was just noted: whether it is `clean`, so that
@@ -90,8 +95,9 @@ impl<O: Os> Pages<'_, O> {
     pub fn purge_tail(&mut self, first: UnitIndex, only_quiet: bool) -> usize {
         let run = self.region.run(first);
         // SAFETY: the block's run is in use, so its record is committed and current.
-        let (units, tail, usable) =
-            unsafe { ((*run).units, (*run).flags.tail(), Run::usable(run, self.os.page_size())) };
+        let (units, tail, asked) =
+            unsafe { ((*run).units, (*run).flags.tail(), Run::asked_at(run)) };
+        let usable = large_bytes(asked, self.os.page_size());
         let next_tail = match tail {
             Tail::NotResident => return 0,
             Tail::New if only_quiet => Tail::Seen,
@@ -104,6 +110,8 @@ impl<O: Os> Pages<'_, O> {
         if next_tail == Tail::Seen || bytes == 0 {
             return 0;
         }
+        let partly_purged = first + (usable / UNIT) as u32..first + units;
+        huge_pages::break_in(self.region, &mut self.heap.counts, partly_purged);
         // SAFETY: these are whole pages of the run, all behind the usable bytes of the block.
         if unsafe { self.os.purge(self.region.address(first).add(usable), bytes) } {
             bytes

@@ -259,8 +259,9 @@ impl<O: Os> Pages<'_, O> {
         if !self.could_hold(units, align) {
             return false;
         }
+        let padded_units = units.get().saturating_add(align.get() - 1);
         let heap = &mut *self.heap;
-        heap.dirty.best_fit(self.region, units.get()).is_none()
+        heap.dirty.best_fit(self.region, padded_units).is_none()
             && heap.retention.is_reclaim_due(&heap.counts, units.get())
     }
 
@@ -493,10 +494,9 @@ impl<O: Os> Pages<'_, O> {
         self.carve(first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*self.region.run(start - 1)).state };
-        let joins = matches!(before, State::InUse | State::Dirty | State::Clean);
-        // SAFETY: the units are unmapped, and the unit before them is mapped unless its record says
-        // otherwise.
-        let mapped = unsafe { self.region.map_again(self.os, start, end - start, joins) };
+        let can_extend = matches!(before, State::Dirty | State::Clean);
+        // SAFETY: the units are unmapped. A dirty or clean run is mapped and free.
+        let mapped = unsafe { self.region.map_again(self.os, start, end - start, can_extend) };
         match mapped {
             Ok(()) => return Ok(self.insert(start, end - start, State::Clean)),
             Err(Refusal::Memory) => {
@@ -576,7 +576,8 @@ impl<O: Os> Pages<'_, O> {
             let end = UnitRange::new(start, length)?.end();
             match self.map_again(first, start, end) {
                 Ok(first) => return self.cut(first, length, align),
-                Err(Refusal::Memory) => return None,
+                // Perhaps the process may not make more mappings. The last one can still grow.
+                Err(Refusal::Memory) => break,
                 Err(Refusal::Addresses) => {}
             }
         }
@@ -594,9 +595,8 @@ impl<O: Os> Pages<'_, O> {
         if self.heap.huge.allows(touch, first..first + units) {
             return Some(first);
         }
-        // SAFETY: the run is in a tree, so its record is current.
-        let longer = unsafe { (*self.region.run(first)).units } + 1;
-        self.heap.dirty.best_fit(self.region, longer)
+        // No second run has units of the same huge page.
+        self.heap.dirty.next(self.region, first)
     }
 
     /// Takes units that were never used. `None` if memory or addresses are exhausted.

@@ -40,10 +40,20 @@ impl RunTree {
 
     /// The shortest run of at least `units` units, the lowest among equals.
     pub fn best_fit(&self, region: &Region, units: u32) -> Option<UnitIndex> {
+        self.first_from(region, (units, 0))
+    }
+
+    /// The next run in order after the one at `at`, which is in the tree.
+    pub fn next(&self, region: &Region, at: UnitIndex) -> Option<UnitIndex> {
+        let (units, first) = key(region, at);
+        self.first_from(region, (units, first + 1))
+    }
+
+    fn first_from(&self, region: &Region, from: Key) -> Option<UnitIndex> {
         let (mut at, mut best) = (self.root, 0);
         while at != 0 {
             let run = node(region, at);
-            if run.units >= units {
+            if (run.units, at) >= from {
                 best = at;
                 at = run.left;
             } else {

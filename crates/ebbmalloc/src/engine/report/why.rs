@@ -319,8 +319,8 @@ impl Display for Conclusion {
                  or ebb_malloc_trim(); choose sizes just below a multiple of 64 KiB.",
             ),
             Kind::HugePages => f.write_str(
-                "is unused memory in huge pages: the kernel makes 2 MiB resident when a part is \
-                 touched. Set /sys/kernel/mm/transparent_hugepage/enabled to madvise or never.",
+                "is unused memory in huge pages, which make 2 MiB resident when a part is touched. \
+                 EBB_HUGE=never asks the kernel for none.",
             ),
             Kind::SmallRounding => f.write_str(
                 "at most is lost by rounding small requests up to size classes. Sizes that are \

@@ -7,7 +7,7 @@
 use super::report::Fault;
 use crate::backend::guard_pages::Guards;
 use crate::backend::region::{MapEntry, UnitIndex};
-use crate::backend::run::State;
+use crate::backend::run::{Run, State};
 use crate::backend::span::GuardKind;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
@@ -110,7 +110,7 @@ impl<O: Os> Engine<O> {
     pub(super) fn open_large(&self, block: &HeapBlock) -> Result<usize, Fault> {
         // SAFETY: the block is in use, and its run is accessible up to the end of the fill.
         unsafe {
-            let size = (*self.region.run(block.first)).asked();
+            let size = Run::asked_at(self.region.run(block.first));
             let end = self.fill_end(block.first, size);
             check_fill(self.setup().secret, block.address, size, end)?;
             Ok(size)
@@ -132,11 +132,11 @@ impl<O: Os> Engine<O> {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         let accessible_bytes = if moved { 0 } else { self.accessible_bytes(size) };
         // SAFETY: the program has freed the block, and its accessible pages are committed.
-        let hidden = unsafe {
+        let decommitted = unsafe {
             let guarded = (*self.region.span(first)).guard != GuardKind::None;
             guarded && (accessible_bytes == 0 || self.os.decommit(block.address, accessible_bytes))
         };
-        if !hidden {
+        if !decommitted {
             return self.return_run(first, accessible_bytes, false);
         }
         loop {
@@ -174,14 +174,14 @@ impl<O: Os> Engine<O> {
     /// Returns the run of a large block that left the quarantine to the page heap.
     fn return_quarantined(&self, first: UnitIndex) {
         // SAFETY: the run was in quarantine, so it is in use, and its record did not change.
-        let size = unsafe { (*self.region.run(first)).asked() };
+        let size = unsafe { Run::asked_at(self.region.run(first)) };
         self.return_run(first, self.accessible_bytes(size), true);
     }
 
     /// Returns the run of a large block to the page heap. A guarded run has its guard after
-    /// `accessible_bytes`; if `hidden`, the bytes before it were decommitted too.
+    /// `accessible_bytes`; if `decommitted`, the bytes before it were too.
     #[inline(never)]
-    fn return_run(&self, first: UnitIndex, accessible_bytes: usize, hidden: bool) {
+    fn return_run(&self, first: UnitIndex, accessible_bytes: usize, decommitted: bool) {
         let (units, block) = (self.units_of(first), self.region.address(first));
         let bytes = units as usize * UNIT;
         self.counters.remove_large(units);
@@ -191,20 +191,20 @@ impl<O: Os> Engine<O> {
         // begins after `accessible_bytes`.
         unsafe {
             let guarded = (*self.region.span(first)).guard != GuardKind::None;
-            if guarded && hidden {
+            if guarded && decommitted {
                 pages.record_mapping(first..first + units, false);
             }
             let run = (first, units);
             if guarded
                 && let Err(refusal) =
-                    pages.guards.remove(&self.region, &self.os, run, accessible_bytes, hidden)
+                    pages.guards.remove(&self.region, &self.os, run, accessible_bytes, decommitted)
             {
                 return match refusal {
                     Refusal::Addresses => pages.lose(first, units),
                     Refusal::Memory => self.region.set_entry(first, MapEntry::NONE),
                 };
             }
-            match hidden || self.os.purge(block, bytes) {
+            match decommitted || self.os.purge(block, bytes) {
                 true => {
                     pages.free_as(first, units, State::Clean, true);
                 }
@@ -217,7 +217,7 @@ impl<O: Os> Engine<O> {
     pub(crate) fn delete_large(&self, first: UnitIndex) {
         self.region.set_entry(first, MapEntry::LARGE_FREED);
         // SAFETY: a large block in use begins at this unit, so its record is valid.
-        let size = unsafe { (*self.region.run(first)).asked() };
+        let size = unsafe { Run::asked_at(self.region.run(first)) };
         self.return_run(first, self.accessible_bytes(size), false);
     }
 
