@@ -1,4 +1,4 @@
-//! When the scavenger runs: a thread that purges memory the program no longer needs, even while the
+//! Decides when the scavenger runs: a thread that purges memory the program no longer needs, even while the
 //! program is idle. `engine/scavenge.rs` has its work; `backend/retention` decides how much stays.
 //!
 //! Threads of the program are *counted* from their first cache miss until they exit. The first
@@ -234,7 +234,7 @@ impl Scavenger {
     }
 
     /// Whether it was notified since the last check.
-    pub fn was_notified(&self) -> bool {
+    pub fn take_notified(&self) -> bool {
         self.change(NOTIFIED, AWAKE)
     }
 
