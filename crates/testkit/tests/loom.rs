@@ -679,7 +679,7 @@ mod scavenger {
             });
             let mut collected = 0;
             loop {
-                let called = memory.scavenger.was_notified();
+                let called = memory.scavenger.take_notified();
                 let found = look(&memory);
                 collected += found;
                 if !called && end(&memory, found) {
@@ -717,7 +717,7 @@ mod scavenger {
                 let itself = {
                     let scavenger = Arc::clone(&scavenger);
                     thread::spawn(move || {
-                        scavenger.was_notified();
+                        scavenger.take_notified();
                         scavenger.end();
                     })
                 };
@@ -764,7 +764,7 @@ mod scavenger {
         model(|memory, found| {
             let end = found == 0;
             end && (memory.scavenger.end()
-                || memory.scavenger.was_notified() && memory.scavenger.end())
+                || memory.scavenger.take_notified() && memory.scavenger.end())
         });
     }
 }

@@ -1,9 +1,9 @@
 //! Decides when the heap grows by a huge page, and records where huge pages are.
 //!
 //! A huge page has 2 MiB, which take one page fault instead of 512, and one entry of the
-//! processor's page table cache (TLB). It takes the kernel 0.1 ms if it has free ones. It takes
-//! several where the kernel must first compact memory, or where it is the guest of a machine that
-//! must find the memory. So the program finds out: it measures each. What huge pages take more than
+//! processor's page table cache (TLB). It takes the kernel 0.1 ms if one is free. It takes
+//! several milliseconds where the kernel must first compact memory, or where it is the guest of a
+//! machine that must find the memory. So each is measured. What huge pages take more than
 //! small ones would may be a fixed share of the program's time (decisions/0037).
 //!
 //! The clock ticks a few milliseconds apart: most huge pages seem to take no time, and a few a
@@ -85,7 +85,7 @@ impl HugePages {
     }
 
     /// Whether the heap should grow by a huge page now, with `in_use` units in use.
-    pub fn is_due(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> bool {
+    pub fn take_due(&mut self, now_ms: impl FnOnce() -> u64, in_use: usize) -> bool {
         if !self.are_wanted(in_use) {
             return false;
         }
@@ -108,24 +108,24 @@ impl HugePages {
     pub fn record(&mut self, took_ns: Option<u64>) {
         let Some(ns) = took_ns else {
             self.totals.refusals += 1;
-            return self.wait();
+            return self.back_off();
         };
         self.totals.pages += 1;
         self.totals.ns += ns;
         self.refusals = 0;
-        // Not negative each time, but in the sum. The process may have been stopped meanwhile.
+        // Negative for some: only the sum is right. The process may have been stopped meanwhile.
         let extra_ns = ns as i64 - SMALL_NS;
         let credit_ns = self.credit_ns.saturating_sub(extra_ns);
         self.credit_ns = credit_ns.clamp(-HUGE_CREDIT_NS_MAX, HUGE_CREDIT_NS_MAX);
     }
 
     /// Asks less often, after a refusal or where there is no place for a huge page.
-    pub fn wait(&mut self) {
+    pub fn back_off(&mut self) {
         self.refusals = (self.refusals + 1).min(HUGE_SKIPS_LOG_MAX);
         self.skips = (1 << self.refusals) - 1;
     }
 
-    /// Whether a run of such use may be taken here, where memory is resident.
+    /// Whether a run of this use may have these dirty units.
     pub fn allows(&self, touch: Touch, run: Range<UnitIndex>) -> bool {
         touch == Touch::Whole || !overlap(&self.untouched, &run)
     }
@@ -154,7 +154,7 @@ impl HugePages {
     }
 
     /// Which part of a free run to purge, if `units` units of it are to go: whole huge pages, if
-    /// there are any in it, and then rather more than fewer units; else its end.
+    /// there are any in it, so perhaps more units; else its end.
     pub fn part_to_purge(
         &self,
         region: &Region,
@@ -221,7 +221,7 @@ mod tests {
 
     /// Lets the heap grow once. True if by a huge page, which takes `ns`.
     fn grow(huge: &mut HugePages, now_ms: u64, ns: u64) -> bool {
-        let due = huge.is_due(|| now_ms, ENOUGH);
+        let due = huge.take_due(|| now_ms, ENOUGH);
         if due {
             huge.record(Some(ns));
         }
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn small_heaps_and_those_that_want_none_have_none() {
         for choice in [HugeChoice::Auto, HugeChoice::Always] {
-            assert!(!pages(choice).is_due(|| 0, ENOUGH - 1));
+            assert!(!pages(choice).take_due(|| 0, ENOUGH - 1));
         }
         assert_eq!(had(HugeChoice::Never, 1), 0);
     }
@@ -265,7 +265,7 @@ mod tests {
             let (mut huge, mut nth) = (pages(HugeChoice::Auto), 0);
             let tick_ns = 4_000_000;
             for now_ms in 0..4000 {
-                if huge.is_due(|| now_ms, ENOUGH) {
+                if huge.take_due(|| now_ms, ENOUGH) {
                     nth += 1;
                     huge.record(Some(if nth % every == 0 { tick_ns } else { 0 }));
                 }
@@ -291,13 +291,13 @@ mod tests {
         let mut huge = pages(HugeChoice::Always);
         let mut asked = 0;
         for _ in 0..10_000 {
-            if huge.is_due(|| 0, ENOUGH) {
+            if huge.take_due(|| 0, ENOUGH) {
                 huge.record(None);
                 asked += 1;
             }
         }
         assert!((10_000 >> HUGE_SKIPS_LOG_MAX..300).contains(&asked), "{asked}");
-        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.is_due(|| 0, ENOUGH));
+        (0..1 << HUGE_SKIPS_LOG_MAX).for_each(|_| _ = huge.take_due(|| 0, ENOUGH));
         huge.record(Some(1));
         assert!(grow(&mut huge, 0, 1) && grow(&mut huge, 0, 1));
     }

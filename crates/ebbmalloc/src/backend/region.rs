@@ -67,9 +67,16 @@ pub struct RegionAddresses {
 /// The iterator of [`Region::units_in`].
 pub(crate) struct UnitWalk<'a> {
     region: &'a Region,
-    /// The next unit; at or above the end of the range once that is reached.
-    pub next: usize,
+    next: usize,
     end: usize,
+}
+
+impl UnitWalk<'_> {
+    /// The unit that [`Iterator::next`] returns next; at or above the end of the range once that is
+    /// reached.
+    pub fn reached(&self) -> usize {
+        self.next
+    }
 }
 
 impl Iterator for UnitWalk<'_> {

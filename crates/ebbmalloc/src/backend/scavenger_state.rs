@@ -1,5 +1,6 @@
-//! When the scavenger runs: a thread that purges memory the program no longer needs, even while the
-//! program is idle. `engine/scavenge.rs` has its work; `backend/retention` decides how much stays.
+//! Decides when the scavenger runs: a thread that purges memory the program no longer needs, even
+//! while the program is idle. `engine/scavenge.rs` has its work; `backend/retention` decides how
+//! much stays.
 //!
 //! Threads of the program are *counted* from their first cache miss until they exit. The first
 //! thread of the process is not, unless the process has had other threads, none of which has missed
@@ -239,7 +240,7 @@ impl Scavenger {
     }
 
     /// Whether it was notified since the last check.
-    pub fn was_notified(&self) -> bool {
+    pub fn take_notified(&self) -> bool {
         self.change(NOTIFIED, AWAKE)
     }
 

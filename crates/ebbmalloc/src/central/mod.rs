@@ -94,7 +94,7 @@ pub(crate) struct ClassSpans {
     /// Harden mode: see `hardened.rs`.
     hardened: bool,
     pub counts: CentralCounts,
-    /// Value of `counts.refills` at the last call of [`ClassSpans::is_abandoned`].
+    /// Value of `counts.refills` at the last call of [`ClassSpans::note_abandoned`].
     refills_before: usize,
     /// Spans that must retire before a class's only span begins small again.
     skips: u8,
@@ -274,7 +274,7 @@ impl ClassSpans {
         // SAFETY: the unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };
         let page = os.page_size();
-        if !span.is_quiet() && only_quiet || (span.free as usize) * class.size() < page {
+        if !span.note_quiet() && only_quiet || (span.free as usize) * class.size() < page {
             return 0;
         }
         let base = region.address(unit);
@@ -296,7 +296,7 @@ impl ClassSpans {
     }
 
     /// Whether no cache was filled since the last call.
-    pub fn is_abandoned(&mut self) -> bool {
+    pub fn note_abandoned(&mut self) -> bool {
         let refills = self.counts.refills;
         core::mem::replace(&mut self.refills_before, refills) == refills
     }

@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
     /// Sets another limit, and purges free memory beyond it. Blocks beyond it stay.
     fn change_limit(&self, options: &Options) -> Result<(), SetError> {
         let mut pages = self.pages();
-        let memory_bytes = NonZeroUsize::new(pages.retention.limit_bytes);
+        let memory_bytes = NonZeroUsize::new(pages.retention.memory_bytes);
         let memory_bytes = memory_bytes.map(|bytes| bytes.get() as u64);
         let Some(limit) = Self::limit_units(options.limit, memory_bytes) else {
             return Err(SetError::NotNow);

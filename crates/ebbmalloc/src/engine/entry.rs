@@ -27,7 +27,7 @@ impl<O: Os> Engine<O> {
         Self::alloc_for(self, size)
     }
 
-    /// Allocates like [`Engine::alloc`].
+    /// Allocates like [`Engine::alloc`], for a caller that may have settings.
     #[inline(always)]
     fn alloc_for(this: impl Caller<O>, size: usize) -> *mut u8 {
         match SizeClass::of(size) {
@@ -560,7 +560,7 @@ impl<O: Os> Engine<O> {
                 return this.alloc_in_default_heap(size, align).0;
             }
             if this.hot_area.load(Ordering::Relaxed) == 0 {
-                // The hot path is closed, and has not tried.
+                // The hot path is closed, so it has not tried to pop.
                 if this.is_closed_in_vain() {
                     this.restore_switch();
                 }
@@ -692,7 +692,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn free_small_slow(&self, block: *mut u8, class: SizeClass) {
         self.count_free(class.size());
-        // Where the hot path is open, it has tried.
+        // Where the hot path is open, it has tried to push.
         if self.hot_area.load(Ordering::Relaxed) == 0 && self.front().push(class, block) {
             return;
         }

@@ -67,6 +67,16 @@ impl<O: Os> Engine<O> {
         Some(HeapBlock { address, heap, first, class, usable })
     }
 
+    /// First unit and length of the large block that begins at this address, if one does and no
+    /// heap owns it.
+    pub(crate) fn large_block(&self, address: *mut u8) -> Option<(UnitIndex, u32)> {
+        let offset = self.region.committed_offset(address)?;
+        let begins =
+            offset.is_multiple_of(UNIT) && self.region.entry(offset / UNIT) == MapEntry::LARGE;
+        let first = (offset / UNIT) as UnitIndex;
+        begins.then(|| (first, self.units_of(first)))
+    }
+
     /// Length in units of the run of a large block.
     pub(crate) fn units_of(&self, first: UnitIndex) -> u32 {
         // SAFETY: the unit is committed, and its record does not change while the block lives.

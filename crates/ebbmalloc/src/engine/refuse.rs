@@ -65,7 +65,7 @@ impl<O: Os> Engine<O> {
     /// The units that are held, and that may be: by the limit, or by the control group or machine.
     pub(crate) fn held_and_limit(&self) -> (usize, usize) {
         let pages = self.pages.lock();
-        let memory_units = pages.retention.limit_bytes / Region::UNIT_COST;
+        let memory_units = pages.retention.memory_bytes / Region::UNIT_COST;
         let limit_units = pages.limit.map_or(memory_units, NonZeroUsize::get);
         (pages.counts.held(), limit_units)
     }
@@ -99,13 +99,13 @@ impl<O: Os> Engine<O> {
             let pages = self.pages.lock();
             let held_units = pages.counts.held();
             let limit_units = pages.limit.map_or(0, NonZeroUsize::get);
-            let memory_bytes = pages.retention.limit_bytes;
+            let memory_bytes = pages.retention.memory_bytes;
             (limit_units * Region::UNIT_COST, held_units * Region::UNIT_COST, memory_bytes)
         };
         let is_asked = limit_bytes > 0 || TELLING && self.setup().options.is_telling();
         let space_bytes = self.os.address_space();
         let is_possible = size <= if memory_bytes > 0 { memory_bytes } else { space_bytes };
-        if !is_asked || !is_possible || !self.counters.is_first_told() {
+        if !is_asked || !is_possible || !self.counters.take_first_told() {
             return;
         }
         let tell = |why: Arguments| {

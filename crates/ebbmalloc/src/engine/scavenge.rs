@@ -35,7 +35,7 @@ impl<O: Os> Engine<O> {
         }
         if self.scavenger.is_wanted(words)
             && self.region.committed() >= SCAVENGER_UNITS_MIN * UNIT
-            && self.is_due(&self.scavenger.start_due, SCAVENGER_CHECK_MS)
+            && self.take_due(&self.scavenger.start_due, SCAVENGER_CHECK_MS)
         {
             self.start_scavenger(words);
         }
@@ -121,7 +121,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// True once in `interval_ms`. It goes by the clock, so that threads need not share a counter.
-    fn is_due(&self, due_ms: &AtomicU64, interval_ms: u32) -> bool {
+    fn take_due(&self, due_ms: &AtomicU64, interval_ms: u32) -> bool {
         let now_ms = self.os.now_ms();
         let is_due = now_ms >= due_ms.load(Ordering::Relaxed);
         if is_due {
@@ -213,7 +213,7 @@ impl<O: Os> Engine<O> {
         }
         let (now_ms, burst) = (self.os.now_ms(), &mut rounds.burst);
         if free_bytes <= claimed_bytes + BURST_FREE_BYTES_MIN
-            || !burst.may_purge(now_ms, refilled_bytes)
+            || !burst.take_purge(now_ms, refilled_bytes)
         {
             return;
         }
@@ -223,8 +223,8 @@ impl<O: Os> Engine<O> {
         let part = walk.by_ref().take(ROUND_UNITS_MAX);
         let is_of_span = |&unit: &usize| self.region.entry(unit) != MapEntry::LARGE;
         let purged_bytes = self.purge_free_pages(part.filter(is_of_span), false);
-        let is_whole = burst.cursor == 0 && walk.next >= end;
-        burst.cursor = if walk.next >= end { 0 } else { walk.next as UnitIndex };
+        let is_whole = burst.cursor == 0 && walk.reached() >= end;
+        burst.cursor = if walk.reached() >= end { 0 } else { walk.reached() as UnitIndex };
         burst.count_purged(now_ms, purged_bytes, if is_whole { free_bytes } else { 0 });
     }
 
@@ -238,7 +238,7 @@ impl<O: Os> Engine<O> {
 
     /// Runs a round if one is due and no other thread runs one.
     pub(crate) fn scavenge_if_due(&self) {
-        if self.is_due(&self.scavenger.round_due, self.round_ms())
+        if self.take_due(&self.scavenger.round_due, self.round_ms())
             && let Some(mut rounds) = self.rounds.try_lock()
         {
             let freed = self.scavenger.take_freed();
@@ -261,7 +261,8 @@ impl<O: Os> Engine<O> {
             self.write_profile_if_asked();
             let is_for_first = self.scavenger.is_for_first();
             // The first thread alone keeps the scavenger only while it frees much.
-            let busy = self.scavenger.was_notified() && (!is_for_first || self.is_worth_starting());
+            let busy =
+                self.scavenger.take_notified() && (!is_for_first || self.is_worth_starting());
             let mut rounds = self.rounds.lock();
             self.round(&mut rounds, busy);
             let round_ms = self.round_ms();
@@ -293,12 +294,12 @@ impl<O: Os> Engine<O> {
         let scanned_units = end.div_ceil(ROUNDS_PER_CYCLE).min(ROUND_UNITS_MAX);
         let mut walk = self.region.units_in(rounds.cursor as usize..end);
         let purged_bytes = self.purge_free_pages(walk.by_ref().take(scanned_units), true);
-        rounds.cursor = walk.next as UnitIndex;
+        rounds.cursor = walk.reached() as UnitIndex;
         if busy || surplus_units > 0 || purged_bytes > 0 {
             rounds.quiet = 0;
         }
         rounds.caches_used = self.drain(DrainScope::Unused);
-        if walk.next >= end {
+        if walk.reached() >= end {
             rounds.cursor = 0;
             rounds.quiet = rounds.quiet.saturating_add(1);
         }

@@ -118,7 +118,7 @@ impl<O: Os> Engine<O> {
             let huge = if hardened { HugeChoice::Never } else { setup.options.huge };
             {
                 let mut pages = self.pages.lock();
-                pages.retention.limit_bytes = memory_bytes.unwrap_or(0) as usize;
+                pages.retention.memory_bytes = memory_bytes.unwrap_or(0) as usize;
                 pages.huge.set_up(huge, self.os.now_ms());
             }
             self.set_purge_delay(setup.options.purge_delay);

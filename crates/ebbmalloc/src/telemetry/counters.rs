@@ -65,7 +65,7 @@ impl Counters {
     }
 
     /// True for the first caller: the one that tells of a refusal.
-    pub fn is_first_told(&self) -> bool {
+    pub fn take_first_told(&self) -> bool {
         !self.is_refusal_told.swap(true, Ordering::Relaxed)
     }
 

@@ -199,11 +199,11 @@ impl<O: Os> Pages<'_, O> {
         {
             return 0;
         }
-        if !self.heap.huge.is_due(|| self.os.now_ms(), in_use) {
+        if !self.heap.huge.take_due(|| self.os.now_ms(), in_use) {
             return 0;
         }
         let Some(first) = self.take_for_huge_page() else {
-            self.heap.huge.wait();
+            self.heap.huge.back_off();
             return 0;
         };
         let heap = &mut *self.heap;
@@ -254,15 +254,15 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Whether such a run would take memory that is not resident, and reclaim is due:
-    /// [`Retention::is_reclaim_due`].
-    pub fn would_grow(&mut self, units: Units, align: Units) -> bool {
+    /// [`Retention::take_due_reclaim`].
+    pub fn take_due_reclaim(&mut self, units: Units, align: Units) -> bool {
         if !self.could_hold(units, align) {
             return false;
         }
         let padded_units = units.get().saturating_add(align.get() - 1);
         let heap = &mut *self.heap;
         heap.dirty.best_fit(self.region, padded_units).is_none()
-            && heap.retention.is_reclaim_due(&heap.counts, units.get())
+            && heap.retention.take_due_reclaim(&heap.counts, units.get())
     }
 
     /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until
@@ -455,7 +455,7 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Unmaps clean runs, longest first, until at most `keep` units are clean or the longest run is
-    /// too short. If `keep` is 0, none is: memory is short, and neighbours must join.
+    /// too short. If `keep` is 0, no run is: memory is short, and neighbours must join.
     #[inline(never)]
     fn unmap(&mut self, keep: usize) {
         while self.heap.counts.clean > keep && self.heap.counts.unmapped_runs < UNMAPPED_RUNS_MAX {

@@ -27,7 +27,7 @@ impl Burst {
 
     /// Whether to purge now, given the bytes of purged spans that claims have filled again since
     /// the start. If most of what was purged lately was needed again, there is a pause.
-    pub fn may_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
+    pub fn take_purge(&mut self, now_ms: u64, refilled_bytes: usize) -> bool {
         if now_ms < self.next_ms {
             return false;
         }

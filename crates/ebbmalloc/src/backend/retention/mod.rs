@@ -115,7 +115,7 @@ pub(crate) struct Retention {
     /// The memory limit of the control group or the machine; 0 if none is known. Set-up reads it
     /// once: later, a filter of system calls may kill a process that opens files
     /// (decisions/0032). So later changes go unnoticed, and so does the use of other processes.
-    pub limit_bytes: usize,
+    pub memory_bytes: usize,
     pub refaults: Refaults,
     /// How long memory stays that is not needed (`EBB_PURGE_DELAY`).
     pub delay: DelayChoice,
@@ -132,7 +132,7 @@ impl Retention {
             grown_units: 0,
             reclaim_at_units: 0,
             refused_units: None,
-            limit_bytes: 0,
+            memory_bytes: 0,
             refaults: Refaults::new(),
             delay: DelayChoice::Usual,
         }
@@ -140,7 +140,7 @@ impl Retention {
 
     /// Whether reclaim is due (caches may keep too much), given that `units` more are about to
     /// become resident.
-    pub fn is_reclaim_due(&mut self, counts: &PageCounts, units: u32) -> bool {
+    pub fn take_due_reclaim(&mut self, counts: &PageCounts, units: u32) -> bool {
         let due = counts.in_use >= RECLAIM_IN_USE_UNITS_MIN
             && self.grown_units + units as usize >= self.reclaim_at_units;
         if due {
@@ -164,7 +164,7 @@ impl Retention {
 
     /// The most dirty units near a bound: part of the distance to it.
     pub fn spare_units(&self, in_use: usize) -> usize {
-        let limit = NonZeroUsize::new(self.limit_bytes / Region::UNIT_COST);
+        let limit = NonZeroUsize::new(self.memory_bytes / Region::UNIT_COST);
         let bounds = [limit, self.refused_units].into_iter().flatten();
         let spare = bounds.map(|bound| bound.get().saturating_sub(in_use) / SPARE_DIVISOR);
         spare.min().unwrap_or(usize::MAX)

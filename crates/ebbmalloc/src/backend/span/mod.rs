@@ -50,7 +50,7 @@ pub struct Span {
     pub(crate) free: u16,
     /// Number of blocks.
     pub(crate) blocks: u16,
-    /// The value of `free` at the last call of [`Span::is_quiet`].
+    /// The value of `free` at the last call of [`Span::note_quiet`].
     last_free: u16,
     /// The block after the one that was claimed last.
     next_in_turn: u16,
@@ -233,7 +233,7 @@ impl Span {
     }
 
     /// Whether as many blocks are free as at the last call.
-    pub fn is_quiet(&mut self) -> bool {
+    pub fn note_quiet(&mut self) -> bool {
         core::mem::replace(&mut self.last_free, self.free) == self.free
     }
 

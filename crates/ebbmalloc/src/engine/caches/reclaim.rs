@@ -44,7 +44,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(crate) fn reclaim_if_due(&self, bytes: usize, align: usize) {
         if let (Some(length), Some(align)) = (Units::for_bytes(bytes), Units::for_bytes(align))
-            && self.pages().would_grow(length, align)
+            && self.pages().take_due_reclaim(length, align)
         {
             self.reclaim(length.bytes());
         }
@@ -63,7 +63,7 @@ impl<O: Os> Engine<O> {
             [MostlyFree { free_bytes: 0, claimed_blocks: 0, is_abandoned: false }; CLASSES];
         for class in SizeClass::all() {
             let mut spans = self.centrals[class.index()].spans().lock();
-            let (counts, is_abandoned) = (spans.counts, spans.is_abandoned());
+            let (counts, is_abandoned) = (spans.counts, spans.note_abandoned());
             drop(spans);
             let bytes = counts.free_resident(class);
             free_bytes += bytes;

@@ -16,27 +16,22 @@ impl<O: Os> Engine<O> {
     #[cold]
     #[inline(never)]
     pub(crate) fn large_units(&self, block: *mut u8, operation: &str) -> (UnitIndex, u32) {
-        let region = &self.region;
-        let offset = region.offset(block);
-        if offset >= region.committed() {
-            self.fault("invalid free", block, operation);
+        match self.large_block(block) {
+            Some(found) => found,
+            None => self.fault(self.wrong_address(block), block, operation),
         }
-        let unit = (offset / UNIT) as UnitIndex;
-        let entry = region.entry(unit as usize);
-        if offset.is_multiple_of(UNIT) && entry == MapEntry::LARGE {
-            // SAFETY: the unit is committed, and its record does not change while the block is in
-            // use.
-            return (unit, unsafe { (*region.run(unit)).units });
-        }
-        self.fault(self.wrong_address(unit, offset % UNIT), block, operation)
     }
 
-    /// Names the fault of an address in the region at which no block begins.
-    fn wrong_address(&self, unit: UnitIndex, offset: usize) -> &'static str {
+    /// Names the fault of an address at which no block begins.
+    fn wrong_address(&self, block: *mut u8) -> &'static str {
         let region = &self.region;
+        let Some(offset) = region.committed_offset(block) else {
+            return "invalid free";
+        };
+        let unit = (offset / UNIT) as UnitIndex;
         match region.entry(unit as usize).of_anyone() {
             MapEntry::LARGE => "interior pointer",
-            MapEntry::LARGE_FREED if offset == 0 => "double free",
+            MapEntry::LARGE_FREED if offset.is_multiple_of(UNIT) => "double free",
             entry if entry.class().is_some() => "interior pointer",
             _ => {
                 // Perhaps inside a large block: find the nearest block that begins below.

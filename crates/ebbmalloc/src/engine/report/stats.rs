@@ -107,7 +107,7 @@ impl<O: Os> Engine<O> {
             let pages = self.pages.lock();
             let retention = &pages.retention;
             let refault_units = retention.refaults.units();
-            (pages.counts, pages.limit, retention.limit_bytes, refault_units, pages.huge.totals)
+            (pages.counts, pages.limit, retention.memory_bytes, refault_units, pages.huge.totals)
         };
         stats.huge_bytes = (counts.huge_pages * HUGE_UNITS as usize * UNIT) as u64;
         stats.huge_pages = huge.pages as u64;
