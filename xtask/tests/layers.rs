@@ -106,8 +106,11 @@ impl Source {
     /// Adds a file. Returns the modules that it declares.
     fn note(&mut self, module: Module, file: syn::File) -> Vec<String> {
         let mut declared = Vec::new();
-        let chosen = file.items.iter().flat_map(items_to_choose_from).collect::<Vec<_>>();
-        for item in chosen.iter().chain(&file.items) {
+        let items = file.items.iter().flat_map(|item| match items_to_choose_from(item) {
+            chosen if chosen.is_empty() => vec![item.clone()],
+            chosen => chosen,
+        });
+        for item in &items.collect::<Vec<_>>() {
             match item {
                 Item::Mod(item) if item.content.is_none() && !is_for_tests(&item.attrs) => {
                     for name in files_of(item) {

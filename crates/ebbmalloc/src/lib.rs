@@ -1,4 +1,5 @@
-//! ebbmalloc: a fast memory allocator for Linux that returns free memory to the kernel.
+//! ebbmalloc: a fast memory allocator for Linux and Windows that returns free memory to the
+//! kernel.
 //!
 //! It builds on every target that has the standard library. Where the engine does not run, the
 //! system's allocator serves ([`EbbMalloc::is_active`]).
@@ -146,7 +147,7 @@ macro_rules! cfg_if {
 // and no big-endian machine has run it yet. `--cfg ebbmalloc_forward` is for tests.
 cfg_if! {
     if #[cfg(all(
-        target_os = "linux",
+        any(target_os = "linux", all(windows, target_arch = "x86_64")),
         target_pointer_width = "64",
         target_endian = "little",
         not(ebbmalloc_forward)

@@ -8,13 +8,15 @@ pub use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
 use crate::engine::start::Caller;
 use crate::options::Settings;
-use crate::platform::os::{Hooks, LinuxFor, Process, constructors_run, destructors_run};
+use crate::platform::os::{Hooks, NativeFor, Process};
+#[cfg(target_os = "linux")]
+use crate::platform::os::{constructors_run, destructors_run};
 
 /// Whether the engine serves [`ENGINE`].
 pub const IS_ACTIVE: bool = true;
 
 /// The engine behind `EbbMalloc` and behind the C library. Sets itself up on first use.
-pub static ENGINE: Engine<LinuxFor<This>> = Engine::new(LinuxFor::NEW);
+pub static ENGINE: Engine<NativeFor<This>> = Engine::new(NativeFor::NEW);
 
 /// This process, which gives the engine its hooks.
 #[derive(Clone, Copy, Debug)]
@@ -67,9 +69,11 @@ extern "C" fn at_profile_signal() {
 
 /// Starts sampling when constructors run. Before that, an unwinder may not be ready.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
+        #[cfg(target_os = "linux")]
         constructors_run();
         ENGINE.begin_sampling();
         ENGINE.begin_profile();
@@ -79,6 +83,7 @@ static BEGIN: extern "C" fn() = {
 
 /// Stops use of the unwinder of a fully static program when destructors run.
 #[used]
+#[cfg(target_os = "linux")]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = {
     extern "C" fn end() {
@@ -96,7 +101,7 @@ extern "C" fn scavenge() {
 struct WithSettings<'a>(&'a Settings);
 
 impl Deref for WithSettings<'_> {
-    type Target = Engine<LinuxFor<This>>;
+    type Target = Engine<NativeFor<This>>;
 
     #[inline(always)]
     fn deref(&self) -> &Self::Target {
@@ -104,7 +109,7 @@ impl Deref for WithSettings<'_> {
     }
 }
 
-impl Caller<LinuxFor<This>> for WithSettings<'_> {
+impl Caller<NativeFor<This>> for WithSettings<'_> {
     fn settings(&self) -> &Settings {
         self.0
     }
@@ -130,7 +135,7 @@ pub unsafe fn alloc_zeroed_with(settings: &Settings, layout: Layout) -> *mut u8 
 
 // SAFETY: the engine hands out each block once until it is freed. Blocks are at least as large and
 // as aligned as the layout says. The engine never unwinds.
-unsafe impl GlobalAlloc for Engine<LinuxFor<This>> {
+unsafe impl GlobalAlloc for Engine<NativeFor<This>> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.alloc_aligned(layout.size(), layout.align())

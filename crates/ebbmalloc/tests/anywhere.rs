@@ -42,7 +42,7 @@ fn resident_bytes() -> Option<usize> {
 #[test]
 fn statistics_say_who_serves() {
     let is_ours = cfg!(all(
-        target_os = "linux",
+        any(target_os = "linux", all(windows, target_arch = "x86_64")),
         target_pointer_width = "64",
         target_endian = "little",
         not(ebbmalloc_forward)

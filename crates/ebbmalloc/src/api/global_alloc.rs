@@ -76,7 +76,8 @@ impl EbbMalloc {
 }
 
 impl EbbMalloc {
-    /// Returns whether the engine runs on this target: 64-bit little-endian Linux, so far.
+    /// Returns whether the engine runs on this target: 64-bit little-endian Linux, and Windows on
+    /// x86-64, so far.
     ///
     /// Elsewhere, the system's allocator serves `EbbMalloc` and [`Heap`](crate::Heap). Then
     /// statistics are zero, there are no heap profiles, options have no effect, functions for

@@ -197,6 +197,8 @@ impl Region {
                 unsafe { os.decommit(self.part(part), mapped) };
             }
         }
+        // SAFETY: the units are the first part. All parts are unmapped.
+        unsafe { os.release(self.part(UNITS)) };
         self.units.store(0, Ordering::Relaxed);
     }
 

@@ -392,18 +392,18 @@ mod tests {
 
     use super::*;
     use crate::frontend::slab::{HEADERS_AT, Header, MARKS_AT, SlabMemory};
-    use crate::platform::os::Linux;
+    use crate::platform::os::NativeFor;
 
     /// A load takes twice as long after a store to the same page offset.
     #[test]
     fn what_the_hot_path_reads_is_one_cache_line_and_not_where_it_writes_in_a_page() {
         const PAGE: usize = 4096;
-        let begin = offset_of!(Engine<Linux>, hot_area);
-        let end = offset_of!(Engine<Linux>, region) + Region::HOT_BYTES;
+        let begin = offset_of!(Engine<NativeFor<()>>, hot_area);
+        let end = offset_of!(Engine<NativeFor<()>>, region) + Region::HOT_BYTES;
         assert_eq!(begin / 64, (end - 1) / 64, "{begin:#x} to {end:#x}");
         let headers_end = HEADERS_AT + CLASSES * size_of::<Header>();
         assert!(begin >= headers_end && end <= MARKS_AT % PAGE, "{begin:#x} to {end:#x}");
-        assert_eq!(align_of::<Engine<Linux>>(), PAGE);
+        assert_eq!(align_of::<Engine<NativeFor<()>>>(), PAGE);
         assert_eq!(align_of::<SlabMemory>(), PAGE);
     }
 }

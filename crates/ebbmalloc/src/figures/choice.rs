@@ -47,7 +47,8 @@ impl Display for Choice {
         let by = if id.is_empty() { "" } else { " by " };
         write!(f, "{} mode {mode}{by}{id} ({why}", crate::figures::VERSION)?;
         if *major > 0 {
-            write!(f, "; Linux {major}.{minor}")?;
+            let system = if cfg!(windows) { "Windows" } else { "Linux" };
+            write!(f, "; {system} {major}.{minor}")?;
         }
         if !others.is_empty() {
             write!(f, "; other modes: {others}")?;

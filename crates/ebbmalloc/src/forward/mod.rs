@@ -74,7 +74,7 @@ pub(crate) unsafe fn alloc_zeroed_with(_: &Settings, layout: Layout) -> *mut u8 
 impl Forward {
     /// All zero, and why.
     pub fn stats(&self) -> Stats {
-        let why = "the system's allocator serves: the engine runs on 64-bit little-endian Linux";
+        let why = "the system's allocator serves: the engine runs on 64-bit Linux and on Windows";
         Stats { choice: Choice { mode: "system", why, ..Choice::UNSET }, ..Stats::EMPTY }
     }
 

@@ -2,6 +2,7 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
+#[cfg(target_os = "linux")]
 pub(crate) mod errno;
 pub(crate) mod arch;
 pub(crate) mod kernel;

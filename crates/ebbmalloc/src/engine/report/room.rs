@@ -16,7 +16,9 @@ pub(super) fn with_room<T: Copy, R>(os: &impl Os, empty: &T, work: impl FnOnce(&
     unsafe {
         place.copy_from_nonoverlapping(empty, 1);
         let done = work(&mut *place);
-        os.decommit(start.as_ptr(), bytes);
+        if os.decommit(start.as_ptr(), bytes) {
+            os.release(start.as_ptr());
+        }
         done
     }
 }

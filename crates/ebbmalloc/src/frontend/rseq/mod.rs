@@ -5,13 +5,17 @@
 //! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
 //! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.
 
-#[cfg_attr(any(miri, loom), path = "none.rs")]
-#[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
+#[cfg_attr(any(windows, miri, loom), path = "none.rs")]
+#[cfg_attr(all(target_arch = "x86_64", not(any(windows, miri, loom))), path = "x86_64.rs")]
 #[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "none.rs")]
 mod arch;
 
-#[cfg(all(test, any(target_arch = "x86_64", target_arch = "aarch64"), not(any(miri, loom))))]
+#[cfg(all(
+    test,
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(any(windows, miri, loom))
+))]
 mod tests;
 
 pub(crate) use arch::{pop, pop_batch, push, push_batch, replace_header};

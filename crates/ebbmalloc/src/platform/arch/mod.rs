@@ -1,5 +1,6 @@
 //! What differs between processors, in one file for each. Restartable sequences
 //! (`frontend/rseq`) and the unwinder's registers (`os/unwind/registers.rs`) are elsewhere.
+//! `windows.rs` has what Windows needs of these, on x86-64.
 //!
 //! - `IS_KNOWN`: whether this build has thread variables of its own and restartable sequences.
 //! - `thread_pointer`: a number that differs from those of all other living threads.
@@ -14,12 +15,14 @@
 //!   symbol of it.
 //! - `instruction`: the address of the instruction that a signal interrupted; 0 if it is unknown.
 
-#[cfg_attr(any(miri, loom), path = "other.rs")]
-#[cfg_attr(all(target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
+#[cfg_attr(windows, path = "windows.rs")]
+#[cfg_attr(all(not(windows), any(miri, loom)), path = "other.rs")]
+#[cfg_attr(all(not(windows), target_arch = "x86_64", not(any(miri, loom))), path = "x86_64.rs")]
 #[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "other.rs")]
 mod processor;
 pub(crate) use processor::*;
 
 /// Whether this engine serves the `malloc` of its process, so that it was loaded with the program.
+#[cfg(target_os = "linux")]
 pub(crate) const IS_MALLOC: bool = cfg!(feature = "malloc");

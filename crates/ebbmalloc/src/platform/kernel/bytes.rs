@@ -5,15 +5,13 @@
 //! engine's own data, `crates/cabi/src/bytes.rs` defines `memcpy` and others; so these go by names
 //! of their own.
 
-use core::ffi::{c_char, c_void};
+#[cfg(target_os = "linux")]
+use core::ffi::c_char;
+#[cfg(target_os = "linux")]
 use core::slice;
 
+use super::c_functions::{bzero, memmove};
 use crate::platform::tuning::SPARSE_COPY_BYTES_MIN;
-
-unsafe extern "C" {
-    // Not in the libc crate.
-    fn bzero(start: *mut c_void, bytes: usize);
-}
 
 /// The part that a sparse copy looks at: the smallest OS page.
 const PART_BYTES: usize = 4096;
@@ -42,7 +40,7 @@ unsafe fn copy_all(from: *const u8, to: *mut u8, bytes: usize) {
         if cfg!(miri) {
             from.copy_to(to, bytes);
         } else {
-            libc::memmove(to.cast(), from.cast(), bytes);
+            memmove(to.cast(), from.cast(), bytes);
         }
     }
 }
@@ -86,6 +84,7 @@ pub(crate) unsafe fn has_data(start: *const u8, bytes: usize) -> bool {
 ///
 /// # Safety
 /// The string stays as it is while the result is used.
+#[cfg(target_os = "linux")]
 pub(crate) unsafe fn string<'a>(start: *const c_char) -> &'a [u8] {
     let start = start.cast::<u8>();
     // SAFETY: the string ends at its zero byte. Volatile, as compilers make strlen of such loops.

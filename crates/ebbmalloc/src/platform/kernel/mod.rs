@@ -1,13 +1,27 @@
-//! Talks to the kernel without the C library: system calls, files, the clock, waiting on a word.
-//! No function here allocates or changes `errno`.
+//! Talks to the kernel: on Linux without the C library, by system calls, files, the clock and
+//! waiting on a word; on Windows by functions of its libraries. No function here allocates, or
+//! changes `errno` or the last error.
 
 // Lowest first: each uses only modules above it in this list.
+#[cfg_attr(target_os = "linux", path = "c_functions.rs")]
+#[cfg_attr(windows, path = "plain_functions.rs")]
+mod c_functions;
 pub(crate) mod bytes;
-pub(crate) mod syscall;
-pub(crate) mod file;
-pub(crate) mod proc;
-pub(crate) mod auxiliary;
-pub(crate) mod clock;
+
+cfg_if! {
+    if #[cfg(target_os = "linux")] {
+        pub(crate) mod syscall;
+        pub(crate) mod file;
+        pub(crate) mod proc;
+        pub(crate) mod auxiliary;
+        pub(crate) mod clock;
+    } else {
+        pub(crate) mod windows;
+    }
+}
+
+#[cfg_attr(target_os = "linux", path = "futex.rs")]
+#[cfg_attr(windows, path = "address_wait.rs")]
 #[cfg_attr(loom, allow(dead_code, reason = "models park threads themselves"))]
 pub(crate) mod futex;
 #[cfg(loom)]

@@ -7,10 +7,10 @@
 use core::ffi::CStr;
 use core::ptr::NonNull;
 
-use super::linux::Hooks;
-use super::roots::CLibrary;
-use super::stack::Symbol;
-use super::words::ThreadWords;
+use super::c_library::CLibrary;
+use super::hooks::Hooks;
+use super::symbol::Symbol;
+use super::thread_words::ThreadWords;
 use crate::platform::kernel::bytes::has_data;
 use crate::platform::tuning::RANGE_ATTEMPTS_MAX;
 
@@ -41,6 +41,7 @@ impl RseqArea {
     pub(crate) const RSEQ_CS: isize = 8;
     /// The number of the virtual CPU: each running thread of the process has one of its own, as
     /// low as possible (Linux 6.3).
+    #[allow(dead_code, reason = "not used where there are no sequences")]
     pub(crate) const MM_CID: isize = 24;
 }
 
@@ -61,8 +62,13 @@ pub(crate) fn choose(os: &impl OsMemory, bytes: usize, commit_bytes: usize) -> O
         // SAFETY: the range was just chosen, and is not committed.
         match unsafe { os.commit(start.as_ptr(), commit_bytes) } {
             Ok(()) => return Some(start),
-            Err(Refusal::Memory) => return None,
-            Err(Refusal::Addresses) => {}
+            Err(refusal) => {
+                // SAFETY: the commit has failed, and only this function knows the range.
+                unsafe { os.release(start.as_ptr()) };
+                if refusal == Refusal::Memory {
+                    return None;
+                }
+            }
         }
     }
     None
@@ -90,6 +96,12 @@ pub trait OsMemory: Sync {
     /// mapping may lie there, or come. `attempt` counts from 0; each attempt probably returns
     /// another range.
     fn addresses(&self, bytes: usize, align: usize, attempt: u32) -> Option<NonNull<u8>>;
+
+    /// Gives a chosen range up, from its start: for a platform on which choosing takes something.
+    ///
+    /// # Safety
+    /// None of the range is committed, and no code will commit any of it.
+    unsafe fn release(&self, _start: *mut u8) {}
 
     /// Maps a chosen range, readable and writable. It reads as zero. The kernel backs it page by
     /// page, and not with huge pages of its own accord.

@@ -13,9 +13,10 @@ use core::ffi::c_int;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::hooks::Process;
 use super::interface::{OsMemory, Refusal};
 use super::limit;
-use super::linux::{LinuxFor, Process};
+use super::linux::LinuxFor;
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::clock;

@@ -6,7 +6,7 @@
 
 use core::ffi::c_int;
 
-use super::words::ThreadWords;
+use super::thread_words::ThreadWords;
 use crate::platform::arch::{thread_pointer, thread_variable};
 use crate::platform::kernel::auxiliary;
 use crate::platform::kernel::syscall::call;

@@ -5,8 +5,9 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use super::hooks::{Hooks, Process};
 use super::interface::OsProcess;
-use super::linux::{Hooks, LinuxFor, Process};
+use super::linux::LinuxFor;
 use super::{release, reports};
 use crate::platform::arch::IS_MALLOC;
 use crate::platform::arch::weak;

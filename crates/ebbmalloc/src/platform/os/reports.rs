@@ -6,10 +6,11 @@ use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
+use super::c_library::CLibrary;
+use super::hooks::Process;
 use super::interface::{OsReports, Usage, Writer};
-use super::linux::{LinuxFor, Process};
-use super::roots::CLibrary;
-use super::stack::Symbol;
+use super::linux::LinuxFor;
+use super::symbol::Symbol;
 use super::{end, faults, roots, signal, stack, unwind, words};
 use crate::platform::kernel::auxiliary::{self, page_size};
 use crate::platform::kernel::bytes::string;

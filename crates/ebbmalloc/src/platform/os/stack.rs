@@ -7,21 +7,11 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::{ptr, slice};
 
+use super::symbol::Symbol;
 use super::{symtab, unwind};
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary;
 use crate::platform::sync::{AtomicU8, Ordering};
-
-/// The symbol at an address of code.
-#[derive(Clone, Copy, Debug)]
-pub struct Symbol<'a> {
-    /// The file that the code was loaded from.
-    pub module: &'a [u8],
-    /// The address in that file, as tools such as addr2line count it.
-    pub offset: usize,
-    /// The name of the function, if it is known, and the offset of the address in it.
-    pub function: Option<(&'a [u8], usize)>,
-}
 
 /// Functions of the unwinder (Itanium C++ ABI, "Exception Handling").
 type Step = extern "C" fn(*mut c_void, *mut c_void) -> c_int;

@@ -7,9 +7,11 @@ use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
+use super::hooks::Process;
 use super::interface::{OsThreads, RseqArea, WakeFlag};
-use super::linux::{LinuxFor, Process};
-use super::words::{self, ThreadWords};
+use super::linux::LinuxFor;
+use super::thread_words::ThreadWords;
+use super::words;
 use super::{own_area, rseq_area};
 use crate::platform::arch::{IS_KNOWN, thread_pointer, weak};
 use crate::platform::errno::keeping_errno;

@@ -1,0 +1,32 @@
+//! Windows as a platform: `memory.rs`, `threads.rs`, `process.rs` and `reports.rs` implement the
+//! contract (`interface.rs`). There are no restartable sequences, forks, signals or stacks.
+//!
+//! Nothing here waits while Windows holds the lock of its loader, except for locks of the engine,
+//! whose holders do not wait for the loader: Windows tells a file's callback of threads that begin
+//! and end with that lock held, and the engine's work at the end of a thread runs there.
+
+// Lowest first: each uses only modules above it in this list.
+mod events;
+mod memory;
+mod text;
+mod threads;
+mod process;
+mod reports;
+
+use core::marker::PhantomData;
+
+/// Windows as the platform of the engine that process `P` serves. `P` is a type and not a field, as
+/// for `LinuxFor`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct WindowsFor<P>(PhantomData<P>);
+
+impl<P> WindowsFor<P> {
+    /// The platform's value.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+/// Windows as the platform of engines that no process serves.
+pub type Windows = WindowsFor<()>;
+/// The value of type [`Windows`](type@Windows).
+#[expect(non_upper_case_globals, reason = "reads as a value of a unit type")]
+pub const Windows: Windows = Windows::NEW;
