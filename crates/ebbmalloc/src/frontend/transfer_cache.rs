@@ -66,14 +66,14 @@ impl LastRequester {
 /// The transfer caches. Each has a lock, which misses only try; drains wait for it.
 pub(crate) struct Transfers {
     pub slabs: *mut SlabMemory,
-    pub count: usize,
+    pub count: u32,
     /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
     /// waits.
     pub for_flows: bool,
     /// The calling thread's [`crate::platform::os::OsThreads::thread_token`].
     pub token: usize,
     /// Selects the cache that is tried first: the number of the CPU, or else the token.
-    pub nearest: usize,
+    pub nearest: u32,
 }
 
 impl Transfers {
@@ -124,9 +124,8 @@ impl Transfers {
     fn each(&self) -> impl Iterator<Item = Slab> {
         // SAFETY: the remainder is below `count`. There are that many slabs, and they live as long
         // as the engine.
-        let nth =
-            |nth: usize| unsafe { Slab::new(self.slabs.add((self.nearest + nth) % self.count)) };
-        (0..self.count).map(nth)
+        let slab = |number: u32| unsafe { Slab::new(self.slabs.add(number as usize)) };
+        (0..self.count).map(move |nth| slab((self.nearest % self.count + nth) % self.count))
     }
 }
 

@@ -122,10 +122,10 @@ impl<O: Os> Layers<O> {
     fn transfers(&self, token: usize) -> Transfers {
         Transfers {
             slabs: self.region.slabs(),
-            count: self.caches,
+            count: self.caches as u32,
             for_flows: false,
             token,
-            nearest: token,
+            nearest: token as u32,
         }
     }
 

@@ -46,12 +46,9 @@ impl Miss {
         self.streak >= STREAK_MISSES
     }
 
-    /// Whether a batch of `blocks` blocks is for the transfer caches: one of a late class, or a
-    /// large batch of a flow, which would retire a span or begin one.
-    fn is_for_transfer(&self, class: SizeClass, blocks: usize) -> bool {
-        if is_late(class) {
-            return self.after.capacity(class) > 0;
-        }
+    /// Whether a batch of `blocks` blocks is a large batch of a flow, which would retire a span or
+    /// begin one.
+    fn is_flow(&self, class: SizeClass, blocks: usize) -> bool {
         let (block_bytes_min, batch_bytes_min) = if self.is_own {
             (OWN_FLOW_BLOCK_BYTES_MIN, OWN_FLOW_BATCH_BYTES_MIN)
         } else {
@@ -64,6 +61,21 @@ impl Miss {
 }
 
 impl<O: Os> Engine<O> {
+    /// Whether batches of this class pass through the transfer cache of their CPU. In thread mode
+    /// they do not: the bitmaps of spans see double frees, which transfer caches do not see there.
+    fn stays_near(&self, class: SizeClass) -> bool {
+        is_late(class) && self.setup().mode != Mode::Thread
+    }
+
+    /// Whether a batch of `blocks` blocks is for the transfer caches.
+    fn is_for_transfer(&self, miss: &Miss, class: SizeClass, blocks: usize) -> bool {
+        if self.stays_near(class) {
+            miss.after.capacity(class) > 0
+        } else {
+            miss.is_flow(class, blocks)
+        }
+    }
+
     /// Fills the class's stack to half of its capacity, or fully in a streak, and returns one block
     /// more; null if memory is short. Marks that block as local to the cache. Returns also whether
     /// the class got a new span.
@@ -74,7 +86,7 @@ impl<O: Os> Engine<O> {
         let miss = self.grow_stack(class, MissKind::Underflow);
         let capacity = miss.after.capacity(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
-        let for_transfer = miss.is_for_transfer(class, needed);
+        let for_transfer = self.is_for_transfer(&miss, class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
@@ -253,7 +265,7 @@ impl<O: Os> Engine<O> {
             // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.capacity(class).div_ceil(2) };
             let goes = after.len(class).saturating_sub(stays);
-            self.flush(class, goes, miss.is_for_transfer(class, goes));
+            self.flush(class, goes, self.is_for_transfer(&miss, class, goes));
         }
         if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
@@ -285,7 +297,7 @@ impl<O: Os> Engine<O> {
     /// batch of a flow. Blocks that the transfer caches do not take go to their spans.
     fn flush_batch(&self, class: SizeClass, for_transfer: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let has_taker = is_late(class) || central.asked.by_another(transfers.token);
+        let has_taker = self.stays_near(class) || central.asked.by_another(transfers.token);
         let route = transfers.route(for_transfer && has_taker);
         let (spans, transferred) = match central.lock_spans(route) {
             Some((spans, _)) => (spans, 0),
@@ -347,14 +359,15 @@ impl<O: Os> Engine<O> {
     }
 
     /// The transfer caches, as the calling thread uses them.
+    #[inline(never)] // Inlined, it would take more of the caller's stack.
     pub(crate) fn transfers(&self) -> Transfers {
         let Setup { cpu_cache_count, transfer_cache_count: count, mode, .. } = *self.setup();
         // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
         let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
         let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
         let token = self.os.thread_token();
-        let nearest = self.front().cpu().unwrap_or(token);
-        Transfers { slabs, count, for_flows, token, nearest }
+        let nearest = self.front().cpu().unwrap_or(token) as u32;
+        Transfers { slabs, count: count as u32, for_flows, token, nearest }
     }
 }
 
