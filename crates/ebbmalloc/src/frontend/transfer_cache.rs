@@ -66,20 +66,19 @@ impl LastRequester {
 /// The transfer caches. Each has a lock, which misses only try; drains wait for it.
 pub(crate) struct Transfers {
     pub slabs: *mut SlabMemory,
-    pub count: u32,
-    /// True if transfer caches serve flows only: a thread that finds the lock of a class taken
-    /// waits.
-    pub for_flows: bool,
-    /// The calling thread's [`crate::platform::os::OsThreads::thread_token`].
-    pub token: usize,
-    /// Selects the cache that is tried first: the number of the CPU, or else the token.
-    pub nearest: u32,
+    pub count: usize,
+    /// True if a thread that finds the lock of a class taken waits, and only batches that pass
+    /// through a transfer cache anyway go there.
+    pub waits: bool,
+    /// Selects the cache that is tried first: the number of the CPU, or else the thread's
+    /// [`crate::platform::os::OsThreads::thread_token`].
+    pub nearest: usize,
 }
 
 impl Transfers {
-    /// The way of a batch, which may be one of a flow with its other end in another thread.
-    pub fn route(&self, is_flow: bool) -> Route {
-        match (is_flow, self.for_flows) {
+    /// The way of a batch, which `passes` through a transfer cache even if the lock is free.
+    pub fn route(&self, passes: bool) -> Route {
+        match (passes, self.waits) {
             (true, _) => Route::ByTransfer,
             (false, true) => Route::Wait,
             (false, false) => Route::IfFree,
@@ -124,8 +123,9 @@ impl Transfers {
     fn each(&self) -> impl Iterator<Item = Slab> {
         // SAFETY: the remainder is below `count`. There are that many slabs, and they live as long
         // as the engine.
-        let slab = |number: u32| unsafe { Slab::new(self.slabs.add(number as usize)) };
-        (0..self.count).map(move |nth| slab((self.nearest % self.count + nth) % self.count))
+        let nth =
+            |nth: usize| unsafe { Slab::new(self.slabs.add((self.nearest + nth) % self.count)) };
+        (0..self.count).map(nth)
     }
 }
 

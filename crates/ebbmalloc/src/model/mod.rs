@@ -120,13 +120,8 @@ impl<O: Os> Layers<O> {
 
     /// The caches as transfer caches, for a thread with this token.
     fn transfers(&self, token: usize) -> Transfers {
-        Transfers {
-            slabs: self.region.slabs(),
-            count: self.caches as u32,
-            for_flows: false,
-            token,
-            nearest: token as u32,
-        }
+        let (slabs, count) = (self.region.slabs(), self.caches);
+        Transfers { slabs, count, waits: false, nearest: token }
     }
 
     /// Puts blocks into transfer caches. Returns how many it put there.

@@ -61,18 +61,23 @@ impl Miss {
 }
 
 impl<O: Os> Engine<O> {
-    /// Whether batches of this class pass through the transfer cache of their CPU. In thread mode
-    /// they do not: the bitmaps of spans see double frees, which transfer caches do not see there.
-    fn stays_near(&self, class: SizeClass) -> bool {
-        is_late(class) && self.setup().mode != Mode::Thread
-    }
-
-    /// Whether a batch of `blocks` blocks is for the transfer caches.
-    fn is_for_transfer(&self, miss: &Miss, class: SizeClass, blocks: usize) -> bool {
-        if self.stays_near(class) {
-            miss.after.capacity(class) > 0
-        } else {
-            miss.is_flow(class, blocks)
+    /// Whether a batch of `blocks` blocks passes through the transfer caches: one of a late class,
+    /// or of a flow with its other end in another thread, as far as is known.
+    ///
+    /// In thread mode late classes are as others: the bitmaps of spans see double frees, which
+    /// transfer caches do not see there.
+    fn passes(&self, miss: &Miss, kind: MissKind, class: SizeClass, blocks: usize) -> bool {
+        if is_late(class) && self.setup().mode != Mode::Thread {
+            return miss.after.capacity(class) > 0;
+        }
+        let asked = &self.centrals[class.index()].asked;
+        match kind {
+            _ if !miss.is_flow(class, blocks) => false,
+            MissKind::Underflow => {
+                asked.note(self.os.thread_token());
+                true
+            }
+            MissKind::Overflow => asked.by_another(self.os.thread_token()),
         }
     }
 
@@ -86,7 +91,6 @@ impl<O: Os> Engine<O> {
         let miss = self.grow_stack(class, MissKind::Underflow);
         let capacity = miss.after.capacity(class);
         let needed = if miss.is_in_streak() { capacity + 1 } else { capacity / 2 + 1 };
-        let for_transfer = self.is_for_transfer(&miss, class, needed);
         // The first blocks of a stack share no cache line with blocks that another CPU claims.
         let apart = class.shares_lines() && miss.before.is_new();
         let order = if miss.is_in_streak() || apart { Order::InTurn } else { Order::Lowest };
@@ -101,7 +105,8 @@ impl<O: Os> Engine<O> {
                 return (block, false);
             }
         }
-        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, for_transfer, batch);
+        let passes = self.passes(&miss, MissKind::Underflow, class, needed);
+        let refill = |batch: &mut [_]| self.refill_by(class, needed, order, passes, batch);
         let (block, has_grown) = with_batch(needed, refill);
         if let Some(slab) = miss.slab
             && !miss.is_own
@@ -121,7 +126,7 @@ impl<O: Os> Engine<O> {
         class: SizeClass,
         mut needed: usize,
         order: Order,
-        for_transfer: bool,
+        passes: bool,
         batch: &mut [*mut u8],
     ) -> (*mut u8, bool) {
         let mut block: *mut u8 = ptr::null_mut();
@@ -129,7 +134,7 @@ impl<O: Os> Engine<O> {
         loop {
             let step = needed.min(batch.len());
             let batch = &mut batch[..step];
-            let claimed = match self.spans_or_transferred(class, for_transfer, batch) {
+            let claimed = match self.spans_or_transferred(class, passes, batch) {
                 Ok((mut spans, waited)) => {
                     if waited && block.is_null() && self.setup().mode == Mode::PerCpu {
                         // Another thread of this CPU may have waited for the lock too, and filled
@@ -166,19 +171,16 @@ impl<O: Os> Engine<O> {
     }
 
     /// Locks the class's spans, or takes blocks from a transfer cache: if another thread holds the
-    /// lock, or the batch is for the transfer caches. The flag tells whether the lock took waiting;
-    /// `Err` has the number of blocks taken, at the end of `batch`.
+    /// lock, or the batch passes there. The flag tells whether the lock took waiting; `Err` has the
+    /// number of blocks taken, at the end of `batch`.
     fn spans_or_transferred(
         &self,
         class: SizeClass,
-        for_transfer: bool,
+        passes: bool,
         batch: &mut [*mut u8],
     ) -> Result<(Guard<'_, ClassSpans>, bool), usize> {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        if for_transfer {
-            central.asked.note(transfers.token);
-        }
-        match central.lock_spans(transfers.route(for_transfer)) {
+        match central.lock_spans(transfers.route(passes)) {
             Some(spans) => Ok(spans),
             None => match transfers.take(class, batch) {
                 0 => Ok((central.spans().lock(), true)),
@@ -265,26 +267,26 @@ impl<O: Os> Engine<O> {
             // The stack may hold more than its capacity, where that has shrunk.
             let stays = if miss.is_in_streak() { 0 } else { after.capacity(class).div_ceil(2) };
             let goes = after.len(class).saturating_sub(stays);
-            self.flush(class, goes, self.is_for_transfer(&miss, class, goes));
+            self.flush(class, goes, self.passes(&miss, MissKind::Overflow, class, goes));
         }
         if before.is_new() { after.capacity(class).saturating_sub(1) } else { 0 }
     }
 
-    /// Flushes up to `max` blocks of a class from the thread's cache. `for_transfer`: they may go
-    /// to a transfer cache.
+    /// Flushes up to `max` blocks of a class from the thread's cache: to transfer caches, if the
+    /// batch `passes` there.
     #[inline(never)]
-    pub(crate) fn flush(&self, class: SizeClass, max: usize, for_transfer: bool) {
-        with_batch(max, |batch| self.flush_by(class, max, for_transfer, batch));
+    pub(crate) fn flush(&self, class: SizeClass, max: usize, passes: bool) {
+        with_batch(max, |batch| self.flush_by(class, max, passes, batch));
     }
 
     /// The work of [`Engine::flush`], in steps of the length of `batch`.
     #[inline(never)]
-    fn flush_by(&self, class: SizeClass, max: usize, for_transfer: bool, batch: &mut [*mut u8]) {
+    fn flush_by(&self, class: SizeClass, max: usize, passes: bool, batch: &mut [*mut u8]) {
         let mut left = max;
         while left > 0 {
             let step = left.min(batch.len());
             let popped = self.front().pop_batch(class, &mut batch[..step]);
-            self.flush_batch(class, for_transfer, &batch[..popped]);
+            self.flush_batch(class, passes, &batch[..popped]);
             if popped < step {
                 break;
             }
@@ -292,14 +294,12 @@ impl<O: Os> Engine<O> {
         }
     }
 
-    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: those of a
-    /// late class, or if another thread holds the class's lock or was the last to ask for a large
-    /// batch of a flow. Blocks that the transfer caches do not take go to their spans.
-    fn flush_batch(&self, class: SizeClass, for_transfer: bool, blocks: &[*mut u8]) {
+    /// Returns blocks from a cache to their spans, or puts them into a transfer cache: if another
+    /// thread holds the class's lock, or the batch passes there. Blocks that the transfer caches do
+    /// not take go to their spans.
+    fn flush_batch(&self, class: SizeClass, passes: bool, blocks: &[*mut u8]) {
         let (central, transfers) = (&self.centrals[class.index()], self.transfers());
-        let has_taker = self.stays_near(class) || central.asked.by_another(transfers.token);
-        let route = transfers.route(for_transfer && has_taker);
-        let (spans, transferred) = match central.lock_spans(route) {
+        let (spans, transferred) = match central.lock_spans(transfers.route(passes)) {
             Some((spans, _)) => (spans, 0),
             None => match transfers.leave(class, blocks) {
                 all if all == blocks.len() => return,
@@ -364,10 +364,9 @@ impl<O: Os> Engine<O> {
         let Setup { cpu_cache_count, transfer_cache_count: count, mode, .. } = *self.setup();
         // SAFETY: the slabs of transfer caches follow those of per-CPU caches.
         let slabs = unsafe { self.region.slabs().add(cpu_cache_count) };
-        let for_flows = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
-        let token = self.os.thread_token();
-        let nearest = self.front().cpu().unwrap_or(token) as u32;
-        Transfers { slabs, count: count as u32, for_flows, token, nearest }
+        let waits = mode == Mode::PerCpu && count < TRANSFER_CACHES_MANY;
+        let nearest = self.front().cpu().unwrap_or_else(|| self.os.thread_token());
+        Transfers { slabs, count, waits, nearest }
     }
 }
 

@@ -130,9 +130,7 @@ impl Header {
     /// step nearer to its first capacity, and any other gets a step more, up to the class's bound.
     #[inline(never)] // Seldom needed, but called from several functions.
     pub fn grown(self, class: SizeClass) -> Self {
-        if self.is_closed() {
-            self
-        } else if self.is_new() && is_late(class) {
+        if is_late(class) && self.is_new() && !self.is_closed() {
             let bottom = Extent::of(FULL, class).bottom;
             Self { top: bottom, limit: bottom - 8 * LATE_MISSES }
         } else if self.waits(class) {

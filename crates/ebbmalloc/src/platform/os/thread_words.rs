@@ -22,7 +22,7 @@ pub struct ThreadWords {
     pub(crate) profile_gate: AtomicU16,
     /// The slab of the thread's own cache; null if it has none.
     pub(crate) own: AtomicPtr<u8>,
-    /// The kernel's number of the thread; 0 before the first [`number`].
+    /// The kernel's number of the thread; 0 until the engine first asks for it.
     pub(crate) number: AtomicU32,
     /// Bytes that the thread may still allocate before a block is sampled for the heap profile.
     pub(crate) profile_left: AtomicI32,
