@@ -16,13 +16,11 @@ pub use crate::options::{
     SampleChoice, ScavengerChoice,
 };
 pub use crate::platform::os::{
-    CLibrary, Hooks, NativeFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process, Refusal,
-    RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
+    CLibrary, Hooks, Native, NativeFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
+    Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
 };
 #[cfg(target_os = "linux")]
-pub use crate::platform::os::{Linux, LinuxFor, has_malloc_of_others, note_environment};
-#[cfg(windows)]
-pub use crate::platform::os::{Windows, WindowsFor};
+pub use crate::platform::os::{Native as Linux, has_malloc_of_others, note_environment};
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]
 pub use crate::telemetry::beacon::{Beacon, OtherVersion};

@@ -68,8 +68,8 @@ tunables! {
     TRANSFER_CPUS_MIN: usize = 2, "CPUs", 29;
     /// The most transfer caches.
     TRANSFER_CACHES_MAX: usize = 16, "caches", 29;
-    /// With fewer transfer caches, percpu mode uses them for flows only. Two CPUs seldom wait for
-    /// each other at a central free list.
+    /// With fewer transfer caches, percpu mode does not use them because a lock is taken. Two CPUs
+    /// seldom wait for each other at a central free list.
     TRANSFER_CACHES_MANY: usize = 4, "caches", 29;
     /// The most bytes of blocks in one transfer cache.
     TRANSFER_BYTES_MAX: usize = 256 << 10, "bytes", 29;

@@ -1,17 +1,19 @@
 //! Declares the contract with the operating system: everything that the engine asks of a platform.
 //!
-//! `linux.rs` names the files that implement it for programs; the test kit implements it by a fake
+//! `mod.rs` names the files that implement it for programs; the test kit implements it by a fake
 //! that fails on demand. No function here allocates or changes `errno`, except those whose comments
 //! say so.
 
 use core::ffi::CStr;
 use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
 
 use super::c_library::CLibrary;
 use super::hooks::Hooks;
 use super::symbol::Symbol;
 use super::thread_words::ThreadWords;
 use crate::platform::kernel::bytes::has_data;
+use crate::platform::kernel::futex::{futex_wait, futex_wake};
 use crate::platform::tuning::RANGE_ATTEMPTS_MAX;
 
 /// The word on which a thread waits: 0 until another wakes it ([`OsThreads::wait_ms`]).
@@ -287,10 +289,15 @@ pub trait OsThreads: Sync {
 
     /// Sleeps for `ms` milliseconds, or until [`OsThreads::wake`] sets the flag, which may have
     /// happened before. May return early.
-    fn wait_ms(&self, flag: &WakeFlag, ms: u32);
+    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
+        futex_wait(flag, 0, Some(ms));
+    }
 
     /// Sets a flag, and wakes the thread that waits for it.
-    fn wake(&self, flag: &WakeFlag);
+    fn wake(&self, flag: &WakeFlag) {
+        flag.store(1, Ordering::Release);
+        futex_wake(flag);
+    }
 }
 
 /// The process on a platform: its hooks, forks and exit, its environment, clock and random numbers.

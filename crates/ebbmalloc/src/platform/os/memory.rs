@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use super::hooks::Process;
 use super::interface::{OsMemory, Refusal};
 use super::limit;
-use super::linux::LinuxFor;
+use super::native::NativeFor;
 use crate::platform::arch::weak;
 use crate::platform::kernel::auxiliary::page_size;
 use crate::platform::kernel::clock;
@@ -36,7 +36,7 @@ const GUARD_REMOVE: c_int = 103;
 /// The most pages for one call of [`mincore`].
 const MINCORE_PAGES: usize = 256;
 
-impl<P: Process> OsMemory for LinuxFor<P> {
+impl<P: Process> OsMemory for NativeFor<P> {
     fn page_size(&self) -> usize {
         page_size()
     }
@@ -260,23 +260,23 @@ fn mincore(address: usize, page: usize, pages: &mut [bool]) -> bool {
 mod tests {
     use std::{format, fs};
 
-    use super::super::linux::Linux;
+    use super::super::native::Native;
     use super::*;
 
     #[test]
     fn committed_memory_is_aligned_zero_and_purgeable() {
-        let page = Linux.page_size();
-        let start = Linux.addresses(16 * page, 1 << 21, 0).unwrap().as_ptr();
+        let page = Native.page_size();
+        let start = Native.addresses(16 * page, 1 << 21, 0).unwrap().as_ptr();
         assert_eq!(start.addr() % (1 << 21), 0);
         // SAFETY: the range was just chosen, and is this test's own.
         unsafe {
-            Linux.commit(start, page).unwrap();
+            Native.commit(start, page).unwrap();
             assert_eq!(start.read(), 0);
             start.write(7);
-            assert!(Linux.purge(start, page));
+            assert!(Native.purge(start, page));
             assert_eq!(start.read(), 0);
         }
-        assert!(Linux.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
+        assert!(Native.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
     }
 
     #[test]
@@ -284,9 +284,9 @@ mod tests {
         if !fs::exists("/sys/kernel/mm/transparent_hugepage").unwrap() {
             return;
         }
-        let start = Linux.addresses(8 << 20, 1 << 21, 0).unwrap().as_ptr();
+        let start = Native.addresses(8 << 20, 1 << 21, 0).unwrap().as_ptr();
         // SAFETY: the range was just chosen, and is this test's own.
-        unsafe { Linux.commit(start, 4 << 20) }.unwrap();
+        unsafe { Native.commit(start, 4 << 20) }.unwrap();
         let mappings = fs::read_to_string("/proc/self/smaps").unwrap();
         let (_, mapping) = mappings.split_once(&format!("{:x}-", start.addr())).unwrap();
         let flags = mapping.lines().find(|line| line.starts_with("VmFlags:")).unwrap();

@@ -1,8 +1,12 @@
-//! Hides the operating system behind a contract (`interface`), which four files implement for
-//! Linux, and those in `windows` for Windows.
+//! Hides the operating system behind a contract (`interface`), which `memory`, `threads`, `process`
+//! and `reports` implement for Linux, and those in `windows` for Windows.
+//!
+//! Nothing here needs the C library to be initialised: the dynamic loader may ask for the first
+//! block before any constructor has run.
 
 // Lowest first: each uses only modules above it in this list.
 mod hooks;
+mod native;
 mod thread_words;
 mod symbol;
 mod c_library;
@@ -10,7 +14,6 @@ mod interface;
 
 cfg_if! {
     if #[cfg(target_os = "linux")] {
-        mod linux;
         mod thread_variable;
         mod words;
         mod symtab;
@@ -29,7 +32,6 @@ cfg_if! {
         mod reports;
         mod process;
 
-        pub use linux::{Linux, LinuxFor, LinuxFor as NativeFor};
         #[cfg(all(test, not(any(miri, loom))))]
         pub(crate) use own_area::own_area;
         pub use process::note_environment;
@@ -39,8 +41,6 @@ cfg_if! {
         pub use unwind::sequence_lock::SequenceLock;
     } else {
         mod windows;
-
-        pub use windows::{Windows, WindowsFor, WindowsFor as NativeFor};
     }
 }
 
@@ -51,5 +51,6 @@ pub(crate) use interface::choose;
 pub use interface::{
     Os, OsMemory, OsProcess, OsReports, OsThreads, Refusal, RseqArea, Usage, WakeFlag, Writer,
 };
+pub use native::{Native, NativeFor};
 pub use symbol::Symbol;
 pub use thread_words::ThreadWords;

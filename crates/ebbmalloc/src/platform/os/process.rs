@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::hooks::{Hooks, Process};
 use super::interface::OsProcess;
-use super::linux::LinuxFor;
+use super::native::NativeFor;
 use super::{release, reports};
 use crate::platform::arch::IS_MALLOC;
 use crate::platform::arch::weak;
@@ -20,7 +20,7 @@ use crate::platform::kernel::{auxiliary, clock};
 /// Whether the sanitizer's allocator serves `malloc`.
 static IS_WITHDRAWN: AtomicBool = AtomicBool::new(false);
 
-impl<P: Process> OsProcess for LinuxFor<P> {
+impl<P: Process> OsProcess for NativeFor<P> {
     fn hooks(&self) -> Option<&'static Hooks> {
         P::HOOKS
     }
@@ -196,13 +196,13 @@ glibc!(reset_streams, "_IO_list_resetlock");
 
 #[cfg(test)]
 mod tests {
-    use super::super::linux::Linux;
+    use super::super::native::Native;
     use super::*;
 
     #[test]
     fn environment_is_read_and_cut() {
         let mut buffer = [0; 2];
-        assert_eq!(Linux.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
-        assert_eq!(Linux.environment("PATH", &mut buffer), Some(2));
+        assert_eq!(Native.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
+        assert_eq!(Native.environment("PATH", &mut buffer), Some(2));
     }
 }

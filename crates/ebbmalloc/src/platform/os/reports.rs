@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use super::c_library::CLibrary;
 use super::hooks::Process;
 use super::interface::{OsReports, Usage, Writer};
-use super::linux::LinuxFor;
+use super::native::NativeFor;
 use super::symbol::Symbol;
 use super::{end, faults, roots, signal, stack, unwind, words};
 use crate::platform::kernel::auxiliary::{self, page_size};
@@ -35,7 +35,7 @@ static COPY_FILE: AtomicU64 = AtomicU64::new(0);
 /// What [`stderr_in_proc`] told when it was duplicated; zeros if nothing.
 static COPY_IN_PROC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-impl<P: Process> OsReports for LinuxFor<P> {
+impl<P: Process> OsReports for NativeFor<P> {
     fn print(&self, text: &[u8]) {
         if write_all(libc::STDERR_FILENO, text) == 0 {
             write_to_copy(text);
@@ -205,12 +205,12 @@ fn file_of(descriptor: c_int) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::linux::Linux;
+    use super::super::native::Native;
     use super::*;
 
     #[test]
     fn usage_moves() {
-        let usage = Linux.usage();
+        let usage = Native.usage();
         assert!(usage.resident > 0 && usage.peak_resident > 0 && usage.elapsed_us > 0);
     }
 }

@@ -8,8 +8,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use super::hooks::Process;
-use super::interface::{OsThreads, RseqArea, WakeFlag};
-use super::linux::LinuxFor;
+use super::interface::{OsThreads, RseqArea};
+use super::native::NativeFor;
 use super::thread_words::ThreadWords;
 use super::words;
 use super::{own_area, rseq_area};
@@ -36,7 +36,7 @@ const STACK_BYTES: RangeInclusive<usize> = 256 << 10..=8 << 20;
 const OWN_SIGNALS: [c_int; 6] =
     [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-impl<P: Process> OsThreads for LinuxFor<P> {
+impl<P: Process> OsThreads for NativeFor<P> {
     fn cpus(&self) -> usize {
         // Not by sysconf(3): glibc's reads a directory, and allocates for it.
         let mut text = [0; 256];
@@ -182,15 +182,6 @@ impl<P: Process> OsThreads for LinuxFor<P> {
     fn sleep_ms(&self, ms: u32) {
         futex::sleep_ms(ms);
     }
-
-    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
-        futex::futex_wait(flag, 0, Some(ms));
-    }
-
-    fn wake(&self, flag: &WakeFlag) {
-        flag.store(1, Ordering::Release);
-        futex::futex_wake(flag);
-    }
 }
 
 /// Whether a page may be mapped at this address; false if it certainly is not.
@@ -321,22 +312,22 @@ fn libc_single_threaded() -> Option<bool> {
 
 #[cfg(all(test, not(any(miri, loom))))]
 mod tests {
-    use super::super::linux::Linux;
+    use super::super::native::Native;
     use super::*;
     use crate::platform::kernel::syscall::unmap;
 
     #[test]
     fn there_is_a_cpu() {
-        assert!(Linux.cpus() >= 1 && affinity_cpus() >= 1);
+        assert!(Native.cpus() >= 1 && affinity_cpus() >= 1);
     }
 
     #[test]
     fn words_are_looked_at_even_where_they_are_gone() {
         let words = ThreadWords::new();
         words.state.store(3, Ordering::Relaxed);
-        assert_eq!([1, 3].map(|state| Linux.may_be(&words, state)), [false, true]);
+        assert_eq!([1, 3].map(|state| Native.may_be(&words, state)), [false, true]);
         // Nothing is ever mapped there.
-        assert!(!Linux.may_be(ptr::without_provenance(16), 0));
+        assert!(!Native.may_be(ptr::without_provenance(16), 0));
     }
 
     #[test]
@@ -345,7 +336,7 @@ mod tests {
         // SAFETY: the mapping is new, and only this test knows it.
         unsafe {
             let hidden = map(ptr::null_mut(), bytes, libc::PROT_NONE, 0).unwrap();
-            assert!(Linux.may_be(hidden.cast(), 0));
+            assert!(Native.may_be(hidden.cast(), 0));
             unmap(hidden, bytes);
         }
     }

@@ -9,7 +9,7 @@ use core::ptr::{self, NonNull};
 
 use super::super::hooks::Process;
 use super::super::interface::{OsMemory, Refusal};
-use super::WindowsFor;
+use super::super::native::NativeFor;
 use crate::platform::arch::fail_fast;
 use crate::platform::kernel::windows::{
     JobLimits, K32QueryWorkingSetEx, MEM_COMMIT, MEM_DECOMMIT, MEM_RELEASE, MEM_RESERVE,
@@ -24,7 +24,7 @@ const GRANULE: usize = 64 << 10;
 /// The most pages for one call of [`K32QueryWorkingSetEx`].
 const QUERY_PAGES: usize = 64;
 
-impl<P: Process> OsMemory for WindowsFor<P> {
+impl<P: Process> OsMemory for NativeFor<P> {
     fn page_size(&self) -> usize {
         PAGE
     }
@@ -145,32 +145,32 @@ fn job_limit() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Windows;
+    use super::super::super::native::Native;
     use super::*;
 
     #[test]
     fn committed_memory_is_aligned_zero_and_purgeable() {
-        let start = Windows.addresses(64 * PAGE, 2 << 20, 0).unwrap().as_ptr();
+        let start = Native.addresses(64 * PAGE, 2 << 20, 0).unwrap().as_ptr();
         assert_eq!(start.addr() % (2 << 20), 0);
         // SAFETY: the range was just chosen, and is this test's own.
         unsafe {
-            Windows.commit(start, 2 * PAGE).unwrap();
+            Native.commit(start, 2 * PAGE).unwrap();
             assert_eq!(start.read(), 0);
             start.write(7);
             let mut resident = [true; 3];
-            Windows.resident(start.addr(), &mut resident);
+            Native.resident(start.addr(), &mut resident);
             assert_eq!(resident, [true, false, false]);
-            assert!(Windows.purge(start, PAGE));
+            assert!(Native.purge(start, PAGE));
             assert_eq!(start.read(), 0);
-            assert!(Windows.decommit(start, 2 * PAGE));
-            Windows.release(start);
+            assert!(Native.decommit(start, 2 * PAGE));
+            Native.release(start);
         }
-        assert!(Windows.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
+        assert!(Native.addresses(usize::MAX / 2, 1 << 16, 0).is_none());
     }
 
     #[test]
     fn the_machine_has_memory() {
-        assert!(Windows.memory_limit().is_some_and(|bytes| bytes > 64 << 20));
-        assert!(Windows.memory_taken_percent().is_some_and(|percent| percent <= 100));
+        assert!(Native.memory_limit().is_some_and(|bytes| bytes > 64 << 20));
+        assert!(Native.memory_taken_percent().is_some_and(|percent| percent <= 100));
     }
 }

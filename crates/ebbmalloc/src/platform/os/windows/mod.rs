@@ -12,21 +12,3 @@ mod text;
 mod threads;
 mod process;
 mod reports;
-
-use core::marker::PhantomData;
-
-/// Windows as the platform of the engine that process `P` serves. `P` is a type and not a field, as
-/// for `LinuxFor`.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct WindowsFor<P>(PhantomData<P>);
-
-impl<P> WindowsFor<P> {
-    /// The platform's value.
-    pub const NEW: Self = Self(PhantomData);
-}
-
-/// Windows as the platform of engines that no process serves.
-pub type Windows = WindowsFor<()>;
-/// The value of type [`Windows`](type@Windows).
-#[expect(non_upper_case_globals, reason = "reads as a value of a unit type")]
-pub const Windows: Windows = Windows::NEW;

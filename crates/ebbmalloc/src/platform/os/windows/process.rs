@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering;
 
 use super::super::hooks::{Hooks, Process};
 use super::super::interface::OsProcess;
-use super::WindowsFor;
+use super::super::native::NativeFor;
 use super::events::{AT_EXIT, exiting};
 use super::text::{units, utf8};
 use crate::platform::kernel::windows::{
@@ -16,7 +16,7 @@ use crate::platform::kernel::windows::{
 /// The most bytes of a variable that are passed on.
 const VARIABLE_BYTES: usize = 500;
 
-impl<P: Process> OsProcess for WindowsFor<P> {
+impl<P: Process> OsProcess for NativeFor<P> {
     fn hooks(&self) -> Option<&'static Hooks> {
         P::HOOKS
     }
@@ -86,19 +86,19 @@ unsafe extern "C" {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Windows;
+    use super::super::super::native::Native;
     use super::*;
 
     #[test]
     fn environment_is_read_and_cut() {
         let mut buffer = [0; 2];
-        assert_eq!(Windows.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
-        assert_eq!(Windows.environment("PATH", &mut buffer), Some(2));
+        assert_eq!(Native.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
+        assert_eq!(Native.environment("PATH", &mut buffer), Some(2));
     }
 
     #[test]
     fn windows_has_a_version_a_clock_and_random_numbers() {
-        assert!(Windows.kernel()[0] >= 6 && Windows.now_ms() > 0);
-        assert_ne!(Windows.random(), Windows.random());
+        assert!(Native.kernel()[0] >= 6 && Native.now_ms() > 0);
+        assert_ne!(Native.random(), Native.random());
     }
 }

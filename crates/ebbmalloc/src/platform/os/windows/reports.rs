@@ -8,8 +8,8 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use super::super::hooks::Process;
 use super::super::interface::{OsReports, Usage, Writer};
+use super::super::native::NativeFor;
 use super::super::symbol::Symbol;
-use super::WindowsFor;
 use super::text::{utf8, utf16};
 use crate::platform::arch::fail_fast;
 use crate::platform::kernel::windows::{
@@ -21,7 +21,7 @@ use crate::platform::kernel::windows::{
 use crate::platform::path::Path;
 use crate::platform::sync::Lock;
 
-impl<P: Process> OsReports for WindowsFor<P> {
+impl<P: Process> OsReports for NativeFor<P> {
     fn print(&self, text: &[u8]) {
         const STANDARD_ERROR: u32 = -12_i32 as u32;
         // SAFETY: the call has no conditions.
@@ -182,29 +182,29 @@ unsafe extern "system" fn handle(pointers: *const ExceptionPointers) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Windows;
+    use super::super::super::native::Native;
     use super::*;
 
     #[test]
     fn usage_moves() {
-        let usage = Windows.usage();
+        let usage = Native.usage();
         assert!(usage.resident > 0 && usage.peak_resident > 0 && usage.elapsed_us > 0);
     }
 
     #[test]
     fn the_program_is_known() {
-        assert!(Windows.program().ends_with(b".exe") && Windows.process_id() > 0);
+        assert!(Native.program().ends_with(b".exe") && Native.process_id() > 0);
     }
 
     #[test]
     fn files_are_replaced() {
-        let path = std::env::temp_dir().join(std::format!("ebb-{}.txt", Windows.process_id()));
+        let path = std::env::temp_dir().join(std::format!("ebb-{}.txt", Native.process_id()));
         let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
         for text in [b"one", b"two"] {
-            assert!(Windows.write_file(&name, &mut |out| out(text)));
+            assert!(Native.write_file(&name, &mut |out| out(text)));
             assert_eq!(std::fs::read(&path).unwrap(), text);
         }
         std::fs::remove_file(path).unwrap();
-        assert!(!Windows.write_file(c"no such folder/file", &mut |_| {}));
+        assert!(!Native.write_file(c"no such folder/file", &mut |_| {}));
     }
 }

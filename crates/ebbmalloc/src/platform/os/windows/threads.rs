@@ -6,9 +6,9 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::super::hooks::Process;
-use super::super::interface::{OsThreads, RseqArea, WakeFlag};
+use super::super::interface::{OsThreads, RseqArea};
+use super::super::native::NativeFor;
 use super::super::thread_words::ThreadWords;
-use super::WindowsFor;
 use super::events::{AT_THREAD_EXIT, FIRST, HAD_THREADS, OwnBlock, own_block};
 use crate::platform::arch::thread_pointer;
 use crate::platform::kernel::futex;
@@ -17,7 +17,7 @@ use crate::platform::kernel::windows::{
     Sleep, keeping_error,
 };
 
-impl<P: Process> OsThreads for WindowsFor<P> {
+impl<P: Process> OsThreads for NativeFor<P> {
     fn cpus(&self) -> usize {
         const ALL_GROUPS: u16 = 0xffff;
         // SAFETY: the call has no conditions.
@@ -99,15 +99,6 @@ impl<P: Process> OsThreads for WindowsFor<P> {
         // SAFETY: sleeping has no conditions.
         unsafe { Sleep(ms) };
     }
-
-    fn wait_ms(&self, flag: &WakeFlag, ms: u32) {
-        futex::futex_wait(flag, 0, Some(ms));
-    }
-
-    fn wake(&self, flag: &WakeFlag) {
-        flag.store(1, Ordering::Release);
-        futex::futex_wake(flag);
-    }
 }
 
 /// What [`start`] runs.
@@ -180,18 +171,17 @@ fn join(number: u32) {
 mod tests {
     use std::thread;
 
-    use super::super::Windows;
+    use super::super::super::native::Native;
     use super::*;
 
     #[test]
     fn threads_have_words_of_their_own() {
-        let first = ptr::from_ref(Windows.thread_words()).addr();
-        let (other, token) = thread::spawn(|| {
-            (ptr::from_ref(Windows.thread_words()).addr(), Windows.thread_token())
-        })
-        .join()
-        .unwrap();
-        assert_ne!((other, token), (first, Windows.thread_token()));
-        assert!(Windows.cpus() >= 1 && Windows.had_threads());
+        let first = ptr::from_ref(Native.thread_words()).addr();
+        let (other, token) =
+            thread::spawn(|| (ptr::from_ref(Native.thread_words()).addr(), Native.thread_token()))
+                .join()
+                .unwrap();
+        assert_ne!((other, token), (first, Native.thread_token()));
+        assert!(Native.cpus() >= 1 && Native.had_threads());
     }
 }
