@@ -38,7 +38,7 @@ static IN_PROC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// Whether the number of standard error may belong to another file of the program: one of the
 /// words below.
 static NUMBER: AtomicU8 = AtomicU8::new(OURS);
-/// It does not, or nobody asked.
+/// It does not, or there was no question yet.
 const OURS: u8 = 0;
 /// The next message finds out.
 const UNKNOWN: u8 = 1;
