@@ -31,6 +31,13 @@ const TARGETS: [&str; 4] = [
     "aarch64-unknown-linux-musl",
 ];
 
+/// Systems whose engine a feature switches on, and the features.
+const SYSTEMS: [&str; 3] =
+    ["aarch64-apple-darwin", "x86_64-unknown-freebsd", "aarch64-linux-android"];
+const ALL_SYSTEMS: [&str; 2] = ["--features", "allocator-api2,android,freebsd,macos"];
+/// Builds that engine for Linux.
+const POSIX: &str = "--cfg ebbmalloc_posix";
+
 /// Makes the crate forward to the system's allocator where the engine would run.
 const FORWARD: &str = "--cfg ebbmalloc_forward";
 
@@ -115,6 +122,10 @@ pub fn run(context: &Context) -> Result<Tally> {
         check(target, &|| user.forwards(target));
     }
     check("forward", &|| user.forwards_here(context));
+    for target in SYSTEMS {
+        check(&format!("engine on {target}"), &|| user.runs_if_asked(target));
+    }
+    check("posix", &|| user.posix_here(context));
     check(BARE, &|| user.refuses(BARE));
     check("oldest Rust", &|| user.builds_with_the_oldest_rust());
     check("doc", &|| user.doc());
@@ -346,6 +357,28 @@ impl User {
         test.args(["test", "--package", "ebbmalloc", "--test", "anywhere"]).args(FEATURES);
         test.env("CARGO_TARGET_DIR", self.target.with_file_name("forward"));
         self.run("forward", test.env("RUSTFLAGS", FORWARD))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Checks that the engine builds for a system where it has to be asked for.
+    fn runs_if_asked(&self, target: &str) -> Result<Outcome> {
+        if let Err(why) = cargo::add_target(target) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
+        }
+        let mut check = self.cargo(&self.package, "check");
+        self.run(target, check.args(["--lib", "--target", target]).args(ALL_SYSTEMS))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Tests on this machine the engine of these systems.
+    fn posix_here(&self, context: &Context) -> Result<Outcome> {
+        let mut test = cargo::cargo(&context.root);
+        test.args(["test", "--package", "ebbmalloc", "--test", "anywhere", "--test", "process"]);
+        if context.long {
+            test.arg("--lib");
+        }
+        test.args(FEATURES).env("CARGO_TARGET_DIR", self.target.with_file_name("posix"));
+        self.run("posix", test.env("RUSTFLAGS", POSIX))?;
         Ok(Outcome::Passed)
     }
 

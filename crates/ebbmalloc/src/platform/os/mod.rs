@@ -1,5 +1,6 @@
 //! Hides the operating system behind a contract (`interface`), which `memory`, `threads`, `process`
-//! and `reports` implement for Linux, and those in `windows` for Windows.
+//! and `reports` implement for Linux, those in `windows` for Windows, and those in `posix` for
+//! other systems.
 //!
 //! Nothing here needs the C library to be initialised: the dynamic loader may ask for the first
 //! block before any constructor has run.
@@ -11,9 +12,16 @@ mod thread_words;
 mod symbol;
 mod c_library;
 mod interface;
+#[cfg(unix)]
+#[cfg_attr(any(not(target_os = "linux"), ebbmalloc_posix), path = "posix/end.rs")]
+mod end;
+#[cfg(unix)]
+mod faults;
+#[cfg(unix)]
+mod signal;
 
 cfg_if! {
-    if #[cfg(target_os = "linux")] {
+    if #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))] {
         mod thread_variable;
         mod words;
         mod symtab;
@@ -26,9 +34,6 @@ cfg_if! {
         mod release;
         mod rseq_area;
         mod threads;
-        mod end;
-        mod faults;
-        mod signal;
         mod reports;
         mod process;
 
@@ -40,7 +45,10 @@ cfg_if! {
         #[cfg(loom)]
         pub use unwind::sequence_lock::SequenceLock;
     } else {
+        #[cfg(windows)]
         mod windows;
+        #[cfg(unix)]
+        mod posix;
     }
 }
 
