@@ -50,8 +50,8 @@ fn bed(word: &AtomicU32) -> &'static Bed {
 
 /// Sleeps while `word` holds `expected`, for `ms` milliseconds if they are given; may return early.
 ///
-/// The thread that changes the word wakes afterwards, with the mutex locked. So this sees the change, or
-/// sleeps already.
+/// The thread that changes the word wakes afterwards, with the mutex locked. So this sees the
+/// change, or sleeps already.
 #[cold]
 pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, ms: Option<u32>) {
     let bed = bed(word);
