@@ -10,7 +10,7 @@ use crate::engine::start::Caller;
 use crate::options::Settings;
 use crate::platform::os::{Hooks, NativeFor, Process};
 #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
-use crate::platform::os::{constructors_run, destructors_run};
+use crate::platform::os::{constructors_run, destructors_run, stay_loaded};
 
 /// Whether the engine serves [`ENGINE`].
 pub const IS_ACTIVE: bool = true;
@@ -75,7 +75,10 @@ extern "C" fn at_profile_signal() {
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
         #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
-        constructors_run();
+        {
+            constructors_run();
+            stay_loaded();
+        }
         ENGINE.begin_sampling();
         ENGINE.begin_profile();
     }

@@ -240,8 +240,8 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Checks that a running program can open `copies` copies of a library with the crate: more
-    /// than glibc reserves thread-local memory for.
+    /// Checks that a running program can open `copies` copies of a library with the crate, more
+    /// than glibc reserves thread-local memory for, and can close one while threads know it.
     fn copies(&self, context: &Context, copies: usize) -> Result<Outcome> {
         let mut build = self.cargo(&self.package, "build");
         build.args(["--release", "--no-default-features", "--example", "extension"]);
@@ -256,6 +256,16 @@ impl User {
             let mut open = linking::open(&opened, &library, copies, &self.dir.join("copies"))?;
             let run = self.run("copies", open.env("EBB_MODE", mode))?;
             ensure!(run.stdout == format!("{copies} opened\n"), "{}", run.describe());
+        }
+        let reopened = self.dir.join("reopened");
+        let source = context.root.join("tests/linking/reopened.c");
+        let mut compile = Command::new("cc");
+        compile.args(["-O1", "-pthread", "-o"]).args([&reopened, &source]).arg("-ldl");
+        self.run("reopened", &mut compile)?;
+        for mode in ["auto", "thread"] {
+            let mut open = Command::new(&reopened);
+            let run = self.run("reopened", open.arg(&library).env("EBB_MODE", mode))?;
+            ensure!(run.stdout == "20 times\n", "{}", run.describe());
         }
         Ok(Outcome::Passed)
     }

@@ -32,6 +32,7 @@ cfg_if! {
         mod memory;
         mod own_area;
         mod release;
+        mod stay;
         mod rseq_area;
         mod threads;
         mod reports;
@@ -42,6 +43,7 @@ cfg_if! {
         pub use process::note_environment;
         pub use stack::has_malloc_of_others;
         pub(crate) use stack::{constructors_run, destructors_run};
+        pub(crate) use stay::stay_loaded;
         #[cfg(loom)]
         pub use unwind::sequence_lock::SequenceLock;
     } else {
