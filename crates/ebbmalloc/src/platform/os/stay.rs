@@ -21,7 +21,7 @@ pub(crate) fn stay_loaded() {
     }
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     // SAFETY: the addresses are those of the functions of these names, which have these types.
-    // dladdr(3) fills the struct, for which zeros will do, by a name that lives as long as the file.
+    // dladdr(3) fills the struct, for which zeros will do. The name lives as long as the file.
     keeping_errno(|| unsafe {
         let find = mem::transmute::<*const u8, Find>(find);
         let open = mem::transmute::<*const u8, Open>(open);
