@@ -1,5 +1,6 @@
-// Statistics go to what was standard error at the start, and never to a file of the program that
-// has its number. A pipe that has no reader does not keep the program from its end.
+// What is told at exit goes to what was standard error at the start, and never to a file of the
+// program that has its number: statistics, also if EBB_STATS_TO cannot be written, and blocks still
+// held. A pipe that has no reader does not keep the program from its end.
 // expect: exit 0
 // ways: preload
 #define _GNU_SOURCE
@@ -18,19 +19,20 @@ static int close_and_open(void) {
     close(STDERR_FILENO);
     int file = open(path, O_WRONLY | O_TRUNC);
     if (file != STDERR_FILENO || write(file, "data\n", 5) != 5) _exit(9);
-    free(OPAQUE(malloc(100)));
+    CHECK(OPAQUE(malloc(100)) != NULL);
     exit(0);
 }
 
 /* Runs this program again with this file as standard error; closed if it is -1. */
-static void run(const char *program, const char *name, int error) {
+static void run(const char *program, const char *name, int error, const char *statistics_to) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         if (error >= 0) dup2(error, STDERR_FILENO);
         else close(STDERR_FILENO);
         CHECK(setenv("EBB_STATS", "1", 1) == 0);
-        if (strcmp(name, "pipe") == 0) CHECK(setenv("EBB_STATS_TO", path, 1) == 0);
+        if (strcmp(name, "leak") == 0) CHECK(setenv("EBB_CHECK", "1", 1) == 0);
+        CHECK(setenv("EBB_STATS_TO", statistics_to, 1) == 0);
         execl("/proc/self/exe", program, name, path, NULL);
         _exit(1);
     }
@@ -51,13 +53,20 @@ int main(int count, char **argument) {
     }
     int data = mkstemp(path), error = memfd_create("error", 0);
     CHECK(data >= 0 && error >= 0);
-    run(argument[0], "file", error);
+    run(argument[0], "file", error, "");
     CHECK(length(data) == 5 && length(error) > 500);
-    run(argument[0], "file", -1);
+    run(argument[0], "file", -1, "");
     CHECK(length(data) == 5);
+    run(argument[0], "file", error, "/no/such/directory/file");
+    CHECK(length(data) == 5);
+    run(argument[0], "file", -1, "/no/such/directory/file");
+    CHECK(length(data) == 5);
+    CHECK(ftruncate(error, 0) == 0);
+    run(argument[0], "leak", error, "/dev/null");
+    CHECK(length(data) == 5 && length(error) > 50);
     CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
     CHECK(ftruncate(error, 0) == 0);
-    run(argument[0], "pipe", error);
+    run(argument[0], "pipe", error, path);
     CHECK(length(error) > 500);
     CHECK(unlink(path) == 0);
     return 0;

@@ -49,7 +49,9 @@ macro_rules! cxx_operators {
 
 unsafe extern "C-unwind" {
     fn _Znwm(size: usize) -> *mut c_void;
+    fn _Znam(size: usize) -> *mut c_void;
     fn _ZnwmSt11align_val_t(size: usize, align: usize) -> *mut c_void;
+    fn _ZnamSt11align_val_t(size: usize, align: usize) -> *mut c_void;
 }
 
 // No form of delete throws (they are `noexcept`), so forwarding to one is a jump.
@@ -62,6 +64,10 @@ unsafe extern "C" {
 
 // The library's own definitions under hidden names, which no program can replace.
 unsafe extern "C" {
+    static ebb_own_Znwm: u8;
+    static ebb_own_Znam: u8;
+    static ebb_own_ZnwmSt11align_val_t: u8;
+    static ebb_own_ZnamSt11align_val_t: u8;
     static ebb_own_ZdlPv: u8;
     static ebb_own_ZdaPv: u8;
     static ebb_own_ZdlPvSt11align_val_t: u8;
@@ -77,7 +83,9 @@ type AlignedDelete = unsafe extern "C" fn(*mut c_void, usize);
 /// the program defines some, they are the program's.
 struct Base {
     new: New,
+    array_new: New,
     aligned_new: AlignedNew,
+    aligned_array_new: AlignedNew,
     delete: Delete,
     array_delete: Delete,
     aligned_delete: AlignedDelete,
@@ -86,7 +94,9 @@ struct Base {
 
 static BASE: Base = Base {
     new: _Znwm,
+    array_new: _Znam,
     aligned_new: _ZnwmSt11align_val_t,
+    aligned_array_new: _ZnamSt11align_val_t,
     delete: _ZdlPv,
     array_delete: _ZdaPv,
     aligned_delete: _ZdlPvSt11align_val_t,
@@ -327,11 +337,13 @@ sized! {
 ///
 /// They must catch exceptions of a replaced `new` or a new-handler, which only C++ can. So they
 /// call the C++ library's own form, the next definition of the symbol after this library's. That
-/// calls the base operator in a `try`. If there is no next definition, the base operator is this
-/// library's, and a C++ library, if any, is linked into the program. Only then do exceptions of a
-/// new-handler pass.
+/// calls the base operator in a `try`. If there is no next definition, a C++ library, if any, is
+/// linked into the program. Only then do exceptions of a replaced `new` or a new-handler pass.
 macro_rules! nothrow {
-    ($($name:ident($($arg:ident),+) = $symbol:literal, align $align:expr;)+) => {$(
+    ($(
+        $name:ident($($arg:ident),+) = $symbol:literal => $base:ident,
+            own $($on_the_way:ident = $own:ident),+; align $align:expr;
+    )+) => {$(
         #[doc = concat!("`", $symbol, "`: returns null without memory.")]
         pub unsafe extern "C-unwind" fn $name(
             $($arg: usize,)+ tag: *const c_void
@@ -346,6 +358,9 @@ macro_rules! nothrow {
                 if !next.is_null() {
                     return transmute::<*mut c_void, Next>(next)($($arg,)+ tag);
                 }
+                if $(!is_own!($on_the_way, $own))||+ {
+                    return base!($base($($arg),+));
+                }
                 let (size, align) = nothrow!(@size $($arg),+; $align);
                 let block = ENGINE.alloc_aligned(size, align);
                 if block.is_null() { allocate_by_handler(size, align) } else { block.cast() }
@@ -357,10 +372,15 @@ macro_rules! nothrow {
 }
 
 nothrow! {
-    nothrow_new(size) = "_ZnwmRKSt9nothrow_t", align MIN_ALIGN;
-    nothrow_array_new(size) = "_ZnamRKSt9nothrow_t", align MIN_ALIGN;
-    nothrow_aligned_new(size, align) = "_ZnwmSt11align_val_tRKSt9nothrow_t",
-        align power_of_two(align);
-    nothrow_aligned_array_new(size, align) = "_ZnamSt11align_val_tRKSt9nothrow_t",
+    nothrow_new(size) = "_ZnwmRKSt9nothrow_t" => new,
+        own new = ebb_own_Znwm; align MIN_ALIGN;
+    nothrow_array_new(size) = "_ZnamRKSt9nothrow_t" => array_new,
+        own array_new = ebb_own_Znam, new = ebb_own_Znwm; align MIN_ALIGN;
+    nothrow_aligned_new(size, align) = "_ZnwmSt11align_val_tRKSt9nothrow_t" => aligned_new,
+        own aligned_new = ebb_own_ZnwmSt11align_val_t; align power_of_two(align);
+    nothrow_aligned_array_new(size, align) = "_ZnamSt11align_val_tRKSt9nothrow_t"
+        => aligned_array_new,
+        own aligned_array_new = ebb_own_ZnamSt11align_val_t,
+            aligned_new = ebb_own_ZnwmSt11align_val_t;
         align power_of_two(align);
 }

@@ -750,7 +750,7 @@ impl OsProcess for FakeOs {
 
     fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
-    fn at_exit(&self, _: extern "C" fn(), _: bool) {}
+    fn at_exit(&self, _: extern "C" fn()) {}
 }
 
 impl OsReports for FakeOs {

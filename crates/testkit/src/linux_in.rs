@@ -323,8 +323,8 @@ impl OsProcess for LinuxIn {
         Linux.at_fork(before, parent, child);
     }
 
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        Linux.at_exit(call, lasting);
+    fn at_exit(&self, call: extern "C" fn()) {
+        Linux.at_exit(call);
     }
 }
 

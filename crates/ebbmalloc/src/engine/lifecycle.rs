@@ -100,6 +100,7 @@ impl<O: Os> Engine<O> {
 
     /// Reports at the exit of the process: findings of the safety mode, and statistics.
     pub fn finish(&self) {
+        self.os.compare_stderr();
         self.finish_safety_mode();
         self.finish_profile();
         self.finish_stats();
@@ -198,7 +199,8 @@ impl<O: Os> Engine<O> {
         if let Some(hooks) = self.os.hooks()
             && !self.has_exit_hook.swap(true, Ordering::Relaxed)
         {
-            self.os.at_exit(hooks.at_exit, true);
+            self.os.keep_stderr(true);
+            self.os.at_exit(hooks.at_exit);
         }
         true
     }

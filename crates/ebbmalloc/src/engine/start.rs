@@ -196,17 +196,15 @@ impl<O: Os> Engine<O> {
             }
             self.os.claim_thread_key();
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
-            if watched {
+            let is_checked = setup.safety_mode == SafetyMode::Checked;
+            if counted || is_checked {
                 // With `true` this takes a file descriptor, to print also after the program has
-                // closed its standard error. Not in harden mode: programs in production get the
-                // usual descriptors.
+                // closed its standard error.
+                self.os.keep_stderr(setup.stats_to.is_empty() || is_checked);
+            }
+            if watched || self.profiles_exit() {
                 self.has_exit_hook.store(true, Ordering::Relaxed);
-                let prints_stats = counted && setup.stats_to.is_empty();
-                let lasting = prints_stats || setup.safety_mode == SafetyMode::Checked;
-                self.os.at_exit(hooks.at_exit, lasting);
-            } else if self.profiles_exit() {
-                self.has_exit_hook.store(true, Ordering::Relaxed);
-                self.os.at_exit(hooks.at_exit, false);
+                self.os.at_exit(hooks.at_exit);
             }
             if self.sampling() {
                 self.os.watch_faults(hooks.at_fault);

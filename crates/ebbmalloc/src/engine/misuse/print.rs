@@ -112,7 +112,7 @@ fn is_own(symbol: &Symbol) -> bool {
         b"__rust_dealloc",
     ];
     const PREFIXES: [&str; 7] =
-        ["ebbmalloc::", "<ebbmalloc::", "ebbmalloc_c", "ebb_", "_Zn", "_Zd", "__rustc::__r"];
+        ["ebbmalloc::", "<ebbmalloc::", "cabi::cxx::", "ebb_", "_Zn", "_Zd", "__rustc::__r"];
     let file = symbol.module.rsplit(|&byte| byte == b'/').next().unwrap_or(symbol.module);
     if file.starts_with(b"libebbmalloc.so") {
         return true;
@@ -125,4 +125,19 @@ fn is_own(symbol: &Symbol) -> bool {
 /// The bytes as text; "?" if they are not UTF-8.
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a program that contains the library, its file tells nothing.
+    #[test]
+    fn operators_of_the_library_are_own() {
+        let is_own_function =
+            |name| is_own(&Symbol { module: b"program", offset: 0, function: Some((name, 0)) });
+        assert!(is_own_function(b"_ZN4cabi3cxx3new17h0123456789abcdefE"));
+        assert!(is_own_function(b"_ZN9ebbmalloc6engine5entry4free17h0123456789abcdefE"));
+        assert!(!is_own_function(b"_ZN7program3newEv"));
+    }
 }

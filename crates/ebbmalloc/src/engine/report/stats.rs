@@ -189,9 +189,8 @@ impl<O: Os> Engine<O> {
             return;
         }
         let path = self.setup().stats_to.of_process(ProcessName::of(&self.os));
-        let print = || self.os.print_at_exit(&mut |out| self.tell_stats(out));
         if path.is_empty() {
-            return print();
+            return self.print_stats();
         }
         let is_written = path
             .c_str()
@@ -199,7 +198,7 @@ impl<O: Os> Engine<O> {
         if !is_written {
             let path = path.shown();
             Line::print(&self.os, format_args!("cannot write statistics to {path} (EBB_STATS_TO)"));
-            print();
+            self.print_stats();
         }
     }
 

@@ -356,9 +356,8 @@ pub trait OsProcess: Sync {
     /// in the child.
     fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn());
 
-    /// Calls `call` when the process exits normally. With `lasting`, keeps a duplicate of standard
-    /// error, so that messages arrive even if the program has closed it by then.
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool);
+    /// Calls `call` when the process exits normally.
+    fn at_exit(&self, call: extern "C" fn());
 }
 
 /// The reports on a platform: messages, stacks, symbols, faults and usage.
@@ -366,11 +365,13 @@ pub trait OsReports: Sync {
     /// Writes to standard error, as much as possible.
     fn print(&self, text: &[u8]);
 
-    /// Prints all that `work` passes to its argument to what was standard error at the start,
-    /// whatever file of the program has its number now.
-    fn print_at_exit(&self, work: &mut dyn FnMut(Writer)) {
-        work(&mut |text| self.print(text));
-    }
+    /// Notes which file standard error is, at the start. With `duplicated` it keeps a duplicate, so
+    /// that messages at exit arrive even if the program has closed it by then.
+    fn keep_stderr(&self, _duplicated: bool) {}
+
+    /// From now on, [`OsReports::print`] writes to the file of [`OsReports::keep_stderr`] only,
+    /// whatever file of the program has its number by then: for messages at exit.
+    fn compare_stderr(&self) {}
 
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
     /// Returns their number: 0 if the stack cannot be read.

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::hooks::{Hooks, Process};
 use super::interface::OsProcess;
 use super::native::NativeFor;
-use super::{release, reports};
+use super::release;
 use crate::platform::arch::IS_MALLOC;
 use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
@@ -133,15 +133,10 @@ impl<P: Process> OsProcess for NativeFor<P> {
         });
     }
 
-    fn at_exit(&self, call: extern "C" fn(), lasting: bool) {
-        keeping_errno(|| {
-            if lasting {
-                reports::keep_stderr();
-            }
-            // SAFETY: the function is never unloaded: it is part of the program, or of a library
-            // that stays.
-            unsafe { libc::atexit(call) };
-        });
+    fn at_exit(&self, call: extern "C" fn()) {
+        // SAFETY: the function is never unloaded: it is part of the program, or of a library that
+        // stays.
+        keeping_errno(|| unsafe { libc::atexit(call) });
     }
 }
 

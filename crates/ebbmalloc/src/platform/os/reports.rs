@@ -4,7 +4,7 @@ use core::ffi::{CStr, c_char, c_int};
 use core::fmt::Write;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use super::c_library::CLibrary;
 use super::hooks::Process;
@@ -24,33 +24,51 @@ use crate::platform::kernel::proc::{
 use crate::platform::kernel::syscall::call;
 use crate::platform::path::Path;
 
-/// A duplicate of standard error, since many programs close theirs before the statistics are
-/// printed; [`NO_COPY`], or [`CLOSED`] if there was no standard error to duplicate.
+/// A duplicate of standard error, since many programs close theirs before they exit; [`NO_COPY`],
+/// or [`CLOSED`] if there was no standard error at the start.
 static COPY: AtomicI32 = AtomicI32::new(NO_COPY);
 const NO_COPY: i32 = -1;
 const CLOSED: i32 = -2;
 /// The identity of the duplicate's file ([`file_of`]): some programs close all descriptors and
 /// open others.
 static COPY_FILE: AtomicU64 = AtomicU64::new(0);
-/// What [`stderr_in_proc`] told when it was duplicated; zeros if nothing.
-static COPY_IN_PROC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// What [`stderr_in_proc`] told at the start; zeros if nothing.
+static IN_PROC: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Whether the number of standard error may belong to another file of the program: one of the
+/// words below.
+static NUMBER: AtomicU8 = AtomicU8::new(OURS);
+/// It does not, or there was no question yet.
+const OURS: u8 = 0;
+/// The next message finds out.
+const UNKNOWN: u8 = 1;
+const ANOTHERS: u8 = 2;
 
 impl<P: Process> OsReports for NativeFor<P> {
     fn print(&self, text: &[u8]) {
-        if write_all(libc::STDERR_FILENO, text) == 0 {
+        if number_is_anothers() || write_all(libc::STDERR_FILENO, text) == 0 {
             write_to_copy(text);
         }
     }
 
-    fn print_at_exit(&self, work: &mut dyn FnMut(Writer)) {
-        let was = COPY_IN_PROC.each_ref().map(|number| number.load(Ordering::Relaxed));
-        let is_another = || was != [0; 2] && stderr_in_proc().is_some_and(|now| now != was);
-        match COPY.load(Ordering::Relaxed) {
-            CLOSED => {}
-            NO_COPY => work(&mut |text| self.print(text)),
-            _ if is_another() => work(&mut write_to_copy),
-            _ => work(&mut |text| self.print(text)),
+    /// Keeps a duplicate at a high number: some programs expect the low ones free.
+    fn keep_stderr(&self, duplicated: bool) {
+        for (place, number) in IN_PROC.iter().zip(stderr_in_proc().unwrap_or_default()) {
+            place.store(number, Ordering::Relaxed);
         }
+        if file_of(libc::STDERR_FILENO).is_none() {
+            COPY.store(CLOSED, Ordering::Relaxed);
+        } else if duplicated
+            && let Some(copy) = duplicate(libc::STDERR_FILENO, 200)
+            && let Some(file) = file_of(copy)
+        {
+            COPY_FILE.store(file, Ordering::Relaxed);
+            COPY.store(copy, Ordering::Relaxed);
+        }
+    }
+
+    fn compare_stderr(&self) {
+        NUMBER.store(UNKNOWN, Ordering::Relaxed);
     }
 
     fn calls(&self, out: &mut [usize]) -> usize {
@@ -161,19 +179,15 @@ fn part_of(path: &CStr) -> Path {
     part
 }
 
-/// Keeps a duplicate of standard error, at a high number: some programs expect the low ones free.
-pub(super) fn keep_stderr() {
-    if let Some(copy) = duplicate(libc::STDERR_FILENO, 200)
-        && let Some(file) = file_of(copy)
-    {
-        COPY_FILE.store(file, Ordering::Relaxed);
-        for (place, number) in COPY_IN_PROC.iter().zip(stderr_in_proc().unwrap_or_default()) {
-            place.store(number, Ordering::Relaxed);
-        }
-        COPY.store(copy, Ordering::Relaxed);
-    } else if file_of(libc::STDERR_FILENO).is_none() {
-        COPY.store(CLOSED, Ordering::Relaxed);
+/// Whether the number of standard error belongs to another file of the program.
+fn number_is_anothers() -> bool {
+    if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
+        let was = IN_PROC.each_ref().map(|number| number.load(Ordering::Relaxed));
+        let is_anothers = COPY.load(Ordering::Relaxed) == CLOSED
+            || was != [0; 2] && stderr_in_proc().is_some_and(|now| now != was);
+        NUMBER.store(if is_anothers { ANOTHERS } else { OURS }, Ordering::Relaxed);
     }
+    NUMBER.load(Ordering::Relaxed) == ANOTHERS
 }
 
 /// Writes to the duplicate, unless the program has given its number to another file.

@@ -73,7 +73,7 @@ impl<P: Process> OsProcess for NativeFor<P> {
 
     /// As the C runtime exits, as it does after `main`; else, as after `std::process::exit`, when
     /// Windows has ended all other threads.
-    fn at_exit(&self, call: extern "C" fn(), _lasting: bool) {
+    fn at_exit(&self, call: extern "C" fn()) {
         AT_EXIT.store(call as *mut c_void, Ordering::Relaxed);
         // SAFETY: the function is never unloaded before the runtime has called it.
         unsafe { atexit(exiting) };
