@@ -24,12 +24,15 @@ pub fn run(args: &Args) -> Result<bool> {
     let root = workspace::root()?;
     let target = workspace::target(&root);
     let tools = tools(&root, &target)?;
-    let first = make(&root, &target.join("release-work"), &tools)?;
+    // Both builds are of this commit, whatever is committed meanwhile.
+    let commit = said(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(&root))?;
+    let first = make(&root, &commit, &target.join("release-work"), &tools)?;
     let artefacts = target.join("release-artefacts");
     let _ = fs::remove_dir_all(&artefacts);
     fs::rename(&first, &artefacts)?;
     if args.twice {
-        let second = make(&root, &target.join("release-work-in-another-folder"), &tools)?;
+        let folder = target.join("release-work-in-another-folder");
+        let second = make(&root, &commit, &folder, &tools)?;
         let mut diff = Command::new("diff");
         said(diff.arg("-r").args([&artefacts, &second])).context("two builds differ")?;
         println!("a second build in another folder is the same, to the byte");
@@ -51,13 +54,15 @@ fn tools(root: &Path, target: &Path) -> Result<PathBuf> {
     Ok(tools.join("bin"))
 }
 
-/// Makes all artefacts from a clone in this folder. Returns the folder that has nothing else.
-fn make(root: &Path, work: &Path, tools: &Path) -> Result<PathBuf> {
+/// Makes all artefacts from a clone in the folder `work`. Returns the folder that has nothing else.
+fn make(root: &Path, commit: &str, work: &Path, tools: &Path) -> Result<PathBuf> {
     let _ = fs::remove_dir_all(work);
     let (source, made) = (work.join("source"), work.join("made"));
     fs::create_dir_all(&made)?;
     println!("building in {}", work.display());
-    said(Command::new("git").args(["clone", "--quiet"]).args([root, &source]))?;
+    said(Command::new("git").args(["clone", "--quiet", "--no-checkout"]).args([root, &source]))?;
+    let mut checkout = Command::new("git");
+    said(checkout.args(["checkout", "--quiet", "--detach", commit]).current_dir(&source))?;
     let epoch = said(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(&source))?;
     let host = said(Command::new("rustc").arg("--print=host-tuple"))?;
     let build = Build { root: source, target: work.join("target"), epoch, host, tools };

@@ -55,13 +55,22 @@ fn is_allocators_name(name: &str) -> bool {
 }
 
 /// Whether the name is that of a function in a language whose runtime names its code for perf:
-/// JavaScript in node, Python.
+/// JavaScript in node, Python, Java.
 pub fn is_script(name: &str) -> bool {
-    name.starts_with("JS:") || name.starts_with("py::")
+    ["JS:", "py::", "java::"].iter().any(|start| name.starts_with(start))
 }
 
 /// Parts of the names of functions in those languages' own libraries.
-const SCRIPT_LIBRARIES: [&str; 3] = [" node:", ":<frozen ", "/lib/python"];
+const SCRIPT_LIBRARIES: [&str; 7] = [
+    " node:",
+    ":<frozen ",
+    "/lib/python",
+    "java::java.",
+    "java::javax.",
+    "java::jdk.",
+    "java::sun.",
+];
+
 /// A regular expression for the names of functions that belong to an allocator.
 pub fn allocators_pattern() -> String {
     let beginnings = ALLOCATORS.iter().map(|start| format!("{}.*", escaped(start)));
@@ -213,6 +222,8 @@ mod tests {
             "JS:alloc node:buffer:391:30",
             "py::_find_and_load:<frozen importlib._bootstrap>",
             "py::loads:/usr/lib/python3.12/json/__init__.py",
+            "java::java.nio.DirectByteBuffer.<init>",
+            "java::jdk.internal.misc.Unsafe.allocateMemory0",
         ] {
             assert!(is_library(name, ""), "{name}");
         }
@@ -223,6 +234,8 @@ mod tests {
             "std_of_my_own",
             "JS:keep /srv/app.js:3:16",
             "py::keep:/srv/app.py",
+            "java::app.Cache.get",
+            "java::javacard.Main.main",
         ] {
             assert!(!is_library(name, "/src/main.rs"), "{name}");
         }
@@ -248,6 +261,7 @@ mod tests {
             ("LazyCompile:*sum /app.js:3", "LazyCompile:*sum /app.js:3"),
             ("libx.so+0x12", "libx.so+0x12"),
             ("py::<module>:/srv/app.py", "py::<module>:/srv/app.py"),
+            ("java::app.Cache.<init>", "java::app.Cache.<init>"),
             ("(anonymous namespace)::load(char const*)", "load"),
         ] {
             assert_eq!(short(name), short_name, "{name}");

@@ -53,12 +53,7 @@ impl JitMap {
                 |digits: &str| u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok();
             let (start, size) = (number(fields.next()?)?, number(fields.next()?)?);
             let name = fields.next().filter(|name| !name.is_empty())?;
-            // V8 marks how well it compiled a function, and compiles some several times.
-            let name = match name.strip_prefix("JS:") {
-                Some(rest) => format!("JS:{}", rest.trim_start_matches(['~', '^', '*'])),
-                None => name.to_owned(),
-            };
-            Some((start, start.checked_add(size)?, name))
+            Some((start, start.checked_add(size)?, plain(name)))
         };
         // The runtime may use memory again: then the last line counts.
         let mut functions: Vec<_> = text.lines().rev().filter_map(line).collect();
@@ -75,6 +70,21 @@ impl JitMap {
     }
 }
 
+/// A function's name without what does not tell functions apart.
+fn plain(name: &str) -> String {
+    // V8 marks how well it compiled a function, and compiles some several times.
+    if let Some(rest) = name.strip_prefix("JS:") {
+        return format!("JS:{}", rest.trim_start_matches(['~', '^', '*']));
+    }
+    // Java has no prefix, but `TYPE package.Class.method(TYPES)`.
+    let method = || {
+        let (method, types) = name.split_once(' ')?.1.split_once('(')?;
+        let is_one = types.ends_with(')') && method.contains('.') && !method.contains(' ');
+        is_one.then(|| format!("java::{method}"))
+    };
+    method().unwrap_or_else(|| name.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,7 +94,10 @@ mod tests {
         let map = JitMap::parse(
             b"3000 10 py::old:/app.py\n1000 80 LazyCompile:*sum /app.js:3\nnonsense\n\
               3000 20 py::new:/app.py\nffffffffffffffff 10 beyond\n\
-              2000 10 JS:^keep /app.js:3:16\n",
+              2000 10 JS:^keep /app.js:3:16\n\
+              0x0000000000004000 0x0000000000000010 byte[] app.Cache.get(java.lang.String, int)\n\
+              4010 10 void app.Cache.<init>()\n4020 10 flush_icache_stub\n\
+              4030 10 StackOverflowError throw_exception\n4040 10 StubRoutines (1)\n",
         );
         assert_eq!(map.name(0x0fff), None);
         assert_eq!(map.name(0x1000), Some("LazyCompile:*sum /app.js:3"));
@@ -92,6 +105,11 @@ mod tests {
         assert_eq!(map.name(0x1080), None);
         assert_eq!(map.name(0x2000), Some("JS:keep /app.js:3:16"));
         assert_eq!(map.name(0x301f), Some("py::new:/app.py"));
+        assert_eq!(map.name(0x4000), Some("java::app.Cache.get"));
+        assert_eq!(map.name(0x4010), Some("java::app.Cache.<init>"));
+        assert_eq!(map.name(0x4020), Some("flush_icache_stub"));
+        assert_eq!(map.name(0x4030), Some("StackOverflowError throw_exception"));
+        assert_eq!(map.name(0x4040), Some("StubRoutines (1)"));
         assert_eq!(JitMap::parse(b"\xff\xfe").name(0), None);
         assert_eq!(JitMap::read("/dev/zero"), JitMap::default());
     }

@@ -95,12 +95,10 @@ impl<O: Os> Engine<O> {
         if !self.is_ready() {
             return;
         }
-        let (limit_bytes, held_bytes, memory_bytes) = {
+        let (limit_bytes, is_at_limit, memory_bytes) = {
             let pages = self.pages.lock();
-            let held_units = pages.counts.held();
             let limit_units = pages.limit.map_or(0, NonZeroUsize::get);
-            let memory_bytes = pages.retention.memory_bytes;
-            (limit_units * Region::UNIT_COST, held_units * Region::UNIT_COST, memory_bytes)
+            (limit_units * Region::UNIT_COST, pages.is_at_limit, pages.retention.memory_bytes)
         };
         let is_asked = limit_bytes > 0 || TELLING && self.setup().options.is_telling();
         let space_bytes = self.os.address_space();
@@ -112,10 +110,10 @@ impl<O: Os> Engine<O> {
             let rest = "later ones are only counted (`refusals` in the statistics)";
             Line::print(&self.os, format_args!("refused {size} bytes: {why}; {rest}"));
         };
-        if limit_bytes == 0 || held_bytes + size <= limit_bytes {
-            tell(format_args!("memory is short"));
-        } else {
+        if is_at_limit {
             tell(format_args!("EBB_LIMIT allows {}", Bytes(limit_bytes as u64)));
+        } else {
+            tell(format_args!("memory is short"));
         }
     }
 

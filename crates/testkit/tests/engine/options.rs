@@ -163,6 +163,21 @@ fn the_first_refusal_is_told_and_all_are_counted() {
     }
 }
 
+/// A block may fit under the limit where the span or run that it needs does not.
+#[test]
+fn a_limit_that_the_span_of_a_block_does_not_fit_is_told() {
+    for care in ["EBB_MODE", "EBB_CHECK", "EBB_HARDEN"] {
+        let value = if care == "EBB_MODE" { "slot" } else { "1" };
+        for size in [16, 50_000, 100_000] {
+            let engine = started(set("EBB_LIMIT", "4M").environment(care, value));
+            while !engine.alloc(size).is_null() {}
+            let said = engine.os().printed();
+            let told = format!("ebbmalloc: refused {size} bytes: EBB_LIMIT allows ");
+            assert!(said.starts_with(&told) && said.lines().count() == 1, "{care}: {said}");
+        }
+    }
+}
+
 #[test]
 fn a_heap_refuses_in_silence() {
     let engine = started(FakeOs::default().cpus(1));

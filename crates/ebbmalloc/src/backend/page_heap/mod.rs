@@ -47,6 +47,8 @@ pub(crate) struct PageHeap {
     frontier: UnitIndex,
     /// The most units that may be in use or dirty; `None` for no limit.
     pub limit: Option<NonZeroUsize>,
+    /// Whether the limit forbade the last request.
+    pub is_at_limit: bool,
     pub retention: Retention,
     pub guards: Guards,
     pub huge: HugePages,
@@ -63,6 +65,7 @@ impl PageHeap {
             unmapped: RunTree::new(),
             frontier: 0,
             limit: None,
+            is_at_limit: false,
             retention: Retention::new(),
             guards: Guards::new(),
             huge: HugePages::new(),
@@ -146,7 +149,8 @@ impl<O: Os> Pages<'_, O> {
 
     fn alloc_for(&mut self, touch: Touch, units: Units, align: Units) -> Option<Granted> {
         let in_use = self.heap.counts.in_use + units.get() as usize;
-        if in_use > self.resident_units_max() || !self.could_hold(units, align) {
+        self.heap.is_at_limit = in_use > self.resident_units_max();
+        if self.heap.is_at_limit || !self.could_hold(units, align) {
             return None;
         }
         let grown_by_huge_page = match touch {
