@@ -15,7 +15,7 @@ enum { SIGNATURE = 0x53053053 };
 enum { SIGNATURE = (int)0xd428bc00 };
 #endif
 enum { UNREGISTER = 1, AREA_MOST = 256 };
-enum { THREADS = 3, KEPT = 100, SHARED = 64, STEPS = 50000, FORKS = 5 };
+enum { THREADS = 3, KEPT = 100, SHARED = 64, STEPS = 20000, FORKS = 5 };
 // glibc has these since 2.35.
 extern const ptrdiff_t __rseq_offset __attribute__((weak));
 extern const unsigned int __rseq_size __attribute__((weak));

@@ -109,13 +109,11 @@ pub fn musl(context: &Context) -> Result<Tally> {
         ("RUSTFLAGS", flags.as_str()),
         ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_MUSL_LINKER", "musl-gcc"),
     ];
-    // They build sooner without link-time optimization, and apart: the library's features would
-    // keep the extension from being opened.
+    // Apart: the library's features would keep the extension from being opened.
     let library = ["--package", "ebbmalloc-capi"];
     let extension = ["--package", "ebbmalloc", "--example", "extension"];
     for what in [&library[..], &extension] {
-        let what = [what, &["--config", "profile.release.lto=false"]].concat();
-        build(context, Some(MUSL), &shared, &what, &environment)?;
+        build(context, Some(MUSL), &shared, what, &environment)?;
     }
     let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
     tally.count("musl/opened", musl_opened(context, &shared.join("examples/libextension.so")));
@@ -282,7 +280,8 @@ fn ready(target: &str, wanted: BTreeSet<String>) -> Result<()> {
     cargo::add_target(target)
 }
 
-/// Builds for a target, or for this machine.
+/// Builds for a target, or for this machine. A target's build has no link-time optimization, and
+/// takes half the time.
 fn build(
     context: &Context,
     target: Option<&str>,
@@ -292,7 +291,8 @@ fn build(
 ) -> Result<()> {
     let mut command = cargo::cargo(&context.root);
     command.args(["build", "--release"]).args(what);
-    command.args(target.iter().flat_map(|target| ["--target", target]));
+    let sooner = ["--config", "profile.release.lto=false"];
+    command.args(target.iter().flat_map(|target| ["--target", target].into_iter().chain(sooner)));
     command.arg("--target-dir").arg(into).envs(environment.iter().copied());
     ensure!(command.status()?.success(), "{what:?} does not build for {target:?}");
     Ok(())

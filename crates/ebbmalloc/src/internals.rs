@@ -19,7 +19,7 @@ pub use crate::platform::os::{
     CLibrary, Hooks, Native, NativeFor, Os, OsMemory, OsProcess, OsReports, OsThreads, Process,
     Refusal, RseqArea, Symbol, ThreadWords, Usage, WakeFlag, Writer,
 };
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
 pub use crate::platform::os::{Native as Linux, has_malloc_of_others, note_environment};
 pub use crate::size_class::{MIN_ALIGN, SMALL_MAX, UNIT, class_bytes, span_units};
 #[cfg(not(loom))]

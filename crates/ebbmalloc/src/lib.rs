@@ -147,7 +147,13 @@ macro_rules! cfg_if {
 // and no big-endian machine has run it yet. `--cfg ebbmalloc_forward` is for tests.
 cfg_if! {
     if #[cfg(all(
-        any(target_os = "linux", all(windows, target_arch = "x86_64")),
+        any(
+            target_os = "linux",
+            all(target_os = "macos", feature = "macos"),
+            all(target_os = "freebsd", feature = "freebsd"),
+            all(target_os = "android", feature = "android"),
+            all(windows, target_arch = "x86_64")
+        ),
         target_pointer_width = "64",
         target_endian = "little",
         not(ebbmalloc_forward)

@@ -9,8 +9,8 @@ use crate::engine::Engine;
 use crate::engine::start::Caller;
 use crate::options::Settings;
 use crate::platform::os::{Hooks, NativeFor, Process};
-#[cfg(target_os = "linux")]
-use crate::platform::os::{constructors_run, destructors_run};
+#[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
+use crate::platform::os::{constructors_run, destructors_run, stay_loaded};
 
 /// Whether the engine serves [`ENGINE`].
 pub const IS_ACTIVE: bool = true;
@@ -69,12 +69,16 @@ extern "C" fn at_profile_signal() {
 
 /// Starts sampling when constructors run. Before that, an unwinder may not be ready.
 #[used]
-#[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
+#[cfg_attr(all(unix, not(target_os = "macos")), unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_os = "macos", unsafe(link_section = "__DATA,__mod_init_func"))]
 #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
-        #[cfg(target_os = "linux")]
-        constructors_run();
+        #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
+        {
+            constructors_run();
+            stay_loaded();
+        }
         ENGINE.begin_sampling();
         ENGINE.begin_profile();
     }
@@ -83,7 +87,7 @@ static BEGIN: extern "C" fn() = {
 
 /// Stops use of the unwinder of a fully static program when destructors run.
 #[used]
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
 #[unsafe(link_section = ".fini_array")]
 static END: extern "C" fn() = {
     extern "C" fn end() {

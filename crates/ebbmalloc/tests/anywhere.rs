@@ -42,7 +42,13 @@ fn resident_bytes() -> Option<usize> {
 #[test]
 fn statistics_say_who_serves() {
     let is_ours = cfg!(all(
-        any(target_os = "linux", all(windows, target_arch = "x86_64")),
+        any(
+            target_os = "linux",
+            all(target_os = "macos", feature = "macos"),
+            all(target_os = "freebsd", feature = "freebsd"),
+            all(target_os = "android", feature = "android"),
+            all(windows, target_arch = "x86_64")
+        ),
         target_pointer_width = "64",
         target_endian = "little",
         not(ebbmalloc_forward)

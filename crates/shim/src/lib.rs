@@ -15,7 +15,6 @@
 pub mod figures;
 
 use core::ffi::{c_char, c_int, c_void};
-use core::ptr;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// `ebb_heap` in ebbmalloc.h: only pointers to it exist.

@@ -31,6 +31,13 @@ const TARGETS: [&str; 4] = [
     "aarch64-unknown-linux-musl",
 ];
 
+/// Systems whose engine a feature switches on, and the features.
+const SYSTEMS: [&str; 3] =
+    ["aarch64-apple-darwin", "x86_64-unknown-freebsd", "aarch64-linux-android"];
+const ALL_SYSTEMS: [&str; 2] = ["--features", "allocator-api2,android,freebsd,macos"];
+/// Builds that engine for Linux.
+const POSIX: &str = "--cfg ebbmalloc_posix";
+
 /// Makes the crate forward to the system's allocator where the engine would run.
 const FORWARD: &str = "--cfg ebbmalloc_forward";
 
@@ -109,12 +116,16 @@ pub fn run(context: &Context) -> Result<Tally> {
     check("wrong use", &|| user.stops(context));
     check("ripgrep", &|| user.ripgrep());
     for target in TARGETS {
-        check(target, &|| user.builds_without_c(target));
+        check(target, &|| user.needs_no_c_compiler(target));
     }
     for target in targets::QUICK {
         check(target, &|| user.forwards(target));
     }
     check("forward", &|| user.forwards_here(context));
+    for target in SYSTEMS {
+        check(&format!("engine on {target}"), &|| user.runs_if_asked(target));
+    }
+    check("posix", &|| user.posix_here(context));
     check(BARE, &|| user.refuses(BARE));
     check("oldest Rust", &|| user.builds_with_the_oldest_rust());
     check("doc", &|| user.doc());
@@ -229,8 +240,8 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Checks that a running program can open `copies` copies of a library with the crate: more
-    /// than glibc reserves thread-local memory for.
+    /// Checks that a running program can open `copies` copies of a library with the crate, more
+    /// than glibc reserves thread-local memory for, and can close one while threads know it.
     fn copies(&self, context: &Context, copies: usize) -> Result<Outcome> {
         let mut build = self.cargo(&self.package, "build");
         build.args(["--release", "--no-default-features", "--example", "extension"]);
@@ -245,6 +256,16 @@ impl User {
             let mut open = linking::open(&opened, &library, copies, &self.dir.join("copies"))?;
             let run = self.run("copies", open.env("EBB_MODE", mode))?;
             ensure!(run.stdout == format!("{copies} opened\n"), "{}", run.describe());
+        }
+        let reopened = self.dir.join("reopened");
+        let source = context.root.join("tests/linking/reopened.c");
+        let mut compile = Command::new("cc");
+        compile.args(["-O1", "-pthread", "-o"]).args([&reopened, &source]).arg("-ldl");
+        self.run("reopened", &mut compile)?;
+        for mode in ["auto", "thread"] {
+            let mut open = Command::new(&reopened);
+            let run = self.run("reopened", open.arg(&library).env("EBB_MODE", mode))?;
+            ensure!(run.stdout == "20 times\n", "{}", run.describe());
         }
         Ok(Outcome::Passed)
     }
@@ -292,21 +313,22 @@ impl User {
         Ok(Outcome::Passed)
     }
 
-    /// Checks that the library builds without a C compiler.
-    fn builds_without_c(&self, target: &str) -> Result<Outcome> {
+    /// Checks that the library needs no C compiler: build scripts, which would call one, run.
+    /// That it builds is for the steps of each target.
+    fn needs_no_c_compiler(&self, target: &str) -> Result<Outcome> {
         if let Err(why) = cargo::add_target(target) {
             return Ok(Outcome::Skipped(format!("{why:#}")));
         }
-        let mut build = self.cargo(&self.package, "build");
-        build.args(["--lib", "--target", target]).args(FEATURES).env("PATH", self.path()?);
+        let mut check = self.cargo(&self.package, "check");
+        check.args(["--lib", "--target", target]).args(FEATURES).env("PATH", self.path()?);
         for variable in ["CC", "CXX", "HOST_CC", "TARGET_CC"] {
-            build.env_remove(variable);
+            check.env_remove(variable);
         }
         // Rust itself needs a linker for the build script of libc, which runs on this machine.
         let host = host()?.to_uppercase().replace('-', "_");
         let linker = in_path("cc").context("there is no linker for this machine")?;
-        build.env(format!("CARGO_TARGET_{host}_LINKER"), linker);
-        self.run(target, &mut build)?;
+        check.env(format!("CARGO_TARGET_{host}_LINKER"), linker);
+        self.run(target, &mut check)?;
         Ok(Outcome::Passed)
     }
 
@@ -345,6 +367,28 @@ impl User {
         test.args(["test", "--package", "ebbmalloc", "--test", "anywhere"]).args(FEATURES);
         test.env("CARGO_TARGET_DIR", self.target.with_file_name("forward"));
         self.run("forward", test.env("RUSTFLAGS", FORWARD))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Checks that the engine builds for a system where it has to be asked for.
+    fn runs_if_asked(&self, target: &str) -> Result<Outcome> {
+        if let Err(why) = cargo::add_target(target) {
+            return Ok(Outcome::Skipped(format!("{why:#}")));
+        }
+        let mut check = self.cargo(&self.package, "check");
+        self.run(target, check.args(["--lib", "--target", target]).args(ALL_SYSTEMS))?;
+        Ok(Outcome::Passed)
+    }
+
+    /// Tests on this machine the engine of these systems.
+    fn posix_here(&self, context: &Context) -> Result<Outcome> {
+        let mut test = cargo::cargo(&context.root);
+        test.args(["test", "--package", "ebbmalloc", "--test", "anywhere", "--test", "process"]);
+        if context.long {
+            test.arg("--lib");
+        }
+        test.args(FEATURES).env("CARGO_TARGET_DIR", self.target.with_file_name("posix"));
+        self.run("posix", test.env("RUSTFLAGS", POSIX))?;
         Ok(Outcome::Passed)
     }
 

@@ -85,6 +85,9 @@ tunables! {
     HARDENED_PURGE_BYTES_MIN: usize = 256 << 10, "bytes", 13;
     /// Sampling: time that a report waits for the lock of the slots. Its own thread may hold it.
     FAULT_REPORT_WAIT_MS: usize = 100, "ms", 14;
+    /// Sampling: blocks at which the engine looks whether its handler is still there. Rust's
+    /// library replaces it while a program begins.
+    WATCHED_SAMPLES: u64 = 64, "blocks", 14;
     /// Heap profile at peaks: growth of memory in use after which a new file is written.
     PROFILE_PEAK_SHARE: usize = 16, "of memory in use", 38;
     /// Heap profile near a limit: the engine asks the kernel how much is taken at most once in this

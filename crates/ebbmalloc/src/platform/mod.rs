@@ -2,7 +2,7 @@
 
 // Lowest first: each uses only modules above it in this list.
 pub(crate) mod tuning;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) mod errno;
 pub(crate) mod arch;
 pub(crate) mod kernel;

@@ -230,7 +230,7 @@ impl Retention {
         (dirty > hard).then_some(hard - hard / AT_ONCE_DIVISOR)
     }
 
-    /// How many units stay from purge to purge because they refaulted, without a scavenger: at most
+    /// How many units an interval purge leaves because they refaulted, without a scavenger: at most
     /// as many as are in use, since no purge may follow once the program is idle.
     pub fn refaulting_units(&self, in_use: usize) -> usize {
         self.refaults.units().min(in_use)
@@ -248,7 +248,8 @@ impl Retention {
         usual + if counts.huge_pages > 0 { HUGE_UNITS as usize } else { 0 }
     }
 
-    /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`].
+    /// The most dirty units between two purges by interval: see [`DIRTY_UNITS_MAX`]. All that
+    /// refaulted may stay, even if the program then idles: a loop would fault for it each time.
     fn dirty_units_max(&self, in_use: usize) -> usize {
         DIRTY_UNITS_MAX.max(in_use).max(self.refaults.units())
     }

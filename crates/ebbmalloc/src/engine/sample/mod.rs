@@ -12,6 +12,7 @@ mod report;
 use core::ptr;
 
 use crate::engine::Engine;
+use crate::engine::tuning::WATCHED_SAMPLES;
 use crate::options::{CAREFUL, SampleChoice};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -72,7 +73,14 @@ impl<O: Os> Engine<O> {
     fn alloc_sampled(&self, size: usize, align: usize, class: SizeClass) -> *mut u8 {
         // The unwinder may take locks of the loader, so it runs before the slots are locked.
         let by = Trace::take(&self.os);
-        self.samples.slots.lock().alloc(&self.os, (size, align), class.size(), &by)
+        let (block, sampled) = {
+            let mut slots = self.samples.slots.lock();
+            (slots.alloc(&self.os, (size, align), class.size(), &by), slots.sampled)
+        };
+        if let (1..=WATCHED_SAMPLES, Some(hooks)) = (sampled, self.os.hooks()) {
+            self.os.watch_faults(hooks.at_fault);
+        }
+        block
     }
 
     /// Frees a sampled block. A `given` size is compared with the block's. A fault stops the

@@ -5,16 +5,29 @@
 //! There is one file for each architecture; `none.rs` is for those without sequences. A cache is a
 //! [`Slab`]: the sequences and the plain code in `frontend/slab/` work on the same layout.
 
-#[cfg_attr(any(windows, miri, loom), path = "none.rs")]
-#[cfg_attr(all(target_arch = "x86_64", not(any(windows, miri, loom))), path = "x86_64.rs")]
-#[cfg_attr(all(target_arch = "aarch64", not(any(miri, loom))), path = "aarch64.rs")]
-#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "none.rs")]
+#[cfg_attr(
+    all(target_os = "linux", target_arch = "x86_64", not(any(ebbmalloc_posix, miri, loom))),
+    path = "x86_64.rs"
+)]
+#[cfg_attr(
+    all(target_os = "linux", target_arch = "aarch64", not(any(ebbmalloc_posix, miri, loom))),
+    path = "aarch64.rs"
+)]
+#[cfg_attr(
+    not(all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(any(ebbmalloc_posix, miri, loom))
+    )),
+    path = "none.rs"
+)]
 mod arch;
 
 #[cfg(all(
     test,
+    target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(any(windows, miri, loom))
+    not(any(ebbmalloc_posix, miri, loom))
 ))]
 mod tests;
 

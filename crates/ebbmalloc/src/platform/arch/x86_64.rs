@@ -1,6 +1,6 @@
 //! The parts for x86-64 that `mod.rs` lists.
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::ffi::{c_int, c_void};
 
 use crate::platform::errno::outcome;
@@ -123,4 +123,56 @@ pub(crate) unsafe fn instruction(context: *const c_void) -> usize {
     unsafe {
         (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_RIP as usize] as usize
     }
+}
+
+/// The symbol of [`call_on`]. It includes the version: a program may contain several versions of
+/// this crate.
+macro_rules! call_on_symbol {
+    () => {
+        concat!("__ebbmalloc_call_on_", env!("CARGO_PKG_VERSION"))
+    };
+}
+
+global_asm!(
+    ".pushsection .text.ebbmalloc, \"ax\", @progbits",
+    concat!(".globl ", call_on_symbol!()),
+    concat!(".hidden ", call_on_symbol!()),
+    concat!(".type ", call_on_symbol!(), ", @function"),
+    ".balign 16",
+    concat!(call_on_symbol!(), ":"),
+    ".cfi_startproc",
+    // As unwinders know of frames of signals, the caller is on another stack.
+    ".cfi_signal_frame",
+    "push rbp",
+    ".cfi_def_cfa_offset 16",
+    ".cfi_offset rbp, -16",
+    "mov rbp, rsp",
+    ".cfi_def_cfa_register rbp",
+    "mov rsp, rdi",
+    "mov rax, rsi",
+    "mov rdi, rdx",
+    "mov rsi, rcx",
+    "call rax",
+    "mov rsp, rbp",
+    "pop rbp",
+    ".cfi_def_cfa rsp, 8",
+    "ret",
+    ".cfi_endproc",
+    concat!(".size ", call_on_symbol!(), ", . - ", call_on_symbol!()),
+    ".popsection",
+);
+
+unsafe extern "C" {
+    /// Calls `function` with these arguments on another stack, which ends at `top`. Unwinders get
+    /// from there to the caller: the frame pointer leads to this function's frame.
+    ///
+    /// # Safety
+    /// `top` is a multiple of 16, and the bytes below it are a stack that nothing else uses.
+    #[link_name = concat!("__ebbmalloc_call_on_", env!("CARGO_PKG_VERSION"))]
+    pub(crate) fn call_on(
+        top: *mut u8,
+        function: extern "C" fn(usize, usize),
+        first: usize,
+        second: usize,
+    );
 }

@@ -5,9 +5,9 @@
 //! engine's own data, `crates/cabi/src/bytes.rs` defines `memcpy` and others; so these go by names
 //! of their own.
 
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use core::ffi::c_char;
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 use core::slice;
 
 use super::c_functions::{bzero, memmove};
@@ -84,7 +84,7 @@ pub(crate) unsafe fn has_data(start: *const u8, bytes: usize) -> bool {
 ///
 /// # Safety
 /// The string stays as it is while the result is used.
-#[cfg(target_os = "linux")]
+#[cfg(unix)]
 pub(crate) unsafe fn string<'a>(start: *const c_char) -> &'a [u8] {
     let start = start.cast::<u8>();
     // SAFETY: the string ends at its zero byte. Volatile, as compilers make strlen of such loops.
@@ -112,7 +112,6 @@ pub(crate) unsafe fn clear(start: *mut u8, bytes: usize) {
 
 #[cfg(test)]
 mod tests {
-    use std::vec;
     use std::vec::Vec;
 
     use super::*;
@@ -149,7 +148,7 @@ mod tests {
 
     #[test]
     fn each_byte_is_data() {
-        let mut bytes = vec![0_u8; 100];
+        let mut bytes = [0_u8; 100];
         for nth in 0..100 {
             bytes[nth] = 1;
             // SAFETY: the vector is that long.

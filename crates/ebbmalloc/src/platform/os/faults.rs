@@ -7,67 +7,129 @@ use core::mem::{self, MaybeUninit};
 use core::ptr;
 
 use super::end::{raise, reset};
-use crate::platform::arch::instruction;
+use crate::platform::arch::{call_on, instruction};
 use crate::platform::errno::keeping_errno;
-use crate::platform::sync::{AtomicPtr, Ordering};
+use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 /// A function that takes the addresses of the access and of the instruction.
 type Watcher = extern "C" fn(usize, usize);
 
+/// The signal of an access to a page without access.
+const SIGNAL: c_int = if cfg!(target_os = "macos") { libc::SIGBUS } else { libc::SIGSEGV };
+
 /// The watcher; null before there is one.
 static WATCHER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// The action of SIGSEGV before there was a watcher.
+/// An action of the signal that the handler took the place of.
 struct Previous(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
-// SAFETY: `watch` writes it once, before it installs the handler that reads it.
+// SAFETY: `watch` writes each once, before it counts it. The handler reads those that count.
 unsafe impl Sync for Previous {}
 
-static PREVIOUS: Previous = Previous(UnsafeCell::new(MaybeUninit::zeroed()));
+/// What there was before: first, and when the handler was installed again.
+static PREVIOUS: [Previous; 2] = [const { Previous(UnsafeCell::new(MaybeUninit::zeroed())) }; 2];
+/// How many of these count.
+static INSTALLED: AtomicUsize = AtomicUsize::new(0);
+/// Whether a thread is in [`watch`].
+static IS_BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Calls `watcher` on each SIGSEGV that an access raises. Called once in a process. The handler
-/// runs on the thread's alternate stack, if it has one.
+/// Calls `watcher` on each fault that an access raises. The handler runs on the thread's alternate
+/// stack, if it has one.
+///
+/// Installs the handler once more if another has taken its place. Rust's library allocates a
+/// program's first block between asking for the action of SIGSEGV and setting its own.
 pub(super) fn watch(watcher: Watcher) {
-    let watcher = (watcher as *const c_void).cast_mut();
-    if !WATCHER.swap(watcher, Ordering::AcqRel).is_null() {
+    WATCHER.store((watcher as *const c_void).cast_mut(), Ordering::Release);
+    let installed = INSTALLED.load(Ordering::Relaxed);
+    if installed == PREVIOUS.len() || IS_BUSY.swap(true, Ordering::Acquire) {
         return;
     }
-    // SAFETY: all-zero bytes are a valid action, with an empty mask. Only the first call comes
-    // here, and PREVIOUS is not read before the handler is installed.
+    let handler = on_fault as *const c_void as usize;
+    // SAFETY: all-zero bytes are a valid action, with an empty mask. One thread at a time comes
+    // here, and the handler does not read this entry yet.
     keeping_errno(|| unsafe {
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = on_fault as *const c_void as usize;
+        action.sa_sigaction = handler;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        if libc::sigaction(libc::SIGSEGV, ptr::null(), (*PREVIOUS.0.get()).as_mut_ptr()) == 0 {
-            libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+        let previous = (*PREVIOUS[installed].0.get()).as_mut_ptr();
+        if libc::sigaction(SIGNAL, ptr::null(), previous) == 0
+            && (*previous).sa_sigaction != handler
+        {
+            INSTALLED.store(installed + 1, Ordering::Release);
+            libc::sigaction(SIGNAL, &action, ptr::null_mut());
         }
     });
+    IS_BUSY.store(false, Ordering::Release);
 }
+
+/// The kernel's context of the last fault, and the address of the handler's frame: a previous
+/// handler may call this one, which was there before it, with the same context.
+static LAST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid pointers. The watcher is the function that `watch` stored.
     keeping_errno(|| unsafe {
+        let frame = ptr::from_ref(&signal).addr();
+        let [of_context, of_frame] = [0, 1].map(|nth| LAST[nth].load(Ordering::Relaxed));
+        if context.addr() == of_context && frame < of_frame {
+            return run_previous(0, signal, info, context);
+        }
+        LAST[0].store(context.addr(), Ordering::Relaxed);
+        LAST[1].store(frame, Ordering::Relaxed);
         let by_access = (*info).si_code > 0;
         let watcher = WATCHER.load(Ordering::Acquire);
         if by_access && !watcher.is_null() {
             let watcher = mem::transmute::<*mut c_void, Watcher>(watcher);
-            watcher((*info).si_addr().addr(), instruction(context));
+            call(watcher, (*info).si_addr().addr(), instruction(context));
         }
-        run_previous(signal, info, context);
+        let last = INSTALLED.load(Ordering::Acquire) - 1;
+        run_previous(last, signal, info, context);
     });
 }
 
-/// Runs the previous action of the signal.
+/// Where the watcher runs. An alternate stack may have room for little more than the kernel's
+/// context: Rust's and many others have 8 KiB or as little as the kernel asks for.
+#[repr(align(64))]
+struct Stack(UnsafeCell<[u8; Stack::BYTES]>);
+
+impl Stack {
+    const BYTES: usize = 64 << 10;
+}
+
+// SAFETY: one thread uses it at a time, as `IS_TAKEN` says.
+unsafe impl Sync for Stack {}
+
+static STACK: Stack = Stack(UnsafeCell::new([0; Stack::BYTES]));
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Calls the watcher on [`STACK`]; on this one while another thread's watcher runs there.
+fn call(watcher: Watcher, address: usize, instruction: usize) {
+    if IS_TAKEN.swap(true, Ordering::Acquire) {
+        return watcher(address, instruction);
+    }
+    // SAFETY: this thread has taken the stack.
+    unsafe {
+        let top = STACK.0.get().cast::<u8>().add(Stack::BYTES);
+        call_on(top, watcher, address, instruction);
+    }
+    IS_TAKEN.store(false, Ordering::Release);
+}
+
+/// Runs this one of the previous actions of the signal.
 ///
 /// # Safety
-/// The kernel passed the arguments to a handler of this signal.
-unsafe fn run_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+/// The kernel passed the arguments behind the first to a handler of this signal. The action counts.
+unsafe fn run_previous(
+    nth: usize,
+    signal: c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
     type Plain = extern "C" fn(c_int);
     type Informed = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    // SAFETY: PREVIOUS was written before this handler was installed. Its flags tell the type of
-    // its handler.
+    // SAFETY: an action that counts was written. Its flags tell the type of its handler.
     unsafe {
-        let previous = (*PREVIOUS.0.get()).assume_init_ref();
+        let previous = (*PREVIOUS[nth].0.get()).assume_init_ref();
         let by_access = (*info).si_code > 0;
         match previous.sa_sigaction {
             libc::SIG_IGN if !by_access => {}

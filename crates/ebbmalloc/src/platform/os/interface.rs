@@ -416,7 +416,7 @@ pub trait OsReports: Sync {
 
     /// Calls `call` on every access that faults (SIGSEGV), with the addresses of the access and of
     /// the instruction. Afterwards the previous action takes place. Programs may replace the
-    /// handler.
+    /// handler; called again, this may take its place once.
     fn watch_faults(&self, call: extern "C" fn(usize, usize));
 
     /// Ends the process with an exit code, and runs nothing of it any more.

@@ -1,5 +1,6 @@
 //! Hides the operating system behind a contract (`interface`), which `memory`, `threads`, `process`
-//! and `reports` implement for Linux, and those in `windows` for Windows.
+//! and `reports` implement for Linux, those in `windows` for Windows, and those in `posix` for
+//! other systems.
 //!
 //! Nothing here needs the C library to be initialised: the dynamic loader may ask for the first
 //! block before any constructor has run.
@@ -11,9 +12,16 @@ mod thread_words;
 mod symbol;
 mod c_library;
 mod interface;
+#[cfg(unix)]
+#[cfg_attr(any(not(target_os = "linux"), ebbmalloc_posix), path = "posix/end.rs")]
+mod end;
+#[cfg(unix)]
+mod faults;
+#[cfg(unix)]
+mod signal;
 
 cfg_if! {
-    if #[cfg(target_os = "linux")] {
+    if #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))] {
         mod thread_variable;
         mod words;
         mod symtab;
@@ -24,11 +32,9 @@ cfg_if! {
         mod memory;
         mod own_area;
         mod release;
+        mod stay;
         mod rseq_area;
         mod threads;
-        mod end;
-        mod faults;
-        mod signal;
         mod reports;
         mod process;
 
@@ -37,10 +43,14 @@ cfg_if! {
         pub use process::note_environment;
         pub use stack::has_malloc_of_others;
         pub(crate) use stack::{constructors_run, destructors_run};
+        pub(crate) use stay::stay_loaded;
         #[cfg(loom)]
         pub use unwind::sequence_lock::SequenceLock;
     } else {
+        #[cfg(windows)]
         mod windows;
+        #[cfg(unix)]
+        mod posix;
     }
 }
 

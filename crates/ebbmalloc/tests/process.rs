@@ -1,17 +1,30 @@
-//! Tests the engine as a program on Windows has it: threads that come and go, options, exit.
-#![cfg(all(windows, target_arch = "x86_64", not(ebbmalloc_forward)))]
+//! Tests the engine as a program has it: threads that come and go, options, forks, exit.
+#![cfg(all(
+    any(
+        target_os = "linux",
+        all(target_os = "macos", feature = "macos"),
+        all(target_os = "freebsd", feature = "freebsd"),
+        all(target_os = "android", feature = "android"),
+        all(windows, target_arch = "x86_64")
+    ),
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(ebbmalloc_forward)
+))]
 
 use std::alloc::{Layout, alloc};
 use std::env;
 use std::hint::black_box;
 use std::process::{self, Command};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 
 use ebbmalloc::EbbMalloc;
 
 #[global_allocator]
 static GLOBAL: EbbMalloc = EbbMalloc;
+
+/// Taken by tests in this process that look at its memory, or need much.
+static MEMORY: Mutex<()> = Mutex::new(());
 
 /// Allocates and frees on threads that end, and hands blocks to others.
 fn load(threads: usize) {
@@ -32,6 +45,7 @@ fn load(threads: usize) {
 
 #[test]
 fn short_threads_leave_nothing_behind() {
+    let _alone = MEMORY.lock().unwrap();
     load(20);
     let before = EbbMalloc::stats();
     load(1000);
@@ -42,6 +56,7 @@ fn short_threads_leave_nothing_behind() {
 
 #[test]
 fn threads_at_once_hand_blocks_over() {
+    let _alone = MEMORY.lock().unwrap();
     let (send, receive) = mpsc::channel::<Vec<u8>>();
     let senders: Vec<_> = (0..8_usize)
         .map(|nth| {
@@ -73,6 +88,7 @@ fn what_the_machine_lacks_is_refused() {
 
 #[test]
 fn memory_ebbs_back() {
+    let _alone = MEMORY.lock().unwrap();
     let blocks: Vec<_> = (0..1000).map(|_| vec![1_u8; 100 << 10]).collect();
     let full = EbbMalloc::stats();
     drop(black_box(blocks));
@@ -82,6 +98,39 @@ fn memory_ebbs_back() {
     assert!(after.dirty_bytes < 8 << 20, "{after:?}");
     let again = vec![0_u8; 100 << 20];
     assert!(again.iter().all(|&byte| byte == 0));
+}
+
+/// Forks while threads allocate and wait for locks of the engine. Each child allocates.
+#[cfg(unix)]
+#[test]
+fn children_of_forks_allocate() {
+    let _alone = MEMORY.lock().unwrap();
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static IS_OVER: AtomicBool = AtomicBool::new(false);
+    let busy = || {
+        while !IS_OVER.load(Ordering::Relaxed) {
+            drop(black_box(vec![1_u8; 100 << 10]));
+            drop(black_box((0..100).map(|size| vec![1_u8; size * 50]).collect::<Vec<_>>()));
+        }
+    };
+    let threads: Vec<_> = (0..4).map(|_| thread::spawn(busy)).collect();
+    for _ in 0..30 {
+        // SAFETY: the child only allocates, and ends without destructors.
+        unsafe {
+            let child = libc::fork();
+            assert!(child >= 0);
+            if child == 0 {
+                drop(black_box((0..1000).map(|size| vec![1_u8; size * 7]).collect::<Vec<_>>()));
+                drop(black_box(vec![1_u8; 10 << 20]));
+                libc::_exit(if EbbMalloc::stats().live_bytes > 0 { 0 } else { 1 });
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            assert_eq!(status, 0);
+        }
+    }
+    IS_OVER.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 /// What the children of the tests below do.
@@ -102,6 +151,18 @@ fn child() {
             }
             load(5);
             process::exit(7);
+        }
+        #[cfg(unix)]
+        Ok("fault") => {
+            // Some of the blocks are sampled.
+            let blocks: Vec<_> = (0..10_000).map(|n| Box::into_raw(Box::new([n; 4]))).collect();
+            for block in blocks {
+                // SAFETY: there is none: the read of a freed block is the mistake that is found.
+                unsafe {
+                    drop(Box::from_raw(block));
+                    black_box(block.read_volatile());
+                }
+            }
         }
         Ok("limit") => assert!(Vec::<u8>::new().try_reserve_exact(100 << 20).is_err()),
         Ok("misuse") => {
@@ -133,8 +194,9 @@ fn every_mode_serves() {
         ("EBB_CHECK", "1", "each block checked"),
         ("EBB_HARDEN", "1", "hardened"),
         ("EBB_SAMPLE", "100", "some blocks sampled"),
-        ("EBB_PROFILE", "1", "mode thread"),
-        ("EBB_SCAVENGER", "0", "mode thread"),
+        ("EBB_PROFILE", "1", "mode "),
+        ("EBB_SCAVENGER", "0", "mode "),
+        #[cfg(windows)]
         ("ebb_purge_delay", "0", "Windows "),
     ] {
         let (code, text) = run("load", &[(name, value), ("EBB_EXPLAIN", "1")]);
@@ -165,6 +227,13 @@ fn options_are_told_and_kept() {
     assert!(code == Some(0) && text.contains("EBB_LIMIT allows"), "{text}");
     let (code, text) = run("load", &[("EBB_LIMIT", "much")]);
     assert!(code == Some(78) && text.contains("does not start"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_read_of_a_freed_block_is_told() {
+    let (code, text) = run("fault", &[("EBB_SAMPLE", "20")]);
+    assert!(code.is_none() && text.contains("use after free"), "{code:?} {text}");
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! Reports to people: messages, files, faults and usage. Stacks and symbols are not read.
+
+use core::ffi::{CStr, c_int};
+use core::fmt::Write;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering;
+
+use super::super::hooks::Process;
+use super::super::interface::{OsProcess, OsReports, Usage, Writer};
+use super::super::native::NativeFor;
+use super::super::symbol::Symbol;
+use super::super::{end, faults, signal};
+use super::process::BEGUN_MS;
+use super::system::{PEAK_UNIT_BYTES, program, thread_number};
+use crate::platform::errno::{errno, keeping_errno};
+use crate::platform::kernel::bytes::string;
+use crate::platform::path::Path;
+
+impl<P: Process> OsReports for NativeFor<P> {
+    fn print(&self, text: &[u8]) {
+        keeping_errno(|| write_all(libc::STDERR_FILENO, text));
+    }
+
+    /// There is no unwinder yet.
+    fn calls(&self, _out: &mut [usize]) -> usize {
+        0
+    }
+
+    fn with_symbol(&self, _: usize, _may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        work(None);
+    }
+
+    fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
+        keeping_errno(|| write_file(path, work))
+    }
+
+    fn program(&self) -> &'static [u8] {
+        let name = program();
+        // SAFETY: a C string that stays as long as the process lives.
+        if name.is_null() { b"" } else { unsafe { string(name) } }
+    }
+
+    fn process_id(&self) -> u32 {
+        // SAFETY: the call has no conditions.
+        unsafe { libc::getpid() as u32 }
+    }
+
+    fn watch_signal(&self, signal: i32, call: extern "C" fn()) {
+        signal::watch(signal, call);
+    }
+
+    fn watch_faults(&self, call: extern "C" fn(usize, usize)) {
+        faults::watch(call);
+    }
+
+    fn exit(&self, code: i32) -> ! {
+        end::exit(code)
+    }
+
+    fn abort(&self) -> ! {
+        end::abort()
+    }
+
+    /// The system does not tell resident memory of now in a common way: its peak stands for it.
+    fn usage(&self) -> Usage {
+        let mut used = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: the call fills the struct, for which zeros will do.
+        let used = keeping_errno(|| unsafe {
+            libc::getrusage(libc::RUSAGE_SELF, used.as_mut_ptr());
+            used.assume_init()
+        });
+        let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        let peak_resident = used.ru_maxrss as u64 * PEAK_UNIT_BYTES;
+        Usage {
+            elapsed_us: (self.now_ms() - BEGUN_MS.load(Ordering::Relaxed)) * 1000,
+            user_us: us(used.ru_utime),
+            system_us: us(used.ru_stime),
+            minor_faults: used.ru_minflt as u64,
+            major_faults: used.ru_majflt as u64,
+            resident: peak_resident,
+            peak_resident,
+        }
+    }
+}
+
+/// Writes as much as possible. Returns whether that was all.
+fn write_all(file: c_int, mut text: &[u8]) -> bool {
+    while !text.is_empty() {
+        // SAFETY: the call reads that many bytes of the text.
+        match unsafe { libc::write(file, text.as_ptr().cast(), text.len()) } {
+            written @ 1.. => text = &text[written as usize..],
+            // SAFETY: the address of this thread's `errno` is valid while the thread lives.
+            -1 if unsafe { *errno() } == libc::EINTR => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Implements [`OsReports::write_file`]: the file of an earlier call stays until this one is whole.
+/// Each thread writes by a part of its own.
+fn write_file(path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
+    const FLAGS: c_int = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC;
+    const MODE: libc::c_uint = 0o600;
+    let mut part = Path::EMPTY;
+    part.add(path.to_bytes());
+    // Writing to a path never fails: it cuts.
+    let _ = write!(part, ".{}.part", thread_number());
+    let Some(part) = part.c_str() else { return false };
+    // SAFETY: both names end in a zero. The file is this function's alone.
+    unsafe {
+        let file = libc::open(part.as_ptr(), FLAGS, MODE);
+        if file < 0 {
+            return false;
+        }
+        let mut is_whole = true;
+        work(&mut |text| is_whole &= write_all(file, text));
+        is_whole &= libc::close(file) == 0;
+        is_whole = is_whole && libc::rename(part.as_ptr(), path.as_ptr()) == 0;
+        if !is_whole {
+            libc::unlink(part.as_ptr());
+        }
+        is_whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::native::Native;
+    use super::*;
+
+    #[test]
+    fn usage_moves() {
+        let usage = Native.usage();
+        assert!(usage.resident > 0 && usage.peak_resident > 0 && usage.elapsed_us < 1 << 40);
+    }
+
+    #[test]
+    fn the_program_is_known() {
+        assert!(!Native.program().is_empty() && Native.process_id() > 0);
+    }
+
+    #[test]
+    fn files_are_replaced() {
+        let path = std::env::temp_dir().join(std::format!("ebb-{}.txt", Native.process_id()));
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        for text in [b"one", b"two"] {
+            assert!(Native.write_file(&name, &mut |out| out(text)));
+            assert_eq!(std::fs::read(&path).unwrap(), text);
+        }
+        std::fs::remove_file(path).unwrap();
+        assert!(!Native.write_file(c"no such folder/file", &mut |_| {}));
+    }
+}
