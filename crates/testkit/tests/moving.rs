@@ -151,7 +151,8 @@ fn moves_do_not_use_up_mappings() {
     let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().count();
     let (before, mut most) = (mappings(), 0);
     let mut blocks = Vec::new();
-    for turn in 0..20_000 {
+    // A turn may copy half a mebibyte, which takes translated kernels some 15 ms.
+    for turn in 0..3000 {
         // SAFETY: live blocks, each freed or resized once.
         unsafe {
             let (block, obstacle) = (engine.alloc(MIB / 2), engine.alloc(64 << 10));
@@ -164,11 +165,11 @@ fn moves_do_not_use_up_mappings() {
                 engine.free(blocks.swap_remove(turn % 500));
             }
         }
-        if turn % 1000 == 0 {
+        if turn % 100 == 0 {
             most = most.max(mappings());
         }
     }
-    assert!(most < before + 10 * 500, "{most} mappings, {before} before");
+    assert!(most < before + 4 * 500, "{most} mappings, {before} before");
     grow_by_turns(&engine);
     // SAFETY: live blocks.
     blocks.into_iter().for_each(|block| unsafe { engine.free(block) });
