@@ -1,5 +1,5 @@
 // malloc_trim takes little time where other threads have put nothing in their caches since the last
-// one: thread mode waits for them only if they have.
+// one. Thread mode waits for them only if they have.
 // expect: exit 0
 // check: no caches are not used in check mode
 #include "check.h"
