@@ -301,7 +301,8 @@ pub fn run(context: &Context) -> Result<Tally> {
 
 impl Check {
     fn run(&self, context: &Context, dir: &Path, prefix: &Path) -> Result<()> {
-        let work = dir.join(self.name);
+        // Neither apt's options in scripts nor other projects' makefiles bear spaces in paths.
+        let work = dir.join(self.name.replace(|sign: char| !sign.is_alphanumeric(), "-"));
         fs::create_dir(&work)?;
         let mut command = Command::new("/bin/sh");
         command
