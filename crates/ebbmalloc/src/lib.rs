@@ -1,5 +1,5 @@
 //! ebbmalloc: a fast memory allocator for Linux and Windows that returns free memory to the
-//! kernel.
+//! kernel. The features `macos`, `freebsd` and `android` switch it on there, untried.
 //!
 //! It builds on every target that has the standard library. Where the engine does not run, the
 //! system's allocator serves ([`EbbMalloc::is_active`]).

@@ -8,9 +8,11 @@ pub use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
 use crate::engine::start::Caller;
 use crate::options::Settings;
+#[cfg(unix)]
+use crate::platform::os::stay_loaded;
 use crate::platform::os::{Hooks, NativeFor, Process};
 #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
-use crate::platform::os::{constructors_run, destructors_run, stay_loaded};
+use crate::platform::os::{constructors_run, destructors_run};
 
 /// Whether the engine serves [`ENGINE`].
 pub const IS_ACTIVE: bool = true;
@@ -75,10 +77,9 @@ extern "C" fn at_profile_signal() {
 static BEGIN: extern "C" fn() = {
     extern "C" fn begin() {
         #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))]
-        {
-            constructors_run();
-            stay_loaded();
-        }
+        constructors_run();
+        #[cfg(unix)]
+        stay_loaded();
         ENGINE.begin_sampling();
         ENGINE.begin_profile();
     }

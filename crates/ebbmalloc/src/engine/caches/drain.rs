@@ -95,17 +95,23 @@ impl<O: Os> Engine<O> {
     }
 
     /// In thread mode with several threads: drains the own caches of threads that do not work on
-    /// them now, after a wait of [`THREAD_SETTLE_MS`]. The caller holds the lock of the rounds.
+    /// them now, after a wait of [`THREAD_SETTLE_MS`] if other threads have any. The caller holds
+    /// the lock of the rounds.
     pub(crate) fn drain_threads(&self) {
         if self.setup().mode != Mode::Thread || self.os.can_stop() {
             return;
         }
+        let own_words = ptr::from_ref(self.os.thread_words());
+        let mut must_settle = false;
         for batch in self.thread_slabs.batches() {
-            batch.owned().for_each(|(slab, digests, _)| {
+            for (slab, digests, owner) in batch.owned() {
                 close_chosen(slab, digests, DrainScope::All);
-            });
+                must_settle |= is_any_closed(slab) && !ptr::eq(owner, own_words);
+            }
         }
-        self.os.sleep_ms(THREAD_SETTLE_MS);
+        if must_settle {
+            self.os.sleep_ms(THREAD_SETTLE_MS);
+        }
         for batch in self.thread_slabs.batches() {
             for (slab, _, owner) in batch.owned().filter(|&(slab, ..)| is_any_closed(slab)) {
                 self.empty_if(thread::is_at_rest(&self.os, owner), slab);

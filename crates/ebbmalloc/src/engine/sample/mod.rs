@@ -5,7 +5,7 @@
 //! Sampled blocks lie outside the region, so plain `free` takes its slow path for them. A free that
 //! trusts its size does not look at the address, so sampling closes its hot path
 //! (`Engine::hot_sized_area`). The lock of the slots comes last in the order of locks. While it is
-//! held, the only system calls are those that protect and purge slots.
+//! held, the only system calls are those that map and unmap slots.
 
 mod report;
 

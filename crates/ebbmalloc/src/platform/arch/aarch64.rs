@@ -147,7 +147,7 @@ global_asm!(
     ".balign 16",
     concat!(call_on_symbol!(), ":"),
     ".cfi_startproc",
-    // As unwinders know of frames of signals, the caller is on another stack.
+    // Unwinders then expect that the caller's frame may lie on another stack.
     ".cfi_signal_frame",
     "stp x29, x30, [sp, -16]!",
     ".cfi_def_cfa_offset 16",

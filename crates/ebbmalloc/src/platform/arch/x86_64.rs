@@ -141,7 +141,7 @@ global_asm!(
     ".balign 16",
     concat!(call_on_symbol!(), ":"),
     ".cfi_startproc",
-    // As unwinders know of frames of signals, the caller is on another stack.
+    // Unwinders then expect that the caller's frame may lie on another stack.
     ".cfi_signal_frame",
     "push rbp",
     ".cfi_def_cfa_offset 16",

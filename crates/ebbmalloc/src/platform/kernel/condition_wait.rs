@@ -7,6 +7,7 @@ use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use super::cancellation::without_cancellation;
 use crate::platform::errno::keeping_errno;
 
 /// Sleepers on words whose addresses fall together.
@@ -28,14 +29,13 @@ impl Bed {
 
     /// Runs `work` with the mutex locked.
     fn locked(&self, work: impl FnOnce()) {
-        keeping_errno(|| {
-            // SAFETY: the mutex was initialised statically, and is never destroyed.
-            unsafe {
-                libc::pthread_mutex_lock(self.mutex.get());
-                work();
-                libc::pthread_mutex_unlock(self.mutex.get());
-            }
-        });
+        // SAFETY: the mutex was initialised statically, and is never destroyed.
+        let locked = || unsafe {
+            libc::pthread_mutex_lock(self.mutex.get());
+            work();
+            libc::pthread_mutex_unlock(self.mutex.get());
+        };
+        keeping_errno(|| without_cancellation(locked));
     }
 }
 
@@ -70,9 +70,10 @@ pub(crate) fn futex_wait(word: &AtomicU32, expected: u32, ms: Option<u32>) {
     });
 }
 
-/// The time in `ms` milliseconds, by the clock that condition variables use unless told otherwise:
-/// macOS has no other.
+/// The time in `ms` milliseconds, at most a second, by the usual clock of condition variables. It
+/// may be set back meanwhile.
 fn in_ms(ms: u32) -> libc::timespec {
+    let ms = ms.min(1000);
     const SECOND_NS: i64 = 1_000_000_000;
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills the struct.

@@ -18,6 +18,8 @@ cfg_if! {
     } else {
         #[cfg(windows)]
         pub(crate) mod windows;
+        #[cfg(unix)]
+        pub(crate) mod cancellation;
     }
 }
 

@@ -38,6 +38,13 @@ pub(super) fn raise(signal: c_int) {
     }
 }
 
+/// Runs `work` while the calling thread takes no signal.
+pub(super) fn without_signals(work: impl FnOnce()) {
+    let before = change_mask(libc::SIG_BLOCK, !0);
+    work();
+    change_mask(libc::SIG_SETMASK, before);
+}
+
 /// Resets a signal to its default action: sigaction(2) with SIG_DFL.
 pub(super) fn reset(signal: c_int) {
     let (default, none) = ([0_usize; ACTION_WORDS], core::ptr::null_mut::<usize>());

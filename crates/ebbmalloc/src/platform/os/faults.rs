@@ -1,12 +1,12 @@
-//! Calls a watcher on accesses that fault (SIGSEGV), before the signal's previous action takes
-//! place.
+//! Calls a watcher on accesses that fault (SIGSEGV, on macOS SIGBUS), before the signal's previous
+//! action takes place.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 
-use super::end::{raise, reset};
+use super::end::{raise, reset, without_signals};
 use crate::platform::arch::{call_on, instruction};
 use crate::platform::errno::keeping_errno;
 use crate::platform::sync::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -40,21 +40,23 @@ static IS_BUSY: AtomicBool = AtomicBool::new(false);
 /// program's first block between asking for the action of SIGSEGV and setting its own.
 pub(super) fn watch(watcher: Watcher) {
     WATCHER.store((watcher as *const c_void).cast_mut(), Ordering::Release);
-    let installed = INSTALLED.load(Ordering::Relaxed);
-    if installed == PREVIOUS.len() || IS_BUSY.swap(true, Ordering::Acquire) {
+    if IS_BUSY.swap(true, Ordering::Acquire) {
         return;
     }
+    let installed = INSTALLED.load(Ordering::Relaxed);
     let handler = on_fault as *const c_void as usize;
     // SAFETY: all-zero bytes are a valid action, with an empty mask. One thread at a time comes
-    // here, and the handler does not read this entry yet.
+    // here, and the handler does not read an entry before it counts.
     keeping_errno(|| unsafe {
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = handler;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        let previous = (*PREVIOUS[installed].0.get()).as_mut_ptr();
-        if libc::sigaction(SIGNAL, ptr::null(), previous) == 0
-            && (*previous).sa_sigaction != handler
+        let mut before: libc::sigaction = mem::zeroed();
+        if let Some(previous) = PREVIOUS.get(installed)
+            && libc::sigaction(SIGNAL, ptr::null(), &mut before) == 0
+            && before.sa_sigaction != handler
         {
+            (*previous.0.get()).write(before);
             INSTALLED.store(installed + 1, Ordering::Release);
             libc::sigaction(SIGNAL, &action, ptr::null_mut());
         }
@@ -62,21 +64,27 @@ pub(super) fn watch(watcher: Watcher) {
     IS_BUSY.store(false, Ordering::Release);
 }
 
-/// The kernel's context of the last fault, and the address of the handler's frame: a previous
-/// handler may call this one, which was there before it, with the same context.
-static LAST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// Of the last fault: the low halves of the addresses of the kernel's context, then of the
+/// handler's frame. Another handler that calls this one, as the program's previous one, passes the
+/// same context from a deeper frame.
+static LAST: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a signal comes from an access, and not from kill(2) or alike: by the numbers of Linux,
+/// FreeBSD and macOS.
+fn is_by_access(code: c_int) -> bool {
+    (1..0x1_0000).contains(&code)
+}
 
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes valid pointers. The watcher is the function that `watch` stored.
     keeping_errno(|| unsafe {
-        let frame = ptr::from_ref(&signal).addr();
-        let [of_context, of_frame] = [0, 1].map(|nth| LAST[nth].load(Ordering::Relaxed));
-        if context.addr() == of_context && frame < of_frame {
+        let frame = ptr::from_ref(&signal).addr() & 0xffff_ffff;
+        let (fault, last) = (context.addr() << 32 | frame, LAST.load(Ordering::Relaxed));
+        if fault >> 32 == last >> 32 && fault < last {
             return run_previous(0, signal, info, context);
         }
-        LAST[0].store(context.addr(), Ordering::Relaxed);
-        LAST[1].store(frame, Ordering::Relaxed);
-        let by_access = (*info).si_code > 0;
+        LAST.store(fault, Ordering::Relaxed);
+        let by_access = is_by_access((*info).si_code);
         let watcher = WATCHER.load(Ordering::Acquire);
         if by_access && !watcher.is_null() {
             let watcher = mem::transmute::<*mut c_void, Watcher>(watcher);
@@ -102,7 +110,9 @@ unsafe impl Sync for Stack {}
 static STACK: Stack = Stack(UnsafeCell::new([0; Stack::BYTES]));
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Calls the watcher on [`STACK`]; on this one while another thread's watcher runs there.
+/// Calls the watcher on [`STACK`]; on this one while another thread's watcher runs there, and where
+/// the processor's file has no way to change stacks. Without signals: the handler of another would
+/// begin at the top of the alternate stack again, where this one's frame is.
 fn call(watcher: Watcher, address: usize, instruction: usize) {
     if IS_TAKEN.swap(true, Ordering::Acquire) {
         return watcher(address, instruction);
@@ -110,7 +120,7 @@ fn call(watcher: Watcher, address: usize, instruction: usize) {
     // SAFETY: this thread has taken the stack.
     unsafe {
         let top = STACK.0.get().cast::<u8>().add(Stack::BYTES);
-        call_on(top, watcher, address, instruction);
+        without_signals(|| call_on(top, watcher, address, instruction));
     }
     IS_TAKEN.store(false, Ordering::Release);
 }
@@ -130,7 +140,10 @@ unsafe fn run_previous(
     // SAFETY: an action that counts was written. Its flags tell the type of its handler.
     unsafe {
         let previous = (*PREVIOUS[nth].0.get()).assume_init_ref();
-        let by_access = (*info).si_code > 0;
+        let by_access = is_by_access((*info).si_code);
+        if previous.sa_flags & libc::SA_RESETHAND != 0 {
+            reset(signal);
+        }
         match previous.sa_sigaction {
             libc::SIG_IGN if !by_access => {}
             libc::SIG_DFL | libc::SIG_IGN => {

@@ -414,7 +414,7 @@ pub trait OsReports: Sync {
     /// Calls `call` in a handler of this signal.
     fn watch_signal(&self, _signal: i32, _call: extern "C" fn()) {}
 
-    /// Calls `call` on every access that faults (SIGSEGV), with the addresses of the access and of
+    /// Calls `call` on every access that faults, with the addresses of the access and of
     /// the instruction. Afterwards the previous action takes place. Programs may replace the
     /// handler; called again, this may take its place once.
     fn watch_faults(&self, call: extern "C" fn(usize, usize));

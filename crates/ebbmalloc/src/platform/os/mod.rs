@@ -51,6 +51,9 @@ cfg_if! {
         mod windows;
         #[cfg(unix)]
         mod posix;
+
+        #[cfg(unix)]
+        pub(crate) use posix::stay_loaded;
     }
 }
 

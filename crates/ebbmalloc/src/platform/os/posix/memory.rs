@@ -48,8 +48,8 @@ impl<P: Process> OsMemory for NativeFor<P> {
         NonNull::new(chosen)
     }
 
-    /// The range stays a mapping: its length is not known here. It takes addresses only, and that
-    /// one is not committed is rare.
+    /// The range stays mapped, as its length is not known here. It takes addresses only, and only
+    /// where memory is short.
     unsafe fn release(&self, _start: *mut u8) {}
 
     unsafe fn commit(&self, start: *mut u8, bytes: usize) -> Result<(), Refusal> {
@@ -64,10 +64,18 @@ impl<P: Process> OsMemory for NativeFor<P> {
     }
 
     /// New memory in place of the old. Advice would be cheaper, but after MADV_FREE, and macOS's
-    /// MADV_FREE_REUSABLE, the range may read as before; MADV_DONTNEED frees nothing there.
+    /// MADV_FREE_REUSABLE, the range may read as before. MADV_DONTNEED frees it on Android only.
     unsafe fn purge(&self, start: *mut u8, bytes: usize) -> bool {
         // SAFETY: the caller guarantees that the range is committed and its contents unused.
-        unsafe { map(start.cast(), bytes, ACCESSIBLE, libc::MAP_FIXED) }.is_some()
+        let is_purged = unsafe { map(start.cast(), bytes, ACCESSIBLE, libc::MAP_FIXED) }.is_some();
+        // FreeBSD unmaps the old memory first, and may then refuse the new.
+        // SAFETY: the range is the caller's. Without its memory, the process is meant to end.
+        unsafe {
+            if !is_purged && libc::mprotect(start.cast(), bytes, ACCESSIBLE) != 0 {
+                libc::abort();
+            }
+        }
+        is_purged
     }
 
     /// No such call is common to the systems.

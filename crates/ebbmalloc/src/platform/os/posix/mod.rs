@@ -10,7 +10,10 @@
 
 // Lowest first: each uses only modules above it in this list.
 mod system;
+mod stay;
 mod memory;
 mod threads;
 mod process;
 mod reports;
+
+pub(crate) use stay::stay_loaded;

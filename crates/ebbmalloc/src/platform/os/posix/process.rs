@@ -44,7 +44,9 @@ impl<P: Process> OsProcess for NativeFor<P> {
         // SAFETY: the call fills the struct.
         keeping_errno(|| unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) });
         let now_ms = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
-        let _ = BEGUN_MS.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+        if BEGUN_MS.load(Ordering::Relaxed) == 0 {
+            BEGUN_MS.store(now_ms, Ordering::Relaxed);
+        }
         now_ms
     }
 
@@ -76,7 +78,7 @@ impl<P: Process> OsProcess for NativeFor<P> {
         });
     }
 
-    fn at_exit(&self, call: extern "C" fn(), _lasting: bool) {
+    fn at_exit(&self, call: extern "C" fn()) {
         // SAFETY: the function lives as long as the program.
         keeping_errno(|| unsafe { libc::atexit(call) });
     }

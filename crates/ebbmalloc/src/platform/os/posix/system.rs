@@ -19,9 +19,29 @@ mod bsd {
         // SAFETY: the call has no conditions.
         unsafe { libc::issetugid() != 0 }
     }
+
+    /// Whether the process certainly has one thread only.
+    #[cfg(target_os = "macos")]
+    pub(crate) fn is_single() -> bool {
+        unsafe extern "C" {
+            fn pthread_is_threaded_np() -> i32;
+        }
+        // SAFETY: the call has no conditions.
+        unsafe { pthread_is_threaded_np() == 0 }
+    }
+
+    /// Whether the process certainly has one thread only.
+    #[cfg(target_os = "freebsd")]
+    pub(crate) fn is_single() -> bool {
+        unsafe extern "C" {
+            static __isthreaded: i32;
+        }
+        // SAFETY: the C library's variable, which may change at any time.
+        unsafe { (&raw const __isthreaded).read_volatile() == 0 }
+    }
 }
 #[cfg(any(target_os = "macos", target_os = "freebsd"))]
-pub(super) use bsd::{is_first, is_privileged};
+pub(super) use bsd::{is_first, is_privileged, is_single};
 
 #[cfg(not(any(target_os = "macos", target_os = "freebsd")))]
 mod kernel_of_linux {
@@ -36,9 +56,14 @@ mod kernel_of_linux {
         // SAFETY: the call takes any key.
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
+
+    /// Whether the process certainly has one thread only: bionic does not tell.
+    pub(crate) fn is_single() -> bool {
+        false
+    }
 }
 #[cfg(not(any(target_os = "macos", target_os = "freebsd")))]
-pub(super) use kernel_of_linux::{is_first, is_privileged};
+pub(super) use kernel_of_linux::{is_first, is_privileged, is_single};
 
 /// The system's number of the calling thread, cut to 32 bits.
 pub(super) fn thread_number() -> u32 {

@@ -4,7 +4,7 @@
 //! (pthread_key_create(3)).
 //! So no thread-local variable is needed: those of macOS are gone before a key's destructor runs.
 
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -13,9 +13,10 @@ use super::super::hooks::Process;
 use super::super::interface::{OsThreads, RseqArea};
 use super::super::native::NativeFor;
 use super::super::thread_words::ThreadWords;
-use super::system::{is_first, thread_number};
+use super::system::{is_first, is_single, thread_number};
 use crate::platform::arch::thread_pointer;
 use crate::platform::errno::keeping_errno;
+use crate::platform::kernel::cancellation::without_cancellation;
 
 /// What there is of each thread, all zero in a new one.
 #[repr(C)]
@@ -26,6 +27,10 @@ struct OwnBlock {
     /// Whether the thread is watched.
     is_watched: AtomicBool,
 }
+
+/// Signals that an instruction raises in its own thread, which alone can take them.
+const OWN_SIGNALS: [c_int; 6] =
+    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 /// The key and 1; 0 before there is one.
 static KEY: AtomicUsize = AtomicUsize::new(0);
@@ -72,8 +77,8 @@ impl<P: Process> OsThreads for NativeFor<P> {
         unsafe { &(*own_block()).words }
     }
 
-    /// Words are there as long as a thread has a cache: it gives that up in the first rounds of
-    /// destructors. In the child of a fork, the blocks of other threads are still there.
+    /// Words are there as long as a thread has a cache, which it gives up before they are freed. In
+    /// the child of a fork, the blocks of other threads are still there.
     #[expect(clippy::not_unsafe_ptr_arg_deref, reason = "the engine asks of such threads only")]
     fn may_be(&self, words: *const ThreadWords, state: u32) -> bool {
         // SAFETY: the block is freed in the last round.
@@ -84,9 +89,8 @@ impl<P: Process> OsThreads for NativeFor<P> {
         is_first()
     }
 
-    /// No system tells.
     fn is_single(&self) -> bool {
-        false
+        is_single()
     }
 
     fn had_threads(&self) -> bool {
@@ -125,7 +129,7 @@ impl<P: Process> OsThreads for NativeFor<P> {
         // SAFETY: all arguments outlive their calls. pthread_create fills `thread` if it returns 0.
         keeping_errno(|| unsafe {
             libc::sigfillset(all.as_mut_ptr());
-            for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP] {
+            for signal in OWN_SIGNALS {
                 libc::sigdelset(all.as_mut_ptr(), signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
@@ -137,8 +141,10 @@ impl<P: Process> OsThreads for NativeFor<P> {
 
     fn join_thread(&self, thread: usize) {
         // SAFETY: `start_thread` returned the thread, and the caller joins it once.
-        keeping_errno(|| unsafe {
-            libc::pthread_join(thread as libc::pthread_t, ptr::null_mut());
+        keeping_errno(|| {
+            without_cancellation(|| unsafe {
+                libc::pthread_join(thread as libc::pthread_t, ptr::null_mut());
+            })
         });
     }
 
@@ -148,7 +154,9 @@ impl<P: Process> OsThreads for NativeFor<P> {
             tv_nsec: i64::from(ms % 1000 * 1_000_000),
         };
         // SAFETY: after a signal, the call fills in how much is left.
-        keeping_errno(|| unsafe { while libc::nanosleep(&left, &mut left) != 0 {} });
+        keeping_errno(|| {
+            without_cancellation(|| unsafe { while libc::nanosleep(&left, &mut left) != 0 {} });
+        });
     }
 }
 
@@ -214,9 +222,10 @@ fn key() -> Option<libc::pthread_key_t> {
 
 /// The destructor of the key: runs when a thread exits that has a block.
 ///
-/// Destructors run in rounds, four on all these systems, and only for values that are set. The
-/// thread gives its cache up in the second, so that other destructors of the first still find it.
-/// Later ones find the words still, and the last round frees them.
+/// Destructors run in rounds, four on all these systems, and only for values that are set. In the
+/// first round the thread keeps its cache for the destructors of other keys. In each later one it
+/// gives up what it has, and the last frees the words. A destructor that allocates behind that one
+/// makes words and a cache that stay.
 ///
 /// # Safety
 /// `own` is the thread's block, and a function to call was stored before the thread was watched.
@@ -226,16 +235,16 @@ unsafe extern "C" fn leave(own: *mut c_void) {
     let own = own.cast::<OwnBlock>();
     // SAFETY: the caller guarantees both. The block is freed once: its key has no value then.
     keeping_errno(|| unsafe {
+        let Some(key) = key() else { return };
         let round = (*own).rounds.fetch_add(1, Ordering::Relaxed) + 1;
-        if round >= LAST_ROUND {
-            return libc::free(own.cast());
-        }
-        if let Some(key) = key() {
-            libc::pthread_setspecific(key, own.cast());
-        }
-        if round <= LEAVES_IN && (*own).is_watched.load(Ordering::Relaxed) {
+        libc::pthread_setspecific(key, own.cast());
+        if (*own).is_watched.load(Ordering::Relaxed) {
             let exit = EXIT.load(Ordering::Relaxed);
-            mem::transmute::<*mut c_void, extern "C" fn(bool)>(exit)(round == LEAVES_IN);
+            mem::transmute::<*mut c_void, extern "C" fn(bool)>(exit)(round >= LEAVES_IN);
+        }
+        if round >= LAST_ROUND {
+            libc::pthread_setspecific(key, ptr::null());
+            libc::free(own.cast());
         }
     });
 }
