@@ -1,5 +1,5 @@
-// malloc_trim does not wait where other threads have put nothing in their caches since the last one.
-// Thread mode waits for them only if they have.
+// malloc_trim does not wait where other threads have put nothing in their caches since the last
+// one. Thread mode waits for them only if they have.
 // expect: exit 0
 // check: no caches are not used in check mode
 #define _GNU_SOURCE
