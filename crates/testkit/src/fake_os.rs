@@ -652,8 +652,6 @@ impl OsThreads for FakeOs {
         false
     }
 
-    fn leave_rseq(&self) {}
-
     fn thread_token(&self) -> usize {
         static KEYS: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static KEY: usize = KEYS.fetch_add(1, Ordering::Relaxed));
@@ -684,8 +682,6 @@ impl OsThreads for FakeOs {
     fn watch_threads(&self, _: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         Ok(())
     }
-
-    fn claim_thread_key(&self) {}
 
     fn watch_thread(&self) -> bool {
         true

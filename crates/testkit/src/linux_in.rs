@@ -255,8 +255,6 @@ impl OsThreads for LinuxIn {
         Ok(())
     }
 
-    fn claim_thread_key(&self) {}
-
     fn watch_thread(&self) -> bool {
         true
     }

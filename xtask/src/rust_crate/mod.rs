@@ -247,21 +247,20 @@ impl User {
         build.args(["--release", "--no-default-features", "--example", "extension"]);
         self.run("extension", build.env("RUSTFLAGS", ""))?;
         let library = self.target.join("release/examples/libextension.so");
-        let opened = self.dir.join("opened");
-        let source = context.root.join("tests/linking/opened.c");
-        let mut compile = Command::new("cc");
-        compile.args(["-O1", "-pthread", "-o"]).args([&opened, &source]).arg("-ldl");
-        self.run("opened", &mut compile)?;
+        let compiled = |name: &str| -> Result<PathBuf> {
+            let source = context.root.join("tests/linking").join(name).with_extension("c");
+            let program = self.dir.join(name);
+            let mut compile = Command::new("cc");
+            compile.args(["-O1", "-pthread", "-o"]).args([&program, &source]).arg("-ldl");
+            self.run(name, &mut compile)?;
+            Ok(program)
+        };
+        let (opened, reopened) = (compiled("opened")?, compiled("reopened")?);
         for mode in ["auto", "thread"] {
             let mut open = linking::open(&opened, &library, copies, &self.dir.join("copies"))?;
             let run = self.run("copies", open.env("EBB_MODE", mode))?;
             ensure!(run.stdout == format!("{copies} opened\n"), "{}", run.describe());
         }
-        let reopened = self.dir.join("reopened");
-        let source = context.root.join("tests/linking/reopened.c");
-        let mut compile = Command::new("cc");
-        compile.args(["-O1", "-pthread", "-o"]).args([&reopened, &source]).arg("-ldl");
-        self.run("reopened", &mut compile)?;
         for mode in ["auto", "thread"] {
             let mut open = Command::new(&reopened);
             let run = self.run("reopened", open.arg(&library).env("EBB_MODE", mode))?;

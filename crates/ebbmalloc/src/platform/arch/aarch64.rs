@@ -1,6 +1,6 @@
 //! The parts for AArch64 that `mod.rs` lists.
 
-use core::arch::{asm, global_asm};
+use core::arch::asm;
 use core::ffi::{c_int, c_void};
 
 use crate::platform::errno::outcome;
@@ -131,24 +131,9 @@ pub(crate) unsafe fn instruction(context: *const c_void) -> usize {
     unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.pc as usize }
 }
 
-/// The symbol of [`call_on`]. It includes the version: a program may contain several versions of
-/// this crate.
-macro_rules! call_on_symbol {
-    () => {
-        concat!("__ebbmalloc_call_on_", env!("CARGO_PKG_VERSION"))
-    };
-}
+include!("other_stack.rs");
 
-global_asm!(
-    ".pushsection .text.ebbmalloc, \"ax\", @progbits",
-    concat!(".globl ", call_on_symbol!()),
-    concat!(".hidden ", call_on_symbol!()),
-    concat!(".type ", call_on_symbol!(), ", @function"),
-    ".balign 16",
-    concat!(call_on_symbol!(), ":"),
-    ".cfi_startproc",
-    // Unwinders then expect that the caller's frame may lie on another stack.
-    ".cfi_signal_frame",
+define_call_on!(
     "stp x29, x30, [sp, -16]!",
     ".cfi_def_cfa_offset 16",
     ".cfi_offset x29, -16",
@@ -164,22 +149,4 @@ global_asm!(
     "ldp x29, x30, [sp], 16",
     ".cfi_def_cfa sp, 0",
     "ret",
-    ".cfi_endproc",
-    concat!(".size ", call_on_symbol!(), ", . - ", call_on_symbol!()),
-    ".popsection",
 );
-
-unsafe extern "C" {
-    /// Calls `function` with these arguments on another stack, which ends at `top`. Unwinders get
-    /// from there to the caller: the frame pointer leads to this function's frame.
-    ///
-    /// # Safety
-    /// `top` is a multiple of 16, and the bytes below it are a stack that nothing else uses.
-    #[link_name = concat!("__ebbmalloc_call_on_", env!("CARGO_PKG_VERSION"))]
-    pub(crate) fn call_on(
-        top: *mut u8,
-        function: extern "C" fn(usize, usize),
-        first: usize,
-        second: usize,
-    );
-}

@@ -38,11 +38,18 @@ pub(super) fn raise(signal: c_int) {
     }
 }
 
-/// Runs `work` while the calling thread takes no signal.
-pub(super) fn without_signals(work: impl FnOnce()) {
-    let before = change_mask(libc::SIG_BLOCK, !0);
-    work();
+/// Runs `work` while the calling thread blocks all signals but those kept. Of these, it blocks what
+/// it did before.
+pub(super) fn without_signals<R>(
+    kept: impl IntoIterator<Item = c_int>,
+    work: impl FnOnce() -> R,
+) -> R {
+    // Signal n is bit n - 1.
+    let kept: u64 = kept.into_iter().fold(0, |set, signal| set | 1 << (signal - 1));
+    let before = change_mask(libc::SIG_BLOCK, !kept);
+    let result = work();
     change_mask(libc::SIG_SETMASK, before);
+    result
 }
 
 /// Resets a signal to its default action: sigaction(2) with SIG_DFL.

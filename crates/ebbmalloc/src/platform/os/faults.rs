@@ -120,7 +120,7 @@ fn call(watcher: Watcher, address: usize, instruction: usize) {
     // SAFETY: this thread has taken the stack.
     unsafe {
         let top = STACK.0.get().cast::<u8>().add(Stack::BYTES);
-        without_signals(|| call_on(top, watcher, address, instruction));
+        without_signals([], || call_on(top, watcher, address, instruction));
     }
     IS_TAKEN.store(false, Ordering::Release);
 }

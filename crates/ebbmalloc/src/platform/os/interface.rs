@@ -189,7 +189,15 @@ pub trait OsMemory: Sync {
     /// # Safety
     /// Both ranges are committed, do not overlap, and are used by no other code. The first lies in
     /// one mapping, and is no longer than the second.
-    unsafe fn move_pages(&self, from: *mut u8, to: *mut u8, bytes: usize, to_bytes: usize) -> bool;
+    unsafe fn move_pages(
+        &self,
+        _from: *mut u8,
+        _to: *mut u8,
+        _bytes: usize,
+        _to_bytes: usize,
+    ) -> bool {
+        false
+    }
 
     /// The most memory that this process may have, in bytes: the limit of its control groups, or
     /// the memory of the machine. `None` if neither is known. Reads files, so only set-up calls
@@ -218,10 +226,12 @@ pub trait OsThreads: Sync {
 
     /// Registers the calling thread's area with the kernel, where [`RseqArea::ours`]. False if the
     /// kernel refuses. The thread is watched already ([`OsThreads::watch_thread`]).
-    fn join_rseq(&self) -> bool;
+    fn join_rseq(&self) -> bool {
+        false
+    }
 
     /// Undoes [`OsThreads::join_rseq`], before the thread exits.
-    fn leave_rseq(&self);
+    fn leave_rseq(&self) {}
 
     /// A number that differs from those of all other living threads. Cheap; not necessarily dense.
     fn thread_token(&self) -> usize;
@@ -255,7 +265,7 @@ pub trait OsThreads: Sync {
 
     /// Creates the key whose destructor runs as threads exit, if threads will be watched. Called
     /// early, before the program creates keys of its own. May allocate.
-    fn claim_thread_key(&self);
+    fn claim_thread_key(&self) {}
 
     /// Watches the calling thread. False if memory is too short. May allocate.
     fn watch_thread(&self) -> bool;
@@ -349,8 +359,9 @@ pub trait OsProcess: Sync {
         b""
     }
 
-    /// Sets `errno` to ENOMEM. Called before an allocation returns null for lack of memory.
-    fn out_of_memory(&self);
+    /// Sets `errno` to ENOMEM. Called before an allocation returns null for lack of memory. Rust's
+    /// allocators tell by null alone.
+    fn out_of_memory(&self) {}
 
     /// Calls these around every `fork` of this process: before it, and after it in the parent and
     /// in the child.
@@ -375,7 +386,9 @@ pub trait OsReports: Sync {
 
     /// Writes the stack of calls, innermost first, as addresses inside the calling instructions.
     /// Returns their number: 0 if the stack cannot be read.
-    fn calls(&self, out: &mut [usize]) -> usize;
+    fn calls(&self, _out: &mut [usize]) -> usize {
+        0
+    }
 
     /// As [`OsReports::calls`], for heap profiles: in the midst of any allocation, so it takes no
     /// lock that the program may hold.
@@ -385,7 +398,9 @@ pub trait OsReports: Sync {
 
     /// Calls `work` with the symbol at an address of code, if it is known. Looks in symbol tables
     /// for debuggers too, if it `may_read` files.
-    fn with_symbol(&self, address: usize, may_read: bool, work: &mut dyn FnMut(Option<Symbol>));
+    fn with_symbol(&self, _address: usize, _may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
+        work(None);
+    }
 
     /// The location of the C library's data, as far as it is known. Takes locks of the loader.
     fn c_library(&self) -> CLibrary {

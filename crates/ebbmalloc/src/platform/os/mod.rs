@@ -57,6 +57,9 @@ cfg_if! {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod contract;
+
 pub(crate) use crate::platform::kernel::bytes::{clear, copy};
 pub use c_library::CLibrary;
 pub use hooks::{Hooks, Process};

@@ -188,16 +188,3 @@ glibc!(unlock_streams, "_IO_list_unlock");
 // In the child, glibc resets the lock itself if it thought that the process had threads; if not,
 // the parent's state remains.
 glibc!(reset_streams, "_IO_list_resetlock");
-
-#[cfg(test)]
-mod tests {
-    use super::super::native::Native;
-    use super::*;
-
-    #[test]
-    fn environment_is_read_and_cut() {
-        let mut buffer = [0; 2];
-        assert_eq!(Native.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
-        assert_eq!(Native.environment("PATH", &mut buffer), Some(2));
-    }
-}

@@ -6,6 +6,11 @@ use core::{mem, ptr};
 use crate::platform::errno::keeping_errno;
 use crate::platform::sync::{AtomicPtr, Ordering};
 
+/// Signals that an instruction raises in its own thread, which alone can take them. SIGABRT need
+/// not be among them, as abort(3) unblocks it.
+pub(super) const OWN_SIGNALS: [c_int; 6] =
+    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+
 /// The function; null before there is one.
 static CALL: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 

@@ -7,18 +7,21 @@ use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
+use super::end::without_signals;
 use super::hooks::Process;
 use super::interface::{OsThreads, RseqArea};
 use super::native::NativeFor;
+use super::signal::OWN_SIGNALS;
 use super::thread_words::ThreadWords;
 use super::words;
 use super::{own_area, rseq_area};
 use crate::platform::arch::{IS_KNOWN, thread_pointer, weak};
 use crate::platform::errno::keeping_errno;
 use crate::platform::kernel::auxiliary::page_size;
+use crate::platform::kernel::cancellation::without_cancellation;
 use crate::platform::kernel::futex;
 use crate::platform::kernel::proc::{affinity_cpus, highest_number, read_file};
-use crate::platform::kernel::syscall::{advise, call, change_mask, map};
+use crate::platform::kernel::syscall::{advise, call, map};
 
 /// The key whose destructor runs when a thread exits. [`NO_KEY`] before the first thread is
 /// watched: set-up cannot create it, as another library's pthread_key_create(3) may allocate.
@@ -30,11 +33,6 @@ static EXIT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 /// The smallest and the largest stack of the thread. The engine uses a page or two, but the
 /// program's signal handlers may run on it too. All of it counts as address space (`ulimit -v`).
 const STACK_BYTES: RangeInclusive<usize> = 256 << 10..=8 << 20;
-
-/// Signals that an instruction raises in its own thread, which alone can take them. SIGABRT need
-/// not be among them, as abort(3) unblocks it.
-const OWN_SIGNALS: [c_int; 6] =
-    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 impl<P: Process> OsThreads for NativeFor<P> {
     fn cpus(&self) -> usize {
@@ -155,7 +153,10 @@ impl<P: Process> OsThreads for NativeFor<P> {
                 libc::pthread_attr_getstacksize(attributes.as_ptr(), &mut stack_bytes);
                 let stack_bytes = stack_bytes.clamp(*STACK_BYTES.start(), *STACK_BYTES.end());
                 libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), stack_bytes);
-                let result = with_own_signals(|| {
+                // It inherits the mask: it must not take a signal to the process that all threads
+                // of the program block.
+                let kept = OWN_SIGNALS.into_iter().chain(RESERVED);
+                let result = without_signals(kept, || {
                     libc::pthread_create(thread.as_mut_ptr(), attributes.as_ptr(), run, argument)
                 });
                 libc::pthread_attr_destroy(attributes.as_mut_ptr());
@@ -266,36 +267,9 @@ fn mark_process() {
     unsafe { page.write_volatile(1) };
 }
 
-/// Calls a function that is a cancellation point with cancellation disabled
-/// (pthread_setcancelstate(3)): malloc must not be a cancellation point.
-fn without_cancellation(call: impl FnOnce()) {
-    const DISABLE: c_int = 1;
-    unsafe extern "C" {
-        fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
-    }
-    let (mut before, mut none) = (0, 0);
-    // SAFETY: both calls fill the variable that they are given.
-    unsafe {
-        pthread_setcancelstate(DISABLE, &mut before);
-        call();
-        pthread_setcancelstate(before, &mut none);
-    }
-}
-
-/// Runs `work` while the calling thread blocks all signals but [`OWN_SIGNALS`] and [`RESERVED`];
-/// of these, it blocks what it did before. A thread that `work` starts inherits the mask: it must
-/// not take a signal to the process that all threads of the program block.
-fn with_own_signals<R>(work: impl FnOnce() -> R) -> R {
-    let own = OWN_SIGNALS.iter().fold(0, |set, &signal| set | 1 << (signal - 1));
-    let before = change_mask(libc::SIG_BLOCK, !(own | RESERVED));
-    let result = work();
-    change_mask(libc::SIG_SETMASK, before);
-    result
-}
-
 /// Signals that the C library uses itself, for example to make all threads change their user. They
-/// are the first two or three real-time signals of the kernel. Signal n is bit n - 1.
-const RESERVED: u64 = if cfg!(target_env = "musl") { 0b111 << 31 } else { 0b11 << 31 };
+/// are the first two or three real-time signals of the kernel.
+const RESERVED: RangeInclusive<c_int> = 32..=if cfg!(target_env = "musl") { 34 } else { 33 };
 
 extern "C" fn run(work: *mut c_void) -> *mut c_void {
     // SAFETY: `start_thread` passed a function of this type.

@@ -22,15 +22,23 @@ pub(super) fn raise(signal: c_int) {
     unsafe { libc::raise(signal) };
 }
 
-/// Runs `work` while the calling thread takes no signal.
-pub(super) fn without_signals(work: impl FnOnce()) {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+/// Runs `work` while the calling thread blocks all signals but those kept. Of these, it blocks what
+/// it did before.
+pub(super) fn without_signals<R>(
+    kept: impl IntoIterator<Item = c_int>,
+    work: impl FnOnce() -> R,
+) -> R {
+    let (mut blocked, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the calls fill the sets.
     unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-        work();
+        libc::sigfillset(blocked.as_mut_ptr());
+        for signal in kept {
+            libc::sigdelset(blocked.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());
+        let result = work();
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+        result
     }
 }
 

@@ -78,11 +78,6 @@ impl<P: Process> OsMemory for NativeFor<P> {
         is_purged
     }
 
-    /// No such call is common to the systems.
-    unsafe fn move_pages(&self, _: *mut u8, _: *mut u8, _: usize, _: usize) -> bool {
-        false
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         Some(machine_bytes() as u64).filter(|&bytes| bytes > 0)
     }

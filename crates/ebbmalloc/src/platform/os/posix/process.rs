@@ -66,9 +66,6 @@ impl<P: Process> OsProcess for NativeFor<P> {
         }
     }
 
-    /// Rust's allocators tell by null alone.
-    fn out_of_memory(&self) {}
-
     /// Hooks after a fork run first to last: words can be waited on again before the engine's does.
     fn at_fork(&self, before: extern "C" fn(), parent: extern "C" fn(), child: extern "C" fn()) {
         // SAFETY: the functions live as long as the program.
@@ -99,13 +96,6 @@ unsafe extern "C" {
 mod tests {
     use super::super::super::native::Native;
     use super::*;
-
-    #[test]
-    fn environment_is_read_and_cut() {
-        let mut buffer = [0; 2];
-        assert_eq!(Native.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
-        assert_eq!(Native.environment("PATH", &mut buffer), Some(2));
-    }
 
     #[test]
     fn the_system_has_a_version_a_clock_and_random_numbers() {

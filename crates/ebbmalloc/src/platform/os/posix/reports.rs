@@ -8,7 +8,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::super::hooks::Process;
 use super::super::interface::{OsProcess, OsReports, Usage, Writer};
 use super::super::native::NativeFor;
-use super::super::symbol::Symbol;
 use super::super::{end, faults, signal};
 use super::process::BEGUN_MS;
 use super::system::{PEAK_UNIT_BYTES, program, thread_number};
@@ -32,15 +31,6 @@ impl<P: Process> OsReports for NativeFor<P> {
 
     fn compare_stderr(&self) {
         IS_COMPARED.store(true, Ordering::Relaxed);
-    }
-
-    /// There is no unwinder yet.
-    fn calls(&self, _out: &mut [usize]) -> usize {
-        0
-    }
-
-    fn with_symbol(&self, _: usize, _may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
-        work(None);
     }
 
     fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
@@ -196,17 +186,5 @@ mod tests {
     #[test]
     fn the_program_is_known() {
         assert!(!Native.program().is_empty() && Native.process_id() > 0);
-    }
-
-    #[test]
-    fn files_are_replaced() {
-        let path = std::env::temp_dir().join(std::format!("ebb-{}.txt", Native.process_id()));
-        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        for text in [b"one", b"two"] {
-            assert!(Native.write_file(&name, &mut |out| out(text)));
-            assert_eq!(std::fs::read(&path).unwrap(), text);
-        }
-        std::fs::remove_file(path).unwrap();
-        assert!(!Native.write_file(c"no such folder/file", &mut |_| {}));
     }
 }

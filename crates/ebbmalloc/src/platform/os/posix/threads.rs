@@ -1,17 +1,19 @@
 //! Keeps words of each thread, notices its exit, and starts a thread of the engine's own.
 //!
 //! A thread's words lie in a block of the C library's, to which a key leads
-//! (pthread_key_create(3)).
-//! So no thread-local variable is needed: those of macOS are gone before a key's destructor runs.
+//! (pthread_key_create(3)). So no thread-local variable is needed: those of macOS are gone before a
+//! key's destructor runs.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::c_void;
 use core::mem::{self, MaybeUninit};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use super::super::end::without_signals;
 use super::super::hooks::Process;
 use super::super::interface::{OsThreads, RseqArea};
 use super::super::native::NativeFor;
+use super::super::signal::OWN_SIGNALS;
 use super::super::thread_words::ThreadWords;
 use super::system::{is_first, is_single, thread_number};
 use crate::platform::arch::thread_pointer;
@@ -27,10 +29,6 @@ struct OwnBlock {
     /// Whether the thread is watched.
     is_watched: AtomicBool,
 }
-
-/// Signals that an instruction raises in its own thread, which alone can take them.
-const OWN_SIGNALS: [c_int; 6] =
-    [libc::SIGSYS, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
 /// The key and 1; 0 before there is one.
 static KEY: AtomicUsize = AtomicUsize::new(0);
@@ -55,12 +53,6 @@ impl<P: Process> OsThreads for NativeFor<P> {
     fn rseq(&self) -> Result<RseqArea, &'static str> {
         Err("this system has no restartable sequences")
     }
-
-    fn join_rseq(&self) -> bool {
-        false
-    }
-
-    fn leave_rseq(&self) {}
 
     fn thread_token(&self) -> usize {
         // Descriptors of threads are longer than 256 bytes.
@@ -104,9 +96,6 @@ impl<P: Process> OsThreads for NativeFor<P> {
         Ok(())
     }
 
-    /// The first block of a thread creates it.
-    fn claim_thread_key(&self) {}
-
     fn watch_thread(&self) -> bool {
         let own = own_block();
         if ptr::eq(own, &NONE) {
@@ -125,16 +114,11 @@ impl<P: Process> OsThreads for NativeFor<P> {
     fn start_thread(&self, work: extern "C" fn()) -> Option<usize> {
         let mut thread = MaybeUninit::<libc::pthread_t>::uninit();
         let argument = work as *mut c_void;
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: all arguments outlive their calls. pthread_create fills `thread` if it returns 0.
         keeping_errno(|| unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            for signal in OWN_SIGNALS {
-                libc::sigdelset(all.as_mut_ptr(), signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-            let result = libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, argument);
-            libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut());
+            let result = without_signals(OWN_SIGNALS, || {
+                libc::pthread_create(thread.as_mut_ptr(), ptr::null(), run, argument)
+            });
             (result == 0).then(|| thread.assume_init() as usize)
         })
     }

@@ -83,11 +83,6 @@ impl<P: Process> OsMemory for NativeFor<P> {
         fail_fast()
     }
 
-    /// Windows moves no pages.
-    unsafe fn move_pages(&self, _: *mut u8, _: *mut u8, _: usize, _: usize) -> bool {
-        false
-    }
-
     fn memory_limit(&self) -> Option<u64> {
         let machine = MemoryStatus::now().memory;
         let limits = [machine, job_limit()];

@@ -65,9 +65,6 @@ impl<P: Process> OsProcess for NativeFor<P> {
         });
     }
 
-    /// Rust's allocators tell by null alone.
-    fn out_of_memory(&self) {}
-
     /// There are no forks.
     fn at_fork(&self, _: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
@@ -88,13 +85,6 @@ unsafe extern "C" {
 mod tests {
     use super::super::super::native::Native;
     use super::*;
-
-    #[test]
-    fn environment_is_read_and_cut() {
-        let mut buffer = [0; 2];
-        assert_eq!(Native.environment("EBB_SURELY_NOT_SET", &mut buffer), None);
-        assert_eq!(Native.environment("PATH", &mut buffer), Some(2));
-    }
 
     #[test]
     fn windows_has_a_version_a_clock_and_random_numbers() {

@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use super::super::hooks::Process;
 use super::super::interface::{OsReports, Usage, Writer};
 use super::super::native::NativeFor;
-use super::super::symbol::Symbol;
 use super::text::{utf8, utf16};
 use crate::platform::arch::fail_fast;
 use crate::platform::kernel::windows::{
@@ -26,15 +25,6 @@ impl<P: Process> OsReports for NativeFor<P> {
         const STANDARD_ERROR: u32 = -12_i32 as u32;
         // SAFETY: the call has no conditions.
         keeping_error(|| write_all(unsafe { GetStdHandle(STANDARD_ERROR) }, text));
-    }
-
-    /// There is no unwinder yet.
-    fn calls(&self, _out: &mut [usize]) -> usize {
-        0
-    }
-
-    fn with_symbol(&self, _: usize, _may_read: bool, work: &mut dyn FnMut(Option<Symbol>)) {
-        work(None);
     }
 
     fn write_file(&self, path: &CStr, work: &mut dyn FnMut(Writer)) -> bool {
@@ -194,17 +184,5 @@ mod tests {
     #[test]
     fn the_program_is_known() {
         assert!(Native.program().ends_with(b".exe") && Native.process_id() > 0);
-    }
-
-    #[test]
-    fn files_are_replaced() {
-        let path = std::env::temp_dir().join(std::format!("ebb-{}.txt", Native.process_id()));
-        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-        for text in [b"one", b"two"] {
-            assert!(Native.write_file(&name, &mut |out| out(text)));
-            assert_eq!(std::fs::read(&path).unwrap(), text);
-        }
-        std::fs::remove_file(path).unwrap();
-        assert!(!Native.write_file(c"no such folder/file", &mut |_| {}));
     }
 }

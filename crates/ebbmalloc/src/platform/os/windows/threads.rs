@@ -28,12 +28,6 @@ impl<P: Process> OsThreads for NativeFor<P> {
         Err("Windows has no restartable sequences")
     }
 
-    fn join_rseq(&self) -> bool {
-        false
-    }
-
-    fn leave_rseq(&self) {}
-
     fn thread_token(&self) -> usize {
         // Threads' blocks lie at least two pages apart.
         thread_pointer() >> 13
@@ -76,9 +70,6 @@ impl<P: Process> OsThreads for NativeFor<P> {
         }
         Ok(())
     }
-
-    /// There is no key.
-    fn claim_thread_key(&self) {}
 
     fn watch_thread(&self) -> bool {
         let own: *const OwnBlock = own_block();
