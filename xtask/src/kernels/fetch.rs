@@ -118,9 +118,9 @@ impl Apt {
         for part in ["lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(dir.join(part))?;
         }
-        let (mirror, keyring) = (distribution.mirror, keyring.display());
+        let (Distribution { mirror, parts, .. }, keyring) = (distribution, keyring.display());
         let options = format!("arch={} target=Packages signed-by={keyring}", arch.name);
-        let source = |suite| format!("deb [{options}] {mirror} {suite} main\n");
+        let source = |suite| format!("deb [{options}] {mirror} {suite} {parts}\n");
         let sources: String = suites.iter().map(source).collect();
         fs::write(dir.join("sources.list"), sources)?;
         fs::write(dir.join("status"), "")?;
