@@ -16,7 +16,7 @@ comptime {
     define(&atexit, "atexit");
     define(&bzero, "bzero");
     define(&sigaction, "sigaction");
-    for (.{ "fwrite", "pthread_self" }) |name| define(&zero, name);
+    for (.{ "dlopen", "dlsym", "fwrite", "pthread_self" }) |name| define(&zero, name);
     for (.{
         "pthread_atfork",
         "pthread_attr_destroy",
