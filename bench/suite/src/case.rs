@@ -177,5 +177,9 @@ pub type Series = Vec<(f64, f64, f64)>;
 pub const TIME: &str = "time_s";
 pub const PEAK: &str = "peak_kib";
 pub const CPU: &str = "cpu_s";
+/// The part of `CPU` that the kernel took: page faults and system calls.
+pub const KERNEL: &str = "kernel_s";
+/// Page faults of the program and its children.
+pub const FAULTS: &str = "page_faults";
 /// Resident memory of the program itself when it ended.
 pub const END: &str = "end_kib";
