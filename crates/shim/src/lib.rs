@@ -136,6 +136,50 @@ pub unsafe fn realloc(block: *mut c_void, align: usize, size: usize) -> *mut c_v
     }
 }
 
+/// Allocates a block of a heap, otherwise as [`alloc`].
+pub unsafe fn heap_alloc(heap: *mut Heap, align: usize, size: usize, zeroed: bool) -> *mut c_void {
+    // SAFETY: a call with an invalid heap ends the program.
+    unsafe {
+        match (align <= MIN_ALIGN, zeroed) {
+            (true, false) => ebb_heap_malloc(heap, size),
+            (true, true) => ebb_heap_calloc(heap, 1, size),
+            (false, _) => {
+                let block = ebb_heap_aligned_alloc(heap, align, size);
+                if zeroed {
+                    clear_from(block, 0);
+                }
+                block
+            }
+        }
+    }
+}
+
+/// Resizes a block of any heap, or of none, otherwise as [`realloc`]. If it moves, then to this
+/// heap.
+pub unsafe fn heap_realloc(
+    heap: *mut Heap,
+    block: *mut c_void,
+    align: usize,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: the caller owns the block, and does not use its old address if it moves.
+    unsafe {
+        if block.is_null() {
+            return heap_alloc(heap, align, size, false);
+        }
+        if ebb_resize(block, align, size.max(1)) {
+            return block;
+        }
+        let new = heap_alloc(heap, align, size, false);
+        if !new.is_null() {
+            let bytes = ebb_malloc_usable_size(block).min(size);
+            copy(block, new, bytes);
+            ebb_free(block);
+        }
+        new
+    }
+}
+
 /// Copies bytes of one block to another. Pages that were never touched stay so.
 pub unsafe fn copy(from: *const c_void, to: *mut c_void, bytes: usize) {
     // SAFETY: the caller owns both blocks, which have as many bytes.

@@ -27,8 +27,8 @@ extern "C" {
 /* je_get_defrag_hint exists. */
 #define JEMALLOC_FRAG_HINT
 
-/* Flags. An alignment is a power of two. There is one arena, so MALLOCX_ARENA changes nothing; nor
- * does MALLOCX_TCACHE, other than with MALLOCX_TCACHE_NONE. */
+/* Flags. An alignment is a power of two. MALLOCX_TCACHE changes nothing, other than
+ * MALLOCX_TCACHE_NONE. */
 #define MALLOCX_LG_ALIGN(log) ((int)(log))
 #if UINTPTR_MAX == 0xffffffff
 #define MALLOCX_ALIGN(alignment) ((int)(ffs((int)(alignment)) - 1))
