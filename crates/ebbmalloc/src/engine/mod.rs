@@ -1,6 +1,6 @@
 //! Puts the layers together as one allocator, the engine, and keeps its state.
 //!
-//! `entry.rs` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs`
+//! `entry` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs`
 //! what runs at forks and exits.
 
 // Lowest first: each uses only modules above it in this list.
