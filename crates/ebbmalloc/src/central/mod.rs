@@ -15,7 +15,8 @@ mod audit;
 pub(crate) mod heap_record;
 
 use crate::backend::page_heap::Memory;
-use crate::backend::region::{MapEntry, Region, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
 use crate::central::tuning::{

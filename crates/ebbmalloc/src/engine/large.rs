@@ -4,7 +4,8 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::backend::page_heap::Granted;
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::run::State;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;

@@ -5,7 +5,8 @@
 //! no record is trusted, and memory whose record makes no sense is booked as unclear. The parts
 //! always add up to the resident bytes.
 
-use crate::backend::region::{MapEntry, RegionAddresses, TABLES};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{RegionAddresses, TABLES};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::size_class::{CLASSES, SizeClass, UNIT};

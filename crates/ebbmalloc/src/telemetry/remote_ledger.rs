@@ -4,7 +4,8 @@
 //! bounded, and the walk ends where nothing can be read.
 
 use crate::backend::chunks::Chunks;
-use crate::backend::region::{MapEntry, Region, RegionAddresses};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, RegionAddresses};
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};

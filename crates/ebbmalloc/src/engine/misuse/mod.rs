@@ -2,7 +2,8 @@
 
 pub(crate) mod print;
 
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::units::UnitRange;
 use crate::engine::Engine;
 use crate::platform::os::Os;

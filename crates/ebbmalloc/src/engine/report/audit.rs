@@ -3,7 +3,7 @@
 //!
 //! It checks these invariants:
 //!
-//! - runs tile the units up to the frontier, and the trees hold the free ones (`page_heap/mod.rs`);
+//! - runs tile the units up to the frontier, and the trees hold the free ones (`page_heap/runs.rs`);
 //! - the page map and the run's record agree on the use of each unit;
 //! - a span's counts agree with its bitmap, and no block in use lies in a hole;
 //! - the lists of a class hold the spans with free blocks;
@@ -12,7 +12,8 @@
 
 use core::ptr;
 
-use crate::backend::region::{MapEntry, Region, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, UnitIndex};
 use crate::backend::run::{Run, State};
 use crate::backend::span::Span;
 use crate::backend::units::Units;

@@ -4,7 +4,8 @@
 use core::fmt::{self, Display, Write};
 
 use crate::backend::chunks::Chunks;
-use crate::backend::region::{MapEntry, RegionAddresses};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::engine::Engine;

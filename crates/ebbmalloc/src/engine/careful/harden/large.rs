@@ -6,7 +6,8 @@
 
 use super::report::Fault;
 use crate::backend::guard_pages::Guards;
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, State};
 use crate::backend::span::GuardKind;
 use crate::backend::units::Units;
