@@ -21,7 +21,8 @@ macro_rules! choices {
             }
 
             pub(super) const EXPECTED: &str = concat!($($("|", $word),+),+);
-            pub(super) const HELP: &[(&str, &str)] = &[$((concat!($("|", $word),+), concat!($($doc),+))),+];
+            pub(super) const HELP: &[(&str, &str)] =
+                &[$((concat!($("|", $word),+), concat!($($doc),+))),+];
         }
     };
 }

@@ -3,7 +3,8 @@
 //!
 //! It checks these invariants:
 //!
-//! - runs tile the units up to the frontier, and the trees hold the free ones (`page_heap/runs.rs`);
+//! - runs tile the units up to the frontier, and the trees hold the free ones
+//!   (`page_heap/runs.rs`);
 //! - the page map and the run's record agree on the use of each unit;
 //! - a span's counts agree with its bitmap, and no block in use lies in a hole;
 //! - the lists of a class hold the spans with free blocks;
