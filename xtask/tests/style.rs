@@ -1,5 +1,5 @@
 //! Checks the rules of `docs/style.md` that a program can check: lines of at most 100 columns, no
-//! words that leave a reader guessing, and documents that stay short.
+//! words that leave a reader guessing, documents that stay short, and a glossary in order.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,6 +120,17 @@ fn documents_are_short() {
         assert!(!is_long, "{}: {words} words", path.display());
     }
     assert!((10_000..=WORDS_MAX).contains(&total), "{} documents: {total} words", all.len());
+}
+
+/// The glossary is in the order of the alphabet, so that a reader finds a word.
+#[test]
+fn the_glossary_is_sorted() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let (_, glossary) = text.split_once("\n## Glossary\n").expect("a glossary");
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+    let words: Vec<_> = rows.map(|row| row.split('|').next().unwrap().to_lowercase()).collect();
+    assert!(words.len() > 50, "only {} words were found", words.len());
+    assert!(words.is_sorted(), "{words:#?}");
 }
 
 /// The pages that registries show: there, relative links lead nowhere.
