@@ -13,7 +13,7 @@ use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::backend::page_map::{MapEntry, key_at};
-use crate::backend::run::{Run, State};
+use crate::backend::run::{Run, RunState};
 use crate::backend::span::Span;
 use crate::backend::tuning::{
     COMMIT_UNITS, REGION_ALIGN_BYTES, REGION_BYTES_MIN, SPAN_ENTRIES_PURGED_UNITS_MIN,
@@ -328,7 +328,7 @@ impl Region {
         }
         // SAFETY: the entry of a committed unit is committed.
         let run = unsafe { *self.run(unit as UnitIndex) };
-        run.units == 0 || matches!(run.state, State::Dirty | State::Clean)
+        run.units == 0 || matches!(run.state, RunState::Dirty | RunState::Clean)
     }
 
     /// Skips at least `units` units behind the committed ones, where a foreign mapping lies.

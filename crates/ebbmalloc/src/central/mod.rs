@@ -178,7 +178,7 @@ impl ClassSpans {
             let unit = match self.next(region, order) {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
-                None => match self.grow(memory, class) {
+                None => match self.add_span(memory, class) {
                     Some(unit) => {
                         has_grown = true;
                         unit
@@ -413,7 +413,7 @@ impl ClassSpans {
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
+    fn add_span(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
         let region = memory.region;
         let units = match self.hardened {
             true => class.random_span_units(),

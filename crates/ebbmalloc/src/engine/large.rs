@@ -6,7 +6,7 @@ use core::ptr;
 use crate::backend::page_heap::Granted;
 use crate::backend::page_map::MapEntry;
 use crate::backend::region::UnitIndex;
-use crate::backend::run::State;
+use crate::backend::run::RunState;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
@@ -191,10 +191,10 @@ impl<O: Os> Engine<O> {
         match moved {
             Moved::No => {
                 region.set_entry(first, entry);
-                pages.free_as(target, needed.get(), State::Clean, false);
+                pages.free_as(target, needed.get(), RunState::Clean, false);
                 return ptr::null_mut();
             }
-            Moved::Yes => pages.free_as(first, units, State::Unmapped, true),
+            Moved::Yes => pages.free_as(first, units, RunState::Unmapped, true),
             Moved::Stuck => pages.lose(first, units),
         }
         region.set_entry(target, entry);

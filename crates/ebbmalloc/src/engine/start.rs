@@ -194,7 +194,7 @@ impl<O: Os> Engine<O> {
             if setup.options.scavenger != ScavengerChoice::Off {
                 let _ = self.os.watch_threads(Some(hooks.at_thread_exit));
             }
-            self.os.claim_thread_key();
+            self.os.create_thread_key();
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             let is_checked = setup.safety_mode == SafetyMode::Checked;
             if counted || is_checked {

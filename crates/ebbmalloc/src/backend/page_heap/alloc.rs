@@ -4,7 +4,7 @@ use super::{Granted, Pages};
 use crate::backend::huge_pages::Touch;
 use crate::backend::region::Region;
 use crate::backend::retention::PageCounts;
-use crate::backend::run::State;
+use crate::backend::run::RunState;
 use crate::backend::run_tree::RunTree;
 use crate::backend::tuning::{CLEAN_UNITS_KEPT, HUGE_UNITS, SKIP_UNITS_MIN, SKIPS_MAX};
 use crate::backend::units::{UnitIndex, UnitRange, Units};
@@ -85,10 +85,10 @@ impl<O: Os> Pages<'_, O> {
         };
         let heap = &mut *self.heap;
         if !heap.huge.back(self.region, self.os, &mut heap.counts, first) {
-            self.insert(first, HUGE_UNITS, State::Clean);
+            self.insert(first, HUGE_UNITS, RunState::Clean);
             return 0;
         }
-        self.insert(first, HUGE_UNITS, State::Dirty);
+        self.insert(first, HUGE_UNITS, RunState::Dirty);
         self.heap.huge.untouched = first..first + HUGE_UNITS;
         HUGE_UNITS
     }
@@ -167,7 +167,7 @@ impl<O: Os> Pages<'_, O> {
         while at < end.min(self.heap.frontier) {
             // SAFETY: as in `count_dirty_if_free`: a run begins at this committed unit.
             let run = unsafe { *self.region.run(at) };
-            if run.state == State::Unmapped {
+            if run.state == RunState::Unmapped {
                 self.map_again(at, at, end.min(at + run.units))?;
                 // The clean run may have joined the one before it.
                 at = next;
@@ -181,7 +181,7 @@ impl<O: Os> Pages<'_, O> {
             let run = unsafe { *self.region.run(at) };
             self.remove(at);
             let taken = run.units.min(end - at);
-            if run.state == State::Clean {
+            if run.state == RunState::Clean {
                 self.heap.retention.refaults.count_refaulted(self.os.now_ms(), taken);
             }
             self.mark_in_use(at, taken);
@@ -205,7 +205,7 @@ impl<O: Os> Pages<'_, O> {
         self.heap.frontier = skipped.end;
         self.give_up(skipped.start, skipped.end - skipped.start);
         if frontier < skipped.start {
-            self.insert(frontier, skipped.start - frontier, State::Clean);
+            self.insert(frontier, skipped.start - frontier, RunState::Clean);
             self.unmap_surplus();
         }
         true
@@ -261,7 +261,7 @@ impl<O: Os> Pages<'_, O> {
                     self.heap.frontier = end;
                     self.mark_in_use(start, length.get());
                     if start > old_frontier {
-                        self.insert(old_frontier, start - old_frontier, State::Clean);
+                        self.insert(old_frontier, start - old_frontier, RunState::Clean);
                         self.unmap_surplus();
                     }
                     return Some(start);
@@ -284,7 +284,7 @@ impl<O: Os> Pages<'_, O> {
         let start = self.region.align_unit(first, align)?;
         let (end, units) = (UnitRange::new(start, length)?.end(), length.get());
         self.carve(first, start..end);
-        let zeroed = run.state == State::Clean;
+        let zeroed = run.state == RunState::Clean;
         if zeroed {
             self.heap.retention.refaults.count_refaulted(self.os.now_ms(), units);
         }

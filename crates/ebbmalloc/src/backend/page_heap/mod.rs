@@ -21,7 +21,7 @@ use crate::backend::huge_pages::HugePages;
 use crate::backend::mappings::Mappings;
 use crate::backend::region::Region;
 use crate::backend::retention::{PageCounts, Retention};
-use crate::backend::run::State;
+use crate::backend::run::RunState;
 use crate::backend::run_tree::RunTree;
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
@@ -88,12 +88,12 @@ impl PageHeap {
     }
 
     /// The tree of the free runs of this state.
-    fn tree(&mut self, state: State) -> &mut RunTree {
+    fn tree(&mut self, state: RunState) -> &mut RunTree {
         match state {
-            State::Dirty => &mut self.dirty,
-            State::Clean => &mut self.clean,
-            State::Unmapped => &mut self.unmapped,
-            State::InUse | State::Foreign => unreachable!("no free run"),
+            RunState::Dirty => &mut self.dirty,
+            RunState::Clean => &mut self.clean,
+            RunState::Unmapped => &mut self.unmapped,
+            RunState::InUse | RunState::Foreign => unreachable!("no free run"),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Pages;
 use crate::backend::huge_pages;
-use crate::backend::run::State;
+use crate::backend::run::RunState;
 use crate::backend::tuning::{CLEAN_UNITS_KEPT, UNMAP_UNITS_MIN, UNMAPPED_RUNS_MAX};
 use crate::backend::units::UnitIndex;
 use crate::platform::os::{Os, Refusal};
@@ -28,7 +28,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Frees a run that is not resident, as clean or unmapped. `was_purged`: it was resident until
     /// a moment ago.
-    pub fn free_as(&mut self, first: UnitIndex, units: u32, state: State, was_purged: bool) {
+    pub fn free_as(&mut self, first: UnitIndex, units: u32, state: RunState, was_purged: bool) {
         self.clear_note(first);
         huge_pages::break_in(self.region, &mut self.heap.counts, first..first + units);
         self.heap.counts.in_use -= units as usize;
@@ -53,7 +53,7 @@ impl<O: Os> Pages<'_, O> {
                 self.lose(first, units);
                 continue;
             }
-            self.free_as(first, units, State::Clean, true);
+            self.free_as(first, units, RunState::Clean, true);
             any = true;
         }
         any
@@ -64,7 +64,7 @@ impl<O: Os> Pages<'_, O> {
     pub fn free(&mut self, first: UnitIndex, units: u32) {
         self.clear_note(first);
         self.heap.counts.in_use -= units as usize;
-        self.insert(first, units, State::Dirty);
+        self.insert(first, units, RunState::Dirty);
         let heap = &mut *self.heap;
         if let Some(keep) = heap.retention.after_free(self.os, &heap.counts) {
             self.purge(keep);
@@ -93,7 +93,7 @@ impl<O: Os> Pages<'_, O> {
                 && !unsafe { self.os.purge(self.region.address(start), excess as usize * UNIT) }
             {
                 // The kernel refuses, for locked memory for instance. It would refuse the rest too.
-                self.insert(start, excess, State::Dirty);
+                self.insert(start, excess, RunState::Dirty);
                 break;
             }
             self.region.purge_spans(self.os, start, excess);
@@ -104,7 +104,7 @@ impl<O: Os> Pages<'_, O> {
             if unmapped {
                 self.record_mapping(range, false);
             }
-            let state = if unmapped { State::Unmapped } else { State::Clean };
+            let state = if unmapped { RunState::Unmapped } else { RunState::Clean };
             self.insert(start, excess, state);
         }
         let heap = &mut *self.heap;
@@ -136,11 +136,11 @@ impl<O: Os> Pages<'_, O> {
             self.carve(first, start..start + excess);
             // SAFETY: the run is free and out of the trees, so no thread uses it.
             if !unsafe { self.region.unmap(self.os, start, excess) } {
-                self.insert(start, excess, State::Clean);
+                self.insert(start, excess, RunState::Clean);
                 break;
             }
             self.record_mapping(start..start + excess, false);
-            self.insert(start, excess, State::Unmapped);
+            self.insert(start, excess, RunState::Unmapped);
         }
     }
 
@@ -159,13 +159,13 @@ impl<O: Os> Pages<'_, O> {
         self.carve(first, start..end);
         // SAFETY: the unit is below the frontier, hence committed.
         let before = unsafe { (*self.region.run(start - 1)).state };
-        let can_extend = matches!(before, State::Dirty | State::Clean);
+        let can_extend = matches!(before, RunState::Dirty | RunState::Clean);
         // SAFETY: the units are unmapped. A dirty or clean run is mapped and free.
         let mapped = unsafe { self.region.map_again(self.os, start, end - start, can_extend) };
         match mapped {
-            Ok(()) => return Ok(self.insert(start, end - start, State::Clean)),
+            Ok(()) => return Ok(self.insert(start, end - start, RunState::Clean)),
             Err(Refusal::Memory) => {
-                self.insert(start, end - start, State::Unmapped);
+                self.insert(start, end - start, RunState::Unmapped);
             }
             Err(Refusal::Addresses) => self.give_up(start, end - start),
         }

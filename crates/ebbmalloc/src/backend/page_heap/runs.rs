@@ -6,7 +6,7 @@ use core::sync::atomic::{Ordering, fence};
 use super::Pages;
 use crate::backend::huge_pages;
 use crate::backend::page_map::MapEntry;
-use crate::backend::run::{Run, State};
+use crate::backend::run::{Run, RunState};
 use crate::backend::units::UnitIndex;
 use crate::platform::os::Os;
 
@@ -20,9 +20,9 @@ impl<O: Os> Pages<'_, O> {
             // lock of the page heap guards the records.
             let run = unsafe { *self.region.run(at) };
             match run.state {
-                State::InUse | State::Foreign => return None,
-                State::Dirty => dirty += run.units.min(end - at),
-                State::Clean | State::Unmapped => {}
+                RunState::InUse | RunState::Foreign => return None,
+                RunState::Dirty => dirty += run.units.min(end - at),
+                RunState::Clean | RunState::Unmapped => {}
             }
             at += run.units;
         }
@@ -69,7 +69,7 @@ impl<O: Os> Pages<'_, O> {
 
     /// Takes units out of use for good.
     fn mark_foreign(&mut self, first: UnitIndex, units: u32) {
-        self.set_state(first, units, State::Foreign);
+        self.set_state(first, units, RunState::Foreign);
         self.heap.counts.foreign += units as usize;
     }
 
@@ -97,7 +97,7 @@ impl<O: Os> Pages<'_, O> {
         &mut self,
         mut first: UnitIndex,
         mut units: u32,
-        state: State,
+        state: RunState,
     ) -> UnitIndex {
         if first > 1 {
             // SAFETY: the unit before was handed out once, so it is committed.
@@ -136,11 +136,11 @@ impl<O: Os> Pages<'_, O> {
     }
 
     pub(super) fn mark_in_use(&mut self, first: UnitIndex, units: u32) {
-        self.set_state(first, units, State::InUse);
+        self.set_state(first, units, RunState::InUse);
     }
 
     /// Writes the records of a run that is in no tree.
-    fn set_state(&mut self, first: UnitIndex, units: u32, state: State) {
+    fn set_state(&mut self, first: UnitIndex, units: u32, state: RunState) {
         let run = Run { state, units, ..Run::default() };
         // SAFETY: both units are committed, and the lock of the page heap guards their records.
         unsafe {
