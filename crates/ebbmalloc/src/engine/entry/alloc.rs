@@ -6,9 +6,7 @@ use core::sync::atomic::Ordering;
 use crate::backend::page_heap::Granted;
 use crate::engine::Engine;
 use crate::engine::start::Caller;
-use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq;
-use crate::frontend::slab::OwnedStack;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::size_class::{MIN_ALIGN, SizeClass, UNIT};
@@ -130,11 +128,9 @@ impl<O: Os> Engine<O> {
                 return Self::alloc_small_counted::<ALIGNED>(this, size, class, gate);
             }
         }
-        if let Some(cache) = Ready::hot(this.os.thread_words()) {
-            let block = cache.with(class, OwnedStack::pop);
-            if !block.is_null() {
-                return block;
-            }
+        let block = this.pop_own(class);
+        if !block.is_null() {
+            return block;
         }
         Self::alloc_small_slow::<ALIGNED>(this, size, class)
     }
@@ -162,10 +158,8 @@ impl<O: Os> Engine<O> {
         } else {
             ptr::null_mut()
         };
-        if block.is_null()
-            && let Some(cache) = Ready::hot(this.os.thread_words())
-        {
-            block = cache.with(class, OwnedStack::pop);
+        if block.is_null() {
+            block = this.pop_own(class);
         }
         if !block.is_null() {
             return block;

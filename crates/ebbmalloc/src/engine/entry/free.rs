@@ -5,7 +5,6 @@ use core::sync::atomic::Ordering;
 use crate::backend::units::Units;
 use crate::engine::Engine;
 use crate::engine::tuning::BURYING_BLOCKS;
-use crate::frontend::per_thread::Ready;
 use crate::frontend::rseq;
 use crate::options::PROFILING;
 use crate::platform::os::Os;
@@ -124,9 +123,7 @@ impl<O: Os> Engine<O> {
                 return self.free_watched(block, size, class);
             }
         }
-        if let Some(cache) = Ready::hot(self.os.thread_words())
-            && cache.with(class, |stack| stack.push(block))
-        {
+        if self.push_own(class, block) {
             return;
         }
         if SIZED {
@@ -142,11 +139,8 @@ impl<O: Os> Engine<O> {
         if self.region.class_at_first(block) == Some(class) {
             // SAFETY: set-up writes the base before any block exists. The caller gives the block
             // up, and the page map says that it is of this class.
-            if unsafe { rseq::push(self.base_to_free(), class, block) } {
-                return;
-            }
-            if let Some(cache) = Ready::hot(self.os.thread_words())
-                && cache.with(class, |stack| stack.push(block))
+            if unsafe { rseq::push(self.base_to_free(), class, block) }
+                || self.push_own(class, block)
             {
                 return;
             }
