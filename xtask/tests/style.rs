@@ -82,6 +82,11 @@ fn fault(line: &str, ending: &str, is_generated: bool) -> Option<String> {
     Some(format!("`{idiom}`: say who, or how much"))
 }
 
+/// Whether a source begins like a heading, and not with what it does.
+fn is_heading(text: &str) -> bool {
+    ["What", "How", "Why", "Where"].iter().any(|word| text.starts_with(&format!("//! {word} ")))
+}
+
 #[test]
 fn files_keep_to_the_rules() {
     let root = root();
@@ -97,6 +102,9 @@ fn files_keep_to_the_rules() {
         }
         let ending = name.rsplit_once('.').unwrap().1;
         let text = fs::read_to_string(&path).unwrap();
+        if is_heading(&text) {
+            faults.push(format!("{name}:1: say what the file does"));
+        }
         for (number, line) in text.lines().enumerate() {
             if let Some(fault) = fault(line, ending, GENERATED.contains(&name)) {
                 faults.push(format!("{name}:{}: {fault}", number + 1));
@@ -152,5 +160,7 @@ fn faults_are_seen() {
     assert!(fault("// Nobody knows.", "rs", false).is_some());
     assert!(fault("let nobody = 1;", "rs", false).is_none());
     assert!(fault("Frees so many blocks.", "md", false).is_some());
+    assert!(is_heading("//! What frees do."));
+    assert!(!is_heading("//! Frees blocks."));
     assert!(fault("Frees the molested block.", "md", false).is_none());
 }
