@@ -141,6 +141,30 @@ fn the_glossary_is_sorted() {
     assert!(words.is_sorted(), "{words:#?}");
 }
 
+/// The files and functions that the walk names exist: `engine/large.rs: large_run`.
+#[test]
+fn the_walk_names_what_exists() {
+    let text = fs::read_to_string(root().join("docs/walk.md")).unwrap();
+    let mut names = 0;
+    for name in text.split('`').skip(1).step_by(2) {
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (file, function) = name.split_once(": ").unwrap_or((&name, ""));
+        if !file.ends_with(".rs") {
+            continue;
+        }
+        names += 1;
+        let of_root = root().join(file);
+        let path =
+            if of_root.exists() { of_root } else { root().join("crates/ebbmalloc/src").join(file) };
+        let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // C's functions are declared with both of their names: `fn malloc/ebb_malloc(`.
+        let declared = ['(', '<', '/'].map(|after| format!("fn {function}{after}"));
+        let exists = declared.iter().any(|declared| source.contains(declared));
+        assert!(function.is_empty() || exists, "{name}: no such function");
+    }
+    assert!(names > 20, "only {names} names were found");
+}
+
 /// The pages that registries show: there, relative links lead nowhere.
 #[test]
 fn pages_of_packages_have_absolute_links() {
