@@ -255,7 +255,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges the pages behind the end of the large block that begins at this unit, if one does and
-    /// no heap owns it: [`PageHeap::purge_tail`](crate::backend::page_heap::PageHeap::purge_tail).
+    /// no heap owns it: [`Pages::purge_tail`](crate::backend::page_heap::Pages::purge_tail).
     /// Returns the bytes purged.
     pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages();

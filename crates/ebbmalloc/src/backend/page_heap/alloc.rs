@@ -121,7 +121,7 @@ impl<O: Os> Pages<'_, O> {
     }
 
     /// Whether such a run would take memory that is not resident, and reclaim is due:
-    /// [`Retention::take_due_reclaim`].
+    /// [`Retention::take_due_reclaim`](crate::backend::retention::Retention::take_due_reclaim).
     pub fn take_due_reclaim(&mut self, units: Units, align: Units) -> bool {
         if !self.could_hold(units, align) {
             return false;

@@ -39,8 +39,8 @@ impl<O: Os> Pages<'_, O> {
         self.unmap_surplus();
     }
 
-    /// Frees inaccessible runs that can be made accessible again: [`Guards::restore`]. Returns
-    /// false if there were none.
+    /// Frees the runs that [`Guards::restore`](crate::backend::guard_pages::Guards::restore) makes
+    /// accessible again. Returns false if there were none.
     pub(super) fn restore(&mut self) -> bool {
         let region = self.region;
         // SAFETY: the run is in use, so its record is current.

@@ -14,7 +14,7 @@ use crate::telemetry::profile::gate::FAST;
 
 impl<O: Os> Engine<O> {
     /// Allocates a block of at least `size` bytes, aligned to 16. Size 0 gets a block too. Null if
-    /// memory is short, after [`Os::out_of_memory`], which sets `errno`.
+    /// memory is short, after `OsProcess::out_of_memory`, which sets `errno`.
     #[inline(always)]
     pub fn alloc(&self, size: usize) -> *mut u8 {
         Self::alloc_for(self, size)
