@@ -88,6 +88,7 @@ impl Case {
         }
     }
 
+    /// Makes it a part of `--quick`.
     pub fn quick(self) -> Self {
         Self { quick: true, ..self }
     }
@@ -97,10 +98,12 @@ impl Case {
         Self { threads: Some((line.into(), threads)), ..self }
     }
 
+    /// Also measures ebbmalloc's forced modes.
     pub fn modes(self) -> Self {
         Self { modes: true, ..self }
     }
 
+    /// Says that the program has ebbmalloc built in.
     pub fn ours_built_in(self) -> Self {
         Self { ours_built_in: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! What both shims use: ebbmalloc's functions for C, and what only the engine beside a shim can do.
+//! Serves both shims: ebbmalloc's functions for C, and those that only the engine beside one has.
 //!
 //! A shim gives programs the functions of another allocator. It has no state of an allocator, and
 //! knows ebbmalloc only by the functions of `ebbmalloc.h`. `cargo xtask install` joins it with all

@@ -309,7 +309,7 @@ fn closed(slab: Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| slab.header(class).is_closed())
 }
 
-/// The low bits of [`Os::now_ms`] when a round last closed stacks of the slab to settle. Only the
+/// The low bits of `now_ms` when a round last closed stacks of the slab to settle. Only the
 /// holder of the lock of the rounds reads or writes it.
 fn closed_at_ms(digests: &Digests) -> &AtomicU32 {
     // No class has index 0.
