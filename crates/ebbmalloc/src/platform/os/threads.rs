@@ -13,6 +13,7 @@ use super::interface::{OsThreads, RseqArea};
 use super::native::NativeFor;
 use super::signal::OWN_SIGNALS;
 use super::thread_words::ThreadWords;
+use super::without_c_library::without_c_library;
 use super::words;
 use super::{own_area, rseq_area};
 use crate::platform::arch::{IS_KNOWN, thread_pointer, weak};
@@ -114,6 +115,9 @@ impl<P: Process> OsThreads for NativeFor<P> {
     fn watch_threads(&self, exit: Option<extern "C" fn(bool)>) -> Result<(), &'static str> {
         if !IS_KNOWN {
             return Err("no variables of threads for this architecture yet");
+        }
+        if without_c_library().is_some() {
+            return Err("the program has no C library, which would tell that threads end");
         }
         let Some(exit) = exit else { return Ok(()) };
         EXIT.store(exit as *mut c_void, Ordering::Relaxed);
