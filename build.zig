@@ -40,8 +40,8 @@ pub fn build(b: *std.Build) void {
 }
 
 /// Builds the library for a target by cargo. Where there is no C library, that for musl runs with
-/// the package's functions in place of musl's (`zig/without_libc.zig`). Cargo's dependency file lists its sources, so that it
-/// is built again only if one of them has changed.
+/// the package's functions in place of musl's (`zig/without_libc.zig`). Cargo's dependency file
+/// lists its sources, so that it is built again only if one of them has changed.
 fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
     const script =
         \\set -e

@@ -6,7 +6,8 @@ const gpa = @import("ebbmalloc").allocator;
 pub fn main(init: std.process.Init.Minimal) !void {
     var arguments = init.args.iterate();
     _ = arguments.skip();
-    const way = std.meta.stringToEnum(enum { size, twice, foreign, resize, access }, arguments.next().?).?;
+    const Way = enum { size, twice, foreign, resize, access };
+    const way = std.meta.stringToEnum(Way, arguments.next().?).?;
     var outside: [64]u8 align(64) = undefined;
     switch (way) {
         .size => {

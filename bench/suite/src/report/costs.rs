@@ -1,5 +1,5 @@
-//! Where the CPU time goes: to the program with its allocator, or to the kernel for page faults and
-//! system calls.
+//! Tells where the CPU time goes: to the program with its allocator, or to the kernel for page
+//! faults and system calls.
 
 use ebb::stats::geometric_mean;
 
