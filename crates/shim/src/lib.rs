@@ -50,15 +50,15 @@ unsafe extern "C" {
 }
 
 // What the engine beside the shim can do (`crates/capi-static/src/beside.rs`). Their names are
-// local to the object, so no other library replaces them.
+// local to the object, so no other library replaces them. The safe ones look at the address only.
 unsafe extern "C" {
-    fn ebb_beside_knows(block: *mut c_void) -> bool;
+    safe fn ebb_beside_knows(block: *mut c_void) -> bool;
     fn ebb_beside_heap_of(block: *mut c_void) -> *mut Heap;
     fn ebb_beside_usable(align: usize, size: usize) -> usize;
     fn ebb_beside_class(nth: usize, bytes: *mut usize, span_bytes: *mut usize) -> bool;
     fn ebb_beside_copy(from: *const c_void, to: *mut c_void, bytes: usize);
     fn ebb_beside_clear(start: *mut c_void, bytes: usize);
-    fn ebb_beside_would_pack(block: *mut c_void) -> bool;
+    safe fn ebb_beside_would_pack(block: *mut c_void) -> bool;
     fn ebb_beside_alloc_packed(align: usize, size: usize) -> *mut c_void;
     fn ebb_beside_free_packed(block: *mut c_void);
     fn ebb_beside_flush_cache();
@@ -229,8 +229,7 @@ pub fn class(nth: usize) -> Option<(usize, usize)> {
 
 /// Whether an address lies in ebbmalloc's memory; false where another engine serves.
 pub fn knows(address: *mut c_void) -> bool {
-    // SAFETY: it looks at the address only.
-    is_beside() && unsafe { ebb_beside_knows(address) }
+    is_beside() && ebb_beside_knows(address)
 }
 
 /// The heap that owns a block of the program, null for none; `None` where another engine serves.
@@ -241,8 +240,7 @@ pub unsafe fn heap_of(block: *mut c_void) -> Option<*mut Heap> {
 
 /// Whether a block of [`alloc_packed`] would lie in a fuller span than this one.
 pub fn would_pack(block: *mut c_void) -> bool {
-    // SAFETY: it looks at the address only.
-    is_beside() && unsafe { ebb_beside_would_pack(block) }
+    is_beside() && ebb_beside_would_pack(block)
 }
 
 /// Allocates a block past the caches, from a full span.
