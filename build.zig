@@ -20,8 +20,8 @@ pub fn build(b: *std.Build) void {
     if (hasEngine(target.result)) {
         // Where there is a C library, the engine has its hooks for fork, thread exit and exit.
         if (target.result.abi != .none) module.link_libc = true;
-        const object = if (library) |path| b.graph.cwdRelativePath(path) else built(b, target.result);
-        module.addObjectFile(object);
+        const given = if (library) |path| b.graph.cwdRelativePath(path) else null;
+        module.addObjectFile(given orelse built(b, target.result));
     }
 
     const test_step = b.step("test", "Run the tests of the package, with threads and without");
