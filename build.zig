@@ -20,9 +20,8 @@ pub fn build(b: *std.Build) void {
     if (hasEngine(target.result)) {
         // Where there is a C library, the engine has its hooks for fork, thread exit and exit.
         if (target.result.abi != .none) module.link_libc = true;
-        const object =
-            if (library) |path| b.graph.cwdRelativePath(path) else built(b, target.result);
-        module.addObjectFile(object);
+        const given = if (library) |path| b.graph.cwdRelativePath(path) else null;
+        module.addObjectFile(given orelse built(b, target.result));
     }
 
     const test_step = b.step("test", "Run the tests of the package, with threads and without");
@@ -40,8 +39,8 @@ pub fn build(b: *std.Build) void {
     }
 }
 
-/// Builds the library for a target by cargo. Where there is no C library, that for musl serves, and
-/// the package has the functions that it needs (`zig/without_libc.zig`). Cargo's dependency file
+/// Builds the library for a target by cargo. Where there is no C library, that for musl runs with
+/// the package's functions in place of musl's (`zig/without_libc.zig`). Cargo's dependency file
 /// lists its sources, so that it is built again only if one of them has changed.
 fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
     const script =

@@ -128,7 +128,7 @@ impl<P: Process> OsThreads for NativeFor<P> {
     /// thread's descriptor; for later keys pthread_setspecific(3) allocates a block. If that is the
     /// thread's first block, the engine calls pthread_setspecific(3) inside that call: then glibc
     /// loses the engine's value, and leaks a block.
-    fn claim_thread_key(&self) {
+    fn create_thread_key(&self) {
         if !EXIT.load(Ordering::Relaxed).is_null() {
             keeping_errno(key);
         }
