@@ -1,6 +1,7 @@
 //! The Zig package of ebbmalloc: `@import("ebbmalloc").allocator`, and the library that it calls.
 
 const std = @import("std");
+const hasEngine = @import("zig/targets.zig").hasEngine;
 
 pub fn build(b: *std.Build) void {
     const target = b.standardTargetOptions(.{});
@@ -15,29 +16,33 @@ pub fn build(b: *std.Build) void {
         .root_source_file = b.path("zig/ebbmalloc.zig"),
         .target = target,
         .optimize = optimize,
-        // The library maps memory by libc calls, and registers hooks for fork and thread exit
-        // there.
-        .link_libc = true,
     });
-    const object = if (library) |path| b.graph.cwdRelativePath(path) else built(b, target.result);
-    module.addObjectFile(object);
+    if (hasEngine(target.result)) {
+        // Where there is a C library, the engine has its hooks for fork, thread exit and exit.
+        if (target.result.abi != .none) module.link_libc = true;
+        const given = if (library) |path| b.graph.cwdRelativePath(path) else null;
+        module.addObjectFile(given orelse built(b, target.result));
+    }
 
-    const tests = b.addTest(.{
-        .root_module = b.createModule(.{
-            .root_source_file = b.path("zig/tests.zig"),
-            .target = target,
-            .optimize = optimize,
-            .imports = &.{.{ .name = "ebbmalloc", .module = module }},
-        }),
-    });
-    const run_tests = b.addRunArtifact(tests);
-    b.step("test", "Run the tests of the package").dependOn(&run_tests.step);
+    const test_step = b.step("test", "Run the tests of the package, with threads and without");
+    for ([_]bool{ false, true }) |single_threaded| {
+        const tests = b.addTest(.{
+            .root_module = b.createModule(.{
+                .root_source_file = b.path("zig/tests.zig"),
+                .target = target,
+                .optimize = optimize,
+                .single_threaded = single_threaded,
+                .imports = &.{.{ .name = "ebbmalloc", .module = module }},
+            }),
+        });
+        test_step.dependOn(&b.addRunArtifact(tests).step);
+    }
 }
 
-/// Builds the library for a target by cargo. Cargo's dependency file lists its sources, so that it
-/// is built again only if one of them has changed.
+/// Builds the library for a target by cargo. Where there is no C library, that for musl runs with
+/// the package's functions in place of musl's (`zig/without_libc.zig`). Cargo's dependency file
+/// lists its sources, so that it is built again only if one of them has changed.
 fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
-    if (target.os.tag != .linux or !target.abi.isGnu()) return refused(b, target);
     const script =
         \\set -e
         \\cargo build --release --locked --package ebbmalloc-capi-static \
@@ -48,17 +53,10 @@ fn built(b: *std.Build, target: std.Target) std.Build.LazyPath {
     const run = b.addSystemCommand(&.{ "sh", "-c", script, "cargo build" });
     run.setName("cargo build libebbmalloc.a");
     run.addFileArg2(b.path("Cargo.toml"), .{ .make_absolute = true });
-    run.addArg(b.fmt("{t}-unknown-linux-gnu", .{target.cpu.arch}));
+    const libc = if (target.abi == .gnu) "gnu" else "musl";
+    run.addArg(b.fmt("{t}-unknown-linux-{s}", .{ target.cpu.arch, libc }));
     run.addDirectoryArg2(b.graph.path(.local_cache, "ebbmalloc"), .{ .make_absolute = true });
     const library = run.addOutputFileArg("libebbmalloc.a");
     _ = run.addDepFileOutputArg("libebbmalloc.d");
     return library;
-}
-
-fn refused(b: *std.Build, target: std.Target) std.Build.LazyPath {
-    const run = b.addSystemCommand(&.{ "sh", "-c", "echo \"$1\" >&2; exit 1", "ebbmalloc" });
-    run.setName("ebbmalloc");
-    const os = target.os.tag;
-    run.addArg(b.fmt("ebbmalloc is for Linux with glibc, not for {t}-{t}", .{ os, target.abi }));
-    return run.addOutputFileArg("none");
 }

@@ -8,7 +8,8 @@
 //! one line, if the size belongs to another size class. Other builds rely on both, as
 //! `std.mem.Allocator` allows. They notice a wrong one only for blocks above 64 KiB, where a cache
 //! is full, and always with `EBB_STATS=1` in the environment.
-
+//!
+//! On targets where the engine does not run (`is_active`), Zig's own allocator serves.
 //!
 //! The root file of a program may set options of ebbmalloc (`docs/options.md`), by the names of
 //! their variables in lower case without `EBB_`:
@@ -18,12 +19,24 @@
 //! The environment has the last word, unless `.fixed = true`.
 
 const std = @import("std");
+const builtin = @import("builtin");
 const root = @import("root");
+const forward = @import("forward.zig");
 const Alignment = std.mem.Alignment;
 
-pub const allocator: std.mem.Allocator = .{ .ptr = undefined, .vtable = &vtable };
+/// Whether ebbmalloc serves. Otherwise `allocator` is Zig's own for `main` in release builds,
+/// options have no effect, and all other functions return that there is nothing.
+pub const is_active = @import("targets.zig").hasEngine(builtin.target);
 
-/// The functions of `allocator`, which use no context.
+const has_libc = builtin.link_libc;
+const without_libc = @import("without_libc.zig");
+
+pub const allocator: std.mem.Allocator = if (is_active)
+    .{ .ptr = undefined, .vtable = &vtable }
+else
+    forward.system;
+
+/// The functions of `allocator` where ebbmalloc serves. They use no context.
 pub const vtable: std.mem.Allocator.VTable = .{
     .alloc = alloc,
     .resize = resize,
@@ -35,24 +48,33 @@ pub const vtable: std.mem.Allocator.VTable = .{
 /// any.
 /// Seldom needed: the library returns free memory by itself.
 pub fn trim() bool {
-    return ebb_malloc_trim(0) != 0;
+    return is_active and ebb_malloc_trim(0) != 0;
 }
 
 /// For programs without threads: an event loop calls it before it waits. Returns some memory that
 /// was not needed recently. True if another call is worthwhile after the purge delay
 /// (`EBB_PURGE_DELAY`, 200 ms); false if there is nothing more to return, or the scavenger does it.
 pub fn idle() bool {
-    return ebb_idle() != 0;
+    return is_active and ebb_idle() != 0;
 }
 
 /// Changes an option from now on, by name and value as in `ebbmalloc_options`: limit, purge_delay,
 /// huge, scavenger, profile, or stats (what is printed at exit). False if it stays as it was.
 pub fn set(name: [:0]const u8, value: [:0]const u8) bool {
-    return ebb_ctl(name.ptr, value.ptr) == 0;
+    return is_active and ebb_ctl(name.ptr, value.ptr) == 0;
+}
+
+/// Prints and writes what ebbmalloc does at exit: statistics, leaks, a heap profile. For the end of
+/// `main` in programs without a C library; with one it does nothing, as the exit does it.
+pub fn finish() void {
+    if (is_active and !has_libc) without_libc.finish();
 }
 
 comptime {
-    if (@hasDecl(root, "ebbmalloc_options")) @export(&options, .{ .name = "ebb_options" });
+    if (is_active) {
+        if (@hasDecl(root, "ebbmalloc_options")) @export(&options, .{ .name = "ebb_options" });
+        if (!has_libc) _ = without_libc;
+    }
 }
 
 /// The options as the library reads them: "limit=75%,harden=1".
@@ -79,6 +101,7 @@ pub const Format = enum(c_int) { text = 1, json = 2, openmetrics = 3, prometheus
 /// Writes statistics (`docs/stats.md`), cut to the buffer, with a zero byte at the end. Returns the
 /// full length without that byte. Allocates nothing.
 pub fn stats(format: Format, buffer: []u8) usize {
+    if (!is_active) return forward.stats(format, buffer);
     return ebb_stats(@backingInt(format), buffer.ptr, buffer.len);
 }
 
@@ -91,18 +114,18 @@ pub const profile = struct {
     /// Begins a profile: a block is sampled each `mean` bytes, on average. One that is on with this
     /// mean goes on.
     pub fn start(mean: usize) std.mem.Allocator.Error!void {
-        if (ebb_profile_start(mean) != 0) return error.OutOfMemory;
+        if (!is_active or ebb_profile_start(mean) != 0) return error.OutOfMemory;
     }
 
     /// Ends the profile. It can still be written: blocks that are freed later are subtracted.
     pub fn stop() void {
-        ebb_profile_stop();
+        if (is_active) ebb_profile_stop();
     }
 
     /// Writes the profile to a file, which `ebb profile FILE` and `go tool pprof` read. Fails if
     /// none was started, or not all of it could be written.
     pub fn write(path: [:0]const u8) error{NotWritten}!void {
-        if (ebb_profile_write(path.ptr) != 0) return error.NotWritten;
+        if (!is_active or ebb_profile_write(path.ptr) != 0) return error.NotWritten;
     }
 };
 

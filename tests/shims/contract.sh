@@ -13,6 +13,11 @@ for standard in c++98 c++20; do
     c++ -std=$standard -Wall -Wextra -Werror $(pkg-config --cflags "ebbmalloc_$SHIM") \
         -c header.cpp -o header.o
 done
+if [ -e "$S/$SHIM.cpp" ]; then
+    c++ -Wall -Wextra -Werror $(pkg-config --cflags "ebbmalloc_$SHIM") "$S/$SHIM.cpp" \
+        -o declared $(pkg-config --variable=object "ebbmalloc_$SHIM")
+    ./declared
+fi
 ./object
 ./shared
 for setting in EBB_MODE=thread EBB_SAMPLE=100 EBB_CHECK=1 EBB_HARDEN=1; do

@@ -228,6 +228,84 @@ static void nodes(void) {
     CHECK(READ("background_thread", bool) == was);
 }
 
+static int of_arena(const char *node, unsigned arena) {
+    char name[64];
+    snprintf(name, sizeof name, "arena.%u.%s", arena, node);
+    return mallctl(name, NULL, NULL, NULL, 0);
+}
+
+// Arenas hold the blocks that are asked of them, until these are freed, or all at once.
+static void arenas(void) {
+    CHECK(READ("arenas.narenas", unsigned) == 1);
+    unsigned first = READ("arenas.create", unsigned), second = READ("arenas.create", unsigned);
+    CHECK(first == 1 && second == 2 && READ("arenas.narenas", unsigned) == 3);
+    CHECK(READ("arena.2.initialized", bool));
+    size_t sizes[] = {1, 16, 100, 4000, 65536, 65537, 300000, 2000000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (int log = 0; log <= 21; log += 3) {
+            size_t size = sizes[i];
+            int flags = MALLOCX_ARENA(first) | MALLOCX_LG_ALIGN(log) |
+                        (i % 3 ? 0 : MALLOCX_TCACHE_NONE);
+            unsigned char *block = mallocx(size, flags | MALLOCX_ZERO);
+            CHECK(block != NULL && aligned_to(block, (size_t)1 << log));
+            CHECK(sallocx(block, flags) >= size && is_zero(block, 0, size));
+            fill_sample(block, size, log);
+            block = rallocx(block, 3 * size + 7, flags);
+            CHECK(block != NULL && aligned_to(block, (size_t)1 << log));
+            CHECK(intact_sample(block, size - 1, size, log) || size == 1);
+            // From one arena to another, and to none.
+            block = rallocx(block, 9 * size + 9, MALLOCX_ARENA(second) | MALLOCX_LG_ALIGN(log));
+            CHECK(block != NULL && aligned_to(block, (size_t)1 << log));
+            CHECK(intact_sample(block, size - 1, size, log) || size == 1);
+            block = realloc(block, size);
+            CHECK(intact_sample(block, size - 1, size, log) || size == 1);
+            switch (i % 3) {
+            case 0: dallocx(block, flags); break;
+            case 1: sdallocx(block, size, flags); break;
+            default: free(block);
+            }
+        }
+    CHECK(mallocx(OPAQUE(SIZE_MAX / 2), MALLOCX_ARENA(first)) == NULL);
+
+    refresh();
+    size_t before = READ("stats.allocated", size_t);
+    for (int i = 0; i < 1000; i++) {
+        CHECK(mallocx(1000, MALLOCX_ARENA(first)) != NULL);
+        CHECK(mallocx(100000, MALLOCX_ARENA(second)) != NULL);
+    }
+    void *kept = mallocx(1000, 0);
+    refresh();
+    CHECK(READ("stats.allocated", size_t) >= before + 101000000);
+    CHECK(of_arena("reset", second) == 0);
+    refresh();
+    CHECK(READ("stats.allocated", size_t) < before + 2000000);
+    CHECK(of_arena("destroy", first) == 0 && of_arena("destroy", first) == EFAULT);
+    CHECK(of_arena("initialized", first) == ENOENT && of_arena("destroy", 0) == EFAULT);
+    CHECK(of_arena("reset", 5000) == EFAULT);
+    // The next one has the number that is free; the other goes on.
+    CHECK(READ("arenas.create", unsigned) == first);
+    dallocx(mallocx(100, MALLOCX_ARENA(second)), 0);
+    CHECK(of_arena("purge", second) == 0 && of_arena("decay", second) == 0);
+    CHECK(of_arena("destroy", first) == 0 && of_arena("destroy", second) == 0);
+    CHECK(READ("arenas.narenas", unsigned) == 1);
+    memset(kept, 1, 1000);
+    free(kept);
+
+    // What programs do with the memory of an arena is refused, and leaves no arena behind.
+    extent_hooks_t hooks = {0}, *given = &hooks;
+    unsigned arena;
+    size_t bytes = sizeof arena;
+    CHECK(mallctl("arenas.create", &arena, &bytes, &given, sizeof given) == EPERM);
+    CHECK(mallctl("arena.0.extent_hooks", NULL, NULL, &given, sizeof given) == ENOENT);
+    CHECK(READ("arenas.narenas", unsigned) == 1);
+    // Thread caches have numbers, and change nothing.
+    unsigned cache = READ("tcache.create", unsigned);
+    dallocx(mallocx(100, MALLOCX_TCACHE(cache)), MALLOCX_TCACHE(cache));
+    CHECK(mallctl("tcache.flush", NULL, NULL, &cache, sizeof cache) == 0);
+    CHECK(mallctl("tcache.destroy", NULL, NULL, &cache, sizeof cache) == 0);
+    CHECK(mallctl("tcache.destroy", NULL, NULL, NULL, 0) == EINVAL);
+}
+
 static void collect(void *opaque, const char *text) {
     *(size_t *)opaque += strlen(text);
     free(malloc(100));
@@ -309,6 +387,7 @@ int main(int count, char **arguments) {
     absurd();
     figures();
     print();
+    arenas();
     if (count > 1) {
         CHECK(strcmp(arguments[1], "elsewhere") == 0);
         CHECK(mallctl("background_thread", NULL, NULL, NULL, 0) == ENOENT);

@@ -9,4 +9,6 @@ pub fn main() !void {
     if (!ebbmalloc.set("limit", "off")) return error.NotSet;
     if (ebbmalloc.allocator.rawAlloc(80 << 20, .@"1", 0) == null) return error.StillLimited;
     if (ebbmalloc.set("limits", "off")) return error.SetAnUnknownOption;
+    ebbmalloc.finish();
+    ebbmalloc.finish();
 }

@@ -6,7 +6,8 @@ const gpa = @import("ebbmalloc").allocator;
 pub fn main(init: std.process.Init.Minimal) !void {
     var arguments = init.args.iterate();
     _ = arguments.skip();
-    const way = std.meta.stringToEnum(enum { size, twice, foreign, resize }, arguments.next().?).?;
+    const Way = enum { size, twice, foreign, resize, access };
+    const way = std.meta.stringToEnum(Way, arguments.next().?).?;
     var outside: [64]u8 align(64) = undefined;
     switch (way) {
         .size => {
@@ -27,6 +28,16 @@ pub fn main(init: std.process.Init.Minimal) !void {
             const block = try gpa.alloc(u8, 100_000);
             gpa.rawFree(block, .@"1", 0);
             _ = gpa.rawResize(block, .@"1", 70_000, 0);
+        },
+        .access => {
+            // One of them is a sampled block.
+            var blocks: [20_000][]u8 = undefined;
+            for (&blocks) |*block| block.* = try gpa.alloc(u8, 200);
+            for (blocks) |block| {
+                const byte: *volatile u8 = &block[0];
+                gpa.free(block);
+                _ = byte.*;
+            }
         },
     }
     std.process.exit(1);

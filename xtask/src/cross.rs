@@ -99,9 +99,8 @@ pub fn musl(context: &Context) -> Result<Tally> {
         return Ok(tally);
     }
     let target = |dir: &str| context.target.join(dir);
-    let (fixed, shared) = (target("musl-static"), target("musl-shared"));
-    let library = ["--package", "ebbmalloc-capi-static", "--lib"];
-    build(context, Some(MUSL), &fixed, &[&EXAMPLE[..], &library].concat(), &[])?;
+    let fixed = musl_static(context)?;
+    let shared = target("musl-shared");
     // A shared object needs the C library's `libgcc_s`. Rust has none for musl, nor does Debian.
     let unwinder = musl_unwinder(context)?;
     let flags = format!("-C target-feature=-crt-static -L native={}", unwinder.display());
@@ -115,7 +114,7 @@ pub fn musl(context: &Context) -> Result<Tally> {
     for what in [&library[..], &extension] {
         build(context, Some(MUSL), &shared, what, &environment)?;
     }
-    let (fixed, shared) = (fixed.join(MUSL).join("release"), shared.join(MUSL).join("release"));
+    let shared = shared.join(MUSL).join("release");
     tally.count("musl/opened", musl_opened(context, &shared.join("examples/libextension.so")));
     let modes = try_modes("musl", &[], &fixed.join("examples/words"), context, &mut tally)?;
     for (name, build, ways, library) in [
@@ -132,6 +131,21 @@ pub fn musl(context: &Context) -> Result<Tally> {
         )?;
     }
     Ok(tally)
+}
+
+/// Builds the static library for musl. Returns its folder.
+pub fn musl_library(context: &Context) -> Result<PathBuf> {
+    ensure!(cfg!(target_arch = "x86_64"), "the target is for x86-64");
+    cargo::add_target(MUSL)?;
+    musl_static(context)
+}
+
+/// Builds the static library and a Rust program for musl. Returns their folder.
+fn musl_static(context: &Context) -> Result<PathBuf> {
+    let folder = context.target.join("musl-static");
+    let library = ["--package", "ebbmalloc-capi-static", "--lib"];
+    build(context, Some(MUSL), &folder, &[&EXAMPLE[..], &library].concat(), &[])?;
+    Ok(folder.join(MUSL).join("release"))
 }
 
 /// Makes a folder with a `libgcc_s.so` for musl: an instruction to link the unwinder that Rust

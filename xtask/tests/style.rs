@@ -1,5 +1,5 @@
 //! Checks the rules of `docs/style.md` that a program can check: lines of at most 100 columns, no
-//! words that leave a reader guessing, and documents that stay short.
+//! words that leave a reader guessing, documents that stay short, and a glossary in order.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,6 +82,11 @@ fn fault(line: &str, ending: &str, is_generated: bool) -> Option<String> {
     Some(format!("`{idiom}`: say who, or how much"))
 }
 
+/// Whether a source begins like a heading, and not with what it does.
+fn is_heading(text: &str) -> bool {
+    ["What", "How", "Why", "Where"].iter().any(|word| text.starts_with(&format!("//! {word} ")))
+}
+
 #[test]
 fn files_keep_to_the_rules() {
     let root = root();
@@ -97,6 +102,9 @@ fn files_keep_to_the_rules() {
         }
         let ending = name.rsplit_once('.').unwrap().1;
         let text = fs::read_to_string(&path).unwrap();
+        if is_heading(&text) {
+            faults.push(format!("{name}:1: say what the file does"));
+        }
         for (number, line) in text.lines().enumerate() {
             if let Some(fault) = fault(line, ending, GENERATED.contains(&name)) {
                 faults.push(format!("{name}:{}: {fault}", number + 1));
@@ -122,6 +130,41 @@ fn documents_are_short() {
     assert!((10_000..=WORDS_MAX).contains(&total), "{} documents: {total} words", all.len());
 }
 
+/// The glossary is in the order of the alphabet, so that a reader finds a word.
+#[test]
+fn the_glossary_is_sorted() {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let (_, glossary) = text.split_once("\n## Glossary\n").expect("a glossary");
+    let rows = glossary.lines().filter_map(|line| line.strip_prefix("| ")).skip(1);
+    let words: Vec<_> = rows.map(|row| row.split('|').next().unwrap().to_lowercase()).collect();
+    assert!(words.len() > 50, "only {} words were found", words.len());
+    assert!(words.is_sorted(), "{words:#?}");
+}
+
+/// The files and functions that the walk names exist: `engine/large.rs: large_run`.
+#[test]
+fn the_walk_names_what_exists() {
+    let text = fs::read_to_string(root().join("docs/walk.md")).unwrap();
+    let mut names = 0;
+    for name in text.split('`').skip(1).step_by(2) {
+        let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (file, function) = name.split_once(": ").unwrap_or((&name, ""));
+        if !file.ends_with(".rs") {
+            continue;
+        }
+        names += 1;
+        let of_root = root().join(file);
+        let path =
+            if of_root.exists() { of_root } else { root().join("crates/ebbmalloc/src").join(file) };
+        let source = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        // C's functions are declared with both of their names: `fn malloc/ebb_malloc(`.
+        let declared = ['(', '<', '/'].map(|after| format!("fn {function}{after}"));
+        let exists = declared.iter().any(|declared| source.contains(declared));
+        assert!(function.is_empty() || exists, "{name}: no such function");
+    }
+    assert!(names > 20, "only {names} names were found");
+}
+
 /// The pages that registries show: there, relative links lead nowhere.
 #[test]
 fn pages_of_packages_have_absolute_links() {
@@ -141,5 +184,7 @@ fn faults_are_seen() {
     assert!(fault("// Nobody knows.", "rs", false).is_some());
     assert!(fault("let nobody = 1;", "rs", false).is_none());
     assert!(fault("Frees so many blocks.", "md", false).is_some());
+    assert!(is_heading("//! What frees do."));
+    assert!(!is_heading("//! Frees blocks."));
     assert!(fault("Frees the molested block.", "md", false).is_none());
 }

@@ -12,7 +12,7 @@ use ebb::perf::Perf;
 use ebb::spawn;
 use ebb::stats::Summary;
 
-use crate::case::{Allocator, CPU, END, Figures, Job, PEAK, Series, TIME};
+use crate::case::{Allocator, CPU, END, FAULTS, Figures, Job, KERNEL, PEAK, Series, TIME};
 
 /// A job is repeated until it has run for this time in total.
 const ENOUGH: Duration = Duration::from_millis(300);
@@ -83,6 +83,8 @@ impl Bench {
         let mut figures = Figures::from([
             (TIME.to_string(), sample.wall_seconds),
             (CPU.to_string(), sample.user_seconds + sample.system_seconds),
+            (KERNEL.to_string(), sample.system_seconds),
+            (FAULTS.to_string(), (sample.minor_faults + sample.major_faults) as f64),
             (PEAK.to_string(), sample.peak_bytes as f64 / 1024.0),
         ]);
         figures.extend(sample.end_bytes.map(|bytes| (END.to_string(), bytes as f64 / 1024.0)));

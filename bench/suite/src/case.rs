@@ -88,6 +88,7 @@ impl Case {
         }
     }
 
+    /// Makes it a part of `--quick`.
     pub fn quick(self) -> Self {
         Self { quick: true, ..self }
     }
@@ -97,10 +98,12 @@ impl Case {
         Self { threads: Some((line.into(), threads)), ..self }
     }
 
+    /// Also measures ebbmalloc's forced modes.
     pub fn modes(self) -> Self {
         Self { modes: true, ..self }
     }
 
+    /// Says that the program has ebbmalloc built in.
     pub fn ours_built_in(self) -> Self {
         Self { ours_built_in: true, ..self }
     }
@@ -177,5 +180,9 @@ pub type Series = Vec<(f64, f64, f64)>;
 pub const TIME: &str = "time_s";
 pub const PEAK: &str = "peak_kib";
 pub const CPU: &str = "cpu_s";
+/// The part of `CPU` that the kernel took: page faults and system calls.
+pub const KERNEL: &str = "kernel_s";
+/// Page faults of the program and its children.
+pub const FAULTS: &str = "page_faults";
 /// Resident memory of the program itself when it ended.
 pub const END: &str = "end_kib";

@@ -143,8 +143,14 @@ fn careful_modes_take_part_under_their_names() {
     messages(&mut suite(&out, &["--only=basic/start", "--repeat=1", "--careful"]), true);
     let runs = figures(&out, "time_s");
     let names: Vec<_> = runs.keys().map(|(_, allocator, _)| allocator.as_str()).collect();
-    let expected =
-        ["ebbmalloc", "ebbmalloc-check", "ebbmalloc-harden", "ebbmalloc-sample", "glibc"];
+    let expected = [
+        "ebbmalloc",
+        "ebbmalloc-check",
+        "ebbmalloc-harden",
+        "ebbmalloc-profile",
+        "ebbmalloc-sample",
+        "glibc",
+    ];
     assert_eq!(names, expected);
     messages(&mut suite(&out, &["--only=basic/start", "--repeat=1", "--careful=harden"]), true);
     let names: Vec<_> = figures(&out, "time_s").into_keys().map(|(_, name, _)| name).collect();

@@ -8,7 +8,7 @@ use core::fmt::{self, Write};
 use core::ptr;
 
 use engine::Stats;
-use engine::internals::{ENGINE, Extent};
+use engine::internals::{Detail, ENGINE};
 
 use crate::{export, set_errno};
 
@@ -39,7 +39,7 @@ pub struct MallInfo<T> {
 }
 
 fn mall_info<T>(convert: impl Fn(u64) -> T) -> MallInfo<T> {
-    ENGINE.with_stats(Extent::Heap, |stats| {
+    ENGINE.with_stats(Detail::Heap, |stats| {
         let free_bytes = stats.cached_bytes + stats.pinned_bytes + stats.dirty_bytes;
         let small_bytes = stats.live_bytes - stats.large_bytes;
         MallInfo {
@@ -78,7 +78,7 @@ export! {
         if options != 0 || stream.is_null() {
             return libc::EINVAL;
         }
-        let written = ENGINE.with_stats(Extent::Heap, |stats| {
+        let written = ENGINE.with_stats(Detail::Heap, |stats| {
             write_xml(stats, &mut CStream(stream.cast()))
         });
         match written {
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn ebb_stats(format: c_int, buffer: *mut c_char, bytes: us
         }
     };
     // SAFETY: the caller's buffer has room for `bytes` bytes, or for the text and its zero byte.
-    unsafe { Cut::print(Extent::Whole, write, buffer, bytes) }
+    unsafe { Cut::print(Detail::Whole, write, buffer, bytes) }
 }
 
 /// A buffer that keeps the text that fits, and counts the rest.
@@ -172,7 +172,7 @@ impl Cut {
     /// # Safety
     /// As for [`Cut::new`].
     pub unsafe fn print(
-        extent: Extent,
+        detail: Detail,
         write: fn(&Stats, &mut Cut) -> fmt::Result,
         buffer: *mut c_char,
         bytes: usize,
@@ -180,7 +180,7 @@ impl Cut {
         // SAFETY: the caller guarantees the same.
         let mut out = unsafe { Cut::new(buffer.cast(), bytes) };
         // Writing to a buffer never fails: it cuts.
-        let _ = ENGINE.with_stats(extent, |stats| write(stats, &mut out));
+        let _ = ENGINE.with_stats(detail, |stats| write(stats, &mut out));
         out.length
     }
 

@@ -7,7 +7,7 @@ use core::ptr;
 
 use cabi::Cut;
 use engine::Stats;
-use engine::internals::{ENGINE, Extent, UNIT, class_bytes, span_units};
+use engine::internals::{Detail, ENGINE, UNIT, class_bytes, span_units};
 
 /// Whether this engine handed the block out.
 #[unsafe(no_mangle)]
@@ -91,5 +91,5 @@ extern "C" fn ebb_beside_scavenges() -> bool {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_beside_stats(buffer: *mut c_char, bytes: usize) -> usize {
     // SAFETY: the caller's buffer has room for `bytes` bytes.
-    unsafe { Cut::print(Extent::AtOnce, Stats::write_json, buffer, bytes) }
+    unsafe { Cut::print(Detail::AtOnce, Stats::write_json, buffer, bytes) }
 }

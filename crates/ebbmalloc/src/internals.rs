@@ -7,7 +7,7 @@ pub use crate::central::heap_record::HeapId;
 #[cfg(not(loom))]
 pub use crate::engine::Engine;
 #[cfg(not(loom))]
-pub use crate::engine::report::stats::Extent;
+pub use crate::engine::report::stats::Detail;
 #[cfg(not(loom))]
 pub use crate::engine::report::why::Conclusion;
 pub use crate::figures::profile::{Counts, ProfileHeader, ProfileSamples, ProfileStack};
@@ -27,7 +27,7 @@ pub use crate::telemetry::beacon::{Beacon, OtherVersion};
 #[cfg(not(loom))]
 pub use crate::telemetry::ledger::{ClassLedger, Ledger, Part};
 #[cfg(not(loom))]
-pub use crate::telemetry::remote_ledger::Memory;
+pub use crate::telemetry::remote_ledger::ProcessMemory;
 #[cfg(not(loom))]
 pub use crate::this_process::ENGINE;
 pub use crate::tuning::Tunable;

@@ -44,7 +44,8 @@ fn options() {
         write!(text, "## `{variable}`\n\n{purpose}{safety}\n\n").unwrap();
         text += "| value | meaning |\n|---|---|\n";
         for (words, help) in *values {
-            let shown = |word| format!(" `{}`", if word == "" { "(empty)" } else { word });
+            let shown =
+                |word: &str| format!(" `{}`", if word.is_empty() { "(empty)" } else { word });
             let words: String = words.split('|').skip(1).map(shown).collect();
             writeln!(text, "|{words} | {} |", help.trim()).unwrap();
         }

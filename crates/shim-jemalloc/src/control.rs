@@ -27,7 +27,7 @@ impl Call {
 
     /// Stores a value that the program can only read.
     pub fn read<T: Copy>(&self, value: T) -> c_int {
-        if !self.new.is_null() || self.new_bytes != 0 {
+        if self.gives() {
             return libc::EPERM;
         }
         self.give(value)
@@ -49,6 +49,11 @@ impl Call {
         }
     }
 
+    /// Whether the program wants to write.
+    pub fn gives(&self) -> bool {
+        !self.new.is_null() || self.new_bytes != 0
+    }
+
     /// The value that the program wants to write, if any. EINVAL if it has another size.
     pub fn taken<T: Copy>(&self) -> Result<Option<T>, c_int> {
         if self.new.is_null() {
@@ -63,10 +68,7 @@ impl Call {
 
     /// Runs what has no value.
     pub fn run(&self, work: impl FnOnce() -> c_int) -> c_int {
-        let has_values = !self.old.is_null()
-            || !self.old_bytes.is_null()
-            || !self.new.is_null()
-            || self.new_bytes != 0;
+        let has_values = !self.old.is_null() || !self.old_bytes.is_null() || self.gives();
         if has_values { libc::EPERM } else { work() }
     }
 }

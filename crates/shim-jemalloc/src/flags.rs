@@ -1,10 +1,9 @@
 //! Reads the flags of `mallocx` and its relatives.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 
 /// An int as jemalloc packs it: the binary logarithm of the alignment, `MALLOCX_ZERO`, a thread
-/// cache, and an arena. The arena is ignored, since there is one heap, and so are thread caches
-/// other than none.
+/// cache, and an arena. Thread caches other than none are ignored.
 #[derive(Clone, Copy)]
 pub struct Flags(pub c_int);
 
@@ -12,6 +11,7 @@ const LG_ALIGN: c_int = 0x3f;
 const ZERO: c_int = 0x40;
 const TCACHE: c_int = 0xfff00;
 const TCACHE_NONE: c_int = 0x100;
+const ARENA_SHIFT: u32 = 20;
 
 impl Flags {
     pub fn align(self) -> usize {
@@ -20,6 +20,11 @@ impl Flags {
 
     pub fn zeroes(self) -> bool {
         self.0 & ZERO != 0
+    }
+
+    /// The number of the arena; 0 if the program names none.
+    pub fn arena(self) -> usize {
+        (self.0 as c_uint >> ARENA_SHIFT).saturating_sub(1) as usize
     }
 
     /// Whether the program asks for no cache: then blocks go to full spans, and come from any.

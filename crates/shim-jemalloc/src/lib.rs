@@ -8,6 +8,7 @@
 // The callers are C programs, and the contracts are those of jemalloc(3).
 #![allow(clippy::missing_safety_doc)]
 
+mod arenas;
 mod control;
 mod flags;
 mod nodes;
@@ -38,9 +39,11 @@ export! {
     /// Allocates a block with flags.
     fn mallocx je_mallocx _rjem_mallocx = (size: usize, flags: c_int) -> *mut c_void {
         let flags = Flags(flags);
-        match flags.skips_caches() && !flags.zeroes() {
-            true => shim::alloc_packed(flags.align(), size),
-            false => shim::alloc(flags.align(), size, flags.zeroes()),
+        match flags.arena() {
+            0 if flags.skips_caches() && !flags.zeroes() => {
+                shim::alloc_packed(flags.align(), size)
+            }
+            arena => arenas::alloc(arena, flags.align(), size, flags.zeroes()),
         }
     }
 
@@ -53,7 +56,7 @@ export! {
         let flags = Flags(flags);
         unsafe {
             let before = flags.size_before(block);
-            let new = shim::realloc(block, flags.align(), size);
+            let new = arenas::realloc(flags.arena(), block, flags.align(), size);
             flags.clear_from(before, new);
             new
         }

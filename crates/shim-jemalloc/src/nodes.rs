@@ -1,10 +1,11 @@
 //! Lists the nodes of `mallctl`. What ebbmalloc does not know, or does not have, has no node.
 
 use core::ffi::{CStr, c_int, c_uint};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use shim::figures;
 
+use crate::arenas;
 use crate::control::Call;
 
 /// A name with `*` for numbers, and what it does.
@@ -80,7 +81,16 @@ nodes! {
     };
     "thread.tcache.flush" => flush_cache;
 
-    "arenas.narenas" => |call| call.read(1 as c_uint);
+    "tcache.create" => |call| {
+        // A number to pass on, which changes nothing.
+        static CREATED: AtomicU32 = AtomicU32::new(0);
+        call.read(CREATED.fetch_add(1, Ordering::Relaxed))
+    };
+    "tcache.flush" => explicit_cache;
+    "tcache.destroy" => explicit_cache;
+
+    "arenas.create" => create_arena;
+    "arenas.narenas" => |call| call.read(arenas::count() as c_uint);
     "arenas.quantum" => |call| call.read(shim::MIN_ALIGN);
     "arenas.page" => |call| call.read(page_size());
     "arenas.tcache_max" => |call| call.read(CACHED_BYTES_MAX);
@@ -103,6 +113,8 @@ nodes! {
         unsafe { shim::ebb_idle() };
         0
     }));
+    "arena.*.reset" => |call| call.run(|| arenas::delete(call.numbers[0], true));
+    "arena.*.destroy" => |call| call.run(|| arenas::delete(call.numbers[0], false));
 
     "stats.allocated" => |call| call.read(figure(allocated));
     "stats.active" => |call| call.read(figure(active));
@@ -110,13 +122,13 @@ nodes! {
     "stats.resident" => |call| call.read(figure(resident));
     "stats.mapped" => |call| call.read(figure(mapped));
     "stats.retained" => |call| call.read(figure(retained));
-    "stats.arenas.*.mapped" => |call| arena(call, || call.read(figure(mapped)));
-    "stats.arenas.*.retained" => |call| arena(call, || call.read(figure(retained)));
-    "stats.arenas.*.resident" => |call| arena(call, || call.read(figure(resident)));
-    "stats.arenas.*.pactive" => |call| arena(call, || call.read(figure(active) / page_size()));
-    "stats.arenas.*.pdirty" => |call| arena(call, || call.read(figure(dirty) / page_size()));
-    "stats.arenas.*.small.allocated" => |call| arena(call, || call.read(figure(small)));
-    "stats.arenas.*.large.allocated" => |call| arena(call, || call.read(figure(large)));
+    "stats.arenas.*.mapped" => |call| whole(call, || call.read(figure(mapped)));
+    "stats.arenas.*.retained" => |call| whole(call, || call.read(figure(retained)));
+    "stats.arenas.*.resident" => |call| whole(call, || call.read(figure(resident)));
+    "stats.arenas.*.pactive" => |call| whole(call, || call.read(figure(active) / page_size()));
+    "stats.arenas.*.pdirty" => |call| whole(call, || call.read(figure(dirty) / page_size()));
+    "stats.arenas.*.small.allocated" => |call| whole(call, || call.read(figure(small)));
+    "stats.arenas.*.large.allocated" => |call| whole(call, || call.read(figure(large)));
 }
 
 impl Node {
@@ -276,10 +288,38 @@ fn flush_cache(call: &Call) -> c_int {
     call.run(|| if shim::flush_cache() { 0 } else { libc::EPERM })
 }
 
-/// Runs `work` if the first number in the name is that of the arena, or means all: so does the
+/// Creates an arena. The program cannot give functions that map its memory.
+fn create_arena(call: &Call) -> c_int {
+    if call.gives() {
+        return libc::EPERM;
+    }
+    match arenas::create() {
+        Some(arena) => call.give(arena as c_uint),
+        None => libc::EAGAIN,
+    }
+}
+
+/// Takes the number of a thread cache that the program created, and does nothing.
+fn explicit_cache(call: &Call) -> c_int {
+    match call.taken::<c_uint>() {
+        Ok(None) => libc::EINVAL,
+        Ok(Some(_)) => 0,
+        Err(error) => error,
+    }
+}
+
+/// Runs `work` if the first number in the name is that of an arena, or means all: so does the
 /// number of arenas.
 fn arena(call: &Call, work: impl FnOnce() -> c_int) -> c_int {
-    if matches!(call.numbers[0], 0 | 1 | ALL_ARENAS) { work() } else { libc::ENOENT }
+    let arena = call.numbers[0];
+    if !arenas::heap(arena).is_null() { work() } else { whole(call, work) }
+}
+
+/// As `arena`, for what is known of the whole process only: arena 0 stands for it.
+fn whole(call: &Call, work: impl FnOnce() -> c_int) -> c_int {
+    let arena = call.numbers[0];
+    let is_whole = arena == 0 || arena == ALL_ARENAS || arena == arenas::count();
+    if is_whole { work() } else { libc::ENOENT }
 }
 
 /// Passes block size and bytes in a span of the class with the number in the name.

@@ -29,19 +29,7 @@ pub fn alloc(heap: *mut Heap, size: usize, align: usize, zeroed: bool) -> Block 
         return shim::alloc(align, size, zeroed);
     }
     // SAFETY: a call with an invalid heap ends the program.
-    unsafe {
-        match (align <= shim::MIN_ALIGN, zeroed) {
-            (true, false) => shim::ebb_heap_malloc(heap, size),
-            (true, true) => shim::ebb_heap_calloc(heap, 1, size),
-            (false, _) => {
-                let block = shim::ebb_heap_aligned_alloc(heap, align, size);
-                if zeroed {
-                    shim::clear_from(block, 0);
-                }
-                block
-            }
-        }
-    }
+    unsafe { shim::heap_alloc(heap, align, size, zeroed) }
 }
 
 fn alloc_at(heap: *mut Heap, size: usize, align: usize, offset: usize, zeroed: bool) -> Block {
@@ -64,22 +52,10 @@ unsafe fn realloc_at(
     }
     // SAFETY: the caller owns the block, and does not use its old address if it moves.
     unsafe {
-        if block.is_null() {
-            return alloc(heap, size, align, false);
+        match is_main(heap) {
+            true => shim::realloc(block, align, size),
+            false => shim::heap_realloc(heap, block, align, size),
         }
-        if is_main(heap) {
-            return shim::realloc(block, align, size);
-        }
-        if shim::ebb_resize(block, align, size.max(1)) {
-            return block;
-        }
-        let new = alloc(heap, size, align, false);
-        if !new.is_null() {
-            let bytes = shim::ebb_malloc_usable_size(block).min(size);
-            shim::copy(block, new, bytes);
-            shim::ebb_free(block);
-        }
-        new
     }
 }
 

@@ -1,4 +1,4 @@
-//! What both shims use: ebbmalloc's functions for C, and what only the engine beside a shim can do.
+//! Serves both shims: ebbmalloc's functions for C, and those that only the engine beside one has.
 //!
 //! A shim gives programs the functions of another allocator. It has no state of an allocator, and
 //! knows ebbmalloc only by the functions of `ebbmalloc.h`. `cargo xtask install` joins it with all
@@ -50,15 +50,15 @@ unsafe extern "C" {
 }
 
 // What the engine beside the shim can do (`crates/capi-static/src/beside.rs`). Their names are
-// local to the object, so no other library replaces them.
+// local to the object, so no other library replaces them. The safe ones look at the address only.
 unsafe extern "C" {
-    fn ebb_beside_knows(block: *mut c_void) -> bool;
+    safe fn ebb_beside_knows(block: *mut c_void) -> bool;
     fn ebb_beside_heap_of(block: *mut c_void) -> *mut Heap;
     fn ebb_beside_usable(align: usize, size: usize) -> usize;
     fn ebb_beside_class(nth: usize, bytes: *mut usize, span_bytes: *mut usize) -> bool;
     fn ebb_beside_copy(from: *const c_void, to: *mut c_void, bytes: usize);
     fn ebb_beside_clear(start: *mut c_void, bytes: usize);
-    fn ebb_beside_would_pack(block: *mut c_void) -> bool;
+    safe fn ebb_beside_would_pack(block: *mut c_void) -> bool;
     fn ebb_beside_alloc_packed(align: usize, size: usize) -> *mut c_void;
     fn ebb_beside_free_packed(block: *mut c_void);
     fn ebb_beside_flush_cache();
@@ -136,6 +136,50 @@ pub unsafe fn realloc(block: *mut c_void, align: usize, size: usize) -> *mut c_v
     }
 }
 
+/// Allocates a block of a heap, otherwise as [`alloc`].
+pub unsafe fn heap_alloc(heap: *mut Heap, align: usize, size: usize, zeroed: bool) -> *mut c_void {
+    // SAFETY: a call with an invalid heap ends the program.
+    unsafe {
+        match (align <= MIN_ALIGN, zeroed) {
+            (true, false) => ebb_heap_malloc(heap, size),
+            (true, true) => ebb_heap_calloc(heap, 1, size),
+            (false, _) => {
+                let block = ebb_heap_aligned_alloc(heap, align, size);
+                if zeroed {
+                    clear_from(block, 0);
+                }
+                block
+            }
+        }
+    }
+}
+
+/// Resizes a block of any heap, or of none, otherwise as [`realloc`]. If it moves, then to this
+/// heap.
+pub unsafe fn heap_realloc(
+    heap: *mut Heap,
+    block: *mut c_void,
+    align: usize,
+    size: usize,
+) -> *mut c_void {
+    // SAFETY: the caller owns the block, and does not use its old address if it moves.
+    unsafe {
+        if block.is_null() {
+            return heap_alloc(heap, align, size, false);
+        }
+        if ebb_resize(block, align, size.max(1)) {
+            return block;
+        }
+        let new = heap_alloc(heap, align, size, false);
+        if !new.is_null() {
+            let bytes = ebb_malloc_usable_size(block).min(size);
+            copy(block, new, bytes);
+            ebb_free(block);
+        }
+        new
+    }
+}
+
 /// Copies bytes of one block to another. Pages that were never touched stay so.
 pub unsafe fn copy(from: *const c_void, to: *mut c_void, bytes: usize) {
     // SAFETY: the caller owns both blocks, which have as many bytes.
@@ -185,8 +229,7 @@ pub fn class(nth: usize) -> Option<(usize, usize)> {
 
 /// Whether an address lies in ebbmalloc's memory; false where another engine serves.
 pub fn knows(address: *mut c_void) -> bool {
-    // SAFETY: it looks at the address only.
-    is_beside() && unsafe { ebb_beside_knows(address) }
+    is_beside() && ebb_beside_knows(address)
 }
 
 /// The heap that owns a block of the program, null for none; `None` where another engine serves.
@@ -197,8 +240,7 @@ pub unsafe fn heap_of(block: *mut c_void) -> Option<*mut Heap> {
 
 /// Whether a block of [`alloc_packed`] would lie in a fuller span than this one.
 pub fn would_pack(block: *mut c_void) -> bool {
-    // SAFETY: it looks at the address only.
-    is_beside() && unsafe { ebb_beside_would_pack(block) }
+    is_beside() && ebb_beside_would_pack(block)
 }
 
 /// Allocates a block past the caches, from a full span.

@@ -8,7 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use ebbmalloc::Stats;
-use ebbmalloc::internals::{Beacon, ENGINE, Engine, Ledger, Memory, RemoteProfile, WritableMemory};
+use ebbmalloc::internals::{
+    Beacon, ENGINE, Engine, Ledger, ProcessMemory, RemoteProfile, WritableMemory,
+};
 use ebbmalloc_testkit::FakeOs;
 
 const UNIT: usize = 64 << 10;
@@ -255,7 +257,7 @@ impl Own {
     }
 }
 
-impl Memory for Own {
+impl ProcessMemory for Own {
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
         self.0.read_exact_at(bytes, address as u64).is_ok()
     }
@@ -274,7 +276,7 @@ impl WritableMemory for Own {
 /// A process whose memory changes faster than it can be read.
 struct Garbage(u64);
 
-impl Memory for Garbage {
+impl ProcessMemory for Garbage {
     fn read(&mut self, _: usize, bytes: &mut [u8]) -> bool {
         for (nth, byte) in bytes.iter_mut().enumerate() {
             self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -312,7 +314,7 @@ impl Liar {
     }
 }
 
-impl Memory for Liar {
+impl ProcessMemory for Liar {
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
         // The first object of a table.
         const FIRST: u64 = 1 << 15;

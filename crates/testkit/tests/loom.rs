@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebbmalloc::model::{
-    Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, Live, Lock, Mistake,
+    Caches, CounterShard, CpuCache, Emptied, HeapId, HeapLayers, Layers, LiveBytes, Lock, Mistake,
     ProfileMistake, ProfileSwitch, SHARD_SLACK_BYTES, Scavenger, SequenceLock, ThreadCache,
 };
 use ebbmalloc_testkit::FakeOs;
@@ -773,14 +773,14 @@ mod counts {
     use super::*;
 
     struct Counts {
-        live: Live,
+        live: LiveBytes,
         place: CounterShard,
     }
 
     /// Two threads count in one place; one of them counts enough to publish it.
     fn model(count: fn(&Counts, u64, u64) -> bool) {
         explore(move || {
-            let counts = Arc::new(Counts { live: Live::new(), place: CounterShard::new() });
+            let counts = Arc::new(Counts { live: LiveBytes::new(), place: CounterShard::new() });
             let count_surely = move |counts: &Counts, allocated, freed| {
                 while !count(counts, allocated, freed) {
                     thread::yield_now();

@@ -1,11 +1,15 @@
-//! Tests the Zig package: its own tests, wrong use, and with `--long` the way that users get it.
+//! Tests the Zig package: its own tests and wrong use with each C library, without one and where
+//! the engine does not run, and with `--long` the way that users get it.
 
 use super::shared::{fresh, served, text};
 use crate::context::Context;
+use crate::cross::musl_library;
 use crate::process::{self, Finished, last_lines};
 use crate::tally::Tally;
 use crate::{packages, process::run as run_program};
 use anyhow::{Context as _, Result, ensure};
+use std::env::consts::ARCH;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,25 +29,43 @@ const WRONG: [(&str, &str); 4] = [
     ("resize", "ebbmalloc: double free: 0x"),
 ];
 
-/// How to compile a program, and the environment in which every size is checked.
-struct Mode {
+/// What programs run on.
+struct Target {
     name: &'static str,
     arguments: &'static [&'static str],
-    checked: Option<(&'static str, &'static str)>,
+    /// The engine's library; none where it does not run.
+    library: Option<PathBuf>,
 }
 
-const DEBUG: Mode = Mode { name: "debug", arguments: &["-ODebug"], checked: None };
+/// How to compile programs.
+struct Mode<'a> {
+    name: &'static str,
+    target: &'a Target,
+    arguments: &'static [&'static str],
+    /// Whether the environment has to ask that every size is checked.
+    trusts: bool,
+}
+
+const DEBUG: &[&str] = &["-ODebug"];
+const SINGLE: &[&str] = &["-ODebug", "-fsingle-threaded"];
 
 /// Zig's own code generator, where there is one, takes a second or two, LLVM half a minute.
-const RELEASE: Mode = Mode {
-    name: "release",
-    arguments: if cfg!(target_arch = "x86_64") {
-        &["-OReleaseFast", "-fno-llvm"]
-    } else {
-        &["-OReleaseFast"]
-    },
-    checked: Some(("EBB_STATS", "1")),
-};
+const RELEASE: &[&str] =
+    if cfg!(target_arch = "x86_64") { &["-OReleaseFast", "-fno-llvm"] } else { &["-OReleaseFast"] };
+
+/// A target where Zig's allocator serves, and whose programs run here without a C library.
+const FORWARDED: &[&str] = &["-target", "x86_64-linux-android"];
+
+/// More such targets, and how to compile for them. WebAssembly has no threads.
+const OTHERS: [(&str, &str); 7] = [
+    ("aarch64-macos", "-fno-single-threaded"),
+    ("riscv64-linux-musl", "-fno-single-threaded"),
+    ("riscv64-linux-musl", "-fsingle-threaded"),
+    ("wasm32-wasi", "-fsingle-threaded"),
+    ("x86-linux-musl", "-fno-single-threaded"),
+    ("x86_64-windows-gnu", "-fno-single-threaded"),
+    ("x86_64-windows-gnu", "-fsingle-threaded"),
+];
 
 pub fn run(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
@@ -55,24 +77,39 @@ pub fn run(context: &Context) -> Result<Tally> {
             return Ok(tally);
         }
     };
-    let mut count =
-        |test: &str, result: Result<()>| tally.count(&format!("faces/zig {test}"), result);
-    for mode in [DEBUG, RELEASE] {
-        count(&format!("tests of the package, {}", mode.name), zig.package_tests(&mode));
-        count(&format!("options in code, {}", mode.name), zig.options(&mode));
-        match zig.compile("build-exe", &context.root.join("tests/zig/wrong.zig"), &mode) {
-            Ok(program) => {
-                for (way, message) in WRONG {
-                    let test = format!("wrong {way}, {}", mode.name);
-                    count(&test, zig.stops(&program, &mode, way, message));
-                }
-            }
-            Err(error) => count(&format!("wrong use, {}", mode.name), Err(error)),
+    let library = Some(context.target.join("release/libebbmalloc.a"));
+    let glibc = Target { name: "glibc", arguments: &["-lc"], library };
+    zig.all(&glibc.mode("debug", DEBUG), &mut tally);
+    zig.all(&Mode { trusts: true, ..glibc.mode("release", RELEASE) }, &mut tally);
+    zig.package_tests(&glibc.mode("single-threaded", SINGLE), &mut tally);
+    match musl_library(context) {
+        Ok(folder) => {
+            let library = Some(folder.join("libebbmalloc.a"));
+            let arguments = &["-target", "x86_64-linux-musl", "-lc"];
+            let musl = Target { name: "musl", arguments, library: library.clone() };
+            let arguments = &["-target", "x86_64-linux-none"];
+            let none = Target { name: "no libc", arguments, library };
+            zig.package_tests(&musl.mode("debug", DEBUG), &mut tally);
+            zig.package_tests(&musl.mode("single-threaded", SINGLE), &mut tally);
+            zig.package_tests(&none.mode("debug", DEBUG), &mut tally);
+            zig.all(&none.mode("single-threaded", SINGLE), &mut tally);
         }
+        Err(error) => tally.skip("faces/zig musl, and no libc", format!("{error:#}")),
+    }
+    if cfg!(target_arch = "x86_64") {
+        let other = Target { name: "forwarded", arguments: FORWARDED, library: None };
+        zig.package_tests(&other.mode("debug", DEBUG), &mut tally);
+        zig.package_tests(&other.mode("single-threaded", SINGLE), &mut tally);
+    } else {
+        tally.skip("faces/zig forwarded", "the target is for x86-64");
+    }
+    for (target, threads) in OTHERS {
+        let result = zig.compiles_for(target, threads);
+        tally.count(&format!("faces/zig compiles for {target} {threads}"), result);
     }
     if context.long {
-        count("fetched by another project", zig.fetched());
-        count("zig build test", zig.build_test());
+        tally.count("faces/zig fetched by another project", zig.fetched());
+        tally.count("faces/zig zig build test", zig.build_test());
     } else {
         for test in ["fetched by another project", "zig build test"] {
             tally.skip(
@@ -83,6 +120,30 @@ pub fn run(context: &Context) -> Result<Tally> {
         }
     }
     Ok(tally)
+}
+
+impl Target {
+    fn mode(&self, name: &'static str, arguments: &'static [&'static str]) -> Mode<'_> {
+        Mode { name, target: self, arguments, trusts: false }
+    }
+}
+
+impl Mode<'_> {
+    /// A name for a file of this mode.
+    fn file(&self, name: &str) -> String {
+        format!("{name}-{self}").replace(", ", "-").replace(' ', "-")
+    }
+
+    /// The environment in which every size is checked.
+    fn checked(&self) -> Option<(&'static str, &'static str)> {
+        self.trusts.then_some(("EBB_STATS", "1"))
+    }
+}
+
+impl Display for Mode<'_> {
+    fn fmt(&self, f: &mut Formatter) -> fmt::Result {
+        write!(f, "{}, {}", self.target.name, self.name)
+    }
 }
 
 struct Zig<'a> {
@@ -138,57 +199,103 @@ impl<'a> Zig<'a> {
         Ok(run)
     }
 
-    /// Compiles a program that uses the package, as `zig build` would. Returns its path.
-    fn compile(&self, verb: &str, source: &Path, mode: &Mode) -> Result<PathBuf> {
-        let stem = source.file_stem().context("no file name")?.to_string_lossy();
-        let name = format!("{stem}-{}", mode.name);
-        let program = self.dir.join(&name);
-        let module = text(&self.context.root.join("zig/ebbmalloc.zig"));
-        let mut command = self.zig();
-        command
-            .args([verb, "-lc"])
-            .args(mode.arguments)
-            .args(["--dep", "ebbmalloc"])
-            .args([format!("-Mroot={}", text(source)), format!("-Mebbmalloc={module}")])
-            .arg(self.context.target.join("release/libebbmalloc.a"))
-            .arg(format!("-femit-bin={}", text(&program)));
-        if verb == "test" {
-            command.arg("--test-no-exec");
+    /// Runs the tests, the program with options, and the one with errors.
+    fn all(&self, mode: &Mode, tally: &mut Tally) {
+        self.package_tests(mode, tally);
+        tally.count(&format!("faces/zig options in code, {mode}"), self.options(mode));
+        match self.compile("build-exe", &self.context.root.join("tests/zig/wrong.zig"), mode) {
+            Ok(program) => {
+                for (way, message) in WRONG {
+                    let result = self.stops(&program, mode, way, message);
+                    tally.count(&format!("faces/zig wrong {way}, {mode}"), result);
+                }
+                let result = self.faults(&program, mode);
+                tally.count(&format!("faces/zig wrong access, {mode}"), result);
+            }
+            Err(error) => tally.count(&format!("faces/zig wrong use, {mode}"), Err(error)),
         }
-        self.run(&format!("{name}-build"), &mut command)?;
-        Ok(program)
     }
 
     /// Runs the tests as usual, and where it is a choice also with every size checked: correct
     /// sizes must pass.
-    fn package_tests(&self, mode: &Mode) -> Result<()> {
-        let program = self.compile("test", &self.context.root.join("zig/tests.zig"), mode)?;
-        let name = format!("tests-{}", mode.name);
-        self.run(&name, &mut Command::new(&program))?;
-        if let Some((option, value)) = mode.checked {
-            let mut command = Command::new(&program);
-            let run = self.run(&format!("{name}-checked"), command.env(option, value))?;
-            ensure!(run.stderr.contains("ebbmalloc: 0."), "no statistics: {}", run.describe());
-        }
-        Ok(())
+    fn package_tests(&self, mode: &Mode, tally: &mut Tally) {
+        let test = || -> Result<()> {
+            let program = self.compile("test", &self.context.root.join("zig/tests.zig"), mode)?;
+            self.run(&mode.file("tests"), &mut Command::new(&program))?;
+            if mode.trusts {
+                let mut command = Command::new(&program);
+                self.run(&mode.file("tests-checked"), command.envs(mode.checked()))?;
+            }
+            Ok(())
+        };
+        tally.count(&format!("faces/zig tests of the package, {mode}"), test());
     }
 
-    /// The program checks its options itself. The environment tries to change one that is fixed.
+    /// Compiles a program that uses the package, as `zig build` would. Returns its path.
+    fn compile(&self, verb: &str, source: &Path, mode: &Mode) -> Result<PathBuf> {
+        let stem = source.file_stem().context("no file name")?.to_string_lossy();
+        let program = self.dir.join(mode.file(&stem));
+        let mut command = self.compiler(verb, source, mode.target.arguments);
+        command
+            .args(mode.arguments)
+            .args(&mode.target.library)
+            .arg(format!("-femit-bin={}", text(&program)));
+        if verb == "test" {
+            command.arg("--test-no-exec");
+        }
+        self.run(&mode.file(&format!("{stem}-build")), &mut command)?;
+        Ok(program)
+    }
+
+    /// The command that compiles a program with the package.
+    fn compiler(&self, verb: &str, source: &Path, target: &[&str]) -> Command {
+        let module = text(&self.context.root.join("zig/ebbmalloc.zig"));
+        let mut command = self.zig();
+        command
+            .arg(verb)
+            .args(target)
+            .args(["--dep", "ebbmalloc"])
+            .args([format!("-Mroot={}", text(source)), format!("-Mebbmalloc={module}")]);
+        command
+    }
+
+    /// Checks that the tests compile for a target.
+    fn compiles_for(&self, target: &str, threads: &str) -> Result<()> {
+        let source = self.context.root.join("zig/tests.zig");
+        let mut command = self.compiler("test", &source, &["-target", target]);
+        command.args([threads, "-fno-emit-bin"]);
+        self.run(&format!("{target}{threads}"), &mut command).map(drop)
+    }
+
+    /// The program checks its options itself. The environment tries to change one that is fixed,
+    /// and asks for statistics at the end, which must come once.
     fn options(&self, mode: &Mode) -> Result<()> {
         let source = self.context.root.join("tests/zig/options.zig");
-        let program = self.compile("build-exe", &source, mode)?;
-        let name = format!("options-{}", mode.name);
-        let run = self.run(&name, Command::new(&program).env("EBB_LIMIT", "0"))?;
+        let mut command = Command::new(self.compile("build-exe", &source, mode)?);
+        command.envs([("EBB_LIMIT", "0"), ("EBB_STATS", "1")]);
+        let run = self.run(&mode.file("options"), &mut command)?;
         let told = "EBB_LIMIT=0 is ignored: the program has fixed this option";
         ensure!(run.stderr.contains(told), "{}", run.describe());
+        let statistics = run.stderr.matches("ebbmalloc: live_bytes").count();
+        ensure!(statistics == 1, "{statistics} times statistics: {}", run.describe());
         Ok(())
     }
 
     fn stops(&self, program: &Path, mode: &Mode, way: &str, message: &str) -> Result<()> {
         let mut command = Command::new(program);
-        command.arg(way).envs(mode.checked);
-        let log = self.dir.join(format!("{way}-{}", mode.name));
+        command.arg(way).envs(mode.checked());
+        let log = self.dir.join(mode.file(way));
         run_program(&mut command, LIMIT, &log, None)?.ensure_stopped(message)
+    }
+
+    /// An access to a freed block faults, and the engine says why before Zig's handler does.
+    fn faults(&self, program: &Path, mode: &Mode) -> Result<()> {
+        let mut command = Command::new(program);
+        command.arg("access").env("EBB_SAMPLE", "1");
+        let run = run_program(&mut command, LIMIT, &self.dir.join(mode.file("access")), None)?;
+        let told = run.stderr.starts_with("ebbmalloc: use after free: 0x");
+        ensure!(told && run.signal().is_some(), "{}", run.describe());
+        Ok(())
     }
 
     /// Tests another project: `zig fetch --save`, then its build, in which cargo makes the library.
@@ -211,8 +318,7 @@ impl<'a> Zig<'a> {
         self.run("fetch", &mut fetch)?;
         let run = self.run("build", self.zig().args(["build", "run"]).current_dir(&project))?;
         ensure!(served(&run.stdout, 1), "{}", last_lines(&run.stdout, 12));
-        self.checks_the_standard_library(&project)?;
-        self.refuses_other_systems(&project)
+        self.checks_the_standard_library(&project)
     }
 
     /// Runs Zig's own parser and AST lowering on all files of its standard library, by two threads.
@@ -249,28 +355,23 @@ impl<'a> Zig<'a> {
         Ok(archive)
     }
 
-    /// Runs the package's own `zig build test`, which must have run every test.
+    /// Runs the package's own `zig build test` for each C library, which must have run every test
+    /// with threads and without.
     fn build_test(&self) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["-xzf", &text(&self.archive()?), "-C", &text(&self.dir)]);
         self.run("unpack", &mut tar)?;
         let package = self.dir.join("ebbmalloc");
-        let mut build = self.zig();
-        build.args(["build", "test", "--summary", "all"]).current_dir(&package);
-        let run = self.run("build-test", &mut build)?;
         let source = fs::read_to_string(package.join("zig/tests.zig"))?;
-        let tests = source.lines().filter(|line| line.starts_with("test \"")).count();
-        let summary = format!("{tests}/{tests} tests passed");
-        ensure!(tests > 0 && run.stderr.contains(&summary), "{}", run.describe());
-        Ok(())
-    }
-
-    fn refuses_other_systems(&self, project: &Path) -> Result<()> {
-        let mut build = self.zig();
-        build.args(["build", "-Dtarget=x86_64-linux-musl"]).current_dir(project);
-        let run = process::run(&mut build, LIMIT, &self.dir.join("musl"), None)?;
-        let message = "ebbmalloc is for Linux with glibc, not for linux-musl";
-        ensure!(!run.success() && run.stderr.contains(message), "{}", run.describe());
+        let tests = 2 * source.lines().filter(|line| line.starts_with("test \"")).count();
+        for libc in ["gnu", "musl", "none"] {
+            let mut build = self.zig();
+            let target = format!("-Dtarget={ARCH}-linux-{libc}");
+            build.args(["build", "test", &target, "--summary", "all"]).current_dir(&package);
+            let run = self.run(&format!("build-test-{libc}"), &mut build)?;
+            let summary = format!("{tests}/{tests} tests passed");
+            ensure!(tests > 0 && run.stderr.contains(&summary), "{}", run.describe());
+        }
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use ebb::stats::{Comparison, Quartiles, geometric_mean};
 
-use crate::case::{CPU, END, Kind, PEAK, Series, TIME};
+use crate::case::{CPU, END, FAULTS, KERNEL, Kind, PEAK, Series, TIME};
 use crate::conditions::{Conditions, Described};
 use crate::results::{self, FAILED, Failure, Record};
 
@@ -99,7 +99,7 @@ impl Data {
 
     /// Figures of a case that its program reported beside its time and peak.
     pub fn other_figures(&self, case: &str) -> Vec<&str> {
-        let known = BTreeSet::from([TIME, PEAK, CPU, END, FAILED]);
+        let known = BTreeSet::from([TIME, PEAK, CPU, KERNEL, FAULTS, END, FAILED]);
         let names = self.values.keys().filter(|(of, _)| of == case);
         names.map(|(_, figure)| figure.as_str()).filter(|name| !known.contains(name)).collect()
     }
@@ -241,6 +241,14 @@ pub mod tests {
             draws: Vec::new(),
         };
         Data::new(conditions, records, Vec::new())
+    }
+
+    /// Adds further figures of one round.
+    pub fn add(data: &mut Data, case: &str, allocator: &str, figures: &[(&str, f64)]) {
+        for &(figure, value) in figures {
+            let of_figure = data.values.entry((case.into(), figure.into())).or_default();
+            of_figure.entry(allocator.into()).or_default().insert(1, value);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use ebb::stats;
 
 use super::before;
+use super::costs;
 use super::data::{BASE, Data, NOISY};
 use super::means::Compared;
 use super::picture::Pictures;
@@ -24,6 +25,7 @@ pub fn write(data: &Data, pictures: &Pictures) -> String {
         ("What is missing", missing(data)),
         ("How to read this", introduction(data)),
         ("Means by group", summary(data) + &image(&pictures.summary)),
+        ("Who pays for what", costs::write(data)),
         ("Against the build before", before::write(data)),
         (&format!("Where {} is best", data.ours()), best(data)),
         (&format!("Where {} loses", data.ours()), losses(data)),

@@ -16,7 +16,7 @@ pub struct Mean {
 
 /// Who is compared, on what.
 pub struct Compared<'a> {
-    base: &'a str,
+    pub base: &'a str,
     pub allocators: Vec<&'a str>,
     pub cases: Vec<&'a str>,
     /// Cases that do not count, with those who have no result there.

@@ -1,9 +1,10 @@
 //! The result of a run for people: tables and pictures.
 //!
 //! `data` holds the results, `means` averages them; `table` and `picture` show them; `before`
-//! compares two builds; `markdown` is the document.
+//! compares two builds; `costs` says where the time goes; `markdown` is the document.
 
 mod before;
+mod costs;
 mod data;
 mod markdown;
 mod means;

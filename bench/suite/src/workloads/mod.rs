@@ -1,5 +1,6 @@
 //! Lists the groups of cases. A group sets up what it needs (once; it is kept) and lists its cases.
 
+mod allocating;
 mod basic;
 mod built_in;
 mod compile;
@@ -50,6 +51,11 @@ pub const GROUPS: &[Group] = &[
         name: "threads",
         about: "classic multi-threaded loads, 1 to 4000 threads",
         cases: threads::cases,
+    },
+    Group {
+        name: "allocating",
+        about: "scripts and Rust programs that allocate much",
+        cases: allocating::cases,
     },
     Group { name: "idle", about: "memory during a load, and while idle after", cases: idle::cases },
     Group {

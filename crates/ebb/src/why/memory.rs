@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::Context;
-use ebbmalloc::internals::{Beacon, Memory};
+use ebbmalloc::internals::{Beacon, ProcessMemory};
 
 use super::smaps::Mapping;
 use crate::stop::Stop;
@@ -136,7 +136,7 @@ impl Process {
     }
 }
 
-impl Memory for Process {
+impl ProcessMemory for Process {
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool {
         self.may_ask() && self.read_at(address, bytes)
     }

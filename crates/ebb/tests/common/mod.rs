@@ -65,5 +65,8 @@ fn installing(from: &Path, to: &Path, mode: u32) -> Command {
 /// The program that allocates memory and ends in the given way.
 #[allow(dead_code, reason = "not every test file starts it")]
 pub fn holder() -> PathBuf {
-    executable().with_file_name("examples").join("holder")
+    let holder = executable().with_file_name("examples").join("holder");
+    // With `--test`, cargo builds no examples.
+    assert!(holder.exists(), "first run `cargo build --package ebb --examples`");
+    holder
 }

@@ -1,4 +1,4 @@
-//! [`EbbMalloc`], the global allocator for Rust.
+//! [`EbbMalloc`](struct@EbbMalloc), the global allocator for Rust.
 
 use core::alloc::{GlobalAlloc, Layout};
 

@@ -8,6 +8,7 @@ pub(crate) mod chunks;
 pub(crate) mod arena;
 pub(crate) mod run;
 pub(crate) mod span;
+pub(crate) mod page_map;
 pub(crate) mod region;
 pub(crate) mod run_tree;
 pub(crate) mod mappings;

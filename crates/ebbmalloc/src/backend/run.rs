@@ -1,4 +1,4 @@
-//! The page heap's record of a run. The region has a table of them, which `page_heap/mod.rs`
+//! The page heap's record of a run. The region has a table of them, which `page_heap/runs.rs`
 //! maintains.
 
 /// The page heap's record of a unit. Those of a run's first and last unit are current. The records
@@ -6,7 +6,7 @@
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Run {
-    pub(crate) state: State,
+    pub(crate) state: RunState,
     pub(crate) flags: UnitFlags,
     /// The upper 16 of the 48 bits of a large block's requested size in bytes.
     pub(crate) asked_high: u16,
@@ -33,11 +33,11 @@ impl Run {
     /// in use.
     pub(crate) fn from_bytes(bytes: &[u8; size_of::<Self>()]) -> Self {
         let state = match bytes[0] {
-            1 => State::Dirty,
-            2 => State::Clean,
-            3 => State::Unmapped,
-            4 => State::Foreign,
-            _ => State::InUse,
+            1 => RunState::Dirty,
+            2 => RunState::Clean,
+            3 => RunState::Unmapped,
+            4 => RunState::Foreign,
+            _ => RunState::InUse,
         };
         let word = |at: usize| {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -170,7 +170,7 @@ impl UnitFlags {
 /// The use of a run. All zero bytes are a unit that was never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum RunState {
     #[default]
     InUse,
     /// Free and resident, with old contents.

@@ -351,10 +351,12 @@ pub(crate) struct Rounds {
     /// Whether caches were in use at the last round, as far as is known.
     pub caches_used: bool,
     pub burst: Burst,
+    /// Before this time, malloc_trim waits for no other thread.
+    pub settle_due_ms: u64,
 }
 
 impl Rounds {
     pub const fn new() -> Self {
-        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new() }
+        Self { cursor: 0, quiet: 0, caches_used: false, burst: Burst::new(), settle_due_ms: 0 }
     }
 }

@@ -29,7 +29,7 @@ impl ClassSpans {
         let region = memory.region;
         let unit = match self.fullest() {
             Some(unit) => unit,
-            None => self.grow(memory, class)?,
+            None => self.add_span(memory, class)?,
         };
         // SAFETY: a listed unit heads a span of this class, whose lock we hold.
         let span = unsafe { &mut *region.span(unit) };

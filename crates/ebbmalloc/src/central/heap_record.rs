@@ -10,7 +10,8 @@
 use core::iter;
 
 use crate::backend::page_heap::Memory;
-use crate::backend::region::{MapEntry, Region, UNITS_MAX, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, UNITS_MAX, UnitIndex};
 use crate::central::ClassSpans;
 use crate::platform::os::Os;
 use crate::platform::random::Random;

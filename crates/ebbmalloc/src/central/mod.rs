@@ -15,7 +15,8 @@ mod audit;
 pub(crate) mod heap_record;
 
 use crate::backend::page_heap::Memory;
-use crate::backend::region::{MapEntry, Region, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, UnitIndex};
 use crate::backend::span::{Order, Span};
 use crate::backend::units::Units;
 use crate::central::tuning::{
@@ -177,7 +178,7 @@ impl ClassSpans {
             let unit = match self.next(region, order) {
                 Some(unit) => unit,
                 None if left < blocks.len() => break,
-                None => match self.grow(memory, class) {
+                None => match self.add_span(memory, class) {
                     Some(unit) => {
                         has_grown = true;
                         unit
@@ -412,7 +413,7 @@ impl ClassSpans {
     /// Sets up a new span in a run from the page heap, and lists it.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
+    fn add_span(&mut self, memory: &Memory<'_, impl Os>, class: SizeClass) -> Option<UnitIndex> {
         let region = memory.region;
         let units = match self.hardened {
             true => class.random_span_units(),

@@ -4,8 +4,9 @@ use core::ops::Range;
 use core::ptr;
 
 use crate::backend::page_heap::Granted;
-use crate::backend::region::{MapEntry, UnitIndex};
-use crate::backend::run::State;
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
+use crate::backend::run::RunState;
 use crate::backend::units::{UnitRange, Units};
 use crate::engine::Engine;
 use crate::engine::tuning::MOVED_BLOCK_UNITS;
@@ -190,10 +191,10 @@ impl<O: Os> Engine<O> {
         match moved {
             Moved::No => {
                 region.set_entry(first, entry);
-                pages.free_as(target, needed.get(), State::Clean, false);
+                pages.free_as(target, needed.get(), RunState::Clean, false);
                 return ptr::null_mut();
             }
-            Moved::Yes => pages.free_as(first, units, State::Unmapped, true),
+            Moved::Yes => pages.free_as(first, units, RunState::Unmapped, true),
             Moved::Stuck => pages.lose(first, units),
         }
         region.set_entry(target, entry);
@@ -254,7 +255,7 @@ impl<O: Os> Engine<O> {
     }
 
     /// Purges the pages behind the end of the large block that begins at this unit, if one does and
-    /// no heap owns it: [`PageHeap::purge_tail`](crate::backend::page_heap::PageHeap::purge_tail).
+    /// no heap owns it: [`Pages::purge_tail`](crate::backend::page_heap::Pages::purge_tail).
     /// Returns the bytes purged.
     pub(crate) fn purge_tail(&self, first: UnitIndex, only_quiet: bool) -> usize {
         let mut pages = self.pages();

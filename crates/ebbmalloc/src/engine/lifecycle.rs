@@ -156,7 +156,7 @@ impl<O: Os> Engine<O> {
         }
         self.flush_all();
         let mut rounds = self.rounds.lock();
-        self.drain_threads();
+        self.drain_threads(&mut rounds);
         rounds.quiet = 0;
         let purged =
             self.purge_free_pages(self.region.units_in(0..self.region.committed() / UNIT), false);

@@ -1,7 +1,8 @@
 //! Looks up addresses: which small block, large block or block of a heap begins there, if any. It
 //! reports no misuse and aborts no program; `misuse` does.
 
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::run::{Run, large_bytes};
 use crate::backend::span::Span;
 use crate::central::ClassSpans;

@@ -1,6 +1,6 @@
 //! Puts the layers together as one allocator, the engine, and keeps its state.
 //!
-//! `entry.rs` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs`
+//! `entry` has the functions that a program calls, `start.rs` the set-up, and `lifecycle.rs`
 //! what runs at forks and exits.
 
 // Lowest first: each uses only modules above it in this list.
@@ -39,7 +39,7 @@ use crate::engine::callbacks::Callbacks;
 use crate::figures::choice::Choice;
 use crate::frontend::rseq::PerCpuBase;
 use crate::frontend::thread_slabs::ThreadSlabs;
-use crate::frontend::{Front, Mode, PerCpu, Preferred, Slots, Thread, per_thread as thread};
+use crate::frontend::{Front, Mode, PerCpu, Preferred, SharedSlots, Thread, per_thread as thread};
 use crate::options::{Options, StatsChoice, TELLING};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
@@ -300,7 +300,7 @@ impl<O: Os> Engine<O> {
                 slabs: &self.thread_slabs,
                 hot: !self.counting() && !self.all_in_heaps() && !self.sampling(),
             }),
-            Mode::Thread | Mode::Slot => Front::Shared(Slots {
+            Mode::Thread | Mode::Slot => Front::Shared(SharedSlots {
                 slabs: self.region.slabs(),
                 count: setup.cpu_cache_count,
                 preferred: &self.preferred_slots,

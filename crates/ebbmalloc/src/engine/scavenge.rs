@@ -9,7 +9,8 @@
 //! to purge and, in the first case, little in use that may be freed. Without it, frees run the
 //! rounds.
 
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::scavenger_state::Rounds;
 use crate::backend::tuning::{BURST_BYTES, BURST_FREE_BYTES_MIN};
 use crate::central::ClassSpans;

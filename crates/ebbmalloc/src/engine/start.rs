@@ -3,7 +3,7 @@
 
 use crate::backend::region::Region;
 use crate::engine::tuning::OWN_CACHES_PER_CPU;
-use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode};
+use crate::engine::{DefaultHeaps, Engine, READY, SafetyMode, Setup};
 use crate::figures::choice::Choice;
 use crate::frontend::Mode;
 use crate::frontend::rseq::PerCpuBase;
@@ -66,6 +66,59 @@ impl<O: Os> Engine<O> {
         if self.is_ready() {
             return true;
         }
+        self.abort_on_sanitizer();
+        // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
+        let setup = unsafe { &mut *self.setup.get() };
+        self.read_options(setup, settings);
+        let (mode, area, refused, choice) = self.choose_mode(setup.options.mode);
+        let counted = TELLING && setup.options.stats != StatsChoice::Off;
+        if !self.set_up_heap(setup, mode, area, counted) {
+            return false;
+        }
+        if let Some(asked) = refused {
+            let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
+            Line::print(
+                &self.os,
+                format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}"),
+            );
+        }
+        self.tell_conflicts(&setup.options);
+        let choice = Choice { care: self.begin_safety_mode(setup), ..choice };
+        if TELLING && setup.options.explain == ExplainChoice::On {
+            let limit_units = self.pages.lock().limit.map_or(0, NonZeroUsize::get);
+            let limit_bytes = (limit_units * Region::UNIT_COST) as u64;
+            let choice = Choice { limit_bytes, kernel: self.os.kernel(), ..choice };
+            Line::print(&self.os, format_args!("{choice}"));
+        }
+        (setup.mode, setup.choice) = (mode, Some(choice));
+        // Unless `EBB_MODE` sets thread mode, the number of CPUs bounds the memory in caches
+        // (decisions/0021).
+        setup.own_caches_max = match setup.options.mode {
+            ModeChoice::Thread => usize::MAX,
+            _ => setup.cpu_cache_count.saturating_mul(OWN_CACHES_PER_CPU),
+        };
+        let watched = counted || setup.safety_mode != SafetyMode::Off;
+        let is_hot = mode == Mode::PerCpu && !watched;
+        let area = if is_hot { setup.percpu_base.area } else { 0 };
+        if setup.options.scavenger == ScavengerChoice::Off {
+            self.scavenger.never();
+        } else {
+            self.note_first_thread(self.os.thread_words());
+        }
+        // The first reading of the clock looks its function up in a file, which a filter may forbid
+        // later.
+        self.os.now_ms();
+        // Before the engine is ready: from then on a heap profile may close the hot paths.
+        self.store_hot_areas(area, (true, true));
+        self.state.store(READY, Ordering::Release);
+        drop(guard);
+        self.register_hooks(counted, watched);
+        self.begin_profile_if_begun();
+        true
+    }
+
+    /// Aborts a program with a sanitizer.
+    fn abort_on_sanitizer(&self) {
         if let Some(sanitizer) = self.os.objection() {
             Line::print(
                 &self.os,
@@ -76,8 +129,10 @@ impl<O: Os> Engine<O> {
             );
             self.os.abort();
         }
-        // SAFETY: this thread holds the lock, and others read `setup` only once `state` is READY.
-        let setup = unsafe { &mut *self.setup.get() };
+    }
+
+    /// Reads the options, and tells which of them this build leaves out.
+    fn read_options(&self, setup: &mut Setup, settings: &Settings) {
         setup.options = Options::read(&self.os, settings);
         setup.stats_to = setup.options.stats_to.read(&self.os, "EBB_STATS_TO");
         setup.profile_to = setup.options.profile_to.read(&self.os, "EBB_PROFILE_TO");
@@ -94,7 +149,17 @@ impl<O: Os> Engine<O> {
             );
             Line::print(&self.os, text);
         }
-        let (mode, area, refused, choice) = self.choose_mode(setup.options.mode);
+    }
+
+    /// Sets up the region with its slabs, the limits and the safety mode's heaps, and publishes the
+    /// beacon. `counted`: the engine counts operations. False if memory is short, after a message.
+    fn set_up_heap(
+        &self,
+        setup: &mut Setup,
+        mode: Mode,
+        area: Option<RseqArea>,
+        counted: bool,
+    ) -> bool {
         let cpu_caches = self.os.cpus();
         let transfer_caches = transfer::count(cpu_caches);
         let slab_count = cpu_caches + transfer_caches;
@@ -103,7 +168,6 @@ impl<O: Os> Engine<O> {
             setup.percpu_base = PerCpuBase::new(area, self.region.slabs(), cpu_caches);
             setup.registers_threads = area.ours;
         }
-        let counted = TELLING && setup.options.stats != StatsChoice::Off;
         // SAFETY: this thread holds the lock. Others read `hot_base` only to free a block, and no
         // block exists yet.
         unsafe {
@@ -137,14 +201,12 @@ impl<O: Os> Engine<O> {
             return false;
         };
         (setup.safety_mode, setup.default_heaps) = (safety_mode, default_heaps);
-        if let Some(asked) = refused {
-            let (asked, why, mode) = (asked.name(), choice.why, choice.mode);
-            Line::print(
-                &self.os,
-                format_args!("EBB_MODE={asked} is not possible: {why}; using {mode}"),
-            );
-        }
-        self.tell_conflicts(&setup.options);
+        (setup.cpu_cache_count, setup.transfer_cache_count) = (cpu_caches, transfer_caches);
+        true
+    }
+
+    /// Completes the set-up of the safety mode, and publishes the mode. Returns its name.
+    fn begin_safety_mode(&self, setup: &mut Setup) -> &'static str {
         match setup.safety_mode {
             SafetyMode::Off => self.set_up_samples(setup.options.sample),
             SafetyMode::Checked => {}
@@ -157,36 +219,13 @@ impl<O: Os> Engine<O> {
             SafetyMode::Off => 0,
         };
         self.published_safety_mode.store(published_mode, Ordering::Relaxed);
-        let choice = Choice { care: name_of_safety_mode(published_mode), ..choice };
-        if TELLING && setup.options.explain == ExplainChoice::On {
-            let limit_units = self.pages.lock().limit.map_or(0, NonZeroUsize::get);
-            let limit_bytes = (limit_units * Region::UNIT_COST) as u64;
-            let choice = Choice { limit_bytes, kernel: self.os.kernel(), ..choice };
-            Line::print(&self.os, format_args!("{choice}"));
-        }
-        (setup.mode, setup.choice) = (mode, Some(choice));
-        (setup.cpu_cache_count, setup.transfer_cache_count) = (cpu_caches, transfer_caches);
-        // Unless `EBB_MODE` sets thread mode, the number of CPUs bounds the memory in caches
-        // (decisions/0021).
-        setup.own_caches_max = match setup.options.mode {
-            ModeChoice::Thread => usize::MAX,
-            _ => cpu_caches.saturating_mul(OWN_CACHES_PER_CPU),
-        };
-        let watched = counted || setup.safety_mode != SafetyMode::Off;
-        let is_hot = mode == Mode::PerCpu && !watched;
-        let area = if is_hot { setup.percpu_base.area } else { 0 };
-        if setup.options.scavenger == ScavengerChoice::Off {
-            self.scavenger.never();
-        } else {
-            self.note_first_thread(self.os.thread_words());
-        }
-        // The first reading of the clock looks its function up in a file, which a filter may forbid
-        // later.
-        self.os.now_ms();
-        // Before the engine is ready: from then on a heap profile may close the hot paths.
-        self.store_hot_areas(area, (true, true));
-        self.state.store(READY, Ordering::Release);
-        drop(guard);
+        name_of_safety_mode(published_mode)
+    }
+
+    /// Registers the functions that the process calls at forks, exits and faults, in an engine that
+    /// is ready. `counted`: the engine counts operations. `watched`: it does, or checks or hardens
+    /// blocks.
+    fn register_hooks(&self, counted: bool, watched: bool) {
         // Shared from now on: other threads may read it.
         let setup = self.setup();
         // The calls below may allocate, which now works.
@@ -194,7 +233,7 @@ impl<O: Os> Engine<O> {
             if setup.options.scavenger != ScavengerChoice::Off {
                 let _ = self.os.watch_threads(Some(hooks.at_thread_exit));
             }
-            self.os.claim_thread_key();
+            self.os.create_thread_key();
             self.os.at_fork(hooks.before_fork, hooks.after_fork, hooks.after_fork_in_child);
             let is_checked = setup.safety_mode == SafetyMode::Checked;
             if counted || is_checked {
@@ -213,8 +252,6 @@ impl<O: Os> Engine<O> {
             // In tests: no start of a program follows.
             self.profile.has_begun.store(true, Ordering::Relaxed);
         }
-        self.begin_profile_if_begun();
-        true
     }
 
     /// Chooses the front end: the mode that `EBB_MODE` sets (`asked`), or the best that works here.

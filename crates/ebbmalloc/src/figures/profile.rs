@@ -1,4 +1,4 @@
-//! What a heap profile tells: stacks of calls, and estimates of what they allocated.
+//! Defines a heap profile for its readers: stacks of calls, and estimates of what they allocated.
 
 /// The mean number of bytes from one sampled block to the next, unless the user gives another.
 pub const MEAN_BYTES: u64 = 512 << 10;

@@ -20,7 +20,7 @@ pub(crate) mod per_thread;
 mod shared_slots;
 
 pub(crate) use per_thread::Thread;
-pub(crate) use shared_slots::{Preferred, Slots};
+pub(crate) use shared_slots::{Preferred, SharedSlots};
 
 use crate::platform::os::Os;
 use crate::size_class::SizeClass;
@@ -52,7 +52,7 @@ impl Mode {
 pub(crate) enum Front<'a, O> {
     PerCpu(PerCpu<'a, O>),
     Own(Thread<'a, O>),
-    Shared(Slots<'a>),
+    Shared(SharedSlots<'a>),
 }
 
 /// The caches of percpu mode.

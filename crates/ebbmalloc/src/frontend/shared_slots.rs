@@ -25,7 +25,7 @@ impl Preferred {
 }
 
 /// The front end of a thread in slot mode.
-pub(crate) struct Slots<'a> {
+pub(crate) struct SharedSlots<'a> {
     pub slabs: *mut SlabMemory,
     pub count: usize,
     pub preferred: &'a Preferred,
@@ -33,7 +33,7 @@ pub(crate) struct Slots<'a> {
     pub token: usize,
 }
 
-impl Slots<'_> {
+impl SharedSlots<'_> {
     /// Runs `work` on the class's stack in a cache whose lock is held meanwhile.
     pub fn with<R>(&self, class: SizeClass, work: impl FnOnce(&mut OwnedStack) -> R) -> R {
         let (slab, _guard) = self.take();

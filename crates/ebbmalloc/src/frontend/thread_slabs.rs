@@ -21,7 +21,7 @@ const OWNED: u32 = u32::MAX;
 
 /// The record of a slab, in the table beside the slabs.
 #[repr(C)]
-struct Record {
+struct SlabRecord {
     link: u32,
     /// The digests for [`Slab::has_changed`].
     digests: Digests,
@@ -48,7 +48,7 @@ pub(crate) struct ThreadSlabs {
 }
 
 // The order of the first five fields is fixed: `telemetry/remote_ledger.rs` reads them in other
-// processes, as [`Shown`].
+// processes, as [`ShownSlabs`].
 #[repr(C)]
 struct Slabs {
     /// The first slab; null before set-up.
@@ -57,7 +57,7 @@ struct Slabs {
     /// used.
     stride: usize,
     /// The table of records, before the first slab; null before set-up.
-    records: *mut Record,
+    records: *mut SlabRecord,
     /// Number of slabs that the chosen addresses have space for.
     capacity: usize,
     /// Number of slabs that are committed; these are always the lowest.
@@ -73,7 +73,7 @@ struct Slabs {
 /// The first fields of [`Slabs`], as another process reads them.
 #[derive(Clone, Copy, Default, Debug)]
 #[repr(C)]
-pub(crate) struct Shown {
+pub(crate) struct ShownSlabs {
     pub start: usize,
     pub stride: usize,
     pub records: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Shown {
     pub committed: usize,
 }
 
-impl Shown {
+impl ShownSlabs {
     /// Decodes the bytes that were read from another process with pages of `page` bytes. `None` if
     /// there are no slabs, or no process has slabs like these.
     pub fn from_bytes(bytes: &[u8; size_of::<Self>()], page: usize) -> Option<Self> {
@@ -106,17 +106,17 @@ fn stride(page: usize) -> usize {
 }
 
 fn records_bytes(slabs: usize, page: usize) -> usize {
-    (slabs * size_of::<Record>()).next_multiple_of(page)
+    (slabs * size_of::<SlabRecord>()).next_multiple_of(page)
 }
 
 /// Some of the slabs, under the lock of all. While the value lives, no thread takes a slab or gives
 /// one up.
-pub(crate) struct Batch<'a> {
+pub(crate) struct LockedSlabs<'a> {
     slabs: Guard<'a, Slabs>,
     numbers: Range<usize>,
 }
 
-impl Batch<'_> {
+impl LockedSlabs<'_> {
     /// The slabs that threads have: the slab, its digests, and the words of its owner.
     pub fn owned(&self) -> impl Iterator<Item = (Slab, &Digests, *const ThreadWords)> {
         let each = self.numbers.clone().map(|number| {
@@ -157,15 +157,15 @@ impl ThreadSlabs {
         Ok(())
     }
 
-    /// The address at which another process reads [`Shown`].
+    /// The address at which another process reads [`ShownSlabs`].
     pub fn shown_at(&self) -> usize {
         (&raw const *self.slabs.lock()).addr()
     }
 
     /// The addresses and numbers of slabs, as another process reads them.
-    pub fn shown(&self) -> Shown {
+    pub fn shown(&self) -> ShownSlabs {
         let slabs = self.slabs.lock();
-        Shown {
+        ShownSlabs {
             start: slabs.start.addr(),
             stride: slabs.stride,
             records: slabs.records.addr(),
@@ -199,11 +199,11 @@ impl ThreadSlabs {
     }
 
     /// All slabs, in batches of [`SLABS_PER_BATCH`].
-    pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+    pub fn batches(&self) -> impl Iterator<Item = LockedSlabs<'_>> {
         (0..).step_by(SLABS_PER_BATCH).map_while(|start| {
             let slabs = self.slabs.lock();
             let numbers = start..slabs.committed.min(start + SLABS_PER_BATCH);
-            (!numbers.is_empty()).then_some(Batch { slabs, numbers })
+            (!numbers.is_empty()).then_some(LockedSlabs { slabs, numbers })
         })
     }
 
@@ -264,7 +264,7 @@ impl ThreadSlabs {
             let (before, mut next) = (listed, slabs.heads[tier as usize]);
             while let Some(number) = next.checked_sub(1) {
                 assert!(listed < linked && (number as usize) < slabs.committed, "slab {number}");
-                let Record { owner, link, .. } = slabs.record(number as usize);
+                let SlabRecord { owner, link, .. } = slabs.record(number as usize);
                 assert!(owner.is_null(), "slab {number} is free, and a thread's");
                 (listed, next) = (listed + 1, *link);
             }
@@ -310,13 +310,13 @@ impl Slabs {
         (slab.address().addr() - self.start.addr()) / self.stride
     }
 
-    fn record(&self, number: usize) -> &Record {
+    fn record(&self, number: usize) -> &SlabRecord {
         // SAFETY: the callers' numbers are those of slabs whose records are committed. A record is
         // zero at first, which is valid.
         unsafe { &*self.records.add(number) }
     }
 
-    fn record_mut(&mut self, number: usize) -> &mut Record {
+    fn record_mut(&mut self, number: usize) -> &mut SlabRecord {
         // SAFETY: as in `record`; the exclusive reference to the table allows no other.
         unsafe { &mut *self.records.add(number) }
     }

@@ -16,12 +16,12 @@ use crate::central::heap_record::{Contents, Heaps, find, record};
 use crate::frontend::slab::{Header, OwnedStack, Slab};
 use crate::frontend::thread_slabs::ThreadSlabs;
 use crate::frontend::transfer_cache::Transfers;
-use crate::frontend::{Front, Preferred, Slots};
+use crate::frontend::{Front, Preferred, SharedSlots};
 use crate::platform::os::Os;
 pub use crate::platform::os::SequenceLock;
 pub use crate::platform::sync::Lock;
 use crate::size_class::{SizeClass, UNIT};
-pub use crate::telemetry::live_bytes::{CounterShard, Live};
+pub use crate::telemetry::live_bytes::{CounterShard, LiveBytes};
 /// See `docs/tuning.md`.
 pub const SHARD_SLACK_BYTES: u64 = crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
@@ -103,7 +103,7 @@ impl<O: Os> Layers<O> {
     /// The front end of a thread with this token.
     fn front(&self, token: usize) -> Front<'_, O> {
         let (slabs, count) = (self.region.slabs(), self.caches);
-        Front::Shared(Slots { slabs, count, preferred: &self.preferred, token })
+        Front::Shared(SharedSlots { slabs, count, preferred: &self.preferred, token })
     }
 
     /// Takes a block from a cache; null if its stack is empty.

@@ -59,7 +59,7 @@ pub(crate) struct CarefulAddresses {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct ProfileAddresses {
-    /// `Shown`, in `profile/table.rs`; 0 if this build has no profiles.
+    /// `ShownProfile`, in `profile/table.rs`; 0 if this build has no profiles.
     pub shown_at: usize,
     /// The memory of the table; that of stacks and counts first.
     pub memory_at: [usize; 4],

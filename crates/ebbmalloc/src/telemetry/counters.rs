@@ -1,7 +1,7 @@
 //! Counts large blocks, purged bytes and, with `EBB_STATS`, all operations, without locks.
 
 use crate::platform::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::telemetry::live_bytes::{CounterShard, Live};
+use crate::telemetry::live_bytes::{CounterShard, LiveBytes};
 use crate::telemetry::tuning::COUNTER_SHARDS;
 
 /// The counters of an engine (decisions/0019).
@@ -11,7 +11,7 @@ pub(crate) struct Counters {
     purged: AtomicU64,
     refusals: AtomicU64,
     is_refusal_told: AtomicBool,
-    live: Live,
+    live: LiveBytes,
     shards: [CounterShard; COUNTER_SHARDS],
     /// Shared by threads that find all shards taken.
     shared: CounterShard,
@@ -25,7 +25,7 @@ impl Counters {
             purged: AtomicU64::new(0),
             refusals: AtomicU64::new(0),
             is_refusal_told: AtomicBool::new(false),
-            live: Live::new(),
+            live: LiveBytes::new(),
             shards: [const { CounterShard::new() }; COUNTER_SHARDS],
             shared: CounterShard::new(),
         }

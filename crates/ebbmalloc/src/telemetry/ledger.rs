@@ -5,8 +5,9 @@
 //! no record is trusted, and memory whose record makes no sense is booked as unclear. The parts
 //! always add up to the resident bytes.
 
-use crate::backend::region::{MapEntry, RegionAddresses, TABLES};
-use crate::backend::run::{Run, State};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{RegionAddresses, TABLES};
+use crate::backend::run::{Run, RunState};
 use crate::backend::span::Span;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
@@ -298,11 +299,11 @@ impl Ledger {
         entry: MapEntry,
     ) {
         let bytes = units.len() * UNIT;
-        if matches!(run.state, State::Unmapped | State::Foreign) {
+        if matches!(run.state, RunState::Unmapped | RunState::Foreign) {
             return;
         }
         self.committed += bytes as u64;
-        if let (State::InUse, Some(class)) = (run.state, entry.class())
+        if let (RunState::InUse, Some(class)) = (run.state, entry.class())
             && entry.is_first(units.start)
             && let Some(span) = tables.span(units.start, class)
             && bytes == span.bytes()
@@ -311,22 +312,22 @@ impl Ledger {
             return;
         }
         let large =
-            run.state == State::InUse && run.units > 0 && entry.of_anyone() == MapEntry::LARGE;
+            run.state == RunState::InUse && run.units > 0 && entry.of_anyone() == MapEntry::LARGE;
         let asked = if (1..=bytes).contains(&run.asked()) { run.asked() } else { bytes };
         self.large_blocks += large as u64;
         let page = tables.page();
         let address = address_of(tables, units.start);
         for_each_resident(tables, address, bytes, |offset| {
             let part = match run.state {
-                State::InUse if large => {
+                RunState::InUse if large => {
                     let used = asked.saturating_sub(offset).min(page);
                     self.large += used as u64;
                     self.large_rounding += (page - used) as u64;
                     return;
                 }
-                State::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
-                State::InUse if run.units > 0 => &mut self.unclear,
-                State::Dirty => &mut self.free_runs,
+                RunState::InUse if run.units > 0 && entry == MapEntry::HEAP => &mut self.tables,
+                RunState::InUse if run.units > 0 => &mut self.unclear,
+                RunState::Dirty => &mut self.free_runs,
                 // Never used, or purged.
                 _ => &mut self.huge_pages,
             };
@@ -338,7 +339,7 @@ impl Ledger {
     fn book_span(&mut self, tables: &mut impl Tables, unit: usize, class: SizeClass, span: &Span) {
         let (blocks, size, page) = (span.blocks(class), class.size(), tables.page());
         let bytes = span.bytes();
-        let free = span.count_free(blocks);
+        let free = span.free_blocks(blocks);
         // All pages of most spans are resident: begin with all, and subtract those that are not.
         let mut resident = SpanBytes {
             claimed: (blocks - free) * size,

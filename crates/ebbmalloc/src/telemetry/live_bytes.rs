@@ -10,7 +10,7 @@ use crate::platform::sync::{AtomicU32, Ordering, ProtocolU64, const_fn};
 use crate::telemetry::tuning::SHARD_SLACK_BYTES;
 
 /// Published live bytes, and their peak.
-pub struct Live {
+pub struct LiveBytes {
     published: ProtocolU64,
     peak: ProtocolU64,
 }
@@ -22,11 +22,11 @@ pub struct CounterShard {
     busy: AtomicU32,
     allocated: ProtocolU64,
     freed: ProtocolU64,
-    /// Live bytes of this shard that are in `Live::published`.
+    /// Live bytes of this shard that are in `LiveBytes::published`.
     published: ProtocolU64,
 }
 
-impl Live {
+impl LiveBytes {
     const_fn! {
         /// Nothing is live.
         pub fn new() -> Self {
@@ -70,7 +70,7 @@ impl CounterShard {
     }
 
     /// Counts bytes. Returns false if another thread counts here.
-    pub fn try_count(&self, live: &Live, allocated: u64, freed: u64) -> bool {
+    pub fn try_count(&self, live: &LiveBytes, allocated: u64, freed: u64) -> bool {
         let taken = self.busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if taken {
             self.count_alone(live, allocated, freed);
@@ -86,7 +86,7 @@ impl CounterShard {
     }
 
     /// Counts bytes in a shard that the caller has alone. Public for mutants.
-    pub fn count_alone(&self, live: &Live, allocated: u64, freed: u64) {
+    pub fn count_alone(&self, live: &LiveBytes, allocated: u64, freed: u64) {
         let before = self.read();
         let (allocated, freed) = (before.0 + allocated, before.1 + freed);
         self.allocated.store(allocated, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl CounterShard {
     }
 
     /// Counts bytes in a shard that several threads share, all by this function. Publishes all.
-    pub fn count_together(&self, live: &Live, allocated: u64, freed: u64) {
+    pub fn count_together(&self, live: &LiveBytes, allocated: u64, freed: u64) {
         self.allocated.fetch_add(allocated, Ordering::Relaxed);
         self.freed.fetch_add(freed, Ordering::Relaxed);
         live.publish(allocated.wrapping_sub(freed), 0);

@@ -4,11 +4,12 @@
 //! bounded, and the walk ends where nothing can be read.
 
 use crate::backend::chunks::Chunks;
-use crate::backend::region::{MapEntry, Region, RegionAddresses};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, RegionAddresses};
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::frontend::slab::{HEADERS_AT, Header, SLAB_SHIFT};
-use crate::frontend::thread_slabs::Shown;
+use crate::frontend::thread_slabs::ShownSlabs;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 use crate::telemetry::beacon::Beacon;
 use crate::telemetry::ledger::{
@@ -30,7 +31,7 @@ const SAMPLED_BYTES_MAX: usize = 1 << 30;
 const PROFILE_BYTES_MAX: usize = 256 << 20;
 
 /// The memory of a process.
-pub trait Memory {
+pub trait ProcessMemory {
     /// Copies memory at an address. Returns false if it cannot be read; then `bytes` is
     /// unspecified.
     fn read(&mut self, address: usize, bytes: &mut [u8]) -> bool;
@@ -42,7 +43,7 @@ pub trait Memory {
 
 impl Ledger {
     /// Makes the ledger of the engine with this beacon. Its process may run meanwhile.
-    pub fn of(beacon: &Beacon, memory: &mut impl Memory) -> Self {
+    pub fn of(beacon: &Beacon, memory: &mut impl ProcessMemory) -> Self {
         let mut word = [0; size_of::<usize>()];
         let committed = match memory.read(beacon.places.committed_at, &mut word) {
             true => (usize::from_ne_bytes(word) / UNIT).min(beacon.places.units),
@@ -52,35 +53,35 @@ impl Ledger {
         let (map, runs) = ([0; MAP_ENTRY_BYTES * UNITS_AHEAD], [0; RUN_BYTES * UNITS_AHEAD]);
         let first = usize::MAX;
         let mut ledger = Self::EMPTY;
-        ledger.walk(&mut Remote { beacon, memory, committed, safety_mode, first, map, runs });
+        ledger.walk(&mut RemoteTables { beacon, memory, committed, safety_mode, first, map, runs });
         ledger
     }
 }
 
 impl Beacon {
-    fn safety_mode_in(&self, memory: &mut impl Memory) -> usize {
+    fn safety_mode_in(&self, memory: &mut impl ProcessMemory) -> usize {
         word(memory, self.careful.safety_mode_at)
     }
 
     /// The limit of the engine with this beacon in bytes (`EBB_LIMIT`); 0 for none.
-    pub fn limit_bytes(&self, memory: &mut impl Memory) -> u64 {
+    pub fn limit_bytes(&self, memory: &mut impl ProcessMemory) -> u64 {
         (word(memory, self.careful.limit_at) as u64).saturating_mul(Region::UNIT_COST as u64)
     }
 
     /// The safety mode of the engine with this beacon: "check", "harden", "sample", or empty.
-    pub fn care(&self, memory: &mut impl Memory) -> &'static str {
+    pub fn care(&self, memory: &mut impl ProcessMemory) -> &'static str {
         name_of_safety_mode(self.safety_mode_in(memory))
     }
 }
 
 /// A word of another process; 0 if it cannot be read.
-fn word(memory: &mut impl Memory, address: usize) -> usize {
+fn word(memory: &mut impl ProcessMemory, address: usize) -> usize {
     let mut word = [0; size_of::<usize>()];
     if memory.read(address, &mut word) { usize::from_ne_bytes(word) } else { 0 }
 }
 
 /// The tables of an engine in another process.
-struct Remote<'a, M> {
+struct RemoteTables<'a, M> {
     beacon: &'a Beacon,
     memory: &'a mut M,
     /// Committed units.
@@ -92,7 +93,7 @@ struct Remote<'a, M> {
     runs: [u8; RUN_BYTES * UNITS_AHEAD],
 }
 
-impl<M: Memory> Remote<'_, M> {
+impl<M: ProcessMemory> RemoteTables<'_, M> {
     /// Reads map entries and runs of the next units, which are all there for committed units.
     /// Returns whether that succeeded.
     fn read_ahead(&mut self, unit: usize) -> bool {
@@ -126,7 +127,7 @@ impl<M: Memory> Remote<'_, M> {
     }
 }
 
-impl<M: Memory> Tables for Remote<'_, M> {
+impl<M: ProcessMemory> Tables for RemoteTables<'_, M> {
     fn page(&self) -> usize {
         self.beacon.page
     }
@@ -222,12 +223,12 @@ impl<M: Memory> Tables for Remote<'_, M> {
             resident +=
                 self.book_slab(first.wrapping_add(nth << SLAB_SHIFT), 1 << SLAB_SHIFT, &mut cached);
         }
-        let mut record = [0; size_of::<Shown>()];
+        let mut record = [0; size_of::<ShownSlabs>()];
         if !self.memory.read(self.beacon.thread_slabs_at, &mut record) {
             return (resident, cached);
         }
         let page = self.beacon.page;
-        let Some(shown) = Shown::from_bytes(&record, page) else { return (resident, cached) };
+        let Some(shown) = ShownSlabs::from_bytes(&record, page) else { return (resident, cached) };
         for nth in 0..shown.committed {
             let start = shown.start.wrapping_add(nth * shown.stride);
             resident += self.book_slab(start, shown.stride, &mut cached);

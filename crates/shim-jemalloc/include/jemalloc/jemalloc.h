@@ -27,8 +27,8 @@ extern "C" {
 /* je_get_defrag_hint exists. */
 #define JEMALLOC_FRAG_HINT
 
-/* Flags. An alignment is a power of two. There is one arena, so MALLOCX_ARENA changes nothing; nor
- * does MALLOCX_TCACHE, other than with MALLOCX_TCACHE_NONE. */
+/* Flags. An alignment is a power of two. MALLOCX_TCACHE changes nothing, other than
+ * MALLOCX_TCACHE_NONE. */
 #define MALLOCX_LG_ALIGN(log) ((int)(log))
 #if UINTPTR_MAX == 0xffffffff
 #define MALLOCX_ALIGN(alignment) ((int)(ffs((int)(alignment)) - 1))
@@ -64,21 +64,27 @@ extern "C" {
 #define JEMALLOC_CXX_THROW
 #endif
 
-/* Declares a function under its name and with je_. */
-#define EBBMALLOC_BOTH(type, name, arguments) \
+/* The C library's own functions have its exception specifiers, and jemalloc's have none: programs
+ * such as RocksDB and folly declare them again, as weak ones. */
+#define EBBMALLOC_LIBC(type, name, arguments) \
     type name arguments JEMALLOC_CXX_THROW; \
     type je_##name arguments JEMALLOC_CXX_THROW
 
-EBBMALLOC_BOTH(void *, malloc, (size_t size));
-EBBMALLOC_BOTH(void *, calloc, (size_t count, size_t size));
-EBBMALLOC_BOTH(void *, realloc, (void *block, size_t size));
-EBBMALLOC_BOTH(void, free, (void *block));
-EBBMALLOC_BOTH(int, posix_memalign, (void **out, size_t alignment, size_t size));
-EBBMALLOC_BOTH(void *, aligned_alloc, (size_t alignment, size_t size));
-EBBMALLOC_BOTH(void *, memalign, (size_t alignment, size_t size));
-EBBMALLOC_BOTH(void *, valloc, (size_t size));
-EBBMALLOC_BOTH(void *, pvalloc, (size_t size));
-EBBMALLOC_BOTH(size_t, malloc_usable_size, (JEMALLOC_USABLE_SIZE_CONST void *block));
+/* Declares a function under its name and with je_. */
+#define EBBMALLOC_BOTH(type, name, arguments) \
+    type name arguments; \
+    type je_##name arguments
+
+EBBMALLOC_LIBC(void *, malloc, (size_t size));
+EBBMALLOC_LIBC(void *, calloc, (size_t count, size_t size));
+EBBMALLOC_LIBC(void *, realloc, (void *block, size_t size));
+EBBMALLOC_LIBC(void, free, (void *block));
+EBBMALLOC_LIBC(int, posix_memalign, (void **out, size_t alignment, size_t size));
+EBBMALLOC_LIBC(void *, aligned_alloc, (size_t alignment, size_t size));
+EBBMALLOC_LIBC(void *, memalign, (size_t alignment, size_t size));
+EBBMALLOC_LIBC(void *, valloc, (size_t size));
+EBBMALLOC_LIBC(void *, pvalloc, (size_t size));
+EBBMALLOC_LIBC(size_t, malloc_usable_size, (JEMALLOC_USABLE_SIZE_CONST void *block));
 
 EBBMALLOC_BOTH(void *, mallocx, (size_t size, int flags));
 EBBMALLOC_BOTH(void *, rallocx, (void *block, size_t size, int flags));
@@ -101,7 +107,39 @@ EBBMALLOC_BOTH(void, malloc_stats_print,
  * program that moves its blocks so, and frees them by dallocx with that flag, fills fewer pages. */
 int je_get_defrag_hint(void *block);
 
+#undef EBBMALLOC_LIBC
 #undef EBBMALLOC_BOTH
+
+/* Functions by which a program maps the memory of an arena. The types are here so that programs
+ * compile; mallctl refuses to set them. */
+typedef struct extent_hooks_s extent_hooks_t;
+typedef void *(extent_alloc_t)(extent_hooks_t *hooks, void *address, size_t bytes, size_t alignment,
+                               bool *zero, bool *commit, unsigned arena);
+typedef bool (extent_dalloc_t)(extent_hooks_t *hooks, void *extent, size_t bytes, bool committed,
+                               unsigned arena);
+typedef void (extent_destroy_t)(extent_hooks_t *hooks, void *extent, size_t bytes, bool committed,
+                                unsigned arena);
+typedef bool (extent_commit_t)(extent_hooks_t *hooks, void *extent, size_t bytes, size_t offset,
+                               size_t length, unsigned arena);
+typedef bool (extent_decommit_t)(extent_hooks_t *hooks, void *extent, size_t bytes, size_t offset,
+                                 size_t length, unsigned arena);
+typedef bool (extent_purge_t)(extent_hooks_t *hooks, void *extent, size_t bytes, size_t offset,
+                              size_t length, unsigned arena);
+typedef bool (extent_split_t)(extent_hooks_t *hooks, void *extent, size_t bytes, size_t first,
+                              size_t second, bool committed, unsigned arena);
+typedef bool (extent_merge_t)(extent_hooks_t *hooks, void *first, size_t first_bytes, void *second,
+                              size_t second_bytes, bool committed, unsigned arena);
+struct extent_hooks_s {
+    extent_alloc_t *alloc;
+    extent_dalloc_t *dalloc;
+    extent_destroy_t *destroy;
+    extent_commit_t *commit;
+    extent_decommit_t *decommit;
+    extent_purge_t *purge_lazy;
+    extent_purge_t *purge_forced;
+    extent_split_t *split;
+    extent_merge_t *merge;
+};
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,6 @@
 //! Tests that a program which moves its blocks as the engine advises packs them into few spans.
 
-use ebbmalloc::internals::{Engine, Extent};
+use ebbmalloc::internals::{Detail, Engine};
 use ebbmalloc_testkit::FakeOs;
 
 /// Frees all but every `nth` of the blocks, and then moves blocks until none would move. Returns
@@ -87,7 +87,7 @@ fn statistics_at_once_are_those_of_each_span() {
     gone.iter().for_each(|&block| unsafe { engine.free(block) });
     engine.trim();
     let [slow, fast] =
-        [Extent::Heap, Extent::AtOnce].map(|extent| engine.with_stats(extent, |stats| *stats));
+        [Detail::Heap, Detail::AtOnce].map(|detail| engine.with_stats(detail, |stats| *stats));
     assert!(slow.hole_bytes > 0);
     assert_eq!(slow.live_bytes, fast.live_bytes);
     assert_eq!(slow.pinned_bytes + slow.hole_bytes, fast.pinned_bytes + fast.hole_bytes);

@@ -1,4 +1,4 @@
-//! How an allocator looks in all pictures, and text.
+//! Gives each allocator one look in all pictures, and draws text.
 //!
 //! Colours are those of Okabe and Ito, told apart by colour-blind eyes too; where they repeat,
 //! the shape differs. The allocator under test has a colour of its own and is drawn last and

@@ -7,7 +7,7 @@ use crate::backend::huge_pages::places;
 use crate::backend::mappings::flags;
 use crate::backend::region::UnitIndex;
 use crate::backend::retention::PageCounts;
-use crate::backend::run::{Run, State};
+use crate::backend::run::{Run, RunState};
 use crate::platform::os::Os;
 use crate::size_class::UNIT;
 
@@ -38,14 +38,14 @@ impl<O: Os> Pages<'_, O> {
     pub fn check(&self) -> usize {
         let mut counts = PageCounts::NONE;
         let mut free_runs = 0;
-        let mut last_state = State::InUse;
+        let mut last_state = RunState::InUse;
         for (unit, run) in self.runs() {
             // SAFETY: the run ends below the frontier, hence at a committed unit.
             let end = unsafe { *self.region.run(unit + run.units - 1) };
             assert_eq!((end.state, end.units), (run.state, run.units), "ends of run at {unit}");
             match run.state {
-                State::InUse => counts.in_use += run.units as usize,
-                State::Foreign => counts.foreign += run.units as usize,
+                RunState::InUse => counts.in_use += run.units as usize,
+                RunState::Foreign => counts.foreign += run.units as usize,
                 state => {
                     assert_ne!(state, last_state, "neighbours at {unit} were not joined");
                     counts.add(state, run.units);

@@ -6,7 +6,7 @@ use core::ops::Range;
 use super::{Granted, Pages};
 use crate::backend::huge_pages;
 use crate::backend::huge_pages::Touch;
-use crate::backend::run::{Run, State, Tail, large_bytes};
+use crate::backend::run::{Run, RunState, Tail, large_bytes};
 use crate::backend::tuning::UNMAPPED_RUNS_MAX;
 use crate::backend::units::{UnitIndex, UnitRange, Units};
 use crate::platform::os::{Os, Refusal};
@@ -124,7 +124,7 @@ impl<O: Os> Pages<'_, O> {
     pub fn heap_of(&self, first: UnitIndex) -> UnitIndex {
         // SAFETY: the unit is committed, and the lock of the page heap guards its record.
         let run = unsafe { *self.region.run(first) };
-        if run.state == State::InUse { run.heap() } else { 0 }
+        if run.state == RunState::InUse { run.heap() } else { 0 }
     }
 
     /// Counts a purge of `bytes` bytes in these units, which are in use.

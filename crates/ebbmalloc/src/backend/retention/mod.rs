@@ -15,7 +15,7 @@ use core::num::NonZeroUsize;
 
 use crate::backend::region::Region;
 use crate::backend::retention::refaults::Refaults;
-use crate::backend::run::State;
+use crate::backend::run::RunState;
 use crate::backend::tuning::{
     AT_ONCE_DIVISOR, DECAY_DIVISOR, DIRTY_UNITS_MAX, HUGE_UNITS, PURGE_MIB_MS,
     RECLAIM_IN_USE_UNITS_MIN, RECLAIM_PAUSE_SHARE, RECLAIM_SHARE, SLACK_DIVISOR, SMALL_UNITS,
@@ -68,24 +68,24 @@ impl PageCounts {
     };
 
     /// Adds a free run to the counts.
-    pub fn add(&mut self, state: State, units: u32) {
+    pub fn add(&mut self, state: RunState, units: u32) {
         *self.of(state) += units as usize;
-        self.unmapped_runs += (state == State::Unmapped) as usize;
+        self.unmapped_runs += (state == RunState::Unmapped) as usize;
     }
 
     /// Removes a free run from the counts.
-    pub fn remove(&mut self, state: State, units: u32) {
+    pub fn remove(&mut self, state: RunState, units: u32) {
         *self.of(state) -= units as usize;
-        self.unmapped_runs -= (state == State::Unmapped) as usize;
+        self.unmapped_runs -= (state == RunState::Unmapped) as usize;
     }
 
-    fn of(&mut self, state: State) -> &mut usize {
+    fn of(&mut self, state: RunState) -> &mut usize {
         match state {
-            State::InUse => &mut self.in_use,
-            State::Dirty => &mut self.dirty,
-            State::Clean => &mut self.clean,
-            State::Unmapped => &mut self.unmapped,
-            State::Foreign => &mut self.foreign,
+            RunState::InUse => &mut self.in_use,
+            RunState::Dirty => &mut self.dirty,
+            RunState::Clean => &mut self.clean,
+            RunState::Unmapped => &mut self.unmapped,
+            RunState::Foreign => &mut self.foreign,
         }
     }
 

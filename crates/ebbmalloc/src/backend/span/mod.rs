@@ -119,7 +119,7 @@ impl Span {
     }
 
     /// How many of the first `blocks` blocks are free, by the bitmap alone.
-    pub(crate) fn count_free(&self, blocks: usize) -> usize {
+    pub(crate) fn free_blocks(&self, blocks: usize) -> usize {
         let whole = blocks / 64;
         let ones =
             |words: &[u64]| words.iter().map(|word| word.count_ones() as usize).sum::<usize>();

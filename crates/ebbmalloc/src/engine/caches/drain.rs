@@ -30,9 +30,10 @@
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
+use crate::backend::scavenger_state::Rounds;
 use crate::engine::Engine;
 use crate::engine::caches::cpu_slabs::reopen_all;
-use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, THREAD_SETTLE_MS};
+use crate::engine::tuning::{DRAIN_BATCH_BLOCKS, PERCPU_SETTLE_MS, ROUND_MS, THREAD_SETTLE_MS};
 use crate::frontend::Mode;
 use crate::frontend::per_thread as thread;
 use crate::frontend::slab::{Digests, Header, OwnedStack, Slab, used_bytes};
@@ -95,10 +96,11 @@ impl<O: Os> Engine<O> {
     }
 
     /// In thread mode with several threads: drains the own caches of threads that do not work on
-    /// them now, after a wait of [`THREAD_SETTLE_MS`] if other threads have any. The caller holds
-    /// the lock of the rounds.
-    pub(crate) fn drain_threads(&self) {
-        if self.setup().mode != Mode::Thread || self.os.can_stop() {
+    /// them now, after a wait of [`THREAD_SETTLE_MS`] if other threads have any. It waits at most
+    /// once in [`ROUND_MS`], as programs may trim often; between, it drains nothing.
+    pub(crate) fn drain_threads(&self, rounds: &mut Rounds) {
+        let may_wait = self.setup().mode == Mode::Thread && !self.os.can_stop();
+        if !may_wait || self.os.now_ms() < rounds.settle_due_ms {
             return;
         }
         let own_words = ptr::from_ref(self.os.thread_words());
@@ -111,6 +113,7 @@ impl<O: Os> Engine<O> {
         }
         if must_settle {
             self.os.sleep_ms(THREAD_SETTLE_MS);
+            rounds.settle_due_ms = self.os.now_ms() + ROUND_MS as u64;
         }
         for batch in self.thread_slabs.batches() {
             for (slab, _, owner) in batch.owned().filter(|&(slab, ..)| is_any_closed(slab)) {
@@ -306,7 +309,7 @@ fn closed(slab: Slab) -> impl Iterator<Item = SizeClass> {
     SizeClass::all().filter(move |&class| slab.header(class).is_closed())
 }
 
-/// The low bits of [`Os::now_ms`] when a round last closed stacks of the slab to settle. Only the
+/// The low bits of `now_ms` when a round last closed stacks of the slab to settle. Only the
 /// holder of the lock of the rounds reads or writes it.
 fn closed_at_ms(digests: &Digests) -> &AtomicU32 {
     // No class has index 0.

@@ -2,11 +2,12 @@
 
 pub(crate) mod print;
 
-use crate::backend::region::{MapEntry, UnitIndex};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
 use crate::backend::units::UnitRange;
 use crate::engine::Engine;
 use crate::platform::os::Os;
-use crate::safety::check_table::{Event, Record};
+use crate::safety::check_table::{BlockRecord, Event};
 use crate::safety::tuning::STACK_CALLS_MAX;
 use crate::size_class::UNIT;
 
@@ -85,8 +86,8 @@ impl<O: Os> Engine<O> {
 
     /// Prints check mode's record of a block: its size, and the stacks that allocated and freed it.
     #[inline(never)]
-    pub(crate) fn describe(&self, record: &Record) {
-        let Record { size, number, allocated, freed, .. } = *record;
+    pub(crate) fn describe(&self, record: &BlockRecord) {
+        let BlockRecord { size, number, allocated, freed, .. } = *record;
         let class = self.heap_block(record.block).map_or(0, |found| found.usable);
         let thread = allocated.thread;
         match class {

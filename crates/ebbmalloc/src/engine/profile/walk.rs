@@ -7,7 +7,7 @@ use crate::figures::profile::{ProfileHeader, ProfileSamples, ProfileStack};
 use crate::options::PROFILING;
 use crate::platform::os::Os;
 use crate::platform::sync::Ordering;
-use crate::telemetry::profile::table::{Site, Stack};
+use crate::telemetry::profile::table::{CallStack, Site};
 use crate::telemetry::profile::walk::{Source, for_each_samples, for_each_stack};
 
 impl<O: Os> Engine<O> {
@@ -80,7 +80,7 @@ impl<O: Os> Source for Local<'_, O> {
         }
     }
 
-    fn stack(&mut self, stack: Ref, calls: &mut [u64]) -> Option<Stack> {
+    fn stack(&mut self, stack: Ref, calls: &mut [u64]) -> Option<CallStack> {
         let table = self.engine.profile.table.lock();
         self.is_same().then(|| table.copy_stack(stack, calls))
     }

@@ -3,7 +3,8 @@
 //!
 //! It checks these invariants:
 //!
-//! - runs tile the units up to the frontier, and the trees hold the free ones (`page_heap/mod.rs`);
+//! - runs tile the units up to the frontier, and the trees hold the free ones
+//!   (`page_heap/runs.rs`);
 //! - the page map and the run's record agree on the use of each unit;
 //! - a span's counts agree with its bitmap, and no block in use lies in a hole;
 //! - the lists of a class hold the spans with free blocks;
@@ -12,8 +13,9 @@
 
 use core::ptr;
 
-use crate::backend::region::{MapEntry, Region, UnitIndex};
-use crate::backend::run::{Run, State};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::{Region, UnitIndex};
+use crate::backend::run::{Run, RunState};
 use crate::backend::span::Span;
 use crate::backend::units::Units;
 use crate::central::CentralCounts;
@@ -21,7 +23,7 @@ use crate::central::heap_record::HeapRecord;
 use crate::engine::Engine;
 use crate::frontend::slab::{OwnedStack, Slab};
 use crate::platform::os::Os;
-use crate::safety::check_table::State as BlockState;
+use crate::safety::check_table::BlockState;
 use crate::size_class::{CLASSES, SizeClass, UNIT};
 
 /// Sums over the heap.
@@ -91,7 +93,7 @@ impl<O: Os> Engine<O> {
         );
         self.each_cached(|block, class| self.mark(block, Some(class)));
         for (first, run) in self.pages().runs() {
-            if run.state == State::InUse && self.region.entry(first as usize).class().is_some() {
+            if run.state == RunState::InUse && self.region.entry(first as usize).class().is_some() {
                 // SAFETY: a span begins at this unit, and no other thread uses the engine.
                 let idle = unsafe { &*self.region.span(first) }.is_idle();
                 assert!(idle, "the program holds each block of the span at {first} that is in use");
@@ -120,10 +122,10 @@ impl<O: Os> Engine<O> {
         for (first, run) in pages.runs() {
             let entry = region.entry(first as usize);
             let rest = first + 1..first + run.units;
-            if run.state != State::InUse {
+            if run.state != RunState::InUse {
                 let units = first as usize..rest.end as usize;
                 let walked = region.units_in(units.clone()).count();
-                if run.state == State::Foreign && entry != MapEntry::LARGE_FREED {
+                if run.state == RunState::Foreign && entry != MapEntry::LARGE_FREED {
                     assert_eq!((entry, walked), (MapEntry::OTHERS, 1), "others' at {first}");
                     continue;
                 }

@@ -19,7 +19,7 @@ use crate::telemetry::ledger::rounding_most;
 
 /// How much a snapshot looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Extent {
+pub enum Detail {
     /// No span, so it takes microseconds. With OS pages above 4 KiB, holes are upper bounds.
     AtOnce,
     /// All of the engine.
@@ -33,22 +33,22 @@ impl<O: Os> Engine<O> {
     /// work, they may disagree by a few batches. Does not allocate.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::EMPTY;
-        self.gather(Extent::Whole, &mut stats);
+        self.gather(Detail::Whole, &mut stats);
         stats
     }
 
     /// Passes a snapshot to `work`, and returns what that returns. Needs little of the thread's
     /// stack.
-    pub fn with_stats<R>(&self, extent: Extent, work: impl FnOnce(&Stats) -> R) -> R {
+    pub fn with_stats<R>(&self, detail: Detail, work: impl FnOnce(&Stats) -> R) -> R {
         with_room(&self.os, &Stats::EMPTY, |stats| {
-            self.gather(extent, stats);
+            self.gather(detail, stats);
             work(stats)
         })
     }
 
     /// Gathers statistics into `stats`, which are empty.
     #[inline(never)]
-    fn gather(&self, extent: Extent, stats: &mut Stats) {
+    fn gather(&self, detail: Detail, stats: &mut Stats) {
         // The engine's set-up may not be read while another thread performs it.
         if !self.ready() {
             return;
@@ -68,7 +68,7 @@ impl<O: Os> Engine<O> {
             stats.dug_bytes += counts.purged as u64;
         }
         self.add_heaps(stats);
-        if extent != Extent::AtOnce {
+        if detail != Detail::AtOnce {
             self.find_holes(stats);
         }
         for class in SizeClass::all() {
@@ -129,7 +129,7 @@ impl<O: Os> Engine<O> {
         stats.dirty_bytes = (counts.dirty * UNIT) as u64;
         stats.purged_bytes = (counts.purged * UNIT) as u64;
         stats.purges = counts.purges as u64;
-        if extent == Extent::Whole {
+        if detail == Detail::Whole {
             self.add_process(stats);
         }
     }
@@ -229,7 +229,7 @@ impl<O: Os> Engine<O> {
     }
 
     fn write_stats(&self, choice: StatsChoice, out: &mut Stream) -> fmt::Result {
-        self.with_stats(Extent::Whole, |stats| match choice {
+        self.with_stats(Detail::Whole, |stats| match choice {
             StatsChoice::Json => stats.write_json(out),
             StatsChoice::OpenMetrics => stats.write_openmetrics(out),
             StatsChoice::Prometheus => stats.write_prometheus(out),

@@ -4,7 +4,8 @@
 use core::fmt::{self, Display, Write};
 
 use crate::backend::chunks::Chunks;
-use crate::backend::region::{MapEntry, RegionAddresses};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::RegionAddresses;
 use crate::backend::run::Run;
 use crate::backend::span::Span;
 use crate::engine::Engine;
@@ -32,7 +33,7 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     fn walk(&self, ledger: &mut Ledger) {
         if self.ready() {
-            ledger.walk(&mut Live(self));
+            ledger.walk(&mut LiveTables(self));
         }
     }
 
@@ -76,9 +77,9 @@ impl<O: Os> Engine<O> {
 }
 
 /// The tables of an engine in use. Each read locks the structure that it reads, for a short time.
-struct Live<'a, O: Os>(&'a Engine<O>);
+struct LiveTables<'a, O: Os>(&'a Engine<O>);
 
-impl<O: Os> Tables for Live<'_, O> {
+impl<O: Os> Tables for LiveTables<'_, O> {
     fn page(&self) -> usize {
         self.0.os.page_size()
     }

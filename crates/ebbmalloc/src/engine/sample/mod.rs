@@ -16,7 +16,7 @@ use crate::engine::tuning::WATCHED_SAMPLES;
 use crate::options::{CAREFUL, SampleChoice};
 use crate::platform::message::Line;
 use crate::platform::os::Os;
-use crate::safety::guarded_slots::{Fault, Record, Trace};
+use crate::safety::guarded_slots::{SlotFault, SlotRecord, Trace};
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
@@ -104,7 +104,7 @@ impl<O: Os> Engine<O> {
 
     fn abort_on_fault(
         &self,
-        (fault, record): (Fault, Option<Record>),
+        (fault, record): (SlotFault, Option<SlotRecord>),
         block: *mut u8,
         operation: &str,
     ) -> ! {

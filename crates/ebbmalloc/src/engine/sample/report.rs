@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::engine::tuning::FAULT_REPORT_WAIT_MS;
 use crate::platform::os::Os;
-use crate::safety::guarded_slots::{Fault, Record, State, Trace};
+use crate::safety::guarded_slots::{SlotFault, SlotRecord, SlotState, Trace};
 
 impl<O: Os> Engine<O> {
     /// Prints the fault of an address that the program passed in, and ends the process.
@@ -11,18 +11,18 @@ impl<O: Os> Engine<O> {
     #[inline(never)]
     pub(super) fn report_misuse(
         &self,
-        fault: Fault,
+        fault: SlotFault,
         block: *mut u8,
-        record: Option<Record>,
+        record: Option<SlotRecord>,
         operation: &str,
     ) -> ! {
         let (address, size) = (block.addr(), record.map_or(0, |record| record.size));
         match fault {
-            Fault::Unknown => self.say_fault("invalid free", block, operation),
-            Fault::Interior => self.say_fault("interior pointer", block, operation),
-            Fault::Twice => self.say_fault("double free", block, operation),
-            Fault::Size(given) => self.say_wrong_size(block, given, size, operation),
-            Fault::Written(at, found) => self.say(format_args!(
+            SlotFault::Unknown => self.say_fault("invalid free", block, operation),
+            SlotFault::Interior => self.say_fault("interior pointer", block, operation),
+            SlotFault::Twice => self.say_fault("double free", block, operation),
+            SlotFault::Size(given) => self.say_wrong_size(block, given, size, operation),
+            SlotFault::Written(at, found) => self.say(format_args!(
                 "{}: {address:#x} has {size} bytes, and byte {at} was written ({found:#04x}); \
                  seen by {operation}",
                 side(at)
@@ -59,7 +59,7 @@ impl<O: Os> Engine<O> {
         let (block, size) = (record.block, record.size);
         let at = address.wrapping_sub(block) as isize;
         match record.state {
-            State::Freed => self.say(format_args!(
+            SlotState::Freed => self.say(format_args!(
                 "use after free: {block:#x} had {size} bytes, and byte {at} was accessed"
             )),
             _ => self.say(format_args!(
@@ -72,12 +72,12 @@ impl<O: Os> Engine<O> {
         self.describe_sampled(&record);
     }
 
-    fn describe_sampled(&self, record: &Record) {
-        let Record { size, allocated, freed, state, .. } = record;
+    fn describe_sampled(&self, record: &SlotRecord) {
+        let SlotRecord { size, allocated, freed, state, .. } = record;
         let thread = allocated.thread;
         self.say(format_args!("  sampled block of {size} bytes, allocated by thread {thread}:"));
         self.print_calls(allocated.calls());
-        if *state == State::Freed {
+        if *state == SlotState::Freed {
             self.say(format_args!("  first freed by thread {}:", freed.thread));
             self.print_calls(freed.calls());
         }

@@ -1,4 +1,4 @@
-//! What differs between processors, in one file for each. Restartable sequences
+//! Hides the differences between processors, in one file for each. Restartable sequences
 //! (`frontend/rseq`) and the unwinder's registers (`os/unwind/registers.rs`) are elsewhere.
 //! `windows.rs` has what Windows needs of these, on x86-64, and `posix.rs` what other systems need.
 //!

@@ -98,16 +98,16 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
 /// Where the watcher runs. An alternate stack may have room for little more than the kernel's
 /// context: Rust's and many others have 8 KiB or as little as the kernel asks for.
 #[repr(align(64))]
-struct Stack(UnsafeCell<[u8; Stack::BYTES]>);
+struct WatcherStack(UnsafeCell<[u8; WatcherStack::BYTES]>);
 
-impl Stack {
+impl WatcherStack {
     const BYTES: usize = 64 << 10;
 }
 
 // SAFETY: one thread uses it at a time, as `IS_TAKEN` says.
-unsafe impl Sync for Stack {}
+unsafe impl Sync for WatcherStack {}
 
-static STACK: Stack = Stack(UnsafeCell::new([0; Stack::BYTES]));
+static STACK: WatcherStack = WatcherStack(UnsafeCell::new([0; WatcherStack::BYTES]));
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// Calls the watcher on [`STACK`]; on this one while another thread's watcher runs there, and where
@@ -119,7 +119,7 @@ fn call(watcher: Watcher, address: usize, instruction: usize) {
     }
     // SAFETY: this thread has taken the stack.
     unsafe {
-        let top = STACK.0.get().cast::<u8>().add(Stack::BYTES);
+        let top = STACK.0.get().cast::<u8>().add(WatcherStack::BYTES);
         without_signals([], || call_on(top, watcher, address, instruction));
     }
     IS_TAKEN.store(false, Ordering::Release);

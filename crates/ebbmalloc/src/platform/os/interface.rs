@@ -265,7 +265,7 @@ pub trait OsThreads: Sync {
 
     /// Creates the key whose destructor runs as threads exit, if threads will be watched. Called
     /// early, before the program creates keys of its own. May allocate.
-    fn claim_thread_key(&self) {}
+    fn create_thread_key(&self) {}
 
     /// Watches the calling thread. False if memory is too short. May allocate.
     fn watch_thread(&self) -> bool;

@@ -23,6 +23,7 @@ mod signal;
 cfg_if! {
     if #[cfg(all(target_os = "linux", not(ebbmalloc_posix)))] {
         mod thread_variable;
+        mod without_c_library;
         mod words;
         mod symtab;
         pub(crate) mod unwind;

@@ -9,6 +9,7 @@ use super::hooks::{Hooks, Process};
 use super::interface::OsProcess;
 use super::native::NativeFor;
 use super::release;
+use super::without_c_library::without_c_library;
 use crate::platform::arch::IS_MALLOC;
 use crate::platform::arch::weak;
 use crate::platform::errno::keeping_errno;
@@ -147,13 +148,17 @@ unsafe extern "C" {
 /// The environment, as constructors get it that run before those of the C library; else null.
 static EARLY_ENVIRONMENT: AtomicPtr<*const c_char> = AtomicPtr::new(ptr::null_mut());
 
-/// Records the environment, unless the C library knows it.
+/// Records the environment, unless the C library knows it. In a program without a C library, does
+/// what that does before constructors run.
 ///
 /// glibc's loader replaces `GLIBC_TUNABLES` in this list, and cuts the text that the kernel shows.
 ///
 /// # Safety
 /// If `environ` is null, the argument is a list of C strings that ends in a null pointer, or null.
 pub unsafe fn note_environment(list: *const *const c_char) {
+    if let Some(begin) = without_c_library() {
+        begin();
+    }
     // SAFETY: only the address is read.
     if unsafe { environ }.is_null() {
         EARLY_ENVIRONMENT.store(list.cast_mut(), Ordering::Relaxed);

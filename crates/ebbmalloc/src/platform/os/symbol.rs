@@ -1,4 +1,4 @@
-//! What is known of an address of code.
+//! Describes an address of code.
 
 /// The symbol at an address of code.
 #[derive(Clone, Copy, Debug)]

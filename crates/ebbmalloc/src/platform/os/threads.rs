@@ -13,6 +13,7 @@ use super::interface::{OsThreads, RseqArea};
 use super::native::NativeFor;
 use super::signal::OWN_SIGNALS;
 use super::thread_words::ThreadWords;
+use super::without_c_library::without_c_library;
 use super::words;
 use super::{own_area, rseq_area};
 use crate::platform::arch::{IS_KNOWN, thread_pointer, weak};
@@ -115,6 +116,9 @@ impl<P: Process> OsThreads for NativeFor<P> {
         if !IS_KNOWN {
             return Err("no variables of threads for this architecture yet");
         }
+        if without_c_library().is_some() {
+            return Err("the program has no C library, which would tell that threads end");
+        }
         let Some(exit) = exit else { return Ok(()) };
         EXIT.store(exit as *mut c_void, Ordering::Relaxed);
         Ok(())
@@ -124,7 +128,7 @@ impl<P: Process> OsThreads for NativeFor<P> {
     /// thread's descriptor; for later keys pthread_setspecific(3) allocates a block. If that is the
     /// thread's first block, the engine calls pthread_setspecific(3) inside that call: then glibc
     /// loses the engine's value, and leaks a block.
-    fn claim_thread_key(&self) {
+    fn create_thread_key(&self) {
         if !EXIT.load(Ordering::Relaxed).is_null() {
             keeping_errno(key);
         }

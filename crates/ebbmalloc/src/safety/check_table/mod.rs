@@ -8,7 +8,7 @@ mod stacks;
 use core::ptr;
 
 pub(crate) use crate::backend::arena::Ref;
-pub(crate) use records::{Event, Record, State};
+pub(crate) use records::{BlockRecord, BlockState, Event};
 pub(crate) use stacks::Held;
 
 use crate::backend::arena::Arena;
@@ -81,14 +81,14 @@ impl CheckTable {
     }
 
     /// Finds the newest record of a block at this address.
-    pub fn find(&self, block: *mut u8) -> Option<(Ref, Record)> {
+    pub fn find(&self, block: *mut u8) -> Option<(Ref, BlockRecord)> {
         let found = self.records.find(&self.arena, block)?;
         Some((found, Records::get(&self.arena, found)))
     }
 
     /// Finds the newest block, in use or not, that this address lies in, or directly behind.
-    pub fn around(&self, address: *mut u8) -> Option<Record> {
-        let mut found: Option<Record> = None;
+    pub fn around(&self, address: *mut u8) -> Option<BlockRecord> {
+        let mut found: Option<BlockRecord> = None;
         self.records.find_map(&self.arena, |record| {
             let within = address.addr().wrapping_sub(record.block.addr()) <= record.size;
             if within && found.is_none_or(|found| found.number < record.number) {
@@ -100,12 +100,12 @@ impl CheckTable {
     }
 
     /// Runs `work` on all records until it returns something.
-    pub fn find_map<R>(&self, work: impl FnMut(&Record) -> Option<R>) -> Option<R> {
+    pub fn find_map<R>(&self, work: impl FnMut(&BlockRecord) -> Option<R>) -> Option<R> {
         self.records.find_map(&self.arena, work)
     }
 
     /// Marks a freed block as quarantined or gone.
-    pub fn retire(&mut self, record: Ref, by: Event, state: State) {
+    pub fn retire(&mut self, record: Ref, by: Event, state: BlockState) {
         self.records.retire(&self.arena, record, by, state);
     }
 
@@ -114,7 +114,7 @@ impl CheckTable {
     pub fn find_map_of<R>(
         &self,
         list_word: &AtomicUsize,
-        work: impl FnMut(&Record) -> Option<R>,
+        work: impl FnMut(&BlockRecord) -> Option<R>,
     ) -> Option<R> {
         self.records.find_map_of(&self.arena, list_word, work)
     }
@@ -125,7 +125,7 @@ impl CheckTable {
     }
 
     /// Takes the oldest block out of quarantine, if that holds more than `max_bytes`.
-    pub fn leave(&mut self, max_bytes: usize) -> Option<Record> {
+    pub fn leave(&mut self, max_bytes: usize) -> Option<BlockRecord> {
         let too_much = self.records.quarantined > max_bytes;
         if too_much { self.records.leave(&self.arena) } else { None }
     }
@@ -163,7 +163,7 @@ impl CheckTable {
             first.is_some_and(|call| library.loader.contains(&call))
         };
         records.find_map(arena, |record| {
-            let is_held = record.state == State::Live && record.number >= *begin;
+            let is_held = record.state == BlockState::Live && record.number >= *begin;
             if is_held && !is_loaders(record.allocated.stack) {
                 stacks.hold(arena, record.allocated.stack, record.size);
                 all.blocks += 1;

@@ -29,7 +29,7 @@ impl Event {
 
 /// State of a block, or of a list's head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum BlockState {
     /// The program holds the block.
     Live,
     /// The program holds the block, and the C library still has a pointer to it. Set at exit.
@@ -45,7 +45,7 @@ pub(crate) enum State {
 /// The record of a block.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Record {
+pub(crate) struct BlockRecord {
     pub block: *mut u8,
     /// Bytes requested.
     pub size: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Record {
     pub allocated: Event,
     pub freed: Event,
     pub heap: UnitIndex,
-    pub state: State,
+    pub state: BlockState,
     /// Index of the size class, 0 for a large block.
     class: u8,
     /// The next record of the same bucket.
@@ -65,9 +65,9 @@ pub(crate) struct Record {
     of_heap: [Ref; 2],
 }
 
-const _: () = assert!(size_of::<Record>() == 64);
+const _: () = assert!(size_of::<BlockRecord>() == 64);
 
-impl Record {
+impl BlockRecord {
     /// Bytes that the block counts in quarantine. Its record is included, so that small blocks are
     /// limited in number too.
     fn quarantine_bytes(&self) -> usize {
@@ -75,11 +75,11 @@ impl Record {
     }
 
     pub fn is_live(&self) -> bool {
-        matches!(self.state, State::Live | State::Reached)
+        matches!(self.state, BlockState::Live | BlockState::Reached)
     }
 }
 
-impl Chained for Record {
+impl Chained for BlockRecord {
     fn hash(&self) -> u32 {
         hash_of_address(self.block.addr())
     }
@@ -102,7 +102,7 @@ pub(crate) struct Records {
     last: Ref,
     /// Records in the queue before `oldest`.
     gone: usize,
-    /// Bytes in quarantine, by [`Record::quarantine_bytes`].
+    /// Bytes in quarantine, by [`BlockRecord::quarantine_bytes`].
     pub quarantined: usize,
     pub held_back: HeldBack,
     /// Blocks allocated since the start.
@@ -111,7 +111,7 @@ pub(crate) struct Records {
 
 impl HeldBack {
     /// Adds a block, or takes one off.
-    fn count(&mut self, record: &Record, add: bool) {
+    fn count(&mut self, record: &BlockRecord, add: bool) {
         let class = record.class as usize % CLASSES;
         let bytes = if class == 0 { record.size as u64 } else { 0 };
         let blocks = &mut self.blocks[class];
@@ -162,13 +162,13 @@ impl Records {
             return false;
         };
         let head = self.buckets.head(hash_of_address(block.addr()));
-        let (number, freed, state) = (self.allocated, Event::NONE, State::Live);
+        let (number, freed, state) = (self.allocated, Event::NONE, BlockState::Live);
         self.allocated += 1;
         // SAFETY: the new record is unused. Chains and lists consist of records.
         unsafe {
-            let after = (*arena.at::<Record>(list)).of_heap[0];
+            let after = (*arena.at::<BlockRecord>(list)).of_heap[0];
             let (chain, next, of_heap) = (*head, Ref::NONE, [after, list]);
-            arena.at::<Record>(new).write(Record {
+            arena.at::<BlockRecord>(new).write(BlockRecord {
                 block,
                 size,
                 number,
@@ -182,10 +182,10 @@ impl Records {
                 of_heap,
             });
             *head = new;
-            (*arena.at::<Record>(list)).of_heap[0] = new;
-            (*arena.at::<Record>(after)).of_heap[1] = new;
+            (*arena.at::<BlockRecord>(list)).of_heap[0] = new;
+            (*arena.at::<BlockRecord>(after)).of_heap[1] = new;
         }
-        self.buckets.count_in::<Record>(arena, os);
+        self.buckets.count_in::<BlockRecord>(arena, os);
         true
     }
 
@@ -205,14 +205,14 @@ impl Records {
         let new = self.take_unused(arena, os)?;
         // SAFETY: the new record is unused.
         unsafe {
-            arena.at::<Record>(new).write(Record {
+            arena.at::<BlockRecord>(new).write(BlockRecord {
                 block: ptr::null_mut(),
                 size: 0,
                 number: 0,
                 allocated: Event::NONE,
                 freed: Event::NONE,
                 heap,
-                state: State::List,
+                state: BlockState::List,
                 class: 0,
                 chain: Ref::NONE,
                 next: Ref::NONE,
@@ -231,7 +231,7 @@ impl Records {
     /// Takes an unused record. If memory is short, drops records of gone blocks for it.
     fn take_unused(&mut self, arena: &mut Arena, os: &impl Os) -> Option<Ref> {
         if self.unused.is_none() {
-            if let Some(new) = arena.take(os, size_of::<Record>()) {
+            if let Some(new) = arena.take(os, size_of::<BlockRecord>()) {
                 return Some(new);
             }
             // Several at once, so that the next calls need not try to get memory again.
@@ -242,7 +242,7 @@ impl Records {
             return None;
         }
         // SAFETY: an unused record lies there.
-        self.unused = unsafe { (*arena.at::<Record>(unused)).next };
+        self.unused = unsafe { (*arena.at::<BlockRecord>(unused)).next };
         Some(unused)
     }
 
@@ -261,16 +261,16 @@ impl Records {
     }
 
     /// Copies a record.
-    pub fn get(arena: &Arena, record: Ref) -> Record {
+    pub fn get(arena: &Arena, record: Ref) -> BlockRecord {
         // SAFETY: a record lies there.
-        unsafe { *arena.at::<Record>(record) }
+        unsafe { *arena.at::<BlockRecord>(record) }
     }
 
     /// Runs `work` on all records until it returns something.
     pub fn find_map<R>(
         &self,
         arena: &Arena,
-        mut work: impl FnMut(&Record) -> Option<R>,
+        mut work: impl FnMut(&BlockRecord) -> Option<R>,
     ) -> Option<R> {
         (0..self.buckets.count()).find_map(|bucket| {
             let mut next = self.buckets.nth(bucket);
@@ -291,7 +291,7 @@ impl Records {
         &self,
         arena: &Arena,
         list_word: &AtomicUsize,
-        mut work: impl FnMut(&Record) -> Option<R>,
+        mut work: impl FnMut(&BlockRecord) -> Option<R>,
     ) -> Option<R> {
         let list = Self::list(list_word);
         if list.is_none() {
@@ -309,21 +309,21 @@ impl Records {
     }
 
     /// Puts the record of a live block into the queue, as quarantined or as gone.
-    pub fn retire(&mut self, arena: &Arena, retired: Ref, freed: Event, state: State) {
-        if state == State::Gone {
+    pub fn retire(&mut self, arena: &Arena, retired: Ref, freed: Event, state: BlockState) {
+        if state == BlockState::Gone {
             Self::unlink(arena, retired);
         }
         // SAFETY: both are records; only the holder of the table's lock uses them.
         unsafe {
-            let record = &mut *arena.at::<Record>(retired);
+            let record = &mut *arena.at::<BlockRecord>(retired);
             (record.freed, record.state, record.next) = (freed, state, Ref::NONE);
-            if state == State::Quarantined {
+            if state == BlockState::Quarantined {
                 self.quarantined += record.quarantine_bytes();
                 self.held_back.count(record, true);
             }
             match self.last.is_none() {
                 true => self.first = retired,
-                false => (*arena.at::<Record>(self.last)).next = retired,
+                false => (*arena.at::<BlockRecord>(self.last)).next = retired,
             }
         }
         self.last = retired;
@@ -344,12 +344,12 @@ impl Records {
                 break;
             }
             match Self::get(arena, next).state {
-                State::Quarantined => self.mark_gone(arena, next),
-                _ => self.retire(arena, next, freed, State::Gone),
+                BlockState::Quarantined => self.mark_gone(arena, next),
+                _ => self.retire(arena, next, freed, BlockState::Gone),
             }
         }
         // SAFETY: the list is empty, and its head is a record.
-        unsafe { (*arena.at::<Record>(list)).next = self.unused };
+        unsafe { (*arena.at::<BlockRecord>(list)).next = self.unused };
         self.unused = list;
         list_word.store(0, Ordering::Relaxed);
     }
@@ -359,8 +359,8 @@ impl Records {
         let [next, previous] = Self::get(arena, record).of_heap;
         // SAFETY: lists consist of records.
         unsafe {
-            (*arena.at::<Record>(next)).of_heap[1] = previous;
-            (*arena.at::<Record>(previous)).of_heap[0] = next;
+            (*arena.at::<BlockRecord>(next)).of_heap[1] = previous;
+            (*arena.at::<BlockRecord>(previous)).of_heap[0] = next;
         }
     }
 
@@ -368,10 +368,10 @@ impl Records {
     fn mark_gone(&mut self, arena: &Arena, gone: Ref) {
         Self::unlink(arena, gone);
         // SAFETY: a record lies there; only the holder of the table's lock uses it.
-        let record = unsafe { &mut *arena.at::<Record>(gone) };
+        let record = unsafe { &mut *arena.at::<BlockRecord>(gone) };
         self.quarantined -= record.quarantine_bytes();
         self.held_back.count(record, false);
-        record.state = State::Gone;
+        record.state = BlockState::Gone;
     }
 
     /// Marks live blocks as reached: those that words in this memory point to, and those that
@@ -395,20 +395,20 @@ impl Records {
                 // The read is volatile, because other threads may write there.
                 let word = unsafe { ptr::read_volatile(start.add(nth)) };
                 let found = self.find(arena, block_around(word)).unwrap_or(Ref::NONE);
-                if found.is_none() || Self::get(arena, found).state != State::Live {
+                if found.is_none() || Self::get(arena, found).state != BlockState::Live {
                     continue;
                 }
                 // SAFETY: a record lies there; only the holder of the table's lock uses it.
                 unsafe {
-                    let record = &mut *arena.at::<Record>(found);
-                    (record.state, record.next) = (State::Reached, *pending);
+                    let record = &mut *arena.at::<BlockRecord>(found);
+                    (record.state, record.next) = (BlockState::Reached, *pending);
                 }
                 *pending = found;
             }
         };
         scan(start, bytes, &mut pending);
         while !pending.is_none() {
-            let Record { block, size, next, .. } = Self::get(arena, pending);
+            let BlockRecord { block, size, next, .. } = Self::get(arena, pending);
             pending = next;
             // Larger blocks hold data of the program, so their rest is not scanned.
             scan(block.expose_provenance(), size.min(LEAK_SCAN_BYTES_MAX), &mut pending);
@@ -416,11 +416,11 @@ impl Records {
     }
 
     /// Takes the oldest block out of quarantine.
-    pub fn leave(&mut self, arena: &Arena) -> Option<Record> {
+    pub fn leave(&mut self, arena: &Arena) -> Option<BlockRecord> {
         while !self.oldest.is_none() {
             let oldest = self.oldest;
             let record = Self::get(arena, oldest);
-            if record.state == State::Quarantined {
+            if record.state == BlockState::Quarantined {
                 self.mark_gone(arena, oldest);
             }
             self.oldest = record.next;
@@ -428,7 +428,7 @@ impl Records {
             if self.gone > GONE_RECORDS_MAX {
                 self.drop_first(arena);
             }
-            if record.state == State::Quarantined {
+            if record.state == BlockState::Quarantined {
                 return Some(record);
             }
         }
@@ -445,14 +445,14 @@ impl Records {
         // SAFETY: a record lies there, and is in the chain of its bucket. Chains consist of
         // records.
         unsafe {
-            let record = &mut *arena.at::<Record>(first);
+            let record = &mut *arena.at::<BlockRecord>(first);
             self.first = record.next;
             if self.first.is_none() {
                 self.last = Ref::NONE;
             }
             let mut link = self.buckets.head(hash_of_address(record.block.addr()));
             while *link != first {
-                link = &raw mut (*arena.at::<Record>(*link)).chain;
+                link = &raw mut (*arena.at::<BlockRecord>(*link)).chain;
             }
             *link = record.chain;
             record.next = self.unused;

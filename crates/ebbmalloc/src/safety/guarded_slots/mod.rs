@@ -11,8 +11,8 @@ mod slots;
 use crate::options::CAREFUL;
 use crate::platform::os::Os;
 use crate::platform::sync::{AtomicBool, AtomicUsize, Lock, Ordering};
-pub(crate) use record::{Fault, Record, State, Trace};
-use slots::Slots;
+pub(crate) use record::{SlotFault, SlotRecord, SlotState, Trace};
+use slots::GuardedSlots;
 
 /// The sampling state of an engine.
 #[repr(C)]
@@ -28,7 +28,7 @@ pub(crate) struct Samples {
     left: AtomicUsize,
     /// Whether the program has begun. Before that, an unwinder may not be ready.
     begun: AtomicBool,
-    pub slots: Lock<Slots>,
+    pub slots: Lock<GuardedSlots>,
 }
 
 impl Samples {
@@ -39,7 +39,7 @@ impl Samples {
             bytes: AtomicUsize::new(0),
             left: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
-            slots: Lock::new(Slots::new()),
+            slots: Lock::new(GuardedSlots::new()),
         }
     }
 
@@ -72,7 +72,7 @@ impl Samples {
     ///
     /// Its length is random, `mean` blocks on average, so that no pattern of a program stays in
     /// step with it. `counted` blocks, which were counted but come later, are added.
-    pub fn wait(&self, slots: &mut Slots, mean: u32, counted: usize) {
+    pub fn wait(&self, slots: &mut GuardedSlots, mean: u32, counted: usize) {
         let max = 2 * mean as u64 - 1;
         let left = 1 + (slots.random.next() % max) as usize + counted;
         self.left.store(left, Ordering::Relaxed);

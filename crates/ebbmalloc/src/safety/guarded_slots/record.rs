@@ -9,7 +9,7 @@ pub(super) const NONE: u16 = u16::MAX;
 
 /// State of a sampled block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum State {
+pub(crate) enum SlotState {
     Live,
     Freed,
 }
@@ -53,8 +53,8 @@ impl Trace {
 
 /// The record of a slot's block.
 #[derive(Clone, Copy)]
-pub(crate) struct Record {
-    pub state: State,
+pub(crate) struct SlotRecord {
+    pub state: SlotState,
     /// The slot that was freed after this one.
     pub(super) next: u16,
     /// The block's address.
@@ -69,7 +69,7 @@ pub(crate) struct Record {
 
 /// A mistake of the program with an address among the slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SlotFault {
     /// No block was ever here.
     Unknown,
     /// The address lies in a block's page, but is not the block's start.

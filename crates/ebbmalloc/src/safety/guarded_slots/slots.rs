@@ -9,17 +9,17 @@
 
 use core::ptr;
 
-use super::record::{Fault, NONE, Record, State, Trace};
+use super::record::{NONE, SlotFault, SlotRecord, SlotState, Trace};
 use crate::platform::os::{Os, choose};
 use crate::platform::random::Random;
 use crate::safety::check_table::{CANARY, damage};
 use crate::safety::tuning::{GUARDED_BYTES_MAX, GUARDED_SLOTS_MAX, GUARDED_SLOTS_MIN};
 
 /// Slots and their records.
-pub(crate) struct Slots {
+pub(crate) struct GuardedSlots {
     /// The first guard page.
     start: *mut u8,
-    records: *mut Record,
+    records: *mut SlotRecord,
     /// Bytes of an OS page.
     page: usize,
     slots: usize,
@@ -38,9 +38,9 @@ pub(crate) struct Slots {
 
 // SAFETY: the records are the table's alone. Pages of live slots are the program's; they are read
 // when the program frees or resizes their blocks.
-unsafe impl Send for Slots {}
+unsafe impl Send for GuardedSlots {}
 
-impl Slots {
+impl GuardedSlots {
     pub const fn new() -> Self {
         Self {
             start: ptr::null_mut(),
@@ -62,7 +62,7 @@ impl Slots {
     pub fn set_up(&mut self, os: &impl Os) -> Option<(usize, usize)> {
         let page = os.page_size();
         let slots = (GUARDED_BYTES_MAX / page).clamp(GUARDED_SLOTS_MIN, GUARDED_SLOTS_MAX);
-        let record_bytes = (slots * size_of::<Record>()).next_multiple_of(page);
+        let record_bytes = (slots * size_of::<SlotRecord>()).next_multiple_of(page);
         let bytes = (2 * slots + 1) * page;
         let records = choose(os, record_bytes + bytes, record_bytes)?.as_ptr();
         (self.page, self.slots, self.records) = (page, slots, records.cast());
@@ -78,7 +78,7 @@ impl Slots {
         self.records.addr()
     }
 
-    fn record(&self, slot: usize) -> *mut Record {
+    fn record(&self, slot: usize) -> *mut SlotRecord {
         debug_assert!(slot < self.slots);
         // SAFETY: each slot has a record.
         unsafe { self.records.add(slot) }
@@ -129,8 +129,8 @@ impl Slots {
             page.write_bytes(CANARY, offset);
             page.add(offset + size).write_bytes(CANARY, self.page - offset - size);
             let block = page.add(offset);
-            self.record(slot).write(Record {
-                state: State::Live,
+            self.record(slot).write(SlotRecord {
+                state: SlotState::Live,
                 next: NONE,
                 block: block.addr(),
                 size,
@@ -155,12 +155,12 @@ impl Slots {
         block: *mut u8,
         given: Option<usize>,
         by: &Trace,
-    ) -> Result<usize, (Fault, Option<Record>)> {
+    ) -> Result<usize, (SlotFault, Option<SlotRecord>)> {
         let slot = self.check(block, given)?;
         let (record, page) = (self.record(slot), self.page_of(slot));
         // SAFETY: the block is live, and the program frees it. Linked slots have records.
         unsafe {
-            ((*record).state, (*record).freed, (*record).next) = (State::Freed, *by, NONE);
+            ((*record).state, (*record).freed, (*record).next) = (SlotState::Freed, *by, NONE);
             // If this fails, later mistakes with the block are not seen, which does no harm.
             os.decommit(page, self.page);
             match self.newest {
@@ -175,7 +175,7 @@ impl Slots {
     }
 
     /// Returns the requested bytes of a live block, or the mistake and the block's record.
-    pub fn size(&self, block: *mut u8) -> Result<usize, (Fault, Option<Record>)> {
+    pub fn size(&self, block: *mut u8) -> Result<usize, (SlotFault, Option<SlotRecord>)> {
         let slot = self.check(block, None)?;
         // SAFETY: a used slot has a written record.
         Ok(unsafe { (*self.record(slot)).size })
@@ -186,19 +186,19 @@ impl Slots {
         &self,
         block: *mut u8,
         given: Option<usize>,
-    ) -> Result<usize, (Fault, Option<Record>)> {
+    ) -> Result<usize, (SlotFault, Option<SlotRecord>)> {
         let (page, within) = self.page_and_offset(block.addr());
         let Some(slot) = self.used_slot(page / 2).filter(|_| page % 2 == 1) else {
-            return Err((Fault::Unknown, None));
+            return Err((SlotFault::Unknown, None));
         };
         // SAFETY: a used slot has a written record.
         let record = unsafe { *self.record(slot) };
         let fault = match given {
-            _ if record.block != block.addr() => Fault::Interior,
-            _ if record.state != State::Live => Fault::Twice,
-            Some(given) if given != record.size => Fault::Size(given),
+            _ if record.block != block.addr() => SlotFault::Interior,
+            _ if record.state != SlotState::Live => SlotFault::Twice,
+            Some(given) if given != record.size => SlotFault::Size(given),
             _ => match self.damage(slot, within, record.size) {
-                Some((at, found)) => Fault::Written(at as isize - within as isize, found),
+                Some((at, found)) => SlotFault::Written(at as isize - within as isize, found),
                 None => return Ok(slot),
             },
         };
@@ -219,7 +219,7 @@ impl Slots {
     /// The block that an access to this address was probably meant for.
     ///
     /// In a slot's page it is the slot's block, in a guard page the nearest block.
-    pub fn nearest(&self, address: usize) -> Option<Record> {
+    pub fn nearest(&self, address: usize) -> Option<SlotRecord> {
         let (page, _) = self.page_and_offset(address);
         // SAFETY: a used slot has a written record.
         let record = |slot: usize| unsafe { *self.record(slot) };

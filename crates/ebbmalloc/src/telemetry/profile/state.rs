@@ -8,7 +8,7 @@ use crate::platform::os::{Os, choose};
 use crate::platform::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Lock, Ordering,
 };
-use crate::telemetry::profile::table::{ProfileTable, Shown};
+use crate::telemetry::profile::table::{ProfileTable, ShownProfile};
 
 /// Counts of the filter: a byte each, so that they fill whole OS pages of any size.
 pub(crate) const FILTER_BYTES: usize = 1 << FILTER_LOG;
@@ -16,7 +16,7 @@ const FILTER_LOG: u32 = 16;
 
 /// The state of the heap profile.
 pub(crate) struct Profile {
-    pub shown: Shown,
+    pub shown: ShownProfile,
     /// Its holder takes no other lock.
     pub table: Lock<ProfileTable>,
     /// Held while the profile is switched on or off.
@@ -45,7 +45,7 @@ pub(crate) struct Profile {
 impl Profile {
     pub const fn new() -> Self {
         Self {
-            shown: Shown::new(),
+            shown: ShownProfile::new(),
             table: Lock::new(ProfileTable::new()),
             switch: Lock::new(()),
             heap: AtomicUsize::new(0),

@@ -23,7 +23,7 @@ use crate::telemetry::tuning::{
 
 /// What other processes read, and what they write.
 #[repr(C)]
-pub(crate) struct Shown {
+pub(crate) struct ShownProfile {
     pub gate: Gate,
     /// Written by other processes: the mean number of bytes between samples that is wanted, 0 for
     /// no profile. Then the number of the request, which is never 0.
@@ -53,7 +53,7 @@ pub(crate) struct Shown {
     pub newest: AtomicU32,
 }
 
-impl Shown {
+impl ShownProfile {
     pub const fn new() -> Self {
         Self {
             gate: Gate::new(),
@@ -77,7 +77,7 @@ impl Shown {
 /// The head of a stack. The addresses of its calls follow, the innermost first.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(crate) struct Stack {
+pub(crate) struct CallStack {
     /// The stack that was added before this one.
     pub previous: Ref,
     /// Calls in the stack.
@@ -109,7 +109,7 @@ pub(crate) struct Raw {
 
 /// A sampled block that the program holds.
 #[derive(Clone, Copy)]
-struct Record {
+struct SampleRecord {
     chain: Ref,
     site: Ref,
     address: usize,
@@ -144,7 +144,7 @@ pub(crate) struct New<'a> {
     pub heap: Option<(u32, &'a AtomicUsize)>,
 }
 
-impl Chained for Stack {
+impl Chained for CallStack {
     fn hash(&self) -> u32 {
         self.hash
     }
@@ -154,7 +154,7 @@ impl Chained for Stack {
     }
 }
 
-impl Chained for Record {
+impl Chained for SampleRecord {
     fn hash(&self) -> u32 {
         hash_of_address(self.address)
     }
@@ -211,7 +211,7 @@ impl ProfileTable {
     /// Empties the table for a new session. Blocks of earlier ones stay known, but count no more.
     /// Returns false if memory is short; then the table is as it was, or empty.
     #[inline(never)]
-    pub fn begin(&mut self, os: &impl Os, shown: &Shown, mean_bytes: u64) -> bool {
+    pub fn begin(&mut self, os: &impl Os, shown: &ShownProfile, mean_bytes: u64) -> bool {
         if !self.stacks.set_up(os) || !self.records.set_up(os) {
             return false;
         }
@@ -234,13 +234,13 @@ impl ProfileTable {
     }
 
     /// Draws the number of bytes before the next sampled byte.
-    pub fn distance(&mut self, shown: &Shown) -> i32 {
+    pub fn distance(&mut self, shown: &ShownProfile) -> i32 {
         distance(&mut self.random, shown.mean_bytes.load(Ordering::Relaxed))
     }
 
     /// Records a sampled block. Returns false if memory is short; then it is counted as dropped.
     #[inline(never)]
-    pub fn insert(&mut self, os: &impl Os, shown: &Shown, new: New) -> bool {
+    pub fn insert(&mut self, os: &impl Os, shown: &ShownProfile, new: New) -> bool {
         let stack = self.intern(os, shown, new.calls);
         let bytes = new.bytes.max(1) as u64;
         let inserted = self.site(os, stack, bucket_of(bytes)).is_some_and(|site| {
@@ -271,7 +271,8 @@ impl ProfileTable {
         unsafe {
             let chain = *head;
             let (next, previous) = (first, Ref::NONE);
-            let record = Record { chain, site, address, bytes, session, heap, next, previous };
+            let record =
+                SampleRecord { chain, site, address, bytes, session, heap, next, previous };
             self.at_record(new).write(record);
             *head = new;
             if !first.is_none() {
@@ -285,7 +286,7 @@ impl ProfileTable {
             list.store(new.to_bits() as usize, Ordering::Relaxed);
         }
         self.held += 1;
-        self.records.count_in::<Record>(&self.records_memory, os);
+        self.records.count_in::<SampleRecord>(&self.records_memory, os);
         true
     }
 
@@ -307,7 +308,8 @@ impl ProfileTable {
                 let found = *link;
                 let record = self.at_record(found);
                 if (*record).address == address {
-                    let Record { chain, site, bytes, session, heap, next, previous, .. } = *record;
+                    let SampleRecord { chain, site, bytes, session, heap, next, previous, .. } =
+                        *record;
                     *link = chain;
                     if !next.is_none() {
                         (*self.at_record(next)).previous = previous;
@@ -344,7 +346,7 @@ impl ProfileTable {
         session == self.session.number()
     }
 
-    fn at_record(&self, record: Ref) -> *mut Record {
+    fn at_record(&self, record: Ref) -> *mut SampleRecord {
         self.records_memory.at(record)
     }
 
@@ -365,12 +367,12 @@ impl ProfileTable {
             return Some(unused);
         }
         let may_take = self.held < PROFILE_BLOCKS_MAX;
-        if may_take { self.records_memory.take(os, size_of::<Record>()) } else { None }
+        if may_take { self.records_memory.take(os, size_of::<SampleRecord>()) } else { None }
     }
 
     /// The stack with these calls, which is added if it is new. If there are too many, or memory
     /// is short, the stack without calls.
-    fn intern(&mut self, os: &impl Os, shown: &Shown, calls: &[usize]) -> Ref {
+    fn intern(&mut self, os: &impl Os, shown: &ShownProfile, calls: &[usize]) -> Ref {
         if calls.is_empty() {
             return self.without_calls;
         }
@@ -379,7 +381,7 @@ impl ProfileTable {
         unsafe {
             let mut next = *self.stacks.head(hash);
             while !next.is_none() {
-                let stack = self.stacks_memory.at::<Stack>(next);
+                let stack = self.stacks_memory.at::<CallStack>(next);
                 if (*stack).hash == hash && self.calls(next) == calls {
                     return next;
                 }
@@ -398,11 +400,11 @@ impl ProfileTable {
     fn add_stack(
         &mut self,
         os: &impl Os,
-        shown: &Shown,
+        shown: &ShownProfile,
         calls: &[usize],
         hash: u32,
     ) -> Option<Ref> {
-        let bytes = size_of::<Stack>() + size_of_val(calls);
+        let bytes = size_of::<CallStack>() + size_of_val(calls);
         if self.stacks_memory.taken_bytes() + bytes > PROFILE_STACKS_BYTES_MAX {
             return None;
         }
@@ -413,15 +415,15 @@ impl ProfileTable {
         // table's lock.
         unsafe {
             let (depth, sites, chain) = (calls.len() as u32, Ref::NONE, *head);
-            let at = self.stacks_memory.at::<Stack>(new);
-            at.write(Stack { previous, depth, sites, chain, hash, _unused: 0 });
+            let at = self.stacks_memory.at::<CallStack>(new);
+            at.write(CallStack { previous, depth, sites, chain, hash, _unused: 0 });
             ptr::copy_nonoverlapping(calls.as_ptr(), at.add(1).cast(), calls.len());
             if depth > 0 {
                 *head = new;
             }
         }
         if !calls.is_empty() {
-            self.stacks.count_in::<Stack>(&self.stacks_memory, os);
+            self.stacks.count_in::<CallStack>(&self.stacks_memory, os);
         }
         // Other processes read the stack only now that it is whole.
         shown.newest.store(new.to_bits(), Ordering::Release);
@@ -430,7 +432,7 @@ impl ProfileTable {
 
     /// The counts of a stack for sizes of this bucket. `None` if memory is short.
     fn site(&mut self, os: &impl Os, stack: Ref, bucket: u32) -> Option<Ref> {
-        let at = self.stacks_memory.at::<Stack>(stack);
+        let at = self.stacks_memory.at::<CallStack>(stack);
         // SAFETY: a stack lies there, its list consists of sites, and the caller holds the lock.
         unsafe {
             let mut next = (*at).sites;
@@ -456,14 +458,14 @@ impl ProfileTable {
 
     /// The calls of a stack.
     fn calls(&self, stack: Ref) -> &[usize] {
-        let head = self.stacks_memory.at::<Stack>(stack);
+        let head = self.stacks_memory.at::<CallStack>(stack);
         // SAFETY: a stack lies there, and `depth` addresses follow its head.
         unsafe { slice::from_raw_parts(head.add(1).cast(), (*head).depth as usize) }
     }
 
     /// Copies the head of a stack, and its calls as far as they fit. The caller knows that a stack
     /// lies there.
-    pub fn copy_stack(&self, stack: Ref, calls: &mut [u64]) -> Stack {
+    pub fn copy_stack(&self, stack: Ref, calls: &mut [u64]) -> CallStack {
         for (to, from) in calls.iter_mut().zip(self.calls(stack)) {
             *to = *from as u64;
         }

@@ -7,7 +7,7 @@
 use crate::backend::arena::Ref;
 use crate::figures::profile::{Counts, ProfileSamples, ProfileStack};
 use crate::telemetry::profile::sampling::{share, sizes_of};
-use crate::telemetry::profile::table::{Raw, Site, Stack};
+use crate::telemetry::profile::table::{CallStack, Raw, Site};
 use crate::telemetry::tuning::{
     PROFILE_CALLS_MAX, PROFILE_SIZES_BYTES_MAX, PROFILE_STACKS_BYTES_MAX,
 };
@@ -22,7 +22,7 @@ pub(crate) trait Source {
     /// The stack that was added last.
     fn newest(&mut self) -> Ref;
     /// The head of a stack; its calls go to `calls`, as far as they fit.
-    fn stack(&mut self, stack: Ref, calls: &mut [u64]) -> Option<Stack>;
+    fn stack(&mut self, stack: Ref, calls: &mut [u64]) -> Option<CallStack>;
     fn site(&mut self, site: Ref) -> Option<Site>;
 }
 
@@ -39,7 +39,7 @@ fn for_each_site(
     while !next.is_none() {
         let Some(stack) = source.stack(next, &mut calls) else { return false };
         let depth = (stack.depth as usize).min(PROFILE_CALLS_MAX);
-        let mut bytes = size_of::<Stack>() + depth * size_of::<u64>();
+        let mut bytes = size_of::<CallStack>() + depth * size_of::<u64>();
         let mut site = stack.sites;
         while !site.is_none() {
             let Some(found) = source.site(site) else { return false };

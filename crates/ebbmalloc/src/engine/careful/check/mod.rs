@@ -23,7 +23,7 @@ use crate::central::heap_record::HeapId;
 use crate::engine::Engine;
 use crate::engine::lookup::HeapBlock;
 use crate::platform::os::{Os, copy};
-use crate::safety::check_table::{CANARY, Event, FREED, Record, Ref, State, damage};
+use crate::safety::check_table::{BlockRecord, BlockState, CANARY, Event, FREED, Ref, damage};
 use crate::size_class::SizeClass;
 
 impl<O: Os> Engine<O> {
@@ -134,11 +134,11 @@ impl<O: Os> Engine<O> {
             // SAFETY: the program has freed the block, and it is in use until it leaves the
             // quarantine.
             unsafe { block.write_bytes(FREED, record.size) };
-            table.retire(reference, by, State::Quarantined);
+            table.retire(reference, by, BlockState::Quarantined);
             drop(table);
             self.shrink_quarantine(CHECK_QUARANTINE_BYTES);
         } else {
-            table.retire(reference, by, State::Gone);
+            table.retire(reference, by, BlockState::Gone);
             drop(table);
             self.free_at_once(block);
         }
@@ -148,9 +148,9 @@ impl<O: Os> Engine<O> {
     /// one. Returns its record, or the fault.
     fn judge(
         &self,
-        found: Option<(Ref, Record)>,
+        found: Option<(Ref, BlockRecord)>,
         given: Option<usize>,
-    ) -> Result<(Ref, Record), (Fault, Option<Record>)> {
+    ) -> Result<(Ref, BlockRecord), (Fault, Option<BlockRecord>)> {
         let Some((reference, record)) = found else {
             // The map says that a block begins there. It was freed so long ago that its record is
             // gone.
@@ -166,9 +166,9 @@ impl<O: Os> Engine<O> {
 
     /// The first damaged byte of a block: in its canaries, or in its contents if it is in
     /// quarantine.
-    fn damage(&self, record: &Record) -> Option<Fault> {
-        let &Record { block, size, state, .. } = record;
-        if state == State::Gone {
+    fn damage(&self, record: &BlockRecord) -> Option<Fault> {
+        let &BlockRecord { block, size, state, .. } = record;
+        if state == BlockState::Gone {
             return None;
         }
         for (from, to) in self.canaries(block, size) {
@@ -177,7 +177,7 @@ impl<O: Os> Engine<O> {
                 return Some(Fault::Overflow(at, found));
             }
         }
-        let freed_bytes = if state == State::Quarantined { size } else { 0 };
+        let freed_bytes = if state == BlockState::Quarantined { size } else { 0 };
         // SAFETY: as before; the block has `size` bytes.
         unsafe { damage(block, 0, freed_bytes, FREED) }.map(|(at, found)| Fault::Written(at, found))
     }
@@ -258,11 +258,11 @@ impl<O: Os> Engine<O> {
     }
 
     /// A function from a block's record to the block's damage, if it has some.
-    fn find_damage(&self) -> impl Fn(&Record) -> Option<(Fault, Record)> {
+    fn find_damage(&self) -> impl Fn(&BlockRecord) -> Option<(Fault, BlockRecord)> {
         |record| self.damage(record).map(|fault| (fault, *record))
     }
 
-    fn abort_on_damage(&self, damaged: Option<(Fault, Record)>, operation: &str) {
+    fn abort_on_damage(&self, damaged: Option<(Fault, BlockRecord)>, operation: &str) {
         if let Some((fault, record)) = damaged {
             self.report(fault, record.block, Some(record), operation);
         }

@@ -3,7 +3,7 @@
 
 use crate::engine::Engine;
 use crate::platform::os::Os;
-use crate::safety::check_table::Record;
+use crate::safety::check_table::BlockRecord;
 
 /// A mistake of the program with a block.
 #[derive(Clone, Copy)]
@@ -26,7 +26,7 @@ impl<O: Os> Engine<O> {
         &self,
         fault: Fault,
         block: *mut u8,
-        record: Option<Record>,
+        record: Option<BlockRecord>,
         operation: &str,
     ) -> ! {
         let (address, size) = (block.addr(), record.map_or(0, |record| record.size));

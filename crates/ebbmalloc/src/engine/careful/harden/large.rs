@@ -6,8 +6,9 @@
 
 use super::report::Fault;
 use crate::backend::guard_pages::Guards;
-use crate::backend::region::{MapEntry, UnitIndex};
-use crate::backend::run::{Run, State};
+use crate::backend::page_map::MapEntry;
+use crate::backend::region::UnitIndex;
+use crate::backend::run::{Run, RunState};
 use crate::backend::span::GuardKind;
 use crate::backend::units::Units;
 use crate::central::heap_record::Contents;
@@ -206,7 +207,7 @@ impl<O: Os> Engine<O> {
             }
             match decommitted || self.os.purge(block, bytes) {
                 true => {
-                    pages.free_as(first, units, State::Clean, true);
+                    pages.free_as(first, units, RunState::Clean, true);
                 }
                 false => pages.free(first, units),
             }

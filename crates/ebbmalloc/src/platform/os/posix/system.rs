@@ -1,4 +1,4 @@
-//! What the systems do in ways of their own.
+//! Asks macOS, FreeBSD and Android what each tells in a way of its own.
 
 use core::ffi::c_char;
 

@@ -12,7 +12,7 @@ const OPERATIONS_MAX: usize = 256;
 
 /// Why an expression has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fault {
+pub(super) enum NoValue {
     /// It is malformed, or reads memory that cannot be read.
     Bad,
     /// The value of a register is not known.
@@ -48,31 +48,31 @@ pub(super) fn evaluate(
     end: Option<usize>,
     registers: &Registers,
     memory: &mut Memory,
-) -> Result<usize, Fault> {
+) -> Result<usize, NoValue> {
     let mut values = Values { values: [0; VALUES_MAX], count: 0 };
     if let Some(end) = end {
-        values.push(end).ok_or(Fault::Bad)?;
+        values.push(end).ok_or(NoValue::Bad)?;
     }
     let mut rest = expression;
     for _ in 0..OPERATIONS_MAX {
         if rest.is_empty() {
-            return values.pop().ok_or(Fault::Bad);
+            return values.pop().ok_or(NoValue::Bad);
         }
-        let operation = rest.u8().ok_or(Fault::Bad)?;
+        let operation = rest.u8().ok_or(NoValue::Bad)?;
         if let 0x50..=0x8f | 0x90 | 0x92 = operation {
-            let (register, offset) = named(operation, &mut rest).ok_or(Fault::Bad)?;
-            let value = registers.get(register).ok_or(Fault::Unknown)?;
-            values.push(value.wrapping_add_signed(offset)).ok_or(Fault::Bad)?;
+            let (register, offset) = named(operation, &mut rest).ok_or(NoValue::Bad)?;
+            let value = registers.get(register).ok_or(NoValue::Unknown)?;
+            values.push(value.wrapping_add_signed(offset)).ok_or(NoValue::Bad)?;
         } else if let Some(skip) = step(operation, &mut rest, &mut values, memory) {
             let target = rest.address().wrapping_add_signed(skip);
             if skip != 0 {
-                rest = expression.from(target).ok_or(Fault::Bad)?;
+                rest = expression.from(target).ok_or(NoValue::Bad)?;
             }
         } else {
-            return Err(Fault::Bad);
+            return Err(NoValue::Bad);
         }
     }
-    Err(Fault::Bad)
+    Err(NoValue::Bad)
 }
 
 /// The register that an operation names, and the offset to add to its value.
@@ -184,7 +184,7 @@ mod tests {
     use super::super::registers::STACK_POINTER;
     use super::*;
 
-    fn value(expression: &[u8]) -> Result<usize, Fault> {
+    fn value(expression: &[u8]) -> Result<usize, NoValue> {
         let mut registers = Registers::UNKNOWN;
         registers.set(STACK_POINTER, Some(0x1000));
         evaluate(Cursor::new(expression, 64), Some(5), &registers, &mut Memory::unknown())
@@ -196,9 +196,9 @@ mod tests {
         assert_eq!(value(&[0x33, 0x34, 0x1c]), Ok(usize::MAX));
         assert_eq!(value(&[0x31, 0x32, 0x33, 0x17, 0x24]), Ok(1 << 2));
         assert_eq!(value(&[0x08, 200, 0x09, 200, 0x22]), Ok(144));
-        assert_eq!(value(&[0x38, 0x30, 0x1b]), Err(Fault::Bad));
+        assert_eq!(value(&[0x38, 0x30, 0x1b]), Err(NoValue::Bad));
         assert_eq!(value(&[0x70 + STACK_POINTER as u8, 0x78]), Ok(0xff8));
-        assert_eq!(value(&[0x70, 0]), Err(Fault::Unknown));
+        assert_eq!(value(&[0x70, 0]), Err(NoValue::Unknown));
     }
 
     /// That of stubs in the procedure linkage table: the end depends on how far the stub has come.
@@ -213,10 +213,10 @@ mod tests {
 
     #[test]
     fn what_does_not_end_is_ended() {
-        assert_eq!(value(&[0x2f, 0xfd, 0xff]), Err(Fault::Bad));
-        assert_eq!(value(&[0x2f, 0xf0, 0xff]), Err(Fault::Bad));
-        assert_eq!(value(&[0x12; 40]), Err(Fault::Bad));
-        assert_eq!(value(&[0x06]), Err(Fault::Bad));
+        assert_eq!(value(&[0x2f, 0xfd, 0xff]), Err(NoValue::Bad));
+        assert_eq!(value(&[0x2f, 0xf0, 0xff]), Err(NoValue::Bad));
+        assert_eq!(value(&[0x12; 40]), Err(NoValue::Bad));
+        assert_eq!(value(&[0x06]), Err(NoValue::Bad));
         assert_eq!(value(&[0x31, 0x28, 1, 0, 0xff, 0x35]), Ok(5));
     }
 }

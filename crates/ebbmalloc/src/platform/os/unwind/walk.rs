@@ -1,7 +1,7 @@
 //! Walks a stack from frame to frame.
 
 use super::cache::{self, Frame, Short};
-use super::expression::{Fault, evaluate};
+use super::expression::{NoValue, evaluate};
 use super::memory::Memory;
 use super::object::{Object, Source};
 use super::registers::{
@@ -30,11 +30,11 @@ pub(super) enum Stop {
 
 use Stop::Ended;
 
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
+impl From<NoValue> for Stop {
+    fn from(fault: NoValue) -> Self {
         match fault {
-            Fault::Bad => Self::Ended,
-            Fault::Unknown => Self::Unknown,
+            NoValue::Bad => Self::Ended,
+            NoValue::Unknown => Self::Unknown,
         }
     }
 }
